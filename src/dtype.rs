@@ -53,6 +53,9 @@ pub struct DTypeDescriptor {
     pub group_quantizer: Option<&'static GroupQuantizer>,
 }
 
+/// Whether values can be quantized: without it, the quantizers are not part of the program.
+const WRITE: bool = cfg!(feature = "write");
+
 macro_rules! dtypes {
     ($(
         #[doc = $doc:literal]
@@ -82,8 +85,8 @@ macro_rules! dtypes {
             safetensors: $safetensors,
             units: &[$($unit),*],
             codec: $codec,
-            quantizer: [$(Some(&$quantizer),)? None][0],
-            group_quantizer: [$(Some(&$group_quantizer),)? None][0],
+            quantizer: if WRITE { [$(Some(&$quantizer),)? None][0] } else { None },
+            group_quantizer: if WRITE { [$(Some(&$group_quantizer),)? None][0] } else { None },
         }),*];
     };
 }

@@ -46,6 +46,7 @@
 //! | load tensors to a device, cached and fused | [`WeightProvider`], [`LoadOptions`], [`Policy`] |
 //! | write your own tensors | [`Builder`], which returns a [`WritePlan`]; [`WriteOptions`] |
 //! | convert, quantize, verify or compare whole models | [`ops`] |
+//! | find the models on this machine | [`inventory`](inventory::inventory) |
 //! | limit threads, show progress, cancel | [`Threads`], [`Progress`] |
 //! | handle errors | [`Error`], [`ErrorKind`] |
 //!
@@ -70,6 +71,7 @@
 //! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp, mlx-lm or Ollama; importance matrices |
 //! | [`write`](mod@write) | [`Builder`] and [`WritePlan`], which write files in bounded memory, complete or not at all |
 //! | [`ops`] | functions that inspect, verify, hash, compare, load, convert, quantize, split and merge whole models; each returns a report or a plan |
+//! | [`inventory`](mod@inventory) | the models on this machine, and which of them are the same |
 //!
 //! # Guarantees
 //!
@@ -87,12 +89,14 @@
 //! - `npz` (2 crates, zip): opens `weights.npz`, in which the first MLX models are stored.
 //! - `regex` (3 crates, regex): tensor names may be selected by patterns in [`recipe::llama_cpp`].
 //! - `sha256` (8 crates, sha2): verifies digests, hashes tensors and writes to Ollama's store.
+//! - `write` (no crates): writes models in other containers, and quantizes. Without it all containers can be read.
 //!
 //! Off by default:
 //!
 //! - `serde` (2 crates): the reports of [`ops`] implement `serde::Serialize`, in the form of the program's
 //!   JSON.
-//! - `http` (26 crates, ureq with rustls): opens models on servers by their names; see [`remote`].
+//! - `http` (27 crates, ureq with rustls): opens and downloads models on servers by their names; see [`remote`]
+//!   and [`ops`].
 //! - `chat-template` (1 crate, minijinja): [`ops::check_consistency`] and [`ops::verify`] also parse chat
 //!   templates.
 //!
@@ -110,6 +114,7 @@ pub mod bytes;
 pub mod container;
 pub mod device;
 pub mod dtype;
+pub mod inventory;
 pub mod load;
 pub mod metadata;
 pub mod model;
@@ -128,6 +133,7 @@ mod digest;
 mod error;
 mod index;
 mod limits;
+mod place;
 mod progress;
 mod store;
 mod threads;

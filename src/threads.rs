@@ -69,8 +69,10 @@ pub(crate) fn in_order<I: Send, S, T: Send>(
     work: impl Fn(&mut S, I) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let count = items.len();
-    // The number of processors is queried only if there is work to share.
-    let threads = if count < 2 { 1 } else { threads.get().min(count) };
+    // The number of processors is queried only if there is work to share. In a browser no thread can be
+    // started.
+    let alone = count < 2 || cfg!(target_family = "wasm");
+    let threads = if alone { 1 } else { threads.get().min(count) };
     if threads == 1 {
         let mut own = start();
         return items.map(|item| work(&mut own, item)).collect();

@@ -13,7 +13,7 @@ use half::{bf16, f16};
 use weighbridge::bytes::AlignedBuffer;
 use weighbridge::model::DecodeOptions;
 use weighbridge::quant::Element;
-use weighbridge::{DType, Model, OpenOptions, Tensor};
+use weighbridge::{DType, Model, OpenOptions, Tensor, ops};
 use weighbridge_bench::limits;
 
 /// 256 MiB of `f32`.
@@ -240,6 +240,24 @@ fn ours<'a, T: Element>(tensor: Tensor, out: &'a mut AlignedBuffer<T>) -> Case<'
     ("weighbridge".into(), Box::new(run))
 }
 
+/// Decoding in pieces that stay in the processor's cache, as `hash --values` does before it hashes them, and the
+/// statistics of the same values.
+fn read<'a>(tensor: Tensor) -> [Case<'a>; 2] {
+    let again = tensor.clone();
+    let decode = move || {
+        let mut sink = |values: &[f32]| -> weighbridge::Result<()> {
+            black_box(values);
+            Ok(())
+        };
+        tensor.for_each_values(&mut sink).expect("values");
+    };
+    let statistics = move || {
+        let options = ops::StatisticsOptions::new().threads(1);
+        black_box(ops::statistics(std::slice::from_ref(&again), &options).expect("a report"));
+    };
+    [("pieces".into(), Box::new(decode)), ("statistics".into(), Box::new(statistics))]
+}
+
 fn limit<'a>(input: &'a [u8], out: &'a mut AlignedBuffer<u8>, past: bool) -> Case<'a> {
     ("limit".into(), Box::new(move || limits::traffic(black_box(input), out, past)))
 }
@@ -297,6 +315,7 @@ fn row(row: &Row) {
         };
         let others: Vec<bf16> = twos.iter().map(|value| bf16::from_bits(value.to_bits())).collect();
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
+        cases.extend(read(tensor(&store)));
         let (peer_out, half_out) = third.split_at_mut(LARGE / 2);
         if let Some(run) = candle(row.0, &data[..data.len() / 2], peer_out) {
             // Two halves, one after the other.

@@ -9,6 +9,7 @@ mod json;
 mod layers;
 mod newfile;
 mod print;
+mod settings;
 mod stdout;
 mod trial;
 mod writing;

@@ -220,7 +220,7 @@ fn write_files(
             blobs = (blobs.0 + 1, blobs.1 + file.bytes);
             continue;
         }
-        let name = if file.name.is_empty() { "-" } else { file.name };
+        let name = if file.name.is_empty() { file.role } else { file.name };
         let tensors = match file.tensors.len() {
             0 => "-".to_owned(),
             tensors => tensors.to_string(),

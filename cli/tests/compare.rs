@@ -107,3 +107,23 @@ fn a_bound_gives_status_1_and_other_vocabularies_are_refused() {
     let one = refused(&["compare", HF]);
     assert!(one.starts_with("2\n"), "{one}");
 }
+
+#[test]
+fn quantize_compares_its_result_with_the_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let words = ["quantize", HF, &path("x.gguf"), "Q4_K_M", "--compare"];
+    let both = run(&words).out;
+    assert!(both.contains("written in") && both.contains("same likeliest token"), "{both}");
+    // Ids of a model without a tokenizer cannot come from a text: nothing is written.
+    std::fs::create_dir(path("bare")).expect("a folder");
+    for name in ["config.json", "model.safetensors"] {
+        let from = support::root().join(HF).join(name);
+        std::fs::copy(from, folder.path().join("bare").join(name)).expect("a copy");
+    }
+    let words = ["quantize", &path("bare"), &path("y.gguf"), "Q8_0", "--compare"];
+    let words = [&words[..], &["--allow-incomplete"]].concat();
+    let error = refused(&words);
+    assert!(error.contains("tokenizer"), "{error}");
+    assert!(!folder.path().join("y.gguf").exists());
+}

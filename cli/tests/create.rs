@@ -36,9 +36,11 @@ fn reports() {
       format         ollama, 25 files
       type           MLX_AFFINE4 g64, 6.86 bits per weight
       size           1.1 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       tensors        6 copied, 14 quantized
 
     NAME                    TENSORS      SIZE
@@ -46,7 +48,7 @@ fn reports() {
     generation_config.json        -     195 B
     tokenizer.json                -  21.1 KiB
     tokenizer_config.json         -     118 B
-    -                             -     181 B
+    config                        -     181 B
     and 20 blobs of tensors, 1.1 MiB
 
     NAME                                                    SHAPE  FROM  TO               METHOD          SIZE

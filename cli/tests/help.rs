@@ -53,6 +53,8 @@ fn the_program() {
       quantize     Quantize a model as llama-quantize or mlx-lm does
       create       Create a model in Ollama's store
       show         Show a model of Ollama's store as `ollama show` does
+      pull         Download models from the Hugging Face hub or Ollama's registry, to where other
+                   programs find them
       split        Split a model into several files
       merge        Merge the files of a model into one file
       plan         Plan a conversion that many processes run in slices
@@ -62,7 +64,7 @@ fn the_program() {
       align        Copy a file with its tensor data aligned
       meta         Print metadata, or edit the metadata of a GGUF file
       list         List containers, dtypes, file types, architectures, devices or kernels, or the models
-                   in Ollama's store
+                   on this machine
       completions  Print a completion script for a shell
       man          Write the manual pages
 
@@ -533,9 +535,9 @@ fn load() {
 
 #[test]
 fn list() {
-    assert_snapshot!(printed(&["list", "--help"]), @"
-    List containers, dtypes, file types, architectures, devices or kernels, or the models in Ollama's
-    store
+    assert_snapshot!(printed(&["list", "--help"]), @r#"
+    List containers, dtypes, file types, architectures, devices or kernels, or the models on this
+    machine
 
     Usage: weighbridge list [OPTIONS] <WHAT> [MODEL]
 
@@ -549,7 +551,8 @@ fn list() {
               - types:         File types of `quantize`, such as Q4_K_M; with MODEL, the size that it
                 would have in each
               - architectures: Model families whose tensors have canonical names
-              - models:        The models in Ollama's store
+              - models:        The models on this machine: those of Ollama, LM Studio, the Hugging Face
+                cache and other programs
               - devices:       The devices that `load` can load to
               - kernels:       The kernels with which a GPU computes, for each dtype
 
@@ -557,6 +560,27 @@ fn list() {
               With `types`: the model whose size in each type is shown
 
     Options:
+          --root <PATH>
+              With `models`: also search this folder; give the option again for another. The settings
+              can name folders too: roots = ["FOLDER"] in WEIGHBRIDGE_CONFIG or
+              ~/.config/weighbridge/config.toml
+
+          --filter <GLOB>
+              With `models`: list only models whose name matches; * matches any text, ? one character
+
+          --sort <COLUMN>
+              With `models`: sort by a column; the largest and the latest come first
+              
+              [possible values: name, program, architecture, parameters, quantization, size, used]
+
+          --duplicates[=<BY>]
+              With `models`: show which have the same files, and what could be saved; nothing is deleted
+              or linked. `values` also compares the values of tensors, whatever the container
+
+              Possible values:
+              - files:  Files with the same bytes
+              - values: Tensors with the same canonical names, shapes and values
+
           --json
               Print JSON
 
@@ -575,9 +599,11 @@ fn list() {
     Examples:
       weighbridge list dtypes
       weighbridge list types ./Qwen3-0.6B     file types, and the model's size in each
-      weighbridge list models                 the models in Ollama's store
+      weighbridge list models                 the models on this machine, whoever downloaded them
+      weighbridge list models --sort size --filter '*qwen*'
+      weighbridge list models --duplicates    which are the same, and what could be saved
       weighbridge list architectures --json
-    ");
+    "#);
 }
 
 #[test]

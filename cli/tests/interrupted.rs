@@ -5,29 +5,12 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{printed, program, refused, root};
+use support::{contents, printed, program, refused, root};
 
 const SOURCE: &str = "assets/sample/hf";
-
-/// Every file in a folder, recursively, with its bytes.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if path.is_dir() {
-            let inner = contents(&path).into_iter();
-            found.extend(inner.map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
-        } else {
-            found.insert(name, std::fs::read(&path).expect("a file"));
-        }
-    }
-    found
-}
 
 /// Pseudorandom numbers, the same in every run.
 struct Numbers(u64);
@@ -129,25 +112,14 @@ fn a_file_that_may_not_be_that_long() {
 #[cfg(target_os = "linux")]
 fn a_file_system_that_is_full() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let words = format!(
-        "mount -t tmpfs -o size=600k none '{0}' || exit 99
-         echo old > '{0}/model.gguf'
+    let script = format!(
+        "echo old > '{0}/model.gguf'
          '{1}' convert {SOURCE} '{0}/model.gguf' --to gguf --overwrite
          echo \"status $?\"; ls -A '{0}'; cat '{0}/model.gguf'",
         folder.path().display(),
         env!("CARGO_BIN_EXE_weighbridge"),
     );
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &words]);
-    let Ok(ran) = command.current_dir(root()).output() else {
-        println!("skipped: no `unshare` here");
-        return;
-    };
-    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    if !ran.status.success() && !out.contains("status") {
-        println!("skipped: no file system can be mounted here: {err}");
-        return;
-    }
+    let Some((out, err)) = support::on_small_disk(folder.path(), &script, &[]) else { return };
     assert_eq!(out, "status 5\nmodel.gguf\nold\n", "{err}");
     assert!(err.contains("not enough space on the disk"), "{err}");
 }

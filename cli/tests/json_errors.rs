@@ -155,7 +155,9 @@ fn several_errors() {
     let error: serde_json::Value = serde_json::from_slice(&run.stderr).expect("one document");
     assert_eq!(error["others"].as_array().map(Vec::len), Some(1), "{error}");
     let report: serde_json::Value = serde_json::from_slice(&run.stdout).expect("one document");
-    assert_eq!(report["models"].as_array().map(Vec::len), Some(0));
+    let models = report["models"].as_array().expect("models");
+    assert_eq!(models.len(), 2, "{report}");
+    assert_eq!((&models[0]["name"], &models[0]["container"]), (&json!("broken:a"), &json!(null)));
 }
 
 /// JSON is UTF-8. Bytes of a path that are not are spelled as in texts, so that paths stay apart.

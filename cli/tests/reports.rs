@@ -127,9 +127,11 @@ fn inspect() {
       format         gguf version 3
       type           Q8_0, 8.52 bits per weight
       size           1.3 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (general.architecture is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout interleaved
@@ -154,9 +156,11 @@ fn inspect() {
       format         safetensors
       type           BF16, 16.00 bits per weight
       size           2.5 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (config.json model_type is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout half_split
@@ -181,9 +185,11 @@ fn inspect() {
       format         mlx
       type           MLX_AFFINE4 g64, 4.51 bits per weight
       size           722.5 KiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (config.json model_type is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout half_split
@@ -213,9 +219,11 @@ fn inspect_some() {
       format         gguf version 3
       type           Q8_0, 8.52 bits per weight
       size           1.3 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (general.architecture is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout interleaved
@@ -235,9 +243,11 @@ fn inspect_some() {
       format         safetensors
       type           BF16, 16.00 bits per weight
       size           2.5 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (config.json model_type is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout half_split
@@ -259,9 +269,11 @@ fn inspect_some() {
       format         gguf version 3
       type           Q8_0, 8.52 bits per weight
       size           1.3 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (general.architecture is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout interleaved
@@ -322,6 +334,7 @@ fn what_people_look_for_first() {
       size           4 B, 2 weights in 1 tensor
       license        apache-2.0
       chat template  no
+      capabilities   completion
     ");
     write("chat_template.jinja", "{{ messages }}");
     assert!(head().contains("\n  chat template  yes\n"), "{}", head());
@@ -331,7 +344,8 @@ fn what_people_look_for_first() {
         serde_json::json!({
             "name": "Tales-1B", "version": null, "file_type": null, "main_dtype": "BF16",
             "bits_per_weight": 16.0, "context_length": null, "license": "apache-2.0",
-            "chat_template": true
+            "chat_template": true, "size_label": null, "capabilities": ["completion"],
+            "base_models": []
         })
     );
     let summary = json(&["inspect", GGUF, "--json"])["summary"].clone();
@@ -348,9 +362,11 @@ fn dry_runs_say_which_tensors_go_into_which_file() {
       format         gguf, 2 files
       type           Q8_0, 8.52 bits per weight
       size           1.3 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       tensors        20 copied; all values unchanged
 
     FILE  NAME                       TENSORS       SIZE
@@ -412,9 +428,11 @@ fn inspect_by_one_kind_of_name() {
       format         gguf version 3
       type           Q8_0, 8.52 bits per weight
       size           1.3 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
       family         llama (general.architecture is "llama")
       layers         2 of width 256, feed-forward 512
       attention      4 heads of size 64 (2 for k and v), rope layout interleaved
@@ -439,9 +457,11 @@ fn inspect_by_one_kind_of_name() {
       format         mlx
       type           MLX_AFFINE4 g64, 4.51 bits per weight
       size           722.5 KiB, 1.31 M weights in 20 tensors
+      size label     1.3M
       context        256 tokens
       license        not stated
       chat template  no
+      capabilities   completion
 
     NAME                                 DTYPE            SHAPE  BITS      SIZE
     model.layers.0.mlp.down_proj.weight  MLX_AFFINE4  256 x 512  4.50  72.0 KiB
@@ -895,4 +915,55 @@ fn places_are_true() {
         let name = tensor["name"].as_str().expect("a name");
         assert_eq!(run(&["dump", MLX, name, "--as", "raw"]).bytes, bytes, "{name}");
     }
+}
+
+#[test]
+fn inspect_begins_with_what_people_look_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let summary = |path: &std::path::Path| {
+        let path = path.to_str().expect("UTF-8");
+        (json(&["inspect", path, "--json"])["summary"].clone(), printed(&["inspect", path]))
+    };
+    let path = folder.path().join("chat.gguf");
+    support::gguf(&path, |keys| {
+        keys.set_text("general.architecture", "llama");
+        keys.set_text("general.size_label", "8B");
+        keys.set_text("tokenizer.chat_template", "{% if tools %}<think>{{ t }}</think>{% endif %}");
+        keys.set("general.base_model.count", weighbridge::metadata::Value::U32(1));
+        keys.set_text("general.base_model.0.name", "Base");
+        keys.set_text("general.base_model.0.repo_url", "https://huggingface.co/org/base");
+    });
+    let (found, said) = summary(&path);
+    assert_eq!(found["capabilities"], serde_json::json!(["tools", "thinking", "completion"]));
+    assert_eq!(
+        (&found["size_label"], &found["base_models"]),
+        (&serde_json::json!("8B"), &serde_json::json!(["org/base"]))
+    );
+    for line in [
+        "size label     8B",
+        "capabilities   tools, thinking, completion",
+        "base model     org/base",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let path = folder.path().join("embed.gguf");
+    support::gguf(&path, |keys| {
+        keys.set_text("general.architecture", "nomic-bert");
+        keys.set("nomic-bert.pooling_type", weighbridge::metadata::Value::U32(1));
+    });
+    assert_eq!(summary(&path).0["capabilities"], serde_json::json!(["embedding"]));
+    // A directory: its card, its config, its size.
+    let copy = folder.path().join("hf");
+    std::fs::create_dir(&copy).expect("a folder");
+    for file in ["config.json", "model.safetensors", "tokenizer_config.json"] {
+        std::fs::copy(support::root().join("assets/sample/hf").join(file), copy.join(file))
+            .expect("a copy");
+    }
+    std::fs::write(copy.join("README.md"), "---\nbase_model:\n- org/base\n---\n").expect("a file");
+    let (found, _) = summary(&copy);
+    assert_eq!(
+        (&found["capabilities"], &found["base_models"]),
+        (&serde_json::json!(["completion"]), &serde_json::json!(["org/base"]))
+    );
+    assert_eq!(found["size_label"], "1.3M");
 }

@@ -8,26 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{json, printed, program, refused, root, run};
+use support::{contents, json, printed, program, refused, root, run};
 
 const HF: &str = "assets/sample/hf";
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
-
-/// Every file in a folder, recursively, with its bytes.
-fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        if path.is_dir() {
-            let inner = contents(&path).into_iter();
-            found.extend(inner.map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
-        } else {
-            found.insert(name, std::fs::read(&path).expect("a file"));
-        }
-    }
-    found
-}
 
 /// A conversion, and a folder in which it is run in slices.
 struct Job {

@@ -30,7 +30,7 @@ pub use chat::{ChatTemplate, Message};
 pub use divergence::{Divergence, Likelihood, Prediction};
 pub use error::{Error, Result};
 pub use math::Activation;
-pub use memory::{LayerMemory, Memory, MemoryOptions, longest_context};
+pub use memory::{Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share};
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
 pub use pooling::{Pooling, normalize};

@@ -1,6 +1,10 @@
 //! The memory that running a model takes: its weights, what it remembers of a text, and room to
 //! compute in.
 
+use std::collections::HashSet;
+
+use weighbridge::arch::LayerKind;
+use weighbridge::model::Encoding;
 use weighbridge::{DType, Model};
 
 use crate::error::{Error, Result};
@@ -26,57 +30,37 @@ pub struct LayerMemory {
     pub cache: u64,
 }
 
+impl LayerMemory {
+    fn total(self) -> u64 {
+        self.weights.saturating_add(self.cache)
+    }
+}
+
 /// The memory that a model takes, in bytes.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// Each layer's.
     pub layers: Vec<LayerMemory>,
-    /// Tensors of no layer: embedding, output matrix, norms, an encoder.
-    pub shared: u64,
-    /// Room for the values of a batch: an estimate, see [`Memory::of`].
+    /// Tensors before the layers: the embedding, an encoder, and what has no place in the model.
+    pub input: u64,
+    /// Tensors behind the layers: the output matrix and its norm. A tied output matrix is the
+    /// embedding, and counts there.
+    pub output: u64,
+    /// Whether the output matrix is the embedding.
+    pub is_tied: bool,
+    /// Room for the values of a batch: an estimate, see [`Footprint::at`].
     pub buffers: u64,
 }
 
 impl Memory {
-    /// Computes the memory that a model takes.
-    ///
-    /// The cache has what llama.cpp's has: a row of keys and a row of values for each position, a
-    /// window's and a batch's positions in a layer with a sliding window (rounded up to 256), the
-    /// latent and the rotated part in latent attention, nothing in a layer that uses the keys of
-    /// another, and a state of fixed size in linear attention.
-    ///
-    /// The buffers are those of the widest step for a batch, in F32: the logits of all positions,
-    /// or a layer's activations with the mask of attention. Programs differ in what they keep
-    /// beside.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if the model's family has no plan, or the dtype cannot hold a row of keys.
-    pub fn of(model: &Model, plan: &Plan, options: MemoryOptions) -> Result<Self> {
-        let mut memory = Self {
-            layers: plan.layers.iter().map(|_| LayerMemory::default()).collect(),
-            shared: 0,
-            buffers: buffers(model, plan, options)?,
-        };
-        for tensor in model.tensors()? {
-            let tensor = tensor?;
-            let bytes = tensor.stored_bytes();
-            let layer = tensor.name().strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
-            let layer = layer.and_then(|(number, _)| number.parse::<usize>().ok());
-            match layer.and_then(|number| memory.layers.get_mut(number)) {
-                Some(layer) => layer.weights += bytes,
-                None => memory.shared += bytes,
-            }
-        }
-        for (layer, memory) in plan.layers.iter().zip(&mut memory.layers) {
-            memory.cache = cache(plan, layer, options)?;
-        }
-        Ok(memory)
+    /// Tensors of no layer.
+    pub fn shared(&self) -> u64 {
+        self.input.saturating_add(self.output)
     }
 
     /// All weights.
     pub fn weights(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.weights).fold(self.shared, u64::saturating_add)
+        self.layers.iter().map(|layer| layer.weights).fold(self.shared(), u64::saturating_add)
     }
 
     /// The cache of all layers.
@@ -92,11 +76,10 @@ impl Memory {
     /// How many layers, counted from the last, fit into `room` with their cache, the buffers and
     /// the tensors of no layer.
     pub fn layers_within(&self, room: u64) -> usize {
-        let mut left = room.checked_sub(self.buffers.saturating_add(self.shared));
+        let mut left = room.checked_sub(self.buffers.saturating_add(self.shared()));
         let mut fitting = 0;
         for layer in self.layers.iter().rev() {
-            left =
-                left.and_then(|left| left.checked_sub(layer.weights.saturating_add(layer.cache)));
+            left = left.and_then(|left| left.checked_sub(layer.total()));
             if left.is_none() {
                 break;
             }
@@ -104,104 +87,445 @@ impl Memory {
         }
         fitting
     }
+
+    /// Divides the model among devices of these sizes, as llama.cpp does: the last layers, as many
+    /// as fit, lie on the devices in order; the output matrix lies on the last device that is used;
+    /// the embedding and the other layers stay in the memory of the host. Each device has buffers
+    /// of its own.
+    pub fn place(&self, sizes: &[u64]) -> Placement {
+        let all = self.layers.len();
+        let placed = (0..=all).rev().find_map(|count| self.try_place(sizes, count));
+        let (devices, on_devices) =
+            placed.unwrap_or_else(|| (vec![Share::default(); sizes.len()], 0));
+        let first = all.saturating_sub(on_devices);
+        let mut host = Share { layers: first, weights: self.input, ..Share::default() };
+        for layer in self.layers.iter().take(first) {
+            host.weights = host.weights.saturating_add(layer.weights);
+            host.cache = host.cache.saturating_add(layer.cache);
+        }
+        if on_devices == 0 {
+            host.weights = host.weights.saturating_add(self.output);
+        }
+        // With all layers on devices, the host only looks up embeddings.
+        host.buffers = if first > 0 { self.buffers } else { 0 };
+        Placement { devices, host }
+    }
+
+    /// The shares of the devices if the last `count` layers lie on them; `None` if these do not
+    /// fit.
+    fn try_place(&self, sizes: &[u64], count: usize) -> Option<(Vec<Share>, usize)> {
+        let mut shares = vec![Share::default(); sizes.len()];
+        let mut device = 0;
+        let begin = self.layers.len().checked_sub(count)?;
+        // The output matrix takes room on the last device; a tied one is a second embedding there.
+        let output = self.output.saturating_add(if self.is_tied { self.input } else { 0 });
+        for (number, layer) in self.layers.iter().enumerate().skip(begin) {
+            let is_last = number + 1 == self.layers.len();
+            let more = layer.total().saturating_add(if is_last { output } else { 0 });
+            loop {
+                let (size, share) = (*sizes.get(device)?, shares.get_mut(device)?);
+                let held = if share.layers > 0 { share.total() } else { self.buffers };
+                if held.saturating_add(more) <= size {
+                    if share.layers == 0 {
+                        (share.first, share.buffers) = (number, self.buffers);
+                    }
+                    share.layers += 1;
+                    share.weights = share.weights.saturating_add(layer.weights);
+                    share.cache = share.cache.saturating_add(layer.cache);
+                    if is_last {
+                        share.weights = share.weights.saturating_add(output);
+                    }
+                    break;
+                }
+                device += 1;
+            }
+        }
+        (count > 0).then_some((shares, count))
+    }
 }
 
-/// The longest context, up to `most`, with which a model takes no more than `room`; `None` if not
-/// even one position fits.
-///
-/// # Errors
-///
-/// Same as [`Memory::of`].
-pub fn longest_context(
-    model: &Model,
-    plan: &Plan,
-    options: MemoryOptions,
-    room: u64,
-    most: u64,
-) -> Result<Option<u64>> {
-    let weights = Memory::of(model, plan, options)?.weights();
-    let fits = |context: u64| -> Result<bool> {
-        let options = MemoryOptions { context, ..options };
-        let layers = plan.layers.iter().map(|layer| cache(plan, layer, options));
-        let cache = layers.sum::<Result<u64>>()?;
-        let rest = buffers(model, plan, options)?.saturating_add(cache);
-        Ok(weights.saturating_add(rest) <= room)
-    };
-    // The memory grows with the context.
-    let (mut fitting, mut beyond) = (0, most.saturating_add(1));
-    while beyond - fitting > 1 {
-        let middle = fitting.midpoint(beyond);
-        if fits(middle)? { fitting = middle } else { beyond = middle }
-    }
-    Ok((fitting > 0).then_some(fitting))
+/// A model that is divided among devices.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// The share of each device, in order.
+    pub devices: Vec<Share>,
+    /// What stays in the memory of the host.
+    pub host: Share,
 }
 
-/// The bytes that a layer remembers.
-fn cache(plan: &Plan, layer: &LayerPlan, options: MemoryOptions) -> Result<u64> {
-    if plan.encodes() {
-        return Ok(0);
+impl Placement {
+    /// Whether all layers lie on devices.
+    pub fn is_whole(&self) -> bool {
+        self.host.layers == 0
     }
-    let row = |elements: usize| {
-        options.cache.tensor_bytes(&[elements as u64]).ok_or_else(|| {
-            let dtype = options.cache.name();
-            let fault =
-                format!("a cache of {dtype}: a row of {elements} elements is no whole block");
-            Error::Unsupported(fault)
+}
+
+/// What a device has of a model, in bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Share {
+    /// The first of its layers.
+    pub first: usize,
+    /// The number of its layers.
+    pub layers: usize,
+    /// Their tensors; on the last device also the output matrix.
+    pub weights: u64,
+    /// Their cache.
+    pub cache: u64,
+    /// Room for the values of a batch.
+    pub buffers: u64,
+}
+
+impl Share {
+    /// Weights, cache and buffers.
+    pub fn total(&self) -> u64 {
+        self.weights.saturating_add(self.cache).saturating_add(self.buffers)
+    }
+}
+
+/// What a layer keeps of the positions before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kept {
+    /// A row of keys and one of values for each position, or for those of a window.
+    Rows {
+        /// Elements of a row of keys.
+        keys: usize,
+        /// Elements of a row of values; 0 in latent attention.
+        values: usize,
+        /// The positions that a layer sees, if not all.
+        window: Option<usize>,
+    },
+    /// A state of so many F32 numbers, whatever the context.
+    State(usize),
+    /// Nothing: an encoder, or a layer that uses the keys of another.
+    Nothing,
+}
+
+impl Kept {
+    /// A description in a few words.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Rows { values: 0, .. } => "latent attention".to_owned(),
+            Self::Rows { window: Some(window), .. } => format!("attention to {window} positions"),
+            Self::Rows { .. } => "attention".to_owned(),
+            Self::State(_) => "a state".to_owned(),
+            Self::Nothing => "no cache of its own".to_owned(),
+        }
+    }
+}
+
+/// What the memory of a model depends on besides the context: see [`at`](Self::at).
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    weights: Vec<u64>,
+    input: u64,
+    output: u64,
+    is_tied: bool,
+    kept: Vec<Kept>,
+    /// Elements of the rows of keys and values of what a decoder hears, in each layer.
+    heard: (u64, usize),
+    encodes: bool,
+    /// The elements of a position in the widest step of a layer, without the mask of attention.
+    layer_width: u64,
+    /// The elements of a position in the last step.
+    last_width: u64,
+}
+
+impl Footprint {
+    /// Reads from a model what its memory depends on. Families that the reference cannot run are
+    /// measured by their tensors.
+    ///
+    /// # Errors
+    ///
+    /// `Model` if the model has no canonical names or its config cannot be read.
+    pub fn of(model: &Model) -> Result<Self> {
+        let config = model.config()?;
+        let layers = config.n_layers.value as usize;
+        let plan = match Plan::of(model) {
+            Ok(plan) => Some(plan),
+            Err(Error::Unsupported(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let kept = match &plan {
+            Some(plan) => plan.layers.iter().map(|layer| of_plan(model, plan, layer)).collect(),
+            None => (0..layers).map(|layer| of_tensors(model, layer)).collect::<Result<_>>()?,
+        };
+        let mut footprint = Self {
+            weights: vec![0; layers],
+            input: 0,
+            output: 0,
+            is_tied: false,
+            kept,
+            heard: (0, 0),
+            encodes: plan.as_ref().is_some_and(Plan::encodes),
+            layer_width: 0,
+            last_width: 0,
+        };
+        if let Some(Plan { encoder: Some(encoder), .. }) = &plan {
+            let rows = footprint.kept.iter().map(|kept| match kept {
+                Kept::Rows { keys, values, .. } => keys + values,
+                _ => 0,
+            });
+            footprint.heard = (encoder.positions as u64, rows.max().unwrap_or(0));
+        }
+        footprint.weigh(model)?;
+        let wide = |field: Option<u32>| u64::from(field.unwrap_or(0));
+        let experts = &config.experts;
+        let expert = wide(experts.expert_ffn_dim.as_ref().map(|f| f.value))
+            * wide(experts.n_experts_used.as_ref().map(|f| f.value));
+        let (dim, ffn) =
+            (u64::from(config.dim.value), wide(config.ffn_dim.as_ref().map(|f| f.value)));
+        footprint.layer_width = 3 * dim + 2 * ffn.max(expert);
+        let vocabulary = wide(config.vocab_size.as_ref().map(|f| f.value));
+        footprint.last_width = if footprint.encodes { 0 } else { vocabulary.saturating_add(dim) };
+        Ok(footprint)
+    }
+
+    /// Adds each stored tensor to its layer. A tensor that holds several canonical ones counts once.
+    fn weigh(&mut self, model: &Model) -> Result<()> {
+        let resolution = model.resolution()?;
+        let mut seen = HashSet::new();
+        for mapping in &resolution.mapped {
+            for stored in &mapping.stored {
+                if !seen.insert(stored.as_str()) {
+                    continue;
+                }
+                let bytes = model.stored_tensor(stored)?.stored_bytes();
+                let name = mapping.canonical.as_str();
+                let layer = name.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
+                let layer = layer.and_then(|(number, _)| number.parse::<usize>().ok());
+                match layer.and_then(|number| self.weights.get_mut(number)) {
+                    Some(weights) => *weights = weights.saturating_add(bytes),
+                    None if name.starts_with("output") => {
+                        self.output = self.output.saturating_add(bytes);
+                    }
+                    None => self.input = self.input.saturating_add(bytes),
+                }
+            }
+        }
+        for tensor in model.stored_tensors() {
+            if !seen.contains(tensor.name()) {
+                self.input = self.input.saturating_add(tensor.stored_bytes());
+            }
+        }
+        let tied = model.config()?.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
+        self.is_tied = !self.encodes && (tied || !model.has("output.weight"));
+        Ok(())
+    }
+
+    /// What each layer keeps.
+    pub fn kept(&self) -> &[Kept] {
+        &self.kept
+    }
+
+    /// Computes the memory that the model takes.
+    ///
+    /// The cache has what llama.cpp's has: a row of keys and a row of values for each position, a
+    /// window's and a batch's positions in a layer with a sliding window, the latent and the rotated
+    /// part in latent attention, nothing in a layer that uses the keys of another, and a state of
+    /// fixed size in linear attention, state-space layers and short convolutions. Positions are
+    /// rounded up to 256.
+    ///
+    /// The buffers are those of the widest step for a batch, in F32: the logits of all positions,
+    /// or a layer's activations with the mask of attention. Programs differ in what they keep
+    /// beside.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the dtype of the cache cannot hold a row of keys.
+    pub fn at(&self, options: MemoryOptions) -> Result<Memory> {
+        let layers =
+            self.weights.iter().zip(&self.kept).map(|(&weights, kept)| {
+                Ok(LayerMemory { weights, cache: self.cache(kept, options)? })
+            });
+        Ok(Memory {
+            layers: layers.collect::<Result<_>>()?,
+            input: self.input,
+            output: self.output,
+            is_tied: self.is_tied,
+            buffers: self.buffers(options),
         })
-    };
-    let positions = |attention: &AttentionPlan| match attention.window {
-        // A batch is added before the positions behind the window are forgotten.
-        Some(window) => {
-            let held = (window as u64).saturating_add(options.batch).next_multiple_of(256);
-            held.min(options.context)
+    }
+
+    /// The bytes that a layer remembers.
+    fn cache(&self, kept: &Kept, options: MemoryOptions) -> Result<u64> {
+        let row = |elements: usize| {
+            options.cache.tensor_bytes(&[elements as u64]).ok_or_else(|| {
+                let dtype = options.cache.name();
+                let fault =
+                    format!("a cache of {dtype}: a row of {elements} elements is no whole block");
+                Error::Unsupported(fault)
+            })
+        };
+        let own = match *kept {
+            Kept::Rows { keys, values, window } => {
+                let context = options.context.next_multiple_of(CELLS);
+                let positions = window.map_or(context, |window| {
+                    // A batch is added before the positions behind the window are forgotten.
+                    (window as u64)
+                        .saturating_add(options.batch)
+                        .next_multiple_of(CELLS)
+                        .min(context)
+                });
+                let values = if values == 0 { 0 } else { row(values)? };
+                positions.saturating_mul(row(keys)?.saturating_add(values))
+            }
+            Kept::State(elements) => (elements as u64).saturating_mul(4),
+            Kept::Nothing => 0,
+        };
+        // The keys and values of what a decoder hears are those of the encoder's positions.
+        let heard = match self.heard {
+            (0, _) | (_, 0) => 0,
+            (positions, elements) => positions.saturating_mul(row(elements)?),
+        };
+        Ok(own.saturating_add(heard))
+    }
+
+    /// The values of the widest step.
+    fn buffers(&self, options: MemoryOptions) -> u64 {
+        let batch = options.batch.min(options.context);
+        let mask = if self.encodes { batch } else { options.context };
+        let layer = self.layer_width.saturating_add(mask);
+        batch.saturating_mul(4).saturating_mul(layer.max(self.last_width))
+    }
+
+    /// The longest context, up to `most`, with which the model takes no more than `room`; `None` if
+    /// not even one position fits.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`at`](Self::at).
+    pub fn longest_context(
+        &self,
+        options: MemoryOptions,
+        room: u64,
+        most: u64,
+    ) -> Result<Option<u64>> {
+        let fits = |context| Ok(self.at(MemoryOptions { context, ..options })?.total() <= room);
+        // The memory grows with the context.
+        let (mut fitting, mut beyond) = (0, most.saturating_add(1));
+        while beyond - fitting > 1 {
+            let middle = fitting.midpoint(beyond);
+            let fits: Result<bool> = fits(middle);
+            if fits? { fitting = middle } else { beyond = middle }
         }
-        None => options.context,
+        Ok((fitting > 0).then_some(fitting))
+    }
+}
+
+/// llama.cpp has a multiple of so many positions.
+const CELLS: u64 = 256;
+
+/// What a layer keeps, by its plan.
+fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
+    let rows = |attention: &AttentionPlan, keys: usize, values: usize| Kept::Rows {
+        keys,
+        values,
+        window: attention.window,
     };
-    let own = match &layer.mixer {
-        MixerPlan::Attention(attention) if attention.keys_of.is_some() => 0,
+    match &layer.mixer {
+        _ if plan.encodes() => Kept::Nothing,
+        MixerPlan::Attention(attention) if attention.keys_of.is_some() => Kept::Nothing,
         MixerPlan::Attention(attention) => {
-            let keys = row(attention.kv_heads * attention.head_dim)?;
-            let values = row(attention.kv_heads * attention.value_dim)?;
-            positions(attention).saturating_mul(keys + values)
+            let keys = attention.kv_heads * attention.head_dim;
+            rows(attention, keys, attention.kv_heads * attention.value_dim)
         }
-        MixerPlan::Latent(attention, latent) => {
-            positions(attention).saturating_mul(row(latent.kv_rank + latent.rotated)?)
-        }
-        MixerPlan::Linear(linear) => state(linear),
-    };
-    // The keys and values of what a decoder hears are those of the encoder's positions.
-    let heard = match (&plan.encoder, &layer.mixer) {
-        (Some(encoder), MixerPlan::Attention(attention)) => {
-            let keys = row(attention.kv_heads * attention.head_dim)?;
-            let values = row(attention.kv_heads * attention.value_dim)?;
-            (encoder.positions as u64).saturating_mul(keys + values)
-        }
-        _ => 0,
-    };
-    Ok(own.saturating_add(heard))
+        MixerPlan::Latent(attention, latent) => match keeps_latent(model) {
+            true => rows(attention, latent.kv_rank + latent.rotated, 0),
+            false => {
+                let keys = attention.heads * attention.head_dim;
+                rows(attention, keys, attention.heads * attention.value_dim)
+            }
+        },
+        MixerPlan::Linear(linear) => Kept::State(state(linear)),
+    }
+}
+
+/// Whether the latent is what is kept. In a GGUF file whose matrices of keys and values are not
+/// divided, llama.cpp computes keys and values of all heads, and keeps these.
+fn keeps_latent(model: &Model) -> bool {
+    let mut names = model.stored_tensors().map(|tensor| tensor.name().to_owned());
+    model.encoding() != Encoding::Gguf || names.any(|name| name.ends_with(".attn_k_b.weight"))
 }
 
 /// The state of linear attention, which is F32: a matrix for each value head, and the inputs that
 /// the convolution still sees.
-fn state(plan: &LinearPlan) -> u64 {
+fn state(plan: &LinearPlan) -> usize {
     let inputs = 2 * plan.key_heads * plan.key_dim + plan.value_heads * plan.value_dim;
-    let elements =
-        plan.kernel.saturating_sub(1) * inputs + plan.value_heads * plan.key_dim * plan.value_dim;
-    (elements as u64).saturating_mul(4)
+    plan.kernel.saturating_sub(1) * inputs + plan.value_heads * plan.key_dim * plan.value_dim
 }
 
-/// The values of the widest step.
-fn buffers(model: &Model, plan: &Plan, options: MemoryOptions) -> Result<u64> {
+/// What a layer keeps, by its tensors: keys and values, or the state of a state-space layer or of a
+/// short convolution.
+fn of_tensors(model: &Model, layer: usize) -> Result<Kept> {
     let config = model.config()?;
-    let batch = options.batch.min(options.context);
-    let wide = |field: Option<u32>| u64::from(field.unwrap_or(0));
-    let logits = if plan.encodes() { 0 } else { wide(config.vocab_size.as_ref().map(|f| f.value)) };
-    let ffn = wide(config.ffn_dim.as_ref().map(|f| f.value));
-    let experts = &config.experts;
-    let expert = wide(experts.expert_ffn_dim.as_ref().map(|f| f.value))
-        * wide(experts.n_experts_used.as_ref().map(|f| f.value));
-    let mask = if plan.encodes() { batch } else { options.context };
-    let dim = plan.dim as u64;
-    let layer = 3 * dim + 2 * ffn.max(expert) + mask;
-    Ok(batch.saturating_mul(4).saturating_mul(layer.max(logits.saturating_add(dim))))
+    let shape = |name: &str| -> Option<Vec<usize>> {
+        let tensor = model.tensor(&format!("layers.{layer}.{name}.weight")).ok()?;
+        tensor.shape().iter().map(|dim| usize::try_from(*dim).ok()).collect()
+    };
+    let rows = |name: &str| Some(*shape(name)?.first()?);
+    if let (Some(keys), Some(values)) = (rows("attention.k"), rows("attention.v")) {
+        let attention = &config.attention;
+        let kind = u32::try_from(layer).ok().and_then(|layer| config.layer_kind(layer));
+        let window = match kind {
+            Some(LayerKind::Sliding) => attention.sliding_window.as_ref(),
+            Some(LayerKind::Chunked) => attention.chunk_size.as_ref(),
+            _ => None,
+        };
+        return Ok(Kept::Rows { keys, values, window: window.map(|field| field.value as usize) });
+    }
+    // A convolution sees one input less than it is wide, of each channel.
+    let convolved = shape("ssm.conv").or_else(|| shape("short_conv"));
+    let inputs = convolved.and_then(|shape| {
+        let (channels, width) = (shape.first()?, shape.last()?);
+        channels.checked_mul(width.saturating_sub(1))
+    });
+    let size = |field: &Option<weighbridge::arch::Field<u32>>| {
+        field.as_ref().map_or(0, |field| field.value as usize)
+    };
+    let is_state_space = model.has(&format!("layers.{layer}.ssm.conv.weight"));
+    let state = match is_state_space {
+        true => size(&config.ssm.inner_size).saturating_mul(size(&config.ssm.state_size)),
+        false => 0,
+    };
+    Ok(match inputs {
+        Some(inputs) => Kept::State(inputs.saturating_add(state)),
+        None => Kept::Nothing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(is_tied: bool) -> Memory {
+        let layers = vec![LayerMemory { weights: 90, cache: 10 }; 10];
+        Memory { layers, input: 50, output: 20, is_tied, buffers: 30 }
+    }
+
+    fn shares(placement: &Placement) -> Vec<(usize, usize, u64)> {
+        placement.devices.iter().map(|share| (share.first, share.layers, share.total())).collect()
+    }
+
+    #[test]
+    fn layers_are_placed_on_devices() {
+        let whole = memory(false).place(&[2000]);
+        assert_eq!(shares(&whole), [(0, 10, 1050)]);
+        assert!(whole.is_whole());
+        assert_eq!((whole.host.weights, whole.host.total()), (50, 50));
+        // 1049 bytes are one too few: the first layer stays on the host.
+        let part = memory(false).place(&[1049]);
+        assert_eq!(shares(&part), [(1, 9, 950)]);
+        assert_eq!((part.host.layers, part.host.weights, part.host.cache), (1, 140, 10));
+        assert_eq!(part.host.buffers, 30);
+        // Each device has buffers, and the last one the output matrix.
+        let two = memory(false).place(&[450, 700]);
+        assert_eq!(shares(&two), [(0, 4, 430), (4, 6, 650)]);
+        let none = memory(false).place(&[40]);
+        assert_eq!((shares(&none), none.host.layers), (vec![(0, 0, 0)], 10));
+        assert_eq!(none.host.weights, memory(false).weights());
+        // A tied embedding lies on the last device too.
+        let tied = memory(true).place(&[2000]);
+        assert_eq!((shares(&tied), tied.host.weights), (vec![(0, 10, 1100)], 50));
+        assert_eq!(memory(false).layers_within(530), 4);
+    }
 }

@@ -106,9 +106,9 @@ impl Source {
         range: Range<u64>,
         scratch: &'s mut Scratch,
     ) -> Result<&'s [u8]> {
-        let (start, len) = self.check(&range)?;
+        let len = self.check(&range)?;
         if let SourceKind::Memory { bytes } = &self.kind {
-            return bytes.get(start..start.saturating_add(len)).ok_or_else(|| self.beyond(&range));
+            return self.part(bytes, &range);
         }
         if let Some(bulk) = self.cold(range.start, len) {
             return self.read_past(bulk, range, scratch);
@@ -132,7 +132,8 @@ impl Source {
     /// Releases the memory map's pages of a range, so that they do not count as this program's
     /// memory.
     pub(crate) fn release_pages(&self, range: &Range<u64>) {
-        if let (SourceKind::Mapped { map, .. }, Ok((start, len))) = (&self.kind, self.check(range))
+        if let SourceKind::Mapped { map, .. } = &self.kind
+            && let (Ok(len), Ok(start)) = (self.check(range), usize::try_from(range.start))
             && let Some(map) = map.get()
         {
             map.release_pages(start, len);
@@ -244,6 +245,11 @@ fn read_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<usize> {
 #[cfg(windows)]
 fn read_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, out, offset)
+}
+
+#[cfg(not(any(unix, windows)))]
+fn read_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<usize> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

@@ -28,13 +28,17 @@ impl MappedFile {
     /// Releases the pages of some bytes. Until their next access they do not count as memory of
     /// this process.
     pub(super) fn release_pages(&self, start: usize, len: usize) {
-        let end = start.saturating_add(len).min(self.0.len());
         #[cfg(target_os = "linux")]
-        if start < end {
-            let advice = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the map is a shared map of a file and never written to, so released pages are
-            // read from the file again: nothing is lost.
-            let _ = unsafe { self.0.unchecked_advise_range(advice, start, end - start) };
+        {
+            let end = start.saturating_add(len).min(self.0.len());
+            if start < end {
+                let advice = memmap2::UncheckedAdvice::DontNeed;
+                // SAFETY: the map is a shared map of a file and never written to, so released pages
+                // are read from the file again: nothing is lost.
+                let _ = unsafe { self.0.unchecked_advise_range(advice, start, end - start) };
+            }
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (start, len);
     }
 }

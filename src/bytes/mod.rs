@@ -9,6 +9,7 @@ mod hub_link;
 mod json;
 mod mmap;
 mod pages;
+mod put;
 mod text;
 
 use std::borrow::Cow;
@@ -25,6 +26,7 @@ pub use files::FileSystem;
 pub(crate) use files::Files;
 pub(crate) use json::{JsonSpan, Scanner};
 pub use pages::{AlignedBuffer, AlignedBytes};
+pub(crate) use put::{own_path, put, put_durably};
 pub use text::Text;
 
 use crate::error::{Error, Result};
@@ -60,6 +62,11 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     ///
     /// Any error ends the reading, and is returned with the source's name and the offset.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()>;
+
+    /// These ranges will be read next, in this order or another. A reader of bytes that are far away
+    /// may join those that are near to each other, and fetch several at the same time. The default
+    /// does nothing.
+    fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
     /// The header has been read: what is read from now on is tensor data. A reader that fetches
     /// ahead may stop.
@@ -209,7 +216,7 @@ impl Source {
     /// `Malformed` if the range exceeds the file; `Io` if the file became shorter, cannot be read,
     /// or its range does not fit in memory.
     pub fn bytes(&self, range: Range<u64>) -> Result<Cow<'_, [u8]>> {
-        let (start, len) = self.check(&range)?;
+        let len = self.check(&range)?;
         let whole: &[u8] = match &self.kind {
             SourceKind::Memory { bytes } => bytes,
             SourceKind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
@@ -220,8 +227,7 @@ impl Source {
                 return Ok(Cow::Owned(out));
             }
         };
-        let end = start.saturating_add(len);
-        whole.get(start..end).map(Cow::Borrowed).ok_or_else(|| self.beyond(&range))
+        self.part(whole, &range).map(Cow::Borrowed)
     }
 
     /// Fills `out` from `offset` by positioned reads, never through the map.
@@ -231,11 +237,10 @@ impl Source {
     /// Same as [`bytes`](Self::bytes).
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = offset..offset.saturating_add(out.len() as u64);
-        let (start, len) = self.check(&range)?;
+        self.check(&range)?;
         let read = match &self.kind {
             SourceKind::Memory { bytes } => {
-                let from = bytes.get(start..start.saturating_add(len));
-                out.copy_from_slice(from.ok_or_else(|| self.beyond(&range))?);
+                out.copy_from_slice(self.part(bytes, &range)?);
                 return Ok(());
             }
             SourceKind::Custom { reader } => reader.read_at(offset, out),
@@ -297,6 +302,13 @@ impl Source {
         !matches!(self.kind, SourceKind::Custom { .. })
     }
 
+    /// Says that ranges will be read next.
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
+        if let SourceKind::Custom { reader } = &self.kind {
+            reader.prefetch(ranges);
+        }
+    }
+
     /// Says that the header has been read.
     pub(crate) fn opened(&self) {
         if let SourceKind::Custom { reader } = &self.kind {
@@ -330,18 +342,25 @@ impl Source {
         read(&file)
     }
 
-    /// The only range check: start before end, within the file, and representable as `usize`.
-    fn check(&self, range: &Range<u64>) -> Result<(usize, usize)> {
+    /// The only range check: start before end, within the file, and of a length that is representable
+    /// as `usize`. Returns the length. The start may be beyond the address space.
+    fn check(&self, range: &Range<u64>) -> Result<usize> {
         let len = range.end.checked_sub(range.start).ok_or_else(|| self.beyond(range))?;
         if range.end > self.len {
             return Err(self.beyond(range));
         }
-        match (usize::try_from(range.start), usize::try_from(len)) {
-            (Ok(start), Ok(len)) => Ok((start, len)),
-            _ => Err(Error::unsupported("the range exceeds this machine's address space")
+        usize::try_from(len).map_err(|_| {
+            Error::unsupported("the range exceeds this machine's address space")
                 .in_file(&self.path)
-                .at(range.start)),
-        }
+                .at(range.start)
+        })
+    }
+
+    /// A range of all bytes of this source.
+    fn part<'b>(&self, bytes: &'b [u8], range: &Range<u64>) -> Result<&'b [u8]> {
+        let ends = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        let part = ends.and_then(|(start, end)| bytes.get(start..end));
+        part.ok_or_else(|| self.beyond(range))
     }
 
     fn beyond(&self, range: &Range<u64>) -> Error {
@@ -401,6 +420,39 @@ pub(crate) fn read_exact_at(
         }
     }
     Ok(())
+}
+
+/// Where there are no files, a program brings its own: see [`FileSystem`].
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(unix)]
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+pub(crate) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> std::io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        match file.seek_write(bytes, offset) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(n) => {
+                offset += n as u64;
+                bytes = &bytes[n..];
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// Allocates `len` zero bytes. Returns an error if memory is short, and never aborts.

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::{Access, FileSystem, Files, Source};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::place::{self, Place, Resolved};
 use crate::remote::{self, Network};
 use crate::store::Store;
 use crate::threads::{self, Threads};
@@ -70,7 +71,11 @@ impl Container {
     /// How models are written into it.
     pub(crate) fn writer(&self) -> Result<&'static Writer> {
         self.write.ok_or_else(|| {
-            Error::unsupported(format!("{} can be read, but not written", self.name))
+            let name = self.name;
+            Error::unsupported(match cfg!(feature = "write") {
+                true => format!("{name} can be read, but not written"),
+                false => format!("{name} cannot be written without the feature `write`"),
+            })
         })
     }
 }
@@ -164,36 +169,38 @@ impl OpenOptions {
     }
 }
 
-/// Opens `path`, or the model with this name in Ollama's store.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Store> {
-    if matches!(options.files, Files::Disk)
-        && let Some(found) = remote::locate(path, options.network.as_ref())
-    {
-        let found = found?;
-        let options = OpenOptions { files: Files::Custom(found.files), ..options.clone() };
-        return open(&found.path, &options);
+/// Opens the model that a name means; among files of a program's own, the one at a path.
+pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Store> {
+    if !matches!(options.files, Files::Disk) {
+        return open_path(name, options);
     }
-    let opened = match look(path, options) {
-        Ok((container, opened)) => {
-            let others = match &opened {
-                DetectedPath::Directory(_, names) => other_models(container, names),
-                DetectedPath::File(_) => None,
-            };
-            let store = (container.open)(opened, options).map_err(|error| error.in_file(path));
-            store.map(|mut store| {
-                others.into_iter().for_each(|note| store.note(path, note));
-                store
-            })
+    let Resolved { place, note } = place::resolve(name)?;
+    let mut store = match place {
+        Place::Path(path) => open_path(&path, options)?,
+        Place::Manifest { path, store } => {
+            let opened = ollama::open_manifest(&path, &store, options);
+            let opened = opened.map_err(|error| error.in_file(&path))?;
+            opened.among(&options.files, &options.limits)
         }
-        // An existing path takes precedence over a name.
-        Err(error)
-            if error.kind() == ErrorKind::NotFound && matches!(options.files, Files::Disk) =>
-        {
-            ollama::open_name(path, options).unwrap_or(Err(error))
+        Place::Address => {
+            let found = remote::locate(name, options.network.as_ref())?;
+            let options = OpenOptions { files: Files::Custom(found.files), ..options.clone() };
+            open_path(&found.path, &options)?
         }
-        Err(error) => Err(error),
     };
-    opened.map(|store| store.among(&options.files, &options.limits))
+    note.into_iter().for_each(|note| store.note(name, note));
+    Ok(store)
+}
+
+fn open_path(path: &Path, options: &OpenOptions) -> Result<Store> {
+    let (container, opened) = look(path, options)?;
+    let others = match &opened {
+        DetectedPath::Directory(_, names) => other_models(container, names),
+        DetectedPath::File(_) => None,
+    };
+    let mut store = (container.open)(opened, options).map_err(|error| error.in_file(path))?;
+    others.into_iter().for_each(|note| store.note(path, note));
+    Ok(store.among(&options.files, &options.limits))
 }
 
 /// Opens bytes that are no file of their own: in memory, or computed when they are read.

@@ -8,7 +8,7 @@ use super::{LoadedPart, LoadedTensor, WeightProvider};
 use crate::bytes::{AlignedBytes, Scratch};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::Tensor;
+use crate::model::{Tensor, prefetch};
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
 use crate::threads::{self, Threads};
@@ -63,6 +63,7 @@ impl<D: Device> WeightProvider<D> {
         let state =
             LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.watch };
         let unit = self.device.limits().unit;
+        prefetch(jobs.iter().map(|job| &job.placed.view));
         let mut work = Vec::new();
         for (number, job) in jobs.iter_mut().enumerate() {
             let planned = job.placed.plan(unit)?;

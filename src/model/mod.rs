@@ -27,7 +27,9 @@ use crate::store::Store;
 use crate::threads::Threads;
 use crate::tokenizer::Tokenizer;
 
-pub use crate::store::tensor::{DecodeOptions, Finding, FindingKind, RowScales, Segment};
+pub use crate::store::tensor::{
+    DecodeOptions, Finding, FindingKind, RowScales, Segment, SubScales,
+};
 pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };
@@ -35,6 +37,7 @@ pub(crate) use sharding::AxisRanges;
 pub use sharding::{Mesh, Sharding};
 pub(crate) use tensor::{
     Adaptation, BufferPiece, PIECE, PackedPart, PieceOrigin, ProductUse, plan_packed, plan_values,
+    prefetch,
 };
 pub use tensor::{Axis, Convention, Derivation, Tensor};
 

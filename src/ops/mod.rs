@@ -1,5 +1,6 @@
 //! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
+mod capabilities;
 mod config;
 mod convert;
 mod create;
@@ -12,6 +13,8 @@ mod inspect;
 mod load;
 mod mmproj;
 mod ollama_layers;
+#[cfg(feature = "http")]
+mod pull;
 mod quantize;
 mod rewrite;
 #[cfg(feature = "serde")]
@@ -30,13 +33,17 @@ pub use diff::{
     DifferentValues, ElementDiff, ModelDiff, TensorDiff, TensorPair, TensorPairs, UnreadTensor,
     ValueDiff, WorstElement, diff,
 };
+pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{
     AdapterReport, AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames,
     InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, ModelSummary,
     NamesReport, inspect, summarize,
 };
+pub(crate) use inspect::{file_type, main_dtype};
 pub use load::{LoadReport, load, peak_memory};
+#[cfg(feature = "http")]
+pub use pull::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,

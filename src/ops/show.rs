@@ -7,12 +7,12 @@ use serde_json::Value as Json;
 use super::ollama_layers::base_config;
 use crate::bytes::{Access, Text};
 use crate::container::ollama::{
-    ConfigBlob, GgufFacts, Instruction, Modelfile, OLLAMA, Template, human, name_of_manifest,
-    shown_capabilities,
+    ConfigBlob, GgufFacts, Instruction, Modelfile, OLLAMA, Template, human, shown_capabilities,
 };
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
+use crate::place::ollama::name_of_manifest;
 use crate::recipe::FILE_TYPES;
 use crate::recipe::ollama::TYPES;
 use crate::store::{Attachment, Encoding, Store};
@@ -99,13 +99,9 @@ pub fn show(model: &Model) -> Result<ShowReport> {
     };
     let config = ConfigBlob::parse(&config);
     let layers = Layers { store };
-    let template = match layers.last("template")? {
-        Some(text) => Some(text),
-        None => layers.last("prompt")?,
-    };
+    let template = layers.template()?;
     let is_gguf = model.encoding() == Encoding::Gguf;
-    let projector =
-        layers.of("projector").next().map(|file| Model::open(&file.path)).transpose()?;
+    let projector = layers.projector()?;
     let keys = store.metadata();
     let facts = is_gguf.then(|| gguf_facts(keys, projector.as_ref().map(Model::metadata)));
     let (capabilities, used) = shown_capabilities(&config, template.as_deref(), facts.as_ref());
@@ -171,6 +167,19 @@ pub fn show(model: &Model) -> Result<ShowReport> {
     })
 }
 
+/// The capabilities of a model in Ollama's store; `None` if its config is missing.
+pub(super) fn stored_capabilities(model: &Model) -> Result<Option<Vec<String>>> {
+    let store = model.store();
+    let Some(config) = base_config(store)? else { return Ok(None) };
+    let layers = Layers { store };
+    let projector = layers.projector()?;
+    let is_gguf = model.encoding() == Encoding::Gguf;
+    let keys = store.metadata();
+    let facts = is_gguf.then(|| gguf_facts(keys, projector.as_ref().map(Model::metadata)));
+    let (template, config) = (layers.template()?, ConfigBlob::parse(&config));
+    Ok(Some(shown_capabilities(&config, template.as_deref(), facts.as_ref()).0))
+}
+
 /// The layers of a stored model besides its weights.
 struct Layers<'s> {
     store: &'s Store,
@@ -179,6 +188,19 @@ struct Layers<'s> {
 impl<'s> Layers<'s> {
     fn of(&self, kind: &str) -> impl Iterator<Item = &'s Attachment> {
         self.store.attachments().iter().filter(move |layer| layer.kind == kind)
+    }
+
+    /// The template in Go's language.
+    fn template(&self) -> Result<Option<String>> {
+        Ok(match self.last("template")? {
+            Some(text) => Some(text),
+            None => self.last("prompt")?,
+        })
+    }
+
+    /// The first projector.
+    fn projector(&self) -> Result<Option<Model>> {
+        self.of("projector").next().map(|file| Model::open(&file.path)).transpose()
     }
 
     fn text(&self, layer: &Attachment) -> Result<String> {
@@ -212,7 +234,7 @@ fn message(json: &Json) -> ShowMessage {
     ShowMessage { role: text("role"), content: text("content") }
 }
 
-fn gguf_facts<'m>(keys: &'m Metadata, projector: Option<&Metadata>) -> GgufFacts<'m> {
+pub(super) fn gguf_facts<'m>(keys: &'m Metadata, projector: Option<&Metadata>) -> GgufFacts<'m> {
     let architecture = keys.str("general.architecture").unwrap_or_default();
     let has = |key: &str| keys.get(&format!("{architecture}.{key}")).is_some();
     let hears = |keys: &Metadata| {

@@ -17,6 +17,7 @@ mod quantizer;
 pub(crate) mod repack;
 mod scheme;
 mod simd;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +54,7 @@ pub(crate) use scheme::{
 };
 pub(crate) use scheme::{SchemeArrays, StoredArray};
 use simd::Simd;
+pub(crate) use sums::{LANES, sums};
 
 /// Decodes the values of one dtype.
 #[derive(Debug)]

@@ -4,14 +4,13 @@
 //! An entry is a file: a line of JSON (address, size, marks of the version), then the bytes. It is
 //! named by the SHA-256 of the address and replaced as a whole.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::{Value as Json, json};
 
 use super::Network;
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, Source, put};
 use crate::digest;
 use crate::error::{Error, Result};
 
@@ -102,17 +101,7 @@ pub(super) fn write(
         "address": address, "size": version.size, "tag": version.tag, "modified": version.modified,
         "kept": start.len(),
     });
-    // Another process may write the same entry: each has a file of its own until it is renamed.
-    let own = format!("{}-{:?}.partial", std::process::id(), std::thread::current().id());
-    let partial = path.with_extension(own);
-    let written = std::fs::File::create(&partial).and_then(|mut file| {
-        writeln!(file, "{head}")?;
-        file.write_all(start)
-    });
-    if let Err(error) = written.and_then(|()| std::fs::rename(&partial, &path)) {
-        let _ = std::fs::remove_file(&partial);
-        return Err(cannot(error));
-    }
+    put(&path, &[format!("{head}\n").as_bytes(), start]).map_err(cannot)?;
     trim(folder);
     Ok(())
 }

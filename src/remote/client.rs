@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::Network;
+use super::address::{joined, origin};
+use super::sign::Proof;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most redirects from a name to its bytes.
@@ -15,9 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes requests. Connections are kept and shared by all files of a model.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     agent: ureq::Agent,
-    pub(super) network: Network,
+    pub(crate) network: Network,
+    /// What proves requests to an object store, and the addresses that it is for: those that begin
+    /// like this one.
+    proof: Option<(String, Proof)>,
 }
 
 /// What a server answered.
@@ -51,6 +56,11 @@ impl Answer {
 
 impl Client {
     pub(super) fn new(network: Network) -> Self {
+        Self::signing(network, None)
+    }
+
+    /// A client that proves its requests to an object store.
+    pub(super) fn signing(network: Network, proof: Option<(String, Proof)>) -> Self {
         let timeout = Some(network.timeout);
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -63,7 +73,7 @@ impl Client {
             .user_agent(concat!("weighbridge/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
             .max_idle_connections_per_host(32);
-        Self { agent: config.build().new_agent(), network }
+        Self { agent: config.build().new_agent(), network, proof }
     }
 
     /// Requests an address, or a range of it. Redirects are followed; what may pass is repeated.
@@ -132,9 +142,21 @@ impl Client {
         let mut headers = Vec::new();
         for _ in 0..=REDIRECTS {
             let mut request = self.agent.get(&address);
-            if let Some(range) = range {
-                let last = range.end.saturating_sub(1);
-                request = request.header("Range", format!("bytes={}-{last}", range.start));
+            let range =
+                range.map(|range| format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
+            if let Some(range) = &range {
+                request = request.header("Range", range);
+            }
+            if let Some((store, proof)) = &self.proof
+                && address
+                    .strip_prefix(store.as_str())
+                    .is_some_and(|rest| rest.starts_with('/') || rest.starts_with('?'))
+            {
+                let now = std::time::SystemTime::now();
+                let headers = proof.headers(&address, range.as_deref(), now);
+                for (name, value) in headers.map_err(Failure::Final)? {
+                    request = request.header(name, value);
+                }
             }
             if let Some(accept) = accept {
                 request = request.header("Accept", accept);
@@ -154,6 +176,13 @@ impl Client {
             }
             let next = found.header("location").map(|to| joined(&found.address, to));
             let Some(next) = next else {
+                // Amazon S3 answers so about a bucket of another region.
+                if let Some(region) = found.header("x-amz-bucket-region") {
+                    let region = crate::bytes::Text::new(region.as_bytes()).brief();
+                    let fault = format!("the bucket is in the region {region}");
+                    let error = Error::new(ErrorKind::Io, fault);
+                    return Err(Failure::Final(error.advise(format!("set AWS_REGION={region}"))));
+                }
                 let fault = format!("the server answered {status} without a new address");
                 return Err(Failure::Final(Error::new(ErrorKind::Io, fault)));
             };
@@ -196,7 +225,16 @@ impl Failure {
 }
 
 /// The error for an answer that is none of those expected.
-pub(super) fn refused(status: u16) -> Error {
+pub(super) fn refused(answer: &Answer) -> Error {
+    match answer.any_header("x-error-code") {
+        Some("GatedRepo") => Error::new(ErrorKind::Io, "the repository is gated")
+            .advise("accept its conditions on the hub with your account, and set HF_TOKEN"),
+        _ => refused_status(answer.status),
+    }
+}
+
+/// The error for a status that is none of those expected.
+pub(super) fn refused_status(status: u16) -> Error {
     match status {
         401 | 403 => Error::new(ErrorKind::Io, format!("the server refuses access ({status})"))
             .advise("check that the address is public, or that its signature has not expired"),
@@ -214,84 +252,4 @@ fn varied(wait: Duration) -> Duration {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let part = now.map_or(0, |now| now.subsec_nanos()) % 1000;
     wait / 2 + wait * part / 1000
-}
-
-/// Scheme, host and port of an address.
-pub(super) fn origin(address: &str) -> &str {
-    let host = address.find("://").map_or(0, |at| at + 3);
-    let end = address.get(host..).and_then(|rest| rest.find(['/', '?', '#']));
-    address.get(..end.map_or(address.len(), |end| host + end)).unwrap_or(address)
-}
-
-/// The address to which `to` leads from `from` (RFC 3986, 5.2, without dot segments).
-fn joined(from: &str, to: &str) -> String {
-    if to.contains("://") {
-        return to.to_owned();
-    }
-    let scheme = from.split("//").next().unwrap_or_default();
-    if let Some(rest) = to.strip_prefix("//") {
-        return format!("{scheme}//{rest}");
-    }
-    let origin = origin(from);
-    if to.starts_with('/') {
-        return format!("{origin}{to}");
-    }
-    let path = from.split(['?', '#']).next().unwrap_or(from);
-    let folder = path.rfind('/').filter(|at| *at >= origin.len());
-    format!("{}/{to}", folder.and_then(|at| path.get(..at)).unwrap_or(origin))
-}
-
-/// A path with what has a meaning in addresses escaped; slashes stay.
-pub(super) fn escaped(path: &str) -> String {
-    let mut out = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z'
-            | b'a'..=b'z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'.'
-            | b'_'
-            | b'~'
-            | b'/'
-            | b':'
-            | b'@' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redirects_lead_where_the_standard_says() {
-        let from = "https://host:8/a/b.gguf?x=/y";
-        let cases = [
-            ("https://cdn/c", "https://cdn/c"),
-            ("//cdn/c", "https://cdn/c"),
-            ("/c?d", "https://host:8/c?d"),
-            ("c", "https://host:8/a/c"),
-        ];
-        for (to, expected) in cases {
-            assert_eq!(joined(from, to), expected);
-        }
-        assert_eq!(joined("https://host", "c"), "https://host/c");
-    }
-
-    #[test]
-    fn the_origin_ends_before_the_path() {
-        for address in ["https://host", "https://host/", "https://host?x", "https://host/a//b"] {
-            assert_eq!(origin(address), "https://host");
-        }
-        assert_ne!(origin("https://host.evil/"), origin("https://host"));
-        assert_ne!(origin("https://host@evil/"), origin("https://host"));
-    }
-
-    #[test]
-    fn names_are_escaped() {
-        assert_eq!(escaped("a b/ü#?.gguf"), "a%20b/%C3%BC%23%3F.gguf");
-    }
 }

@@ -1,23 +1,24 @@
 //! A file on a server, read in ranges.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ahead::{Ahead, REQUEST, TOGETHER};
 use super::cache::{self, Version};
-use super::client::{Answer, Client, refused};
+use super::client::{Answer, Client, refused, refused_status};
+use super::range::{Located, no_ranges, plain, sent, version, wrong_range};
 use crate::bytes::{ReadAt, Source, try_vec, try_zeroed};
-use crate::digest;
+use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::threads::{self, Threads};
 
 /// The most bytes that are kept of the start of a file: more than any header.
 const MOST_KEPT: u64 = 128 << 20;
-
-/// An answer that breaks off before it has sent so many bytes is a failure.
-const LEAST: usize = 64 << 10;
 
 /// A file of at most this length may come whole, from a server that does not send ranges.
 const WHOLE: u64 = 32 << 20;
@@ -26,21 +27,28 @@ const WHOLE: u64 = 32 << 20;
 #[derive(Debug)]
 pub(super) struct RemoteFile {
     client: Arc<Client>,
-    address: String,
-    /// Where a redirect led: later requests start there.
-    direct: RwLock<Option<String>>,
+    located: Located,
     version: Version,
     start: Mutex<Vec<u8>>,
     growth: Growth,
+    ahead: Ahead,
+    /// The digest of the whole file, if it is known.
+    digest: Option<FileDigest>,
     /// Whether the header is still being read.
     opening: AtomicBool,
 }
 
 /// The files that were opened, and the addresses at which there is none: neither is fetched twice.
-#[derive(Debug)]
 pub(super) struct RemoteFiles {
     pub(super) client: Arc<Client>,
     known: Mutex<HashMap<String, Option<Arc<RemoteFile>>>>,
+}
+
+/// The addresses are left out, since they may contain a signature.
+impl fmt::Debug for RemoteFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteFiles").field("client", &self.client).finish_non_exhaustive()
+    }
 }
 
 impl RemoteFiles {
@@ -48,18 +56,23 @@ impl RemoteFiles {
         Self { client: Arc::clone(client), known: Mutex::default() }
     }
 
-    /// Opens a file. `digest` is its SHA-256, if it is known.
+    /// Opens a file. `digest` is its digest, if it is known.
     ///
     /// # Errors
     ///
     /// `NotFound`; `Io` if the server cannot be reached or refuses access; `Unsupported` if it
     /// does not send ranges of a large file.
-    pub(super) fn open(&self, address: &str, path: &Path, digest: Option<&str>) -> Result<Source> {
+    pub(super) fn open(
+        &self,
+        address: &str,
+        path: &Path,
+        digest: Option<FileDigest>,
+    ) -> Result<Source> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known().get(address).cloned();
         let file = match found {
             Some(Some(file)) => file,
-            Some(None) => return Err(refused(404).in_file(path)),
+            Some(None) => return Err(refused_status(404).in_file(path)),
             None => {
                 let opened = RemoteFile::open(&self.client, address, path, digest).map(Arc::new);
                 match &opened {
@@ -89,17 +102,13 @@ impl ReadAt for Shared {
         self.0.read_at(offset, out).map_err(std::io::Error::other)
     }
 
+    fn prefetch(&self, ranges: &[Range<u64>]) {
+        self.0.ahead.plan(ranges);
+    }
+
     fn opened(&self) {
         self.0.opened();
     }
-}
-
-/// The version of the file that an answer is about.
-fn version(answer: &Answer, size: u64) -> Version {
-    // A weak tag says that the content means the same, not that its bytes are.
-    let tag = answer.header("etag").filter(|tag| !tag.starts_with("W/"));
-    let modified = answer.header("last-modified");
-    Version { size, tag: tag.map(str::to_owned), modified: modified.map(str::to_owned) }
 }
 
 /// How much of a file's start is fetched in the first, second, third request. Later ones double.
@@ -134,16 +143,17 @@ impl RemoteFile {
         client: &Arc<Client>,
         address: &str,
         path: &Path,
-        digest: Option<&str>,
+        digest: Option<FileDigest>,
     ) -> Result<Self> {
         let growth = Growth::of(path);
-        let made = |version, start, direct| Self {
+        let made = |version: Version, start, direct| Self {
             client: Arc::clone(client),
-            address: address.to_owned(),
-            direct: RwLock::new(direct),
+            located: Located::known(client, address, version.clone(), direct),
             version,
             start: Mutex::new(start),
             growth,
+            ahead: Ahead::default(),
+            digest: digest.clone(),
             opening: AtomicBool::new(true),
         };
         if client.network.offline {
@@ -169,7 +179,7 @@ impl RemoteFile {
             416 if answer.header("content-range").is_some_and(|range| range == "bytes */0") => {
                 (0, 0)
             }
-            status => return Err(refused(status)),
+            _ => return Err(refused(&answer)),
         };
         plain(&answer)?;
         let found = version(&answer, size);
@@ -178,23 +188,30 @@ impl RemoteFile {
         start.truncate(got);
         drop(answer);
         let file = made(found, start, direct);
-        if let Some(kept) = cache::read(&client.network, address)?
+        // A length alone does not show that the file is still the same.
+        let is_marked = file.version.tag.is_some() || file.version.modified.is_some();
+        if let Some(kept) = cache::read(&client.network, address)?.filter(|_| is_marked)
             && kept.version == file.version
-            && (kept.start.len() as u64) > len
+            && kept.start.len() as u64 >= len
         {
             *file.held() = kept.start;
+            file.check(&file.held())?;
+            return Ok(file);
         }
         // What a broken connection left out.
         file.grow(&mut file.held(), len)?;
-        if let Some(digest) = digest.filter(|_| len == size) {
-            let found = digest::sha256_of(&file.held())?;
-            if !found.eq_ignore_ascii_case(digest) {
-                let fault = format!("the server sent bytes of SHA-256 {found}, not {digest}");
-                return Err(Error::malformed(fault).advise("try again later"));
-            }
-        }
+        file.check(&file.held())?;
         file.keep();
         Ok(file)
+    }
+
+    /// Compares a file that was fetched as a whole with the digest that is known of it.
+    fn check(&self, start: &[u8]) -> Result<()> {
+        let whole = start.len() as u64 == self.version.size;
+        match self.digest.as_ref().filter(|_| whole) {
+            Some(digest) => digest.check_bytes(start),
+            None => Ok(()),
+        }
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
@@ -203,7 +220,8 @@ impl RemoteFile {
 
     /// Writes the start to the cache. A cache that cannot be written is no error.
     fn keep(&self) {
-        let _ = cache::write(&self.client.network, &self.address, &self.version, &self.held());
+        let _ =
+            cache::write(&self.client.network, self.located.address(), &self.version, &self.held());
     }
 
     /// Fetches the start up to `end`.
@@ -223,57 +241,24 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Fetches a range. A connection that breaks is continued where it broke.
+    /// Fetches a range: a long one in several requests at the same time.
     fn fetch_range(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let mut filled = 0;
-        let mut failures = 0;
-        while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            let at = offset.saturating_add(filled as u64);
-            let wanted = at..at.saturating_add(rest.len() as u64);
-            let mut answer = self.ask(&wanted)?;
-            plain(&answer)?;
-            let size = match answer.status {
-                206 => {
-                    let (range, size) = sent(&answer)?;
-                    // A server may send less than was asked for.
-                    if range.start != wanted.start || range.end > wanted.end || range.is_empty() {
-                        return Err(wrong_range(&range, &wanted));
-                    }
-                    size
-                }
-                200 if at == 0 => answer.number("content-length").unwrap_or(self.version.size),
-                200 => return Err(no_ranges()),
-                416 => return Err(changed()),
-                status => return Err(refused(status)),
-            };
-            if !self.version.is_same(&version(&answer, size)) {
-                return Err(changed());
-            }
-            let got = fill(&mut answer, rest);
-            filled += got;
-            // A server that sends a few bytes at a time would be followed for hours.
-            failures = if got < LEAST { failures + 1 } else { 0 };
-            if filled < out.len() && failures >= self.client.network.attempts.max(1) {
-                let fault = "the server breaks off the connection before it sends the bytes";
-                return Err(Error::new(ErrorKind::Io, fault).advise("try again later"));
-            }
-        }
-        Ok(())
+        let piece = usize::try_from(REQUEST).unwrap_or(usize::MAX);
+        let pieces = (0..).map(|number| offset.saturating_add(number * REQUEST));
+        let pieces: Vec<(u64, &mut [u8])> = pieces.zip(out.chunks_mut(piece)).collect();
+        let fetch = |(): &mut (), (at, piece): (u64, &mut [u8])| self.fetch_piece(at, piece);
+        threads::in_order(Threads::new(TOGETHER), pieces.into_iter(), || (), fetch).map(drop)
     }
 
-    /// Requests a range, where a redirect led before if that still works.
-    fn ask(&self, range: &Range<u64>) -> Result<Answer> {
-        let direct = self.direct.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(direct) = direct {
-            let answer = self.client.get(&direct, Some(range))?;
-            if !matches!(answer.status, 400 | 401 | 403 | 404 | 410) {
-                return Ok(answer);
-            }
-        }
-        let answer = self.client.get(&self.address, Some(range))?;
-        let direct = (answer.address != self.address).then(|| answer.address.clone());
-        *self.direct.write().unwrap_or_else(PoisonError::into_inner) = direct;
-        Ok(answer)
+    fn fetch_piece(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(out.len() as u64);
+        let mut rest = out;
+        self.located.fetch(offset..end, &mut |_, bytes| {
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            now.copy_from_slice(bytes);
+            rest = later;
+            Ok(())
+        })
     }
 }
 
@@ -288,6 +273,10 @@ impl RemoteFile {
             self.grow(&mut start, next)?;
             // A document is whole now; a header is kept when it has been read.
             if next == self.version.size {
+                if let Err(error) = self.check(&start) {
+                    start.clear();
+                    return Err(error);
+                }
                 drop(start);
                 self.keep();
                 start = self.held();
@@ -299,7 +288,15 @@ impl RemoteFile {
             return Ok(());
         }
         drop(start);
-        self.fetch_range(offset, out)
+        let fetch = |range: &Range<u64>| {
+            let len = range.end.saturating_sub(range.start);
+            let mut bytes = try_zeroed(usize::try_from(len).unwrap_or(usize::MAX))?;
+            self.fetch_piece(range.start, &mut bytes).map(|()| bytes)
+        };
+        match self.ahead.read(offset, out, fetch)? {
+            true => Ok(()),
+            false => self.fetch_range(offset, out),
+        }
     }
 
     fn opened(&self) {
@@ -327,25 +324,6 @@ fn fill(answer: &mut Answer, out: &mut [u8]) -> usize {
     filled
 }
 
-/// The range that an answer contains, and the length of the whole file.
-fn sent(answer: &Answer) -> Result<(Range<u64>, u64)> {
-    let text = answer.header("content-range").unwrap_or_default();
-    let parsed = || {
-        let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
-        let (first, last) = range.split_once('-')?;
-        let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some((first..last.checked_add(1)?, size.trim().parse::<u64>().ok()?))
-    };
-    match parsed() {
-        Some((range, size)) if range.start <= range.end && range.end <= size => Ok((range, size)),
-        _ => {
-            let shown = crate::bytes::Text::new(text.as_bytes()).brief();
-            let fault = format!("the server sent part of the file, but not which: \"{shown}\"");
-            Err(Error::new(ErrorKind::Io, fault))
-        }
-    }
-}
-
 /// Size and length of an answer that is the whole file.
 fn whole(answer: &Answer) -> Result<(u64, u64)> {
     let Some(size) = answer.number("content-length") else {
@@ -353,31 +331,4 @@ fn whole(answer: &Answer) -> Result<(u64, u64)> {
         return Err(Error::unsupported(fault).advise("download the file, then open it"));
     };
     if size > WHOLE { Err(no_ranges()) } else { Ok((size, size)) }
-}
-
-/// Refuses a compressed answer: its ranges are not those of the file.
-fn plain(answer: &Answer) -> Result<()> {
-    match answer.header("content-encoding") {
-        None | Some("" | "identity") => Ok(()),
-        Some(_) => Err(Error::unsupported("the server sends the file compressed")
-            .advise("download the file, then open it")),
-    }
-}
-
-fn no_ranges() -> Error {
-    Error::unsupported("the server does not send parts of files")
-        .advise("download the file, then open it")
-}
-
-fn changed() -> Error {
-    Error::new(ErrorKind::Io, "the file on the server changed after it was opened")
-        .advise("open it again")
-}
-
-fn wrong_range(found: &Range<u64>, wanted: &Range<u64>) -> Error {
-    let fault = format!(
-        "the server sent bytes {}..{}, but {}..{} were requested",
-        found.start, found.end, wanted.start, wanted.end
-    );
-    Error::new(ErrorKind::Io, fault)
 }

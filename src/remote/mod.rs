@@ -1,9 +1,15 @@
 //! Models on servers: files behind `https://`, repositories of the Hugging Face hub, models of
-//! Ollama's registry. Only the parts of a file that are asked for are fetched.
+//! Ollama's registry, files of object stores. Only the parts of a file that are asked for are fetched.
 //!
 //! The feature `http` turns it on. Without it, such a name is an `Unsupported` error.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+#[cfg(feature = "http")]
+mod address;
+#[cfg(feature = "http")]
+mod ahead;
+#[cfg(feature = "http")]
+mod bucket;
 #[cfg(feature = "http")]
 mod cache;
 #[cfg(feature = "http")]
@@ -13,9 +19,22 @@ mod file;
 #[cfg(feature = "http")]
 mod hub;
 #[cfg(feature = "http")]
+mod range;
+#[cfg(feature = "http")]
 mod registry;
 #[cfg(feature = "http")]
+mod sign;
+#[cfg(feature = "http")]
 mod site;
+
+#[cfg(feature = "http")]
+pub(crate) use client::Client;
+#[cfg(feature = "http")]
+pub(crate) use hub::{Repository, page};
+#[cfg(feature = "http")]
+pub(crate) use range::Located;
+#[cfg(feature = "http")]
+pub(crate) use registry::RegistryModel;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,6 +45,9 @@ use crate::bytes::FileSystem;
 #[cfg(not(feature = "http"))]
 use crate::error::Error;
 use crate::error::Result;
+#[cfg(feature = "http")]
+use crate::place;
+use crate::place::hub as hub_names;
 
 /// How servers are reached, and by which names they are known.
 ///
@@ -83,8 +105,8 @@ impl fmt::Debug for Network {
 
 impl Network {
     /// The settings of the environment: `HF_ENDPOINT`, `HF_TOKEN` or the file in which the hub's
-    /// client keeps the token, `HF_HUB_OFFLINE`, and `WEIGHBRIDGE_CACHE` for the folder of kept
-    /// headers.
+    /// client keeps the token, `HF_HUB_OFFLINE`, `WEIGHBRIDGE_CACHE` for the folder of kept headers,
+    /// and `WEIGHBRIDGE_OLLAMA_REGISTRY` for a mirror of Ollama's registry.
     pub fn from_env() -> Self {
         let text = |name: &str| std::env::var(name).ok().filter(|text| !text.trim().is_empty());
         let is_set = |name: &str| {
@@ -93,11 +115,12 @@ impl Network {
             })
         };
         let defaults = Self::default();
-        let hub = text("HF_ENDPOINT").map(|hub| hub.trim_end_matches('/').to_owned());
+        let address = |name: &str| Some(text(name)?.trim_end_matches('/').to_owned());
         Self {
             offline: is_set("HF_HUB_OFFLINE"),
             cache: own_cache(),
-            hub: hub.unwrap_or(defaults.hub),
+            hub: address("HF_ENDPOINT").unwrap_or(defaults.hub),
+            registry: address("WEIGHBRIDGE_OLLAMA_REGISTRY").unwrap_or(defaults.registry),
             token: if is_set("HF_HUB_DISABLE_IMPLICIT_TOKEN") { None } else { token(&text) },
             ..defaults
         }
@@ -108,7 +131,7 @@ impl Network {
 fn token(text: &impl Fn(&str) -> Option<String>) -> Option<String> {
     let file = || {
         let path = text("HF_TOKEN_PATH").map(PathBuf::from);
-        let path = path.or_else(|| Some(hub_home()?.join("token")))?;
+        let path = path.or_else(|| Some(hub_names::home()?.join("token")))?;
         std::fs::read_to_string(path).ok()
     };
     let found = text("HF_TOKEN").or_else(|| text("HUGGING_FACE_HUB_TOKEN")).or_else(file)?;
@@ -118,16 +141,8 @@ fn token(text: &impl Fn(&str) -> Option<String>) -> Option<String> {
     (!found.is_empty() && printable).then_some(found)
 }
 
-/// The folder of the hub's client: `HF_HOME`, else `huggingface` in the user's cache.
-fn hub_home() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|set| !set.is_empty()).map(PathBuf::from);
-    set("HF_HOME")
-        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("huggingface")))
-        .or_else(|| Some(std::env::home_dir()?.join(".cache/huggingface")))
-}
-
-/// The folder in which this library keeps headers.
-fn own_cache() -> Option<PathBuf> {
+/// The folder in which this library keeps headers and the index of models.
+pub(crate) fn own_cache() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|set| !set.is_empty()).map(PathBuf::from);
     set("WEIGHBRIDGE_CACHE")
         .or_else(|| Some(set("XDG_CACHE_HOME")?.join("weighbridge")))
@@ -140,31 +155,33 @@ pub(crate) struct RemoteModel {
     pub(crate) path: PathBuf,
 }
 
-/// The scheme of a name such as `https://host/model.gguf`.
-pub(crate) fn scheme(path: &Path) -> Option<&str> {
-    let (scheme, _) = path.to_str()?.split_once("://")?;
-    matches!(scheme, "http" | "https" | "hf" | "ollama").then_some(scheme)
-}
-
-/// Finds the model that a name with a scheme means; `None` for any other path.
+/// Finds the model that a name with a scheme means.
+///
+/// # Errors
+///
+/// `NotFound`; `Mismatch` if the name is not complete; `Io` if the server cannot be reached.
 #[cfg(feature = "http")]
-pub(crate) fn locate(path: &Path, network: Option<&Network>) -> Option<Result<RemoteModel>> {
-    let scheme = scheme(path)?;
-    let name = path.to_str()?;
-    let network = network.cloned().unwrap_or_else(Network::from_env);
-    let client = Arc::new(client::Client::new(network));
-    let found = match scheme {
-        "hf" => hub::locate(name, &client),
-        "ollama" => registry::locate(name, &client),
+pub(crate) fn locate(path: &Path, network: Option<&Network>) -> Result<RemoteModel> {
+    let name = path.to_str().unwrap_or_default();
+    let client = client(network);
+    let found = match place::scheme(path) {
+        Some("hf") => hub::locate(name, &client),
+        Some("ollama") => registry::locate(name, &client),
+        Some("s3" | "gs" | "az") => bucket::locate(name, &client.network),
         _ => hub::locate_page(name, &client).unwrap_or_else(|| site::locate(name, &client)),
     };
-    Some(found.map_err(|error| error.in_file(path)))
+    found.map_err(|error| error.in_file(path))
 }
 
-/// Without the feature: an error for a name with a scheme, `None` for any other path.
+/// Without the feature: an error.
 #[cfg(not(feature = "http"))]
-pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Option<Result<RemoteModel>> {
-    scheme(path)?;
+pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Result<RemoteModel> {
     let error = Error::unsupported("this build of weighbridge does not read from servers");
-    Some(Err(error.advise("enable the cargo feature `http`").in_file(path)))
+    Err(error.advise("enable the cargo feature `http`").in_file(path))
+}
+
+/// A client with these settings, or with those of the environment.
+#[cfg(feature = "http")]
+pub(crate) fn client(network: Option<&Network>) -> Arc<Client> {
+    Arc::new(Client::new(network.cloned().unwrap_or_else(Network::from_env)))
 }

@@ -1,24 +1,32 @@
 //! Files behind plain addresses: a file, an index, or a folder.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RemoteModel;
-use super::client::{Client, escaped};
+use super::address::escaped;
+use super::client::Client;
 use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 
 /// The files of a folder on a server that cannot list them. Those that a model may have are tried.
-#[derive(Debug)]
 struct Site {
     files: RemoteFiles,
     /// The address of the folder, without a slash at its end.
     folder: String,
     /// What follows the names of files in addresses: a signature.
     query: String,
+}
+
+/// The addresses are left out, since they may contain a signature.
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("files", &self.files).finish_non_exhaustive()
+    }
 }
 
 /// The files by which a model's folder is recognized, in the order in which they are tried.

@@ -20,8 +20,8 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
-pub(crate) use special::has_chat_template;
 pub use special::{ChatTemplate, special_token_key};
+pub(crate) use special::{chat_templates_beside, has_chat_template};
 use vocabulary::{Normalizer, Vocabulary};
 
 /// The algorithm that turns text into tokens.

@@ -209,6 +209,17 @@ pub(crate) fn has_chat_template(store: &Store) -> bool {
     templates(store, config.as_deref()).is_ok_and(|templates| !templates.is_empty())
 }
 
+/// The chat template in `tokenizer_config.json`, if it is one text, and that in
+/// `chat_template.jinja`. Empty without one, or if it cannot be read.
+pub(crate) fn chat_templates_beside(store: &Store) -> (String, String) {
+    let config = store.read_document("tokenizer_config.json").ok().flatten();
+    let embedded = config.and_then(|json| Some(json.get("chat_template")?.as_str()?.to_owned()));
+    let limit = (store.limits().document_bytes, "document_bytes");
+    let standalone = store.read_companion("chat_template.jinja", limit).ok().flatten();
+    let standalone = standalone.and_then(|file| String::from_utf8(file.bytes).ok());
+    (embedded.unwrap_or_default(), standalone.unwrap_or_default())
+}
+
 /// The chat templates in all files that may contain them, the newest kind of file first.
 fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> {
     let unnamed = |text: &str, source: &'static str| ChatTemplate {

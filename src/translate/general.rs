@@ -154,6 +154,18 @@ fn title(name: &str) -> String {
     name.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
+/// The size label that a model's tensors give; `weights` counts if their names are unknown.
+pub(super) fn counted_size(
+    store: &Store,
+    resolution: Option<&Resolution>,
+    weights: u64,
+) -> Option<String> {
+    match resolution {
+        Some(resolution) => size_label(store, resolution, 0),
+        None => (weights > 0).then(|| rounded(weights)),
+    }
+}
+
 /// The size label: `8B`, or `8x7B` for a model with experts.
 fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<String> {
     let (mut total, mut each_expert) = (generated, 0u64);

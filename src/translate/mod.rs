@@ -30,6 +30,15 @@ pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
     general::name_in_config(store)
 }
 
+/// The size label that a model's tensors give; `weights` counts if their names are unknown.
+pub(crate) fn counted_size(
+    store: &Store,
+    resolution: Option<&Resolution>,
+    weights: u64,
+) -> Option<String> {
+    general::counted_size(store, resolution, weights)
+}
+
 /// The metadata of a model in GGUF, as llama.cpp's `convert_hf_to_gguf.py` writes it. For a GGUF
 /// file, this is its own metadata.
 ///

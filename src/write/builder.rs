@@ -108,10 +108,11 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if its values cannot be decoded; `Io` if they cannot be read.
+    /// `Mismatch` if the name is empty; `Unsupported` if its values cannot be decoded; `Io` if they
+    /// cannot be read.
     pub fn add(&mut self, name: impl Into<String>, tensor: &Tensor) -> Result<()> {
         let output = choose(tensor, self.writer, Precision::default())?;
-        self.push(OutTensor::new(name, output));
+        self.push(named(name, output)?);
         Ok(())
     }
 
@@ -120,7 +121,7 @@ impl Builder {
     /// # Errors
     ///
     /// `Unsupported` if no conversion to the dtype exists; `Mismatch` if the tensor's rows do not
-    /// fit it.
+    /// fit it, or the name is empty.
     pub fn add_as(&mut self, name: impl Into<String>, tensor: &Tensor, dtype: DType) -> Result<()> {
         let output = match dtype.group_quantizer() {
             Some(_) => grouped(tensor, dtype, default_group_size(dtype), None)?,
@@ -129,7 +130,7 @@ impl Builder {
                 encoded(tensor, dtype, None, Precision::default())?
             }
         };
-        let tensor = OutTensor::new(name, output);
+        let tensor = named(name, output)?;
         tensor.describe()?;
         self.push(tensor);
         Ok(())
@@ -252,6 +253,15 @@ impl Builder {
         plan.file_type = file_type.and_then(FileType::from_number);
         Ok(plan)
     }
+}
+
+/// A tensor under a name of the caller's.
+fn named(name: impl Into<String>, output: Output) -> Result<OutTensor> {
+    let name = name.into();
+    if name.is_empty() {
+        return Err(Error::mismatch("a tensor cannot be written under an empty name"));
+    }
+    Ok(OutTensor::new(name, output))
 }
 
 /// Combines a laid-out file with the tensors that it contains.

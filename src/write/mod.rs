@@ -40,6 +40,8 @@ pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};
 pub(crate) use target::PageChange;
 use target::WriteTarget;
+#[cfg(feature = "http")]
+pub(crate) use target::{is_same, open_or_create};
 
 /// How an output tensor is produced, what that does to its values, and the reason.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
 use super::{Loss, OutFile, PlacedTensor, WriteOptions, WriteTarget};
-use crate::bytes::{AlignedBytes, read_exact_at};
+use crate::bytes::{AlignedBytes, read_exact_at, write_all_at};
 use crate::error::{Error, Result};
 use crate::progress;
 
@@ -293,16 +293,4 @@ impl OpenFile {
         let failed = |error| Error::io("cannot read the file", error).in_file(&self.path).at(at);
         read_exact_at(&self.file, at, out).map_err(failed)
     }
-}
-
-#[cfg(unix)]
-fn write_all_at(file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, at)
-}
-
-#[cfg(not(unix))]
-fn write_all_at(mut file: &File, bytes: &[u8], at: u64) -> std::io::Result<()> {
-    use std::io::{Seek, SeekFrom, Write};
-    file.seek(SeekFrom::Start(at))?;
-    file.write_all(bytes)
 }

@@ -150,6 +150,11 @@ impl WritePlan {
         self.files.iter().map(|file| (file.name.as_str(), file.len))
     }
 
+    /// What each of the [files](Self::files) is in the model.
+    pub(super) fn roles(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.files.iter().map(|file| file.role.as_str())
+    }
+
     /// The names of the tensors in each of the [files](Self::files).
     pub fn tensors_by_file(&self) -> impl ExactSizeIterator<Item = Vec<&str>> {
         self.files.iter().map(|file| {

@@ -32,6 +32,8 @@ pub struct ReportedFile<'p> {
     /// The name; empty for the file at the given path, and for a blob without a name in Ollama's
     /// manifest.
     pub name: &'p str,
+    /// What it is in the model, as Ollama calls it: `model`, `tensor`, `config`, `json`, `license`.
+    pub role: &'p str,
     /// Its length.
     pub bytes: u64,
     /// The names of its tensors.
@@ -72,14 +74,14 @@ pub struct ReportedTensor<'p> {
 impl WritePlan {
     /// The report on this plan before it is run.
     pub fn report(&self) -> PlanReport<'_> {
-        let files = self.files().zip(self.tensors_by_file());
+        let files = self.files().zip(self.roles()).zip(self.tensors_by_file());
         PlanReport {
             written: Vec::new(),
             dry_run: true,
             bytes: self.bytes(),
             seconds: 0.0,
             files: files
-                .map(|((name, bytes), tensors)| ReportedFile { name, bytes, tensors })
+                .map(|(((name, bytes), role), tensors)| ReportedFile { name, role, bytes, tensors })
                 .collect(),
             tensors: self.tensors.iter().map(ReportedTensor::from).collect(),
             notes: self.notes.clone(),

@@ -12,8 +12,6 @@
 //! processes at once, writes the same bytes to the same places.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +22,7 @@ use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
 use super::target::{self, claimed, open_or_create, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
-use crate::bytes::{Access, AlignedBytes, Source, Text};
+use crate::bytes::{Access, AlignedBytes, Source, Text, own_path, put_durably};
 use crate::container::writer::Placement;
 use crate::digest::{Hasher, sha256_of};
 use crate::error::{Error, Result};
@@ -773,12 +771,5 @@ fn sized(buffer: &mut Option<AlignedBytes>, len: u64) -> Result<&mut [u8]> {
 /// Writes a small file that appears complete or not at all.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io("cannot write the file", error).in_file(path);
-    // Two programs may write the same record.
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let written = File::create(&partial).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&partial, path)
-    });
-    written.map_err(failed)
+    put_durably(&own_path(path), path, bytes).map_err(failed)
 }

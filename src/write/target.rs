@@ -207,7 +207,7 @@ pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> 
 }
 
 /// Opens a file for writing, keeping its content, or creates it.
-pub(super) fn open_or_create(path: &Path) -> std::io::Result<File> {
+pub(crate) fn open_or_create(path: &Path) -> std::io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
@@ -302,7 +302,7 @@ pub(super) fn folder(path: &Path) -> std::io::Result<File> {
 }
 
 #[cfg(unix)]
-pub(super) fn is_same(file: &File, path: &Path) -> bool {
+pub(crate) fn is_same(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let id = |found: std::fs::Metadata| (found.dev(), found.ino());
     match (file.metadata(), path.symlink_metadata()) {
@@ -312,7 +312,7 @@ pub(super) fn is_same(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(super) fn is_same(_: &File, path: &Path) -> bool {
+pub(crate) fn is_same(_: &File, path: &Path) -> bool {
     path.exists()
 }
 

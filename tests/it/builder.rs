@@ -245,6 +245,9 @@ fn what_a_container_cannot_hold_is_refused() {
         model.add("t", &tensor).unwrap();
         assert_eq!(model.plan().unwrap_err().kind(), ErrorKind::Mismatch);
     }
+    let mut nameless = builder(&container::SAFETENSORS);
+    assert_eq!(nameless.add("", &tensor).unwrap_err().kind(), ErrorKind::Mismatch);
+    assert_eq!(nameless.add_as("", &tensor, DType::F16).unwrap_err().kind(), ErrorKind::Mismatch);
     // A dtype that needs more than values, and rows that do not fit.
     let mut gguf = builder(&container::GGUF);
     assert!(gguf.add_as("t", &tensor, DType::IQ2_XXS).is_err());

@@ -15,6 +15,10 @@ mod ollama_store;
 #[path = "../support/server.rs"]
 mod server;
 
+#[cfg(feature = "http")]
+#[path = "../support/hub.rs"]
+mod hub;
+
 #[path = "../names/models.rs"]
 mod models;
 
@@ -54,6 +58,8 @@ mod npz;
 mod ollama;
 mod ollama_create;
 mod provider;
+#[cfg(feature = "http")]
+mod pull;
 mod recipe;
 mod refused;
 mod rejects;

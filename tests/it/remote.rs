@@ -210,7 +210,7 @@ fn servers_that_fail() {
 #[test]
 fn a_slow_server_is_an_error_after_the_timeout() {
     let server = Server::start(|request| Answer {
-        drip: Some(Duration::from_secs(3)),
+        pace: Some((1, Duration::from_secs(3))),
         ..Answer::file(request, &gguf())
     });
     let mut network = network(None);
@@ -355,6 +355,69 @@ fn what_the_hub_refuses_is_said_in_words() {
     );
 }
 
+/// A blob that is not what its digest says is refused, whether it comes at once or in two pieces.
+#[test]
+fn a_blob_of_another_digest_is_refused() {
+    let store = Store::new();
+    let template = vec![b'x'; 100_000];
+    let model = store.layer("model", "", &gguf());
+    let manifest = manifest(&[model, store.layer("template", "", &template)]);
+    for (wrong, at) in [(gguf(), 100), (template.clone(), 40_000)] {
+        let (manifest, template) = (manifest.clone(), template.clone());
+        let server = Server::start(move |request| {
+            if request.path.contains("/manifests/") {
+                return Answer::whole(manifest.as_bytes());
+            }
+            let is_model = request.path.contains(&digest_in(&manifest, 0));
+            let mut bytes = if is_model { gguf() } else { template.clone() };
+            if bytes == wrong {
+                bytes[at] ^= 1;
+            }
+            if is_model { Answer::whole(&bytes) } else { Answer::file(request, &bytes) }
+        });
+        let mut network = network(None);
+        network.registry = server.address.clone();
+        let error = open("ollama://tale", network).unwrap_err();
+        assert!(error.to_string().contains("sent bytes of SHA-256"), "{error}");
+    }
+}
+
+/// The digest of a manifest's layer.
+fn digest_in(manifest: &str, layer: usize) -> String {
+    manifest
+        .split("\"sha256:")
+        .nth(layer + 1)
+        .and_then(|rest| rest.get(..64))
+        .expect("a digest")
+        .to_owned()
+}
+
+/// Without a mark of its version, a file is not taken for the one that was kept.
+#[test]
+fn a_file_without_marks_is_fetched_again() {
+    use crate::support::Safetensors;
+    let file = |name: &str| Safetensors::new().tensor(name, "F32", &[1], [0; 4]).build();
+    let long = |letter: &str| file(&letter.repeat(3000));
+    let (first, second) = (long("a"), long("b"));
+    let server = Server::start(move |request| {
+        let bytes = if request.number < 2 { &first } else { &second };
+        if request.path.ends_with(".safetensors") {
+            Answer::file(request, bytes)
+        } else {
+            Answer::status(404)
+        }
+    });
+    let cache = tempfile::tempdir().expect("a folder");
+    let address = format!("{}/x.safetensors", server.address);
+    let name = |model: &Model| {
+        model.stored_tensors().next().map(|tensor| tensor.name().to_owned()).expect("a tensor")
+    };
+    let old = open(&address, network(Some(&cache))).expect("the first");
+    assert!(name(&old).starts_with('a'));
+    let new = open(&address, network(Some(&cache))).expect("the second");
+    assert!(name(&new).starts_with('b'));
+}
+
 /// 160 shards and their index.
 fn many_shards() -> (TempDir, u64) {
     use crate::support::{Safetensors, index, put};
@@ -438,6 +501,42 @@ fn one_tensor_costs_its_bytes() {
     let bytes = tensor.raw_bytes(Part::Weight).expect("bytes");
     assert!(bytes.iter().all(|byte| *byte == 7));
     assert!(server.sent() <= 1_000_000 + (64 << 10), "{}", server.sent());
+}
+
+/// The parts of one tensor that lie near to each other come with one request, a long tensor with
+/// several, and nothing is fetched twice.
+#[test]
+fn near_parts_come_together() {
+    let folder = sample("mlx-4bit");
+    let server = Server::start(serve(&folder));
+    let model = open(&server.address, network(None)).expect("a model");
+    let local = Model::open(&folder).expect("the sample");
+    let name = "layers.0.attention.q.weight";
+    let requests = |run: &dyn Fn()| {
+        server.reset();
+        run();
+        (server.requests().len(), server.sent())
+    };
+    let tensor = model.tensor(name).expect("a tensor");
+    let values = local.tensor(name).and_then(|tensor| tensor.dequantize()).expect("values");
+    let (number, sent) = requests(&|| {
+        assert_eq!(*tensor.dequantize().expect("values"), *values);
+    });
+    let stored: u64 = tensor.sources().map(|source| source.stored_bytes()).sum();
+    assert!(number <= 3, "{number} requests for three parts");
+    assert!(sent <= stored + (64 << 10), "{sent} bytes for {stored}");
+
+    // Loaded: one request for its parts, and for those of a fused tensor.
+    let provider = weighbridge::WeightProvider::new(model.clone(), weighbridge::device::Cpu);
+    let provider = provider.expect("a provider");
+    let norm = requests(&|| {
+        provider.load("layers.0.attention.k.weight").expect("a tensor");
+    });
+    assert_eq!(norm.0, 1);
+    let (number, _) = requests(&|| {
+        provider.fuse(&["layers.1.ffn.gate.weight", "layers.1.ffn.up.weight"]).expect("both");
+    });
+    assert!(number < 6, "{number} requests for six parts");
 }
 
 #[test]

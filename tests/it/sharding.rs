@@ -312,6 +312,8 @@ fn a_rank_reads_its_own_bytes() {
     let cost = bytes_read() - before;
     let mut checked = 0;
     for model in every() {
+        // From the page cache: reads past it are of whole pages.
+        model.files().for_each(|file| drop(std::fs::read(file)));
         for text in MESHES {
             let mesh: Mesh = text.parse().unwrap();
             if ops::shares(&model, &mesh).is_err() {

@@ -1,4 +1,5 @@
 //! Servers on the loopback for tests: one thread for each connection, answers made by a function.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,8 +13,17 @@ pub(crate) struct Request {
     /// The requested bytes: the first and the one after the last.
     pub(crate) range: Option<(u64, u64)>,
     pub(crate) authorization: Option<String>,
+    /// All headers, with names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
     /// How many requests came before it.
     pub(crate) number: usize,
+}
+
+impl Request {
+    /// A header by its name in lower case; empty if there is none.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
 }
 
 /// An answer, and how it is sent.
@@ -24,13 +34,13 @@ pub(crate) struct Answer {
     pub(crate) body: Vec<u8>,
     /// The connection is cut after so many bytes of the body.
     pub(crate) cut: Option<usize>,
-    /// The pause after each byte of the body.
-    pub(crate) drip: Option<Duration>,
+    /// The body is sent in parts of so many bytes, with a pause after each.
+    pub(crate) pace: Option<(usize, Duration)>,
 }
 
 impl Answer {
     pub(crate) fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, drip: None }
+        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, pace: None }
     }
 
     pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -87,6 +97,11 @@ impl Server {
         server
     }
 
+    /// A server of another process.
+    pub(crate) fn known(address: &str) -> Self {
+        Self { address: address.to_owned(), requests: Arc::default(), sent: Arc::default() }
+    }
+
     /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -128,15 +143,11 @@ impl Server {
         head.push_str("\r\n");
         connection.write_all(head.as_bytes()).ok()?;
         let body = &answer.body[..answer.cut.unwrap_or(answer.body.len()).min(answer.body.len())];
-        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) += body.len() as u64;
-        match answer.drip {
-            None => connection.write_all(body).ok()?,
-            Some(pause) => {
-                for byte in body {
-                    connection.write_all(&[*byte]).ok()?;
-                    std::thread::sleep(pause);
-                }
-            }
+        let (part, pause) = answer.pace.unwrap_or((64 << 10, Duration::ZERO));
+        for part in body.chunks(part) {
+            connection.write_all(part).ok()?;
+            *self.sent.lock().unwrap_or_else(PoisonError::into_inner) += part.len() as u64;
+            std::thread::sleep(pause);
         }
         if answer.cut.is_some() {
             let _ = connection.shutdown(std::net::Shutdown::Both);
@@ -150,11 +161,13 @@ fn read(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
-    let mut request = Request { path, range: None, authorization: None, number: 0 };
+    let (headers, number) = (Vec::new(), 0);
+    let mut request = Request { path, range: None, authorization: None, headers, number };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let Some((name, value)) = line.trim_end().split_once(": ") else { return Some(request) };
+        request.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         match name.to_ascii_lowercase().as_str() {
             "range" => {
                 let (from, to) = value.strip_prefix("bytes=")?.split_once('-')?;

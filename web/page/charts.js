@@ -86,7 +86,7 @@ export function columns(layers, kinds, format, { height = 220, label } = {}) {
   const every = Math.ceil(layers.length / (W / 46));
   return s('svg', { class: 'chart', viewBox: `0 0 ${W} ${height}`, role: 'img', 'aria-label': label },
     (format === bytes ? byteTicks : ticks)(0, most, 4).map((size) => s('g', {}, s('line', { class: 'grid', x1: left, x2: W - 8, y1: y(size), y2: y(size) }),
-      s('text', { x: left - 8, y: y(size) + 4, 'text-anchor': 'end' }, format(size)))),
+      s('text', { x: left - 8, y: y(size) + 4, 'text-anchor': 'end' }, format(size, most)))),
     layers.map((layer, place) => {
       let sum = 0;
       const x = left + place * step + gap / 2;
@@ -163,7 +163,7 @@ export function scatter(points, { height = 320, label, xLabel, yLabel, xFormat, 
   return s('svg', { class: 'chart', viewBox: `0 0 ${W} ${height}`, role: 'img', 'aria-label': label },
     marks.map((at) => s('g', {}, s('line', { class: 'grid', x1: left, x2: W - 30, y1: y(at), y2: y(at) }),
       s('text', { x: left - 8, y: y(at) + 4, 'text-anchor': 'end' }, yFormat(at)))),
-    (xFormat === bytes ? byteTicks : ticks)(low, high, W / 150).map((at) => s('text', { x: x(at), y: bottom + 16, 'text-anchor': 'middle' }, xFormat(at))),
+    (xFormat === bytes ? byteTicks : ticks)(low, high, W / 150).map((at) => s('text', { x: x(at), y: bottom + 16, 'text-anchor': 'middle' }, xFormat(at, high))),
     s('line', { class: 'axis', x1: left, x2: W - 30, y1: bottom, y2: bottom }),
     s('text', { x: W - 30, y: bottom + 36, 'text-anchor': 'end' }, xLabel),
     s('text', { x: left, y: top - 10, 'text-anchor': 'start' }, yLabel),

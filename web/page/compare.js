@@ -150,8 +150,13 @@ function chart(list, a, signal, place) {
       x: list[other].stored_bytes, y: together(rows, state.found), label: base(list[other].path), href: link('compare', a, other),
     })).filter((point) => Number.isFinite(point.y));
     const working = states.size < others.length || [...states.values()].some(({ state }) => !state.done && !state.error);
-    place.replaceChildren(section('Size against error', `Every other model against ${shown(base(list[a].path), 60)}${working ? ', still being compared' : ''}`, null,
-      points.length > 0 && scatter(points, { label: 'Size against relative RMS', xLabel: 'size', yLabel: 'relative RMS', xFormat: bytes, yFormat: percent }),
+    const drawn = points.length > 0 && scatter(points, { label: 'Size against relative RMS', xLabel: 'size', yLabel: 'relative RMS', xFormat: bytes, yFormat: percent });
+    const tools = drawn && [
+      take.button('PNG', () => take.picture('size against error', drawn), 'Save the picture'),
+      take.button('CSV', () => take.csv('size against error', ['model', 'bytes', 'relative RMS'], points.map((point) => [point.label, point.x, point.y])), 'Save the numbers'),
+    ];
+    place.replaceChildren(section('Size against error', `Every other model against ${shown(base(list[a].path), 60)}${working ? ', still being compared' : ''}`, tools,
+      drawn,
       points.length > 0 && h('ul', { class: 'legend' }, points.map((point) => h('li', {}, h('a', { href: point.href }, shown(point.label, 60)), h('span', { class: 'muted' }, ` ${bytes(point.x)}, ${percent(point.y)}`))))));
   };
   for (const other of others) {

@@ -14,13 +14,15 @@ export function count(value) {
   return unit === 0 ? String(value) : size.toFixed(2) + units[unit];
 }
 
-/** Bytes in powers of 1024: 1.3 MiB. */
-export function bytes(value) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
-  let unit = 0;
-  let size = value;
-  while (size >= 1024 && unit + 1 < units.length) { size /= 1024; unit += 1; }
-  return unit === 0 ? `${value} B` : `${size.toFixed(1)} ${units[unit]}`;
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+/** The power of 1024 in which as many bytes are written. */
+const power = (value) => UNITS.findIndex((_, unit) => value < 1024 ** (unit + 1) || unit + 1 === UNITS.length);
+
+/** Bytes in powers of 1024: 1.3 MiB. Several numbers that belong together have the unit of the `largest`. */
+export function bytes(value, largest = value) {
+  const unit = value === 0 ? 0 : power(largest);
+  return unit === 0 ? `${value} B` : `${(value / 1024 ** unit).toFixed(1)} ${UNITS[unit]}`;
 }
 
 /** NaN and the infinities are texts in the answers. */
@@ -89,6 +91,6 @@ export function ticks(low, high, most = 5) {
 
 /** Ticks at round numbers of bytes. */
 export function byteTicks(low, high, most) {
-  const unit = 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)));
+  const unit = 1024 ** power(high);
   return ticks(low / unit, high / unit, most).map((at) => at * unit);
 }

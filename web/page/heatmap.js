@@ -80,6 +80,23 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     canvas.removeAttribute('aria-busy');
   }
 
+  /** Lines between values that share a scale, where there is room for them. */
+  function borders(paint, width, strength, ratio, style) {
+    const perColumn = canvas.width / (grid.columns[1] - grid.columns[0]);
+    if (!width || perColumn * width < 10 * ratio || grid.columns[1] - grid.columns[0] <= width / 2) return;
+    paint.strokeStyle = style.getPropertyValue('--ink');
+    paint.globalAlpha = strength;
+    paint.lineWidth = ratio;
+    for (let column = Math.ceil(grid.columns[0] / width) * width; column < grid.columns[1]; column += width) {
+      const x = Math.round((column - grid.columns[0]) * perColumn);
+      paint.beginPath();
+      paint.moveTo(x, 0);
+      paint.lineTo(x, canvas.height);
+      paint.stroke();
+    }
+    paint.globalAlpha = 1;
+  }
+
   function draw() {
     if (!grid || !canvas.isConnected) return;
     const [width, height] = size();
@@ -102,20 +119,8 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     paint.imageSmoothingEnabled = false;
     paint.drawImage(small, 0, 0, canvas.width, canvas.height);
     const style = getComputedStyle(document.documentElement);
-    const perColumn = canvas.width / (grid.columns[1] - grid.columns[0]);
-    if (block && perColumn * block >= 10 * ratio && grid.columns[1] - grid.columns[0] > block / 2) {
-      paint.strokeStyle = style.getPropertyValue('--ink');
-      paint.globalAlpha = 0.35;
-      paint.lineWidth = ratio;
-      for (let column = Math.ceil(grid.columns[0] / block) * block; column < grid.columns[1]; column += block) {
-        const x = Math.round((column - grid.columns[0]) * perColumn);
-        paint.beginPath();
-        paint.moveTo(x, 0);
-        paint.lineTo(x, canvas.height);
-        paint.stroke();
-      }
-      paint.globalAlpha = 1;
-    }
+    borders(paint, grid.sub_width, 0.16, ratio, style);
+    borders(paint, block, 0.4, ratio, style);
     const [cellWidth, cellHeight] = [canvas.width / grid.width, canvas.height / grid.height];
     if (single() && cellWidth >= 52 * ratio && cellHeight >= 15 * ratio) {
       paint.font = `${11 * ratio}px ${style.getPropertyValue('--sans')}`;
@@ -181,11 +186,16 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     return [now[0] + y * (now[1] - now[0]), now[2] + x * (now[3] - now[2]), x * frame.width, y * frame.height];
   };
 
-  /** The scale of a single number, if it is known. */
-  function scaleAt(i, column) {
-    if (!grid.scales) return '';
-    const scale = grid.scales[i * (columns / grid.scale_width) + Math.floor(column / grid.scale_width)];
-    return scale === undefined ? '' : ` with scale ${number(scale)}`;
+  /** The block of a single number, and the scales of the block and of its part, as far as they are known. */
+  function blockAt(i, column) {
+    const at = (width) => Math.floor(column / width);
+    const found = (scales, width) => scales?.[i * (columns / width) + at(width)];
+    const [scale, inner] = [found(grid.scales, grid.scale_width), found(grid.sub_scales, grid.sub_width)];
+    return [
+      block && `, block ${at(block)}`,
+      scale !== undefined && ` with scale ${number(scale)}`,
+      inner !== undefined && `, sub-block ${at(grid.sub_width)} with scale ${number(inner)}`,
+    ].filter(Boolean).join('');
   }
 
   function point(event) {
@@ -200,9 +210,8 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     };
     const cellAt = i * grid.width + j;
     const position = `row ${range(grid.rows, grid.height, i)}, column ${range(grid.columns, grid.width, j)}`;
-    const inBlock = block && single() ? `, block ${Math.floor((grid.columns[0] + j) / block)}${scaleAt(i, grid.columns[0] + j)}` : '';
     readout.textContent = single()
-      ? `${position}${inBlock}: ${Number.isFinite(grid.max[cellAt]) ? exact(grid.mean[cellAt]) : number(grid.max[cellAt])}`
+      ? `${position}${blockAt(i, grid.columns[0] + j)}: ${Number.isFinite(grid.max[cellAt]) ? exact(grid.mean[cellAt]) : number(grid.max[cellAt])}`
       : `${position}: ${words[1]} ${number(grid.mean[cellAt])}, RMS ${number(grid.rms[cellAt])}, largest ${number(grid.max[cellAt])}`;
   }
 
@@ -257,6 +266,7 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
   document.addEventListener('themechange', recolor);
   signal.addEventListener('abort', () => { watch.disconnect(); document.removeEventListener('themechange', recolor); });
 
+  const tabs = () => Array.from({ length: grid.height }, (_, i) => Array.from(values().slice(i * grid.width, (i + 1) * grid.width), exact).join('\t')).join('\n');
   const csv = () => {
     const rowOf = (i) => grid.rows[0] + Math.floor((i * (grid.rows[1] - grid.rows[0])) / grid.height);
     const lines = Array.from({ length: grid.height }, (_, i) => [rowOf(i), ...values().slice(i * grid.width, (i + 1) * grid.width)]);
@@ -266,6 +276,7 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
   const tools = [
     segments('Value of a cell', [['mean', words[0]], ['rms', 'RMS'], ['max', 'Largest']], 'mean', (value) => { shownValue = value; draw(); }),
     out, complete,
+    take.button('Copy', () => grid && take.copy(tabs(), 'Numbers copied'), 'Copy the numbers, to paste them into a table'),
     take.button('PNG', () => take.canvas(title, canvas), 'Save the picture'),
     take.button('CSV', () => grid && csv(), 'Save the numbers'),
   ];

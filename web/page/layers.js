@@ -71,6 +71,10 @@ export async function show({ model, list, query, signal }) {
     keep({ statistic: key });
     draw(true);
   });
+  const csv = () => take.csv(`${base(path)} layers ${chosen[0]}`, ['tensor', 'kind', 'layer', chosen[1]], shownKinds.flatMap((kind) => kind.rows.map((row) => {
+    const entry = values.found[row.at];
+    return [row.stored, kind.rest, row.layer, chosen[0] === 'bits' ? row.bits : entry && entry.mean !== undefined ? chosen[2](entry) : null];
+  })));
   if (shownKinds.length > 0) {
     values.listen((state) => {
       meter.value = state.found.length / Math.max(1, rows.length);
@@ -84,7 +88,7 @@ export async function show({ model, list, query, signal }) {
   return {
     title: 'Layers',
     nodes: [
-      head('Layers', { crumb: name(base(path), 80), sub: [status, meter] }),
+      head('Layers', { crumb: name(base(path), 80), sub: [status, meter], tools: take.button('CSV', csv, 'Save the numbers') }),
       h('div', { class: 'scroll', vars: { 'margin-bottom': '28px' } }, tools),
       h('div', { class: 'panel' }, place), odd,
       take.command(`weighbridge inspect ${quoted(path)} --stats`),

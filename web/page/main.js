@@ -17,12 +17,16 @@ const NAMES = [['overview', 'Overview'], ['tensors', 'Tensors'], ['layers', 'Lay
 const main = document.getElementById('main');
 let leaving = null;
 
+/** The view that opens files, where the page is without the program. */
+const files = document.documentElement.dataset.source === 'files' ? await import('./files.js') : null;
+
 /** The view that an address names. */
 function parse(list) {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?');
   let steps;
   try { steps = path.split('/').filter((step) => step !== '').map(decodeURIComponent); } catch { steps = []; }
   const parameters = Object.fromEntries(new URLSearchParams(query));
+  if (files && (list.length === 0 || steps[0] === 'open')) return { view: files, kind: 'open', model: 0, name: '', query: parameters };
   if (steps[0] === 'compare' && list.length > 1) {
     const [a, b] = [Number(steps[1] ?? 0), Number(steps[2] ?? 1)];
     const known = (model) => Number.isInteger(model) && model >= 0 && model < list.length;
@@ -37,7 +41,7 @@ function parse(list) {
 function frame(list, at) {
   const place = document.getElementById('models');
   const labels = list.map((model) => shown(base(model.path), 60));
-  if (list.length > 1 && at.kind !== 'compare') {
+  if (list.length > 1 && at.kind !== 'compare' && at.kind !== 'open') {
     const select = h('select', { 'aria-label': 'Model', onchange: () => { location.hash = link(select.value, at.kind === 'tensor' ? 'tensors' : at.kind); } },
       labels.map((label, number) => h('option', { value: number, selected: number === at.model }, label)));
     place.replaceChildren(select);
@@ -47,7 +51,8 @@ function frame(list, at) {
   const current = at.kind === 'tensor' ? 'tensors' : at.kind;
   const entry = (kind, text, href) => h('a', { href, 'aria-current': kind === current ? 'page' : null }, text);
   document.getElementById('nav').replaceChildren(
-    ...NAMES.map(([kind, text]) => entry(kind, text, link(at.model, kind))),
+    ...(files && list.length > 0 ? [entry('open', 'Open', '#/open')] : []),
+    ...(list.length > 0 ? NAMES.map(([kind, text]) => entry(kind, text, link(at.model, kind))) : []),
     ...(list.length > 1 ? [entry('compare', 'Compare', link('compare', 0, at.kind === 'compare' ? at.b : Math.max(1, at.model)))] : []));
   document.querySelector('#nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }

@@ -45,6 +45,13 @@ function byLayer(table) {
   return [...layers.values()].sort((a, b) => (a.order < 0 ? -1 : 0) - (b.order < 0 ? -1 : 0) || a.stack.localeCompare(b.stack) || a.order - b.order);
 }
 
+/** The bytes of tensors in each file. */
+function byFile(table) {
+  const sums = table.files.map(() => 0);
+  table.file.forEach((file, at) => { if (file !== null) sums[file] += table.bytes[at]; });
+  return new Map(table.files.map((file, at) => [file, sums[at]]));
+}
+
 function configRows(config) {
   if (!config || config.error) return [];
   const rows = [];
@@ -105,6 +112,8 @@ export async function show({ model, list }) {
   const notes = problems.filter((node) => !seen.has(node.textContent) && seen.add(node.textContent));
   const dtypes = byDtype(table);
   const layers = byLayer(table);
+  const inFiles = byFile(table);
+  const sizes = layers.length > 2 && columns(layers, KINDS, bytes, { label: `Size of ${layers.length - 1} layers by kind of tensor` });
   let group = null;
   const configTable = fields.length > 0 && h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Config' }, h('table', { class: 'plain' },
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Field'), h('th', { scope: 'col' }, 'Value'), h('th', { scope: 'col', class: 'hide-s' }, 'Source'))),
@@ -131,8 +140,8 @@ export async function show({ model, list }) {
     ]),
     notes.length > 0 && h('div', { class: 'notices', role: 'region', 'aria-label': 'Faults and notes' }, notes.slice(0, 20), notes.length > 20 && h('p', { class: 'muted small' }, `and ${notes.length - 20} more: weighbridge verify lists them`)),
     table.name.length > 0 && section('Where the bytes are', null, null, h('h3', {}, 'By dtype'), stack(dtypes, bytes)),
-    layers.length > 2 && section('By layer', 'The first column is what belongs to no layer.', null,
-      columns(layers, KINDS, bytes, { label: `Size of ${layers.length - 1} layers by kind of tensor` }),
+    sizes && section('By layer', 'The first column is what belongs to no layer.', take.button('PNG', () => take.picture(`${title} layers`, sizes), 'Save the picture'),
+      sizes,
       h('ul', { class: 'legend' }, KINDS.map((kind, at) => layers.some((layer) => layer.parts[at] > 0) && h('li', { vars: { '--c': `var(--k${at})` } }, h('i', { 'aria-hidden': 'true' }), kind)))),
     configTable && section('Config', 'What an engine needs, and where each value is from', take.button('JSON', () => take.json('config', config)), configTable),
     config.error && section('Config', null, null, notice('Note', config.error)),
@@ -146,7 +155,7 @@ export async function show({ model, list }) {
     metadata(report.metadata),
     section('Files', null, null, h('table', { class: 'plain' },
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'File'), h('th', { scope: 'col', class: 'hide-s' }, 'Kind'), h('th', { scope: 'col', class: 'right' }, 'Size'))),
-      h('tbody', {}, report.files.slice(0, 200).map((file) => h('tr', {}, h('td', {}, name(file)), h('td', { class: 'hide-s' }, 'weights'), h('td', { class: 'right' }, '–'))),
+      h('tbody', {}, report.files.slice(0, 200).map((file) => h('tr', {}, h('td', {}, name(file)), h('td', { class: 'hide-s' }, 'weights'), h('td', { class: 'right' }, inFiles.has(file) ? bytes(inFiles.get(file)) : '–'))),
         report.attachments.map((file) => h('tr', {}, h('td', {}, name(file.name || file.file)), h('td', { class: 'hide-s' }, name(file.kind)), h('td', { class: 'right' }, bytes(file.bytes))))))),
     take.command(`weighbridge inspect ${quoted(path)} --metadata`),
   ];

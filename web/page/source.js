@@ -1,5 +1,5 @@
 // Where answers come from. Everything that the page shows is asked for here, as a question with parameters,
-// and answered with JSON. The program answers over HTTP; another source, such as a worker, may take its place.
+// and answered with JSON. The program answers over HTTP; where the page is without it, `files.js` takes its place.
 
 /** An answer that says why there is none. */
 export class Problem extends Error {
@@ -31,10 +31,13 @@ async function overHttp(question, parameters, signal) {
 
 let source = overHttp;
 
-/** Replaces the source: a function of a question, its parameters and an AbortSignal. */
+/** Replaces the source: a function of a question, its parameters, an AbortSignal and what is told of progress. */
 export function use(other) { source = other; }
 
-/** Asks a question. Aborting the signal ends the work on the answer. */
-export function ask(question, parameters = {}, signal = undefined) {
-  return source(question, parameters, signal);
+/**
+ * Asks a question. Aborting the signal ends the work on the answer. A source that knows how far the work is calls
+ * `onprogress` with a share of 1.
+ */
+export function ask(question, parameters = {}, signal = undefined, onprogress = undefined) {
+  return source(question, parameters, signal, onprogress);
 }

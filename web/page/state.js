@@ -95,6 +95,16 @@ export const statisticsOf = (model, total) => batch('statistics', { model, bins:
 /** How every pair of two models differs. */
 export const differencesOf = (a, b, total) => batch('differences', { a, b }, 'differences', total);
 
+/** Forgets every answer: the models are others. */
+export function forget() {
+  answers.clear();
+  for (const state of batches.values()) {
+    state.listeners.clear();
+    state.stop?.abort();
+  }
+  batches.clear();
+}
+
 /** The address of a view. */
 export function link(...steps) {
   const last = steps.at(-1);

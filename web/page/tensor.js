@@ -24,8 +24,8 @@ export function figures(found) {
 }
 
 /**
- * The section of a histogram. `load(range, signal)` asks for the statistics that it shows, as a list of
- * `{found, label, css}`.
+ * The section of a histogram. `load(range, signal, onprogress)` asks for the statistics that it shows, as a list
+ * of `{found, label, css}`.
  */
 export async function distribution({ load, signal, label, title = 'Distribution' }) {
   const place = h('div', {});
@@ -41,7 +41,7 @@ export async function distribution({ load, signal, label, title = 'Distribution'
   };
   const get = async (range) => {
     try {
-      const found = await load(range, signal);
+      const found = await load(range, signal, (share) => { waiting.lastChild.textContent = `Reading the values… ${Math.floor(share * 100)} %`; });
       if (signal.aborted) return false;
       series = found.filter(({ found: { histogram: known } }) => known);
       if (series.length === 0) { place.replaceChildren(h('p', { class: 'muted' }, 'No value is finite.')); return false; }
@@ -52,7 +52,8 @@ export async function distribution({ load, signal, label, title = 'Distribution'
       return false;
     }
   };
-  place.replaceChildren(busy('Reading the values…'));
+  const waiting = busy('Reading the values…');
+  place.replaceChildren(waiting);
   const first = get(null);
   const tools = [
     segments('Range', [['usual', 'Usual range'], ['all', 'All values']], 'usual', (value) => {
@@ -138,8 +139,8 @@ export async function show({ model, list, name: wanted, query, signal }) {
     const place = h('div', {}, busy('Reading the values…'));
     const spread = await distribution({
       signal, label: `${stored} histogram`,
-      load: async (range, until) => {
-        const [found] = (await ask('statistics', { model, at, bins: 160, low: range?.[0], high: range?.[1] }, until)).tensors;
+      load: async (range, until, told) => {
+        const [found] = (await ask('statistics', { model, at, bins: 160, low: range?.[0], high: range?.[1] }, until, told)).tensors;
         if (found.reason) throw new Error(found.reason);
         return [{ found, label: '', css: 'fill-a' }];
       },

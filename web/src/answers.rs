@@ -270,9 +270,15 @@ fn grid(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Ve
         let [first, end] = grid.rows;
         let few = end.saturating_sub(first) <= SCALED_ROWS && grid.height as u64 == end - first;
         let scales = if few { tensor.row_scales(first..end)? } else { None };
-        let (scale_width, scales) = scales.map(|scales| (scales.width, scales.values)).unzip();
-        let scales = scales.map(|scales| scales.into_iter().map(f64::from).map(finite).collect());
-        json(GridAnswer { grid, scale_width, scales })
+        let finite = |values: Vec<f32>| values.into_iter().map(f64::from).map(finite).collect();
+        let mut answer = GridAnswer::from(grid);
+        if let Some(scales) = scales {
+            answer.scale_width = Some(scales.width);
+            answer.scales = Some(finite(scales.values));
+            let inner = scales.sub_blocks.map(|inner| (inner.width, finite(inner.values)));
+            (answer.sub_width, answer.sub_scales) = inner.unzip();
+        }
+        json(answer)
     })
 }
 
@@ -289,6 +295,17 @@ struct GridAnswer {
     /// The scales of the rows, from the first column on; `None` for one that is not finite.
     #[serde(skip_serializing_if = "Option::is_none")]
     scales: Option<Vec<Option<f64>>>,
+    /// The same for the sub-blocks of blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub_width: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub_scales: Option<Vec<Option<f64>>>,
+}
+
+impl From<ops::Grid> for GridAnswer {
+    fn from(grid: ops::Grid) -> Self {
+        Self { grid, scale_width: None, scales: None, sub_width: None, sub_scales: None }
+    }
 }
 
 fn finite(number: f64) -> Option<f64> {

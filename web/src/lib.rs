@@ -1,10 +1,12 @@
 //! The page on which `weighbridge view` shows models, and the answers to its questions.
 //!
 //! [`Viewer::answer`] takes a question and its parameters, and returns JSON. It does not know how they
-//! travel: the program uses HTTP on the loopback interface.
+//! travel: the program uses HTTP on the loopback interface, and `web/wasm` runs this crate in the browser, on
+//! [files that a person gives](GivenFiles).
 #![deny(missing_docs)]
 
 mod answers;
+mod files;
 mod pairs;
 mod parameters;
 mod report;
@@ -12,8 +14,11 @@ mod tables;
 
 use std::ops::ControlFlow;
 
+use serde_json::{Value, json};
+use weighbridge::bytes::Text;
 use weighbridge::{Error, ErrorKind, Model, Progress, Result};
 
+pub use files::{GivenFiles, ReadPart};
 pub use parameters::Parameters;
 pub use report::report;
 
@@ -105,6 +110,19 @@ impl Viewer {
             .map(|model| (number, model))
             .ok_or_else(|| not_found(format!("no model {number}: there are {}", self.models.len())))
     }
+}
+
+/// An error as JSON, in the form that the program gives errors with `--json`.
+pub fn problem(error: &Error) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "kind": error.kind().name(),
+        "message": error.to_string(),
+        "path": error.path().map(|path| Text::from_path(path).spelling()),
+        "tensor": error.tensor(),
+        "offset": error.offset(),
+        "advice": error.advice(),
+    })
 }
 
 fn not_found(fault: impl Into<String>) -> Error {

@@ -1,16 +1,20 @@
 """Runs the program and a browser for the tests of the page.
 
-The program is `target/release/weighbridge`, or what WEIGHBRIDGE names; the browser is Debian's Chromium, or
-what CHROMIUM names. Pictures of the views are kept in `target/web`.
+The program is `target/release/weighbridge`, or what WEIGHBRIDGE names; the page without the program is
+`target/viewer`; the browser is Debian's Chromium, or what CHROMIUM names. Pictures of the views are kept in
+`target/web`.
 """
 
 import contextlib
+import functools
+import http.server
 import json
 import os
 import pathlib
 import shutil
 import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -22,6 +26,21 @@ PROGRAM = os.environ.get("WEIGHBRIDGE", str(ROOT / "target" / "release" / "weigh
 HF = "assets/sample/hf"
 GGUF = "assets/sample/sample-Q8_0.gguf"
 MLX = "assets/sample/mlx-4bit"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as slow")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes minutes; left out with --quick")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
 
 
 def chromium():
@@ -65,6 +84,22 @@ def serving(*paths, env=None):
     finally:
         child.terminate()
         child.wait(10)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="session")
+def static():
+    """The address of the page without the program, on a server that only has files."""
+    folder = ROOT / "target" / "viewer"
+    assert (folder / "weighbridge.wasm").exists(), "run cargo xtask page"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

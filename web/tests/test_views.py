@@ -38,6 +38,7 @@ def check_shown(page):
     assert wider <= 0, f"the page is {wider} px wider than the window"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: str(path).split("fixtures/")[-1])
 def test_every_view_of_every_container(watched, path):
     with serving(path) as (address, _):
@@ -54,6 +55,7 @@ def test_every_view_of_every_container(watched, path):
             watched.check()
 
 
+@pytest.mark.slow
 def test_ollama(watched):
     if not (FIXTURES / "ollama/store").exists():
         pytest.skip("no fixtures")
@@ -106,6 +108,32 @@ def test_single_numbers_are_those_of_dump(watched, sample):
             assert f"row {7 + i}, column {30 + j}," in place
             expected = values[(7 + i) * 512 + 30 + j]
             assert abs(float(number) - expected) <= abs(expected) * 1e-6, text
+
+
+def test_sub_blocks_of_single_numbers(watched):
+    path = FIXTURES / "gguf/quant/llama-Q4_K_M.gguf"
+    if not path.exists():
+        pytest.skip("no fixtures")
+    name = next(tensor["name"] for tensor in report("inspect", path)["tensors"] if tensor["dtype"] == "Q4_K")
+    values = dump(path, name)
+    with serving(path) as (address, _):
+        page = watched.open(address, f"/0/tensor/{name}?rows=0-1&columns=28-36")
+        watched.settled()
+        page.locator(".heat canvas").scroll_into_view_if_needed()
+        box = page.locator(".heat canvas").bounding_box()
+        scales = {}
+        for j in range(8):
+            page.mouse.move(box["x"] + box["width"] * (j + 0.5) / 8, box["y"] + box["height"] / 2)
+            text = page.locator(".heat + .readout").inner_text()
+            block, inner, scale, number = re.match(r"row 0, column \d+, block (\d+) with scale .+, sub-block (\d+) with scale (.+): (.+)", text).groups()
+            assert (int(block), int(inner)) == (0, (28 + j) // 32), text
+            assert abs(float(number) - values[28 + j]) <= abs(values[28 + j]) * 1e-6, text
+            scales.setdefault(inner, []).append((float(scale.replace("\u2212", "-")), values[28 + j]))
+        # Values of a sub-block are multiples of its scale apart; the page shows four digits of it.
+        for [(scale, first), *others] in scales.values():
+            for _, value in others:
+                steps = (value - first) / scale
+                assert abs(steps - round(steps)) < 0.02, (scale, first, value)
 
 
 def test_differences_are_those_of_diff(watched, sample):

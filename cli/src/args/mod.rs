@@ -83,11 +83,14 @@ pub(crate) enum Command {
     /// Convert a model to another container
     Convert(write::Convert),
     /// Quantize a model as llama-quantize or mlx-lm does
-    Quantize(write::Quantize),
+    Quantize(write::QuantizeNow),
     /// Create a model in Ollama's store
     Create(write::Create),
     /// Show a model of Ollama's store as `ollama show` does
     Show(Show),
+    /// Download models from the Hugging Face hub or Ollama's registry, to where other programs find them
+    #[cfg(feature = "http")]
+    Pull(Pull),
     /// Split a model into several files
     Split(write::Split),
     /// Merge the files of a model into one file
@@ -104,8 +107,8 @@ pub(crate) enum Command {
     Align(write::Align),
     /// Print metadata, or edit the metadata of a GGUF file
     Meta(write::Meta),
-    /// List containers, dtypes, file types, architectures, devices or kernels, or the models in
-    /// Ollama's store
+    /// List containers, dtypes, file types, architectures, devices or kernels, or the models on this
+    /// machine
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -114,7 +117,7 @@ pub(crate) enum Command {
 }
 
 /// How a model is opened.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Open {
     /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
     /// specification for safetensors
@@ -464,7 +467,7 @@ pub(crate) enum Listing {
     Types,
     /// Model families whose tensors have canonical names
     Architectures,
-    /// The models in Ollama's store
+    /// The models on this machine: those of Ollama, LM Studio, the Hugging Face cache and other programs
     Models,
     /// The devices that `load` can load to
     Devices,
@@ -472,11 +475,34 @@ pub(crate) enum Listing {
     Kernels,
 }
 
+/// A column of `list models`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SortBy {
+    Name,
+    Program,
+    Architecture,
+    Parameters,
+    Quantization,
+    Size,
+    Used,
+}
+
+/// What two models with the same content have in common.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DuplicatesBy {
+    /// Files with the same bytes
+    Files,
+    /// Tensors with the same canonical names, shapes and values
+    Values,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge list dtypes
   weighbridge list types ./Qwen3-0.6B     file types, and the model's size in each
-  weighbridge list models                 the models in Ollama's store
+  weighbridge list models                 the models on this machine, whoever downloaded them
+  weighbridge list models --sort size --filter '*qwen*'
+  weighbridge list models --duplicates    which are the same, and what could be saved
   weighbridge list architectures --json")]
 pub(crate) struct List {
     /// The table to print
@@ -485,6 +511,64 @@ pub(crate) struct List {
     /// With `types`: the model whose size in each type is shown
     #[arg(value_name = "MODEL")]
     pub(crate) model: Option<PathBuf>,
+    /// With `models`: also search this folder; give the option again for another. The settings can
+    /// name folders too: roots = ["FOLDER"] in WEIGHBRIDGE_CONFIG or
+    /// ~/.config/weighbridge/config.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) root: Vec<PathBuf>,
+    /// With `models`: list only models whose name matches; * matches any text, ? one character
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) filter: Option<String>,
+    /// With `models`: sort by a column; the largest and the latest come first
+    #[arg(long, value_enum, value_name = "COLUMN")]
+    pub(crate) sort: Option<SortBy>,
+    /// With `models`: show which have the same files, and what could be saved; nothing is deleted or
+    /// linked. `values` also compares the values of tensors, whatever the container
+    #[arg(long, value_enum, value_name = "BY", num_args = 0..=1, require_equals = true,
+        default_missing_value = "files")]
+    pub(crate) duplicates: Option<DuplicatesBy>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "http")]
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A model of the hub goes to the cache of the hub's client (HF_HUB_CACHE, HF_HOME), a model of
+Ollama's registry to Ollama's store (OLLAMA_MODELS). A download that was interrupted is continued by
+the next run.
+
+Examples:
+  weighbridge pull Qwen/Qwen3-0.6B
+  weighbridge pull ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
+  weighbridge pull hf://Qwen/Qwen3-0.6B@main/tokenizer.json
+  weighbridge pull Qwen/Qwen3-0.6B --include '*.json' --to ./Qwen3-0.6B
+  weighbridge pull ollama://llama3.2:1b
+  weighbridge pull Qwen/Qwen3-8B --dry-run      the files, and their sizes"
+)]
+pub(crate) struct Pull {
+    /// Models: ORG/NAME[@REVISION][:QUANTIZATION] of the hub, also with hf:// before it and /FILE
+    /// behind it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<PathBuf>,
+    /// Write a repository's files to FOLDER instead of the hub's cache; for a model of Ollama's
+    /// registry, use FOLDER as the store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) to: Option<PathBuf>,
+    /// Download the files of a repository whose names match, instead of the usual choice: the weights
+    /// in one form, config, tokenizer, license, description. * matches any text, ? one character
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) include: Vec<String>,
+    /// Leave out files of a repository whose names match
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<String>,
+    /// Show what would be downloaded, and download nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Number of requests at the same time
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) jobs: u16,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -138,13 +138,14 @@ pub(crate) enum PoolingName {
 #[command(
     after_help = "Weights are counted as they are stored. The cache is that of llama.cpp: full rows for layers that
 attend to everything, a window's for sliding windows, the latent for latent attention, nothing for
-layers that share keys and values, a state of fixed size for linear attention. The buffers are an
-estimate; programs differ in what they compute at a time.
+layers that share keys and values, a state of fixed size for linear attention, state-space layers
+and short convolutions. The buffers are an estimate; programs differ in what they compute at a time.
 
 Examples:
   weighbridge memory Qwen3-8B-Q4_K_M.gguf
   weighbridge memory llama3.2 --context 32768 --kv Q8_0
-  weighbridge memory hf://Qwen/Qwen3-8B --room 8GiB --room 16GiB"
+  weighbridge memory hf://Qwen/Qwen3-8B --room 8GiB --room 16GiB
+  weighbridge memory model.gguf --device gpu0=8GiB --device gpu1=12GiB"
 )]
 pub(crate) struct Memory {
     /// A file, any shard of a split GGUF, a directory, the name of an Ollama model, or a model on a
@@ -163,6 +164,14 @@ pub(crate) struct Memory {
     /// device
     #[arg(long, value_name = "SIZE", value_parser = super::write::size)]
     pub(crate) room: Vec<u64>,
+    /// Divide the layers among devices of these sizes, such as gpu0=24GiB; give the option again for
+    /// another device. The last layers lie on the devices in the order given, what does not fit on
+    /// the host
+    #[arg(long, value_name = "NAME=SIZE", value_parser = parse_device)]
+    pub(crate) device: Vec<SizedDevice>,
+    /// Show also what each layer takes
+    #[arg(long)]
+    pub(crate) layers: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -206,6 +215,29 @@ pub(crate) struct Compare {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+impl Compare {
+    /// The models over the built-in text, with the usual settings.
+    pub(crate) fn of(paths: Vec<PathBuf>, open: Open) -> Self {
+        let (ids, tokens, context) = (Vec::new(), None, None);
+        Self { paths, text: None, ids, tokens, context, max_kl: None, json: false, open }
+    }
+}
+
+/// A device, and how much memory it has.
+#[derive(Clone, Debug)]
+pub(crate) struct SizedDevice {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+}
+
+fn parse_device(text: &str) -> Result<SizedDevice, String> {
+    let (name, size) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| "write a name and a size, as in gpu0=24GiB".to_owned())?;
+    Ok(SizedDevice { name: name.to_owned(), bytes: super::write::size(size)? })
 }
 
 fn parse_share(text: &str) -> Result<f32, String> {

@@ -212,8 +212,19 @@ Examples:
   weighbridge quantize model-F16.gguf model-IQ2_XS.gguf IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
   weighbridge quantize model.gguf x.gguf Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
-  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4"
+  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4
+  weighbridge quantize ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf Q4_K_M --compare"
 )]
+pub(crate) struct QuantizeNow {
+    #[command(flatten)]
+    pub(crate) quantize: Quantize,
+    /// Afterwards run SRC and DST over a text, as `compare` does, and print what was lost
+    #[arg(long, conflicts_with_all = ["dry_run", "json", "keep_split"])]
+    pub(crate) compare: bool,
+}
+
+/// What is quantized, and how.
+#[derive(Args, Debug)]
 pub(crate) struct Quantize {
     /// A model in any container, preferably not quantized yet
     pub(crate) src: PathBuf,

@@ -90,6 +90,17 @@ struct Candidate {
     best: Vec<u32>,
 }
 
+/// Whether a model can be compared with another over the built-in text.
+///
+/// # Errors
+///
+/// `Unsupported` if the model cannot be run, or has no tokenizer.
+pub(super) fn check(model: &Model) -> Result<(), Stop> {
+    Reference::new(model)?;
+    TextTokens::new(model)?;
+    Ok(())
+}
+
 pub(crate) fn run(args: &Compare) -> Done {
     let mut candidates = Vec::new();
     for path in &args.paths {

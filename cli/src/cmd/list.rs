@@ -1,24 +1,23 @@
 //! `list`: prints the library's tables. `completions`: prints completion scripts.
 
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
 use weighbridge::bytes::Text;
-use weighbridge::container::{CONTAINERS, ollama};
+use weighbridge::container::CONTAINERS;
 use weighbridge::device::kernel::{KERNELS, Kernel, Operation, kernel, supports};
 use weighbridge::device::{Cpu, Device};
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
 use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
 
-use super::Done;
+use super::{Done, models};
 use crate::args::{Cli, Completions, List, Listing};
 use crate::json::SCHEMA;
-use crate::print::{self, Column, Table, bytes, left, plural, right};
+use crate::print::{self, Column, Table, bytes, left, right};
 use crate::{Status, Stop, remark};
 
 /// A row's cells under their JSON names.
@@ -28,8 +27,13 @@ pub(crate) fn run(args: &List) -> Done {
     if args.model.is_some() && !matches!(args.what, Listing::Types) {
         return Err(Stop::Usage("a model can be given only with `list types`".to_owned()));
     }
+    let for_models = args.filter.is_some() || args.sort.is_some() || args.duplicates.is_some();
+    if (for_models || !args.root.is_empty()) && !matches!(args.what, Listing::Models) {
+        let said = "--root, --filter, --sort and --duplicates can be given only with `list models`";
+        return Err(Stop::Usage(said.to_owned()));
+    }
     let (head, rows): (&[Column], Vec<Row>) = match args.what {
-        Listing::Models => return models(args),
+        Listing::Models => return models::run(args),
         Listing::Types => return types(args),
         Listing::Containers => (
             &[left("NAME"), left("DESCRIPTION").end(24)],
@@ -246,68 +250,6 @@ fn types(args: &List) -> Done {
     table.write(&mut out)?;
     out.flush()?;
     Ok(Status::Fine)
-}
-
-/// Lists the models in Ollama's store. Manifests that cannot be read are reported on standard error.
-fn models(args: &List) -> Done {
-    let (store, models, faults) = ollama::models(None, &OpenOptions::new())?;
-    for fault in &faults {
-        crate::complain(fault.into());
-    }
-    let status = if faults.is_empty() { Status::Fine } else { Status::Found };
-    let seconds = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());
-    if args.json {
-        let rows: Vec<Value> = models
-            .iter()
-            .map(|model| {
-                json!({"name": model.name, "id": model.id, "bytes": model.bytes,
-                    "format": model.format, "modified": seconds(model.modified),
-                    "path": Text::from_path(&model.path).spelling()})
-            })
-            .collect();
-        let store = Text::from_path(&store).spelling();
-        crate::json::write(&json!({"schema": SCHEMA, "store": store, "models": rows}))?;
-        return Ok(status);
-    }
-    let mut out = print::stdout();
-    writeln!(out, "{}", store.display())?;
-    let mut table = Table::new(&[
-        left("NAME").middle(24),
-        left("ID").optional(2),
-        left("FORMAT").optional(3),
-        right("SIZE"),
-        right("MODIFIED").optional(1),
-    ]);
-    for model in &models {
-        table.row([
-            model.name.clone(),
-            model.id.clone(),
-            if model.format.is_empty() { "-".to_owned() } else { model.format.to_owned() },
-            bytes(model.bytes),
-            age(model.modified),
-        ]);
-    }
-    table.write(&mut out)?;
-    out.flush()?;
-    Ok(status)
-}
-
-/// The time since then: `3 days ago`.
-fn age(time: Option<SystemTime>) -> String {
-    let Some(elapsed) = time.and_then(|time| time.elapsed().ok()) else { return "-".to_owned() };
-    let seconds = elapsed.as_secs();
-    const UNITS: [(u64, &str); 5] = [
-        (31_536_000, "year"),
-        (2_592_000, "month"),
-        (86_400, "day"),
-        (3600, "hour"),
-        (60, "minute"),
-    ];
-    let unit = UNITS.iter().find(|(length, _)| seconds >= *length);
-    unit.map_or("now".to_owned(), |(length, name)| {
-        let count = usize::try_from(seconds / length).unwrap_or(usize::MAX);
-        format!("{} ago", plural(count, name))
-    })
 }
 
 fn cell(value: &Value) -> String {

@@ -17,7 +17,10 @@ mod man;
 mod memory;
 mod merge;
 mod meta;
+mod models;
 mod plan;
+#[cfg(feature = "http")]
+mod pull;
 mod quantize;
 mod report;
 mod show;
@@ -61,6 +64,8 @@ pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
         Command::Show(args) => show::run(&args),
         Command::Split(args) => split::run(&args),
         Command::Merge(args) => merge::run(&args),
+        #[cfg(feature = "http")]
+        Command::Pull(args) => pull::run(&args),
         Command::Plan(args) => plan::run(&args, words),
         Command::Slice(args) => slice::run(&args),
         Command::Finish(args) => slice::finish(&args),

@@ -1,5 +1,7 @@
 //! `quantize`: quantizes a model.
 
+use std::io::Write;
+
 use weighbridge::container::MLX;
 use weighbridge::ops;
 use weighbridge::ops::{ConvertOptions, QuantizationRules};
@@ -7,14 +9,27 @@ use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
 
-use super::Done;
-use crate::args::write::Quantize;
+use super::{Done, compare};
+use crate::args::run::Compare;
+use crate::args::write::{Quantize, QuantizeNow};
+use crate::print;
 use crate::writing::{self, Prepared};
 use crate::{Stop, note, remark};
 
-pub(crate) fn run(args: &Quantize) -> Done {
+pub(crate) fn run(QuantizeNow { quantize: args, compare: compares }: &QuantizeNow) -> Done {
     let Prepared { model, plan, dst, .. } = prepare(args)?;
-    writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
+    if *compares {
+        // Before anything is written.
+        compare::check(&model)?;
+    }
+    let status = writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)?;
+    if !compares {
+        return Ok(status);
+    }
+    let mut out = print::stdout();
+    writeln!(out)?;
+    out.flush()?;
+    compare::run(&Compare::of(vec![args.src.clone(), dst], args.writing.open.clone()))
 }
 
 /// Plans the quantization.

@@ -58,10 +58,19 @@ pub(crate) fn header(summary: &ModelSummary, format: String, amount: Amount) -> 
     let Amount { tensors, weights, bytes: stored } = amount;
     let tensors = plural(tensors, "tensor");
     fields.add("size", format!("{}, {} weights in {tensors}", bytes(stored), count(weights)));
+    if let Some(label) = &summary.size_label {
+        fields.add("size label", label);
+    }
     if let Some(context) = summary.context_length {
         fields.add("context", format!("{context} tokens"));
     }
     fields.add("license", summary.license.as_deref().unwrap_or("not stated"));
     fields.add("chat template", if summary.chat_template { "yes" } else { "no" });
+    if !summary.capabilities.is_empty() {
+        fields.add("capabilities", summary.capabilities.join(", "));
+    }
+    if !summary.base_models.is_empty() {
+        fields.add("base model", summary.base_models.join(", "));
+    }
     fields
 }

@@ -23,21 +23,31 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Weighbridge, without the user's environment and Ollama store.
+/// Weighbridge, without the user's environment and models.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = quiet(env!("CARGO_BIN_EXE_weighbridge"));
     command.args(arguments);
     command
 }
 
-/// A program, without the user's environment and Ollama store.
+/// A program, without the user's environment and models.
 pub(crate) fn quiet(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root()).stdin(Stdio::null());
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS"] {
         command.env_remove(name);
     }
-    command.env("OLLAMA_MODELS", "no-store");
+    for name in ["HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE"] {
+        command.env_remove(name);
+    }
+    for name in ["HF_HOME", "HUGGINGFACE_HUB_CACHE", "LLAMA_CACHE", "JAN_DATA_FOLDER"] {
+        command.env_remove(name);
+    }
+    for name in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "WEIGHBRIDGE_CONFIG"] {
+        command.env_remove(name);
+    }
+    command.env("HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/home"));
+    command.env("OLLAMA_MODELS", "no-store").env("HF_HUB_CACHE", "no-hub");
     command
 }
 
@@ -131,4 +141,44 @@ pub(crate) fn failure(arguments: &[&str]) -> serde_json::Value {
         assert!(document.get(member).is_some(), "{arguments:?}: {member}");
     }
     document
+}
+
+/// Every file in a folder, recursively, with its bytes.
+pub(crate) fn contents(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if path.is_dir() {
+            let inner = contents(&path).into_iter();
+            found.extend(inner.map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            found.insert(name, std::fs::read(&path).expect("a file"));
+        }
+    }
+    found
+}
+
+/// Runs a script of the shell where a folder is a file system of 600 kB, with variables. `None`, with a
+/// line that says so, where none can be mounted.
+pub(crate) fn on_small_disk(
+    folder: &Path,
+    script: &str,
+    variables: &[(&str, &str)],
+) -> Option<(String, String)> {
+    let script =
+        format!("mount -t tmpfs -o size=600k none '{}' || exit 99\n{script}", folder.display());
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    command.envs(variables.iter().copied()).current_dir(root());
+    let Ok(ran) = command.output() else {
+        println!("skipped: no `unshare` here");
+        return None;
+    };
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if !ran.status.success() && !out.contains("status") {
+        println!("skipped: no file system can be mounted here: {err}");
+        return None;
+    }
+    Some((out.into_owned(), err.into_owned()))
 }

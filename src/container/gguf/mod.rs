@@ -14,5 +14,5 @@ pub static GGUF: Container = Container {
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split",
     detect: read::detect,
     open: read::open,
-    write: Some(&write::WRITER),
+    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
 };

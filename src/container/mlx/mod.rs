@@ -11,5 +11,5 @@ pub static MLX: Container = Container {
     summary: "directories quantized by MLX: packed weights, scales and biases",
     detect: read::detect,
     open: read::open,
-    write: Some(&write::WRITER),
+    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
 };

@@ -142,7 +142,7 @@ impl<'s> Sources<'s> {
     }
 
     /// The renderer and the parser of the model's family; empty names if it has none.
-    pub(super) fn chat_format(&self) -> ChatFormat {
+    pub(crate) fn chat_format(&self) -> ChatFormat {
         let names = self.names();
         let row = names.iter().find_map(|name| FAMILIES.iter().find(|row| row.0.accepts(name)));
         let Some((_, usual, newer)) = row else { return ChatFormat::default() };
@@ -155,7 +155,7 @@ impl<'s> Sources<'s> {
 
     /// The capabilities of a model of tensor blobs that answers through `parser`
     /// (`inferSafetensorsCapabilities`).
-    pub(super) fn capabilities(&self, parser: &str) -> Vec<&'static str> {
+    pub(crate) fn capabilities(&self, parser: &str) -> Vec<&'static str> {
         let has =
             |key: &str| self.config.and_then(|config| config.get(key)).is_some_and(Json::is_object);
         let says = |key: &str| self.config.and_then(|config| config.get(key)?.as_bool());

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use super::super::{OpenOptions, in_parallel};
 use super::manifest::Manifest;
-use super::name::{self, ModelName};
 use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, Result};
+use crate::place::ollama as name;
+use crate::place::ollama::name_of_manifest;
 use crate::store::document;
 
 /// A model in a store, as `ollama list` shows it.
@@ -25,6 +26,8 @@ pub struct StoredModel {
     pub modified: Option<std::time::SystemTime>,
     /// The path of the manifest.
     pub path: PathBuf,
+    /// The paths of the blobs with weights: those of the model, its projector and its adapters.
+    pub weights: Vec<PathBuf>,
 }
 
 /// Lists the models of `store`, or of the first of Ollama's default stores that exists. Manifests
@@ -70,20 +73,6 @@ fn files_at_depth(folder: &Path, depth: usize) -> Vec<PathBuf> {
     entries.flat_map(|entry| files_at_depth(&entry.path(), depth - 1)).collect()
 }
 
-/// The name of the model with a manifest at `path`, as Ollama shows it; `None` if the path is not
-/// that of a model name.
-pub(crate) fn name_of_manifest(path: &Path) -> Option<String> {
-    let mut parts = path.iter().rev().filter_map(|part| part.to_str());
-    let (tag, model) = (parts.next()?, parts.next()?);
-    let (namespace, host) = (parts.next()?, parts.next()?.replace("%3A", ":"));
-    ModelName::parse(&format!("{host}/{namespace}/{model}:{tag}"))?;
-    Some(match (host.as_str(), namespace) {
-        ("registry.ollama.ai" | "ollama.com", "library") => format!("{model}:{tag}"),
-        ("registry.ollama.ai" | "ollama.com", namespace) => format!("{namespace}/{model}:{tag}"),
-        (host, namespace) => format!("{host}/{namespace}/{model}:{tag}"),
-    })
-}
-
 /// Returns `None` for a file whose path is not a model name.
 fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Option<StoredModel>> {
     let Some(name) = name_of_manifest(path) else { return Ok(None) };
@@ -100,6 +89,8 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         Manifest::parse(&document::parse(&bytes, &options.limits)?, store, &Files::Disk, &read)?;
     let has = |kind: &str| manifest.layers.iter().any(|layer| layer.kind == kind);
     let digest = crate::digest::sha256_of(&bytes)?;
+    let is_weights = |kind: &str| ["model", "tensor", "projector", "adapter"].contains(&kind);
+    let weights = manifest.layers.iter().filter(|layer| is_weights(&layer.kind));
     Ok(Some(StoredModel {
         name,
         id: digest.get(..12).unwrap_or_default().to_owned(),
@@ -111,5 +102,6 @@ fn stored_model(path: &Path, store: &Path, options: &OpenOptions) -> Result<Opti
         },
         modified: source.modified(),
         path: path.to_path_buf(),
+        weights: weights.map(|layer| layer.digest.path(store)).collect(),
     }))
 }

@@ -71,7 +71,7 @@ pub(super) fn is_manifest(text: &[u8]) -> bool {
 impl Manifest {
     /// Parses a manifest. Of a list, it takes the child for this machine whose blob is in the
     /// store.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         json: &Json,
         store: &Path,
         files: &Files,

@@ -7,7 +7,6 @@ mod go_template;
 mod list;
 mod manifest;
 mod modelfile;
-mod name;
 mod parameters;
 mod prompt;
 mod read;
@@ -16,16 +15,17 @@ pub(crate) mod write;
 
 use super::Container;
 
-pub(crate) use abilities::gguf_chat_format;
+pub(crate) use abilities::{Sources, gguf_chat_format};
 pub(crate) use config::{ConfigBlob, human};
 pub(crate) use go_template::GoTemplate;
-pub(crate) use list::name_of_manifest;
 pub use list::{StoredModel, models};
+#[cfg(feature = "http")]
+pub(crate) use manifest::Manifest;
 pub(crate) use manifest::{Digest, NewBlob, new_manifest, with_model};
 pub use modelfile::{Instruction, Modelfile};
 pub(crate) use parameters::Parameters;
 pub(crate) use prompt::{PromptFormat, message_layer, stop_words};
-pub(super) use read::open_name;
+pub(super) use read::open_manifest;
 pub(crate) use served::{GgufFacts, Template, shown_capabilities};
 pub use write::place;
 pub(crate) use write::{replaceable_model, store_of_place};
@@ -36,5 +36,5 @@ pub static OLLAMA: Container = Container {
     summary: "models in Ollama's store: GGUF and tensor blobs",
     detect: read::detect,
     open: read::open,
-    write: Some(&write::WRITER),
+    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
 };

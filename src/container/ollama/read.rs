@@ -8,10 +8,10 @@ use super::super::writer::DraftEntry;
 use super::super::{DetectedPath, OpenOptions, Probe, gguf};
 use super::config::ConfigBlob;
 use super::manifest::{self, Digest, Layer, Manifest};
-use super::name::{self, ModelName};
 use super::{OLLAMA, blobs};
 use crate::bytes::{Access, Files, Text};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
+use crate::place::ollama::TREES;
 use crate::store::{Attachment, Store, document};
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
@@ -46,43 +46,15 @@ fn store_of(path: &Path) -> Option<PathBuf> {
     let tree = path.ancestors().nth(5)?;
     let above = path.ancestors().nth(4)?;
     let name = above.file_name()?.to_str()?;
-    name::TREES.contains(&name).then(|| tree.to_path_buf())
+    TREES.contains(&name).then(|| tree.to_path_buf())
 }
 
-/// Opens a model by name, if `name` is valid as one. The caller has checked that no such path
-/// exists.
-///
-/// Returns `None` if the name is invalid, and an error if no store has the model.
-pub(in super::super) fn open_name(name: &Path, options: &OpenOptions) -> Option<Result<Store>> {
-    let text = name.to_str()?;
-    let parsed = ModelName::parse(text)?;
-    let stores = name::stores();
-    let mut refused = Vec::new();
-    for store in &stores {
-        if let Some(path) = parsed.find(store) {
-            return Some(
-                open_manifest(&path, store, options).map_err(|error| error.in_file(&path)),
-            );
-        }
-        if let Err(error) = std::fs::read_dir(store)
-            && error.kind() == std::io::ErrorKind::PermissionDenied
-        {
-            refused.push(store.display().to_string());
-        }
-    }
-    let places: Vec<String> = stores.iter().map(|store| store.display().to_string()).collect();
-    let fault = format!("no such file, and no model of that name in {}", places.join(" or "));
-    let error = Error::new(ErrorKind::NotFound, fault).in_file(name);
-    Some(Err(match refused.as_slice() {
-        [] => error.advise("`weighbridge list models` lists the models of a store"),
-        refused => error.advise(format!(
-            "{} cannot be read: join the group that owns it, or set OLLAMA_MODELS",
-            refused.join(", ")
-        )),
-    }))
-}
-
-fn open_manifest(path: &Path, store: &Path, options: &OpenOptions) -> Result<Store> {
+/// Opens the model of a store whose manifest is at `path`.
+pub(in super::super) fn open_manifest(
+    path: &Path,
+    store: &Path,
+    options: &OpenOptions,
+) -> Result<Store> {
     let read = |path: &Path| {
         document::read(&options.files, path, "", &options.limits).map(|document| document.json)
     };

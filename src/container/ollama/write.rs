@@ -15,12 +15,12 @@ use super::abilities::Sources;
 use super::blobs::TYPES;
 use super::config::ConfigBlob;
 use super::manifest::is_model;
-use super::name::{self, ModelName};
 use crate::bytes::Files;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::place::ollama::{self as name, ModelName};
 use crate::store::{Part, document};
 
 /// How models of tensor blobs are written.

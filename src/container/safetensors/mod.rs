@@ -16,5 +16,5 @@ pub static SAFETENSORS: Container = Container {
     summary: "safetensors files and Hugging Face directories, whole or in shards",
     detect: read::detect,
     open: read::open,
-    write: Some(&write::WRITER),
+    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
 };

@@ -26,7 +26,7 @@ use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Global;
 use crate::shape;
-use crate::store::tensor::{StoredHandle, StoredTensor};
+use crate::store::tensor::{self, StoredHandle, StoredTensor};
 use crate::store::{Part, Store};
 
 pub(crate) use low_rank::{Adaptation, ProductUse};
@@ -202,6 +202,16 @@ impl RowRun {
 
 /// The largest number of pieces of a tensor. It bounds the memory that a file can demand.
 const PIECES: usize = 1 << 20;
+
+/// Says that all bytes of these tensors will be read next. It does nothing for files of this machine.
+pub(crate) fn prefetch<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) {
+    // A part of a stored tensor is read as it is needed.
+    let whole = |tensor: &&Tensor| {
+        let stored = tensor.stored_tensors().map(|stored| stored.elements());
+        tensor.elements() >= stored.fold(0, u64::saturating_add)
+    };
+    tensor::prefetch(tensors.into_iter().filter(whole).flat_map(Tensor::stored_tensors));
+}
 
 impl Tensor {
     /// A complete stored tensor.

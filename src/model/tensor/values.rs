@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::prefetch;
 use super::work::reads_all;
 use super::{Adaptation, Arithmetic, RowSource, Tensor, Transposed, spans};
 use crate::arch::RowSpan;
@@ -133,6 +134,7 @@ impl Tensor {
             );
             return Err(Error::mismatch(fault).in_tensor(self.name()));
         }
+        prefetch([self]);
         self.decode(0..self.rows(), out, decoding)
     }
 

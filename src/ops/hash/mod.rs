@@ -215,7 +215,7 @@ fn of_bytes(
 }
 
 /// The hash of the values as little-endian `f32`.
-fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
+pub(crate) fn of_values(tensor: &Tensor, meter: &Meter<'_>) -> Result<String> {
     let mut hasher = Hasher::new()?;
     let mut bytes = Vec::new();
     tensor.for_each_values(|values: &[f32]| {

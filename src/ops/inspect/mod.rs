@@ -14,6 +14,7 @@ use crate::model::Model;
 use crate::store::Attachment;
 
 pub use summary::{ModelSummary, summarize};
+pub(crate) use summary::{file_type, main_dtype};
 pub use tensors::{
     AuxiliaryTensor, CanonicalTensor, InspectedPart, InspectedTensor, InspectedTensors,
 };

@@ -1,7 +1,9 @@
 //! What people look for first in a model: its name, size, context and license.
 
+use super::super::capabilities::capabilities;
+use crate::adapter::Adapter;
 use crate::metadata::Value;
-use crate::model::Model;
+use crate::model::{Model, QuantizationSummary};
 use crate::recipe::FileType;
 use crate::store::Store;
 use crate::tokenizer;
@@ -14,6 +16,9 @@ use crate::translate;
 pub struct ModelSummary {
     /// The name that its metadata or its config states.
     pub name: Option<String>,
+    /// The number of weights in a few characters, such as `8B` or `8x7B`: as the metadata state it,
+    /// else rounded as llama.cpp does.
+    pub size_label: Option<String>,
     /// The version of the container's format: 1 to 3 for GGUF.
     pub version: Option<u32>,
     /// The file type by its llama-quantize name, such as `Q4_K_M`. `None` if the metadata has none,
@@ -30,6 +35,11 @@ pub struct ModelSummary {
     pub license: Option<String>,
     /// Whether a chat template comes with the model.
     pub chat_template: bool,
+    /// What the model can do, as Ollama decides it: `completion`, `tools`, `thinking`, `vision`,
+    /// `audio`, `insert`, `embedding`. Empty for what it does not run.
+    pub capabilities: Vec<String>,
+    /// The models that it was made from, if stated.
+    pub base_models: Vec<String>,
 }
 
 /// Reports what people look for first in a model. Reads no tensor data.
@@ -49,25 +59,74 @@ pub fn summarize(model: &Model) -> ModelSummary {
     let store = &**model.store();
     let metadata = model.metadata();
     let quantization = model.quantization();
-    let main = quantization.most().or(quantization.dtypes.first());
     let name = metadata.str("general.name").filter(|name| !name.is_empty());
     ModelSummary {
         name: name.or_else(|| translate::name_in_config(store)).map(str::to_owned),
+        size_label: size_label(model, quantization.elements()),
         version: store.version(),
-        file_type: metadata.get("general.file_type").as_ref().and_then(file_type),
-        main_dtype: main.map(|line| match line.group_size {
-            Some(size) => format!("{} g{size}", line.label),
-            None => line.label.to_string(),
-        }),
+        file_type: file_type(model),
+        main_dtype: main_dtype(&quantization),
         bits_per_weight: quantization.bits_per_weight(),
         context_length: context_length(model),
         license: license(store),
         chat_template: tokenizer::has_chat_template(store),
+        capabilities: capabilities(model),
+        base_models: base_models(model),
     }
 }
 
+fn size_label(model: &Model, weights: u64) -> Option<String> {
+    let stated = model.metadata().str("general.size_label").filter(|label| !label.is_empty());
+    stated.map(str::to_owned).or_else(|| {
+        // A label counts thousands.
+        if weights < 1000 {
+            return None;
+        }
+        let resolution = model.resolution().ok().filter(|found| found.architecture.is_some());
+        translate::counted_size(model.store(), resolution, weights)
+    })
+}
+
+/// The models that a model was made from: from GGUF's metadata, the configuration of an adapter, or
+/// the model card of a directory.
+fn base_models(model: &Model) -> Vec<String> {
+    let metadata = model.metadata();
+    let of_key = |number: u64| {
+        let key = |end: &str| metadata.str(&format!("general.base_model.{number}.{end}"));
+        let repository =
+            key("repo_url").and_then(|url| url.strip_prefix("https://huggingface.co/"));
+        repository.or_else(|| key("name")).or_else(|| key("repo_url")).map(str::to_owned)
+    };
+    /// No model is made from more.
+    const MOST: u64 = 64;
+    let count = metadata.u64("general.base_model.count").unwrap_or(1).min(MOST);
+    let stated: Vec<String> = (0..count).filter_map(of_key).collect();
+    if !stated.is_empty() {
+        return stated;
+    }
+    if let Ok(Some(adapter)) = Adapter::of(model) {
+        return adapter.base_model().map(str::to_owned).into_iter().collect();
+    }
+    let card = card(model.store());
+    card.as_deref().map(base_models_of_card).unwrap_or_default()
+}
+
+/// The file type by its llama-quantize name, if the metadata state one.
+pub(crate) fn file_type(model: &Model) -> Option<String> {
+    file_type_name(&model.metadata().get("general.file_type")?)
+}
+
+/// The quantized dtype of most weights, or the dtype of most if none is quantized.
+pub(crate) fn main_dtype(quantization: &QuantizationSummary) -> Option<String> {
+    let main = quantization.most().or(quantization.dtypes.first())?;
+    Some(match main.group_size {
+        Some(size) => format!("{} g{size}", main.label),
+        None => main.label.to_string(),
+    })
+}
+
 /// The name of a file type, which llama.cpp stores as a number.
-fn file_type(value: &Value<'_>) -> Option<String> {
+fn file_type_name(value: &Value<'_>) -> Option<String> {
     /// Set by llama.cpp if it guessed the file type from the tensors (`LLAMA_FTYPE_GUESSED`).
     const GUESSED: u64 = 1024;
     let number = value.to_u64()? & !GUESSED;
@@ -90,11 +149,43 @@ fn license(store: &Store) -> Option<String> {
     let metadata = store.metadata();
     let keys = ["general.license", "general.license.name", "ollama.license"];
     let stated = keys.iter().find_map(|key| metadata.str(key).and_then(first_line));
-    stated.map(str::to_owned).or_else(|| {
-        let limit = (store.limits().document_bytes, "document_bytes");
-        let card = store.read_companion("README.md", limit).ok().flatten()?;
-        license_of_card(std::str::from_utf8(&card.bytes).ok()?).map(str::to_owned)
-    })
+    stated
+        .map(str::to_owned)
+        .or_else(|| license_of_card(card(store).as_deref()?).map(str::to_owned))
+}
+
+/// The model card of a directory.
+fn card(store: &Store) -> Option<String> {
+    let limit = (store.limits().document_bytes, "document_bytes");
+    let card = store.read_companion("README.md", limit).ok().flatten()?;
+    String::from_utf8(card.bytes).ok()
+}
+
+/// The lines of the YAML header of a model card.
+fn header_of_card(card: &str) -> impl Iterator<Item = &str> {
+    let mut lines = card.lines();
+    let has_header = lines.next().is_some_and(|line| line.trim_end() == "---");
+    lines.take_while(move |line| has_header && line.trim_end() != "---")
+}
+
+/// `base_model` in the YAML header of a model card: one name, or a list in either form.
+fn base_models_of_card(card: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |name: &str| {
+        let name = name.trim().trim_matches(['"', '\'']);
+        if !name.is_empty() {
+            found.push(name.to_owned());
+        }
+    };
+    let mut lines = header_of_card(card).skip_while(|line| !line.starts_with("base_model:"));
+    let value =
+        lines.next().and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim());
+    match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
+        Some(list) => list.split(',').for_each(add),
+        None if !value.is_empty() => add(value),
+        None => lines.map_while(|line| line.trim_start().strip_prefix("- ")).for_each(add),
+    }
+    found
 }
 
 fn first_line(text: &str) -> Option<&str> {
@@ -103,11 +194,8 @@ fn first_line(text: &str) -> Option<&str> {
 
 /// The license in the YAML header of a model card: `license`, or `license_name` if that says `other`.
 fn license_of_card(card: &str) -> Option<&str> {
-    let mut lines = card.lines();
-    lines.next().filter(|line| line.trim_end() == "---")?;
-    let header = lines.take_while(|line| line.trim_end() != "---");
     let (mut license, mut name) = (None, None);
-    for line in header {
+    for line in header_of_card(card) {
         let Some((key, value)) = line.split_once(':') else { continue };
         let value = value.trim().trim_matches(['"', '\'']);
         match key {
@@ -142,6 +230,22 @@ mod tests {
     }
 
     #[test]
+    fn base_models_of_model_cards() {
+        let rows = [
+            ("---\nbase_model: a/b\n---\n", "a/b"),
+            ("---\nlicense: mit\nbase_model:\n- a/b\n- \"c/d\"\ntags:\n- x\n---\n", "a/b c/d"),
+            ("---\nbase_model:\n  - a/b\n---\n", "a/b"),
+            ("---\nbase_model: ['a/b', c/d]\n---\n", "a/b c/d"),
+            ("---\nbase_model:\n---\n- no\n", ""),
+            ("---\nbase_model_relation: quantized\n---\n", ""),
+            ("base_model: a/b\n", ""),
+        ];
+        for (card, expected) in rows {
+            assert_eq!(base_models_of_card(card).join(" "), expected, "{card:?}");
+        }
+    }
+
+    #[test]
     fn file_types_have_names() {
         let rows = [
             (Value::U32(15), Some("Q4_K_M")),
@@ -151,7 +255,7 @@ mod tests {
             (Value::Bool(true), None),
         ];
         for (value, name) in rows {
-            assert_eq!(file_type(&value).as_deref(), name, "{value:?}");
+            assert_eq!(file_type_name(&value).as_deref(), name, "{value:?}");
         }
     }
 }

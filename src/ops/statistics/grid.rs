@@ -108,7 +108,7 @@ pub struct Grid {
 }
 
 /// The sums over the values of a cell.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Cell {
     finite: u64,
     sum: f64,
@@ -116,9 +116,12 @@ struct Cell {
     max: f32,
 }
 
+/// A cell without values. The sum of -0 and any value has the bits of that value.
+const EMPTY: Cell = Cell { finite: 0, sum: -0.0, squares: 0.0, max: 0.0 };
+
 impl Cell {
     fn add(&mut self, values: &[f32]) {
-        let (mut sum, mut squares, mut max) = ([0.0f64; 4], [0.0f64; 4], [0.0f32; 4]);
+        let (mut sum, mut squares, mut max) = ([-0.0f64; 4], [0.0f64; 4], [0.0f32; 4]);
         let (lanes, rest) = values.as_chunks::<4>();
         for values in lanes {
             for lane in 0..4 {
@@ -129,7 +132,7 @@ impl Cell {
             }
         }
         // In `f64`, no sum of finite `f32` overflows.
-        let sum: f64 = sum.into_iter().sum();
+        let sum: f64 = sum.into_iter().fold(-0.0, |sum, more| sum + more);
         if sum.is_finite() {
             self.finite += (lanes.len() * 4) as u64;
             self.sum += sum;
@@ -291,7 +294,7 @@ impl Layout {
         let work = |(): &mut (), item: &[(usize, Range<u64>)]| {
             let mut found: Vec<(usize, Vec<Cell>)> = Vec::new();
             for (cell, rows) in item {
-                let mut cells = vec![Cell::default(); width];
+                let mut cells = vec![EMPTY; width];
                 let mut column = 0;
                 read(rows.clone(), &mut |values| {
                     column = self.add(values, column, &mut cells);
@@ -302,7 +305,7 @@ impl Layout {
             Ok(found)
         };
         let found = threads::in_order(options.threads, items.into_iter(), || (), work)?;
-        let mut cells = vec![Cell::default(); height.saturating_mul(width)];
+        let mut cells = vec![EMPTY; height.saturating_mul(width)];
         for (row, more) in found.iter().flatten() {
             let own = cells.iter_mut().skip(row.saturating_mul(width));
             own.zip(more).for_each(|(cell, more)| cell.merge(more));
@@ -432,6 +435,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn single_numbers_have_their_bits() {
+        let values = [-0.0f32, 0.0, 1e-45, -3.4e38, -1.5, f32::MIN_POSITIVE];
+        let tensor = tensor(2, 3, |row, column| values[usize::try_from(row * 3 + column).unwrap()]);
+        let grid = grid(&tensor, &GridOptions::new(2, 3)).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&grid.mean), bits(&values));
     }
 
     #[test]

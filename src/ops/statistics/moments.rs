@@ -1,5 +1,7 @@
 //! Counts, range, mean and deviation of values.
 
+use crate::quant::{LANES, sums};
+
 /// The least or the largest value of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -28,9 +30,8 @@ pub(super) struct Moments {
     max: Option<(f32, u64)>,
 }
 
-/// The number of values in a block, and of partial sums that a compiler turns into vectors.
+/// The number of values in a block, which stay in the processor's cache.
 const BLOCK: usize = 1024;
-const LANES: usize = 8;
 
 impl Moments {
     /// Nothing yet; the first value will be the one at this position.
@@ -41,55 +42,30 @@ impl Moments {
     /// Adds the next values.
     pub(super) fn add(&mut self, values: &[f32]) {
         for block in values.chunks(BLOCK) {
-            match block.as_chunks() {
-                (lanes, []) if self.add_finite(lanes) => {}
-                _ => self.add_any(block),
+            let (lanes, rest) = block.as_chunks();
+            if !self.add_finite(lanes) {
+                self.add_any(lanes.as_flattened());
             }
+            self.add_any(rest);
         }
     }
 
-    /// Adds values that are all finite. Otherwise does nothing and returns `false`.
+    /// Adds values that are all finite. Otherwise, or if there are none, does nothing and returns `false`.
     fn add_finite(&mut self, values: &[[f32; LANES]]) -> bool {
-        let mut sums = [0.0f64; LANES];
-        let mut zeros = [0u32; LANES];
-        let (mut least, mut most) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        for values in values {
-            for lane in 0..LANES {
-                let value = values[lane];
-                sums[lane] += f64::from(value);
-                zeros[lane] += u32::from(value == 0.0);
-                least[lane] = if value < least[lane] { value } else { least[lane] };
-                most[lane] = if value > most[lane] { value } else { most[lane] };
-            }
-        }
-        // In `f64`, no sum of finite `f32` overflows.
-        let sum: f64 = sums.iter().sum();
-        if !sum.is_finite() {
-            return false;
-        }
+        let Some(found) = sums(values) else { return false };
         let flat = values.as_flattened();
-        let mean = sum / flat.len() as f64;
-        let mut squares = [0.0f64; LANES];
-        for values in values {
-            for lane in 0..LANES {
-                let distance = f64::from(values[lane]) - mean;
-                squares[lane] += distance * distance;
-            }
-        }
-        let least = least.into_iter().fold(f32::INFINITY, f32::min);
-        let most = most.into_iter().fold(f32::NEG_INFINITY, f32::max);
         let place = |wanted: f32| flat.iter().position(|value| *value == wanted).unwrap_or(0);
-        if self.min.is_none_or(|(min, _)| least < min) {
-            self.min = Some((least, self.next + place(least) as u64));
+        if self.min.is_none_or(|(min, _)| found.least < min) {
+            self.min = Some((found.least, self.next + place(found.least) as u64));
         }
-        if self.max.is_none_or(|(max, _)| most > max) {
-            self.max = Some((most, self.next + place(most) as u64));
+        if self.max.is_none_or(|(max, _)| found.most > max) {
+            self.max = Some((found.most, self.next + place(found.most) as u64));
         }
         let count = flat.len() as u64;
-        self.zeros += zeros.iter().map(|zeros| u64::from(*zeros)).sum::<u64>();
+        self.zeros += found.zeros;
         self.elements += count;
         self.next += count;
-        self.join(count, mean, squares.iter().sum());
+        self.join(count, found.mean, found.squares);
         true
     }
 

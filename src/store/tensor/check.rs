@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::{Segment, StoredTensor};
+use super::{Segment, StoredTensor, sub_scales};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::Float;
@@ -209,6 +209,18 @@ pub struct RowScales {
     pub width: u64,
     /// The scales.
     pub values: Vec<f32>,
+    /// The scales of the sub-blocks, if blocks are divided: those of the blocks times an integer.
+    pub sub_blocks: Option<SubScales>,
+}
+
+/// The scales of sub-blocks, row after row.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SubScales {
+    /// The number of values of a sub-block.
+    pub width: u64,
+    /// The scales.
+    pub values: Vec<f32>,
 }
 
 /// The number of occurrences, and the first of them.
@@ -312,13 +324,22 @@ impl StoredTensor<'_> {
             let within = place(rows.start).zip(place(rows.end.min(count)));
             let Some((start, end)) = within.filter(|(start, end)| start <= end) else { continue };
             let bytes = self.native_within(segment.part, start..end)?;
-            let mut values = Vec::new();
+            let (mut values, mut inner) = (Vec::new(), Vec::new());
+            let dtype = segment.dtype;
+            let divided = sub_scales::count(dtype).filter(|_| own);
             for run in bytes.chunks_exact(usize::try_from(run).unwrap_or(usize::MAX)) {
                 let value =
                     |place: &usize| scales.number.value(run.get(*place..).unwrap_or_default());
                 values.extend(places.iter().map(value));
+                if let (Some(count), Some(&scale)) = (divided, values.last()) {
+                    let integer = |number| sub_scales::integer(dtype, run, number);
+                    inner.extend((0..count).map(|number| scale * integer(number) as f32));
+                }
             }
-            return Ok(Some(RowScales { width, values }));
+            let sub_blocks = divided
+                .and_then(|count| width.checked_div(count as u64))
+                .map(|width| SubScales { width, values: inner });
+            return Ok(Some(RowScales { width, values, sub_blocks }));
         }
         Ok(None)
     }

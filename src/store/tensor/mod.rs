@@ -5,18 +5,19 @@ mod bulk;
 mod check;
 mod decode;
 mod lookup;
+mod sub_scales;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bytes::{Text, try_zeroed};
+use crate::bytes::{Source, Text, try_zeroed};
 use crate::dtype::{DType, describe_ggml};
 use crate::error::{Error, Result};
 use crate::shape;
 use crate::store::{Part, Store};
 
-pub use check::{Finding, FindingKind, RowScales};
+pub use check::{Finding, FindingKind, RowScales, SubScales};
 pub use decode::DecodeOptions;
 pub(crate) use decode::{ByteWindow, DecodePlan};
 
@@ -67,6 +68,24 @@ impl StoredHandle {
 
 /// The number of values decoded at a time when they are not all needed at once.
 const CHUNK: u64 = 1 << 20;
+
+/// Says that all parts of these tensors will be read next. It does nothing for files of this machine.
+pub(crate) fn prefetch<'a>(tensors: impl Iterator<Item = StoredTensor<'a>>) {
+    let mut found: Vec<(&Source, Vec<Range<u64>>)> = Vec::new();
+    for tensor in tensors {
+        for segment in tensor.segments() {
+            let Some(file) = tensor.store.entry_file(segment.number) else { continue };
+            if file.source.is_in_reach() {
+                continue;
+            }
+            match found.iter_mut().find(|(source, _)| std::ptr::eq(*source, &file.source)) {
+                Some((_, ranges)) => ranges.push(segment.range),
+                None => found.push((&file.source, vec![segment.range])),
+            }
+        }
+    }
+    found.iter().for_each(|(source, ranges)| source.prefetch(ranges));
+}
 
 impl<'a> StoredTensor<'a> {
     pub(crate) fn new(store: &'a Store, number: u32) -> Self {
@@ -260,6 +279,7 @@ impl<'a> StoredTensor<'a> {
         let end = segment.range.start + within.end;
         let mut at = segment.range.start + within.start;
         let mut buffer = try_zeroed(usize::try_from((end - at).min(CHUNK)).unwrap_or(0))?;
+        file.source.prefetch(std::slice::from_ref(&(at..end)));
         while at < end {
             let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             let Some(piece) = buffer.get_mut(..len) else { break };

@@ -10,12 +10,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-use weighbridge::bytes::Text;
 use weighbridge::{Error, ErrorKind, Progress};
 use weighbridge_web::{PAGE, Parameters, Viewer};
-
-use crate::json::SCHEMA;
 
 /// The largest request that is read.
 const REQUEST_BYTES: usize = 16 << 10;
@@ -255,7 +251,7 @@ fn refusal(status: &'static str, fault: &str) -> Answer {
     Answer { status, media_type: "text/plain; charset=utf-8", body }
 }
 
-/// An error of the library, in the form that the program gives errors with `--json`.
+/// An error of the library.
 fn problem(error: &Error) -> Answer {
     let status = match error.kind() {
         ErrorKind::NotFound => "404 Not Found",
@@ -263,14 +259,9 @@ fn problem(error: &Error) -> Answer {
         ErrorKind::Io => "500 Internal Server Error",
         _ => "422 Unprocessable Content",
     };
-    let document = json!({
-        "schema": SCHEMA,
-        "kind": error.kind().name(),
-        "message": error.to_string(),
-        "path": error.path().map(|path| Text::from_path(path).spelling()),
-        "tensor": error.tensor(),
-        "offset": error.offset(),
-        "advice": error.advice(),
-    });
-    Answer { status, media_type: JSON, body: document.to_string().into_bytes() }
+    Answer {
+        status,
+        media_type: JSON,
+        body: weighbridge_web::problem(error).to_string().into_bytes(),
+    }
 }

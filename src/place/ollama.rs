@@ -1,15 +1,16 @@
-//! Model names in a store, and the locations of stores.
+//! Names of the models in Ollama's stores, and the locations of the stores.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A name of the form `[host/][namespace/]model[:tag]`. Each part is validated, so that it can
 /// become part of a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct ModelName {
-    pub(super) host: String,
-    pub(super) namespace: String,
-    pub(super) model: String,
-    pub(super) tag: String,
+pub(crate) struct ModelName {
+    pub(crate) host: String,
+    pub(crate) namespace: String,
+    pub(crate) model: String,
+    pub(crate) tag: String,
 }
 
 /// The host of models whose name has no host (types/model/name.go).
@@ -23,7 +24,7 @@ const TAG: &str = "latest";
 
 impl ModelName {
     /// Returns `None` if the text is not a name in Ollama's grammar.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.split_once("://").map_or(text, |(_, rest)| rest);
         // A tag follows the last colon, unless a slash comes after it: hosts have ports.
         let (path, tag) = match text.rsplit_once(':') {
@@ -49,16 +50,22 @@ impl ModelName {
         })
     }
 
+    /// Whether the model is in Ollama's own registry.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_public(&self) -> bool {
+        PUBLIC.contains(&self.host.to_ascii_lowercase().as_str())
+    }
+
     /// The path to which the manifest is written. Existing folders and files keep their upper or
     /// lower case.
-    pub(super) fn place(&self, store: &Path) -> PathBuf {
+    pub(crate) fn place(&self, store: &Path) -> PathBuf {
         let parts = [&self.host, &self.namespace, &self.model, &self.tag];
         let found = |at: PathBuf, part: &String| entry(&at, part).unwrap_or_else(|| at.join(part));
         parts.into_iter().fold(store.join(WRITTEN), found)
     }
 
     /// The path of the manifest in one of the store's trees, found without regard to case.
-    pub(super) fn find(&self, store: &Path) -> Option<PathBuf> {
+    pub(crate) fn find(&self, store: &Path) -> Option<PathBuf> {
         let hosts: Vec<&str> = if PUBLIC.contains(&self.host.to_ascii_lowercase().as_str()) {
             PUBLIC.to_vec()
         } else {
@@ -81,11 +88,32 @@ impl ModelName {
     }
 }
 
+/// The name of the model with a manifest at `path`, as Ollama shows it; `None` if the path is not
+/// that of a model name.
+pub(crate) fn name_of_manifest(path: &Path) -> Option<String> {
+    let mut parts = path.iter().rev().filter_map(|part| part.to_str());
+    let (tag, model) = (parts.next()?, parts.next()?);
+    let (namespace, host) = (parts.next()?, parts.next()?.replace("%3A", ":"));
+    ModelName::parse(&format!("{host}/{namespace}/{model}:{tag}"))?;
+    Some(match (host.as_str(), namespace) {
+        ("registry.ollama.ai" | "ollama.com", "library") => format!("{model}:{tag}"),
+        ("registry.ollama.ai" | "ollama.com", namespace) => format!("{namespace}/{model}:{tag}"),
+        (host, namespace) => format!("{host}/{namespace}/{model}:{tag}"),
+    })
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, namespace, model, tag } = self;
+        write!(f, "ollama://{host}/{namespace}/{model}:{tag}")
+    }
+}
+
 /// The trees of manifests in a store. The first takes precedence.
-pub(super) const TREES: [&str; 2] = ["manifests-v2", WRITTEN];
+pub(crate) const TREES: [&str; 2] = ["manifests-v2", WRITTEN];
 
 /// The tree for writing: servers that do not know the other tree would delete its blobs.
-pub(super) const WRITTEN: &str = "manifests";
+pub(crate) const WRITTEN: &str = "manifests";
 
 /// The path of the entry with this name, in the case of the existing entry.
 fn entry(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -110,7 +138,7 @@ fn is_part(part: &str, longest: usize, more: &[u8]) -> bool {
 
 /// The possible locations of stores: `OLLAMA_MODELS`, else the user's folder and that of the Linux
 /// package.
-pub(super) fn stores() -> Vec<PathBuf> {
+pub(crate) fn stores() -> Vec<PathBuf> {
     if let Some(set) = set_store() {
         return vec![set];
     }
@@ -119,7 +147,7 @@ pub(super) fn stores() -> Vec<PathBuf> {
 }
 
 /// The store of this user's Ollama: `OLLAMA_MODELS`, or a folder in the home directory.
-pub(super) fn own_store() -> Option<PathBuf> {
+pub(crate) fn own_store() -> Option<PathBuf> {
     set_store().or_else(|| Some(std::env::home_dir()?.join(".ollama/models")))
 }
 

@@ -1,0 +1,239 @@
+//! `list models`: the models on this machine.
+
+use std::cmp::Reverse;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weighbridge::bytes::Text;
+use weighbridge::inventory::{
+    Action, DuplicateGroup, DuplicateSearch, Inventory, InventoryOptions, InventoryStage,
+    ListedModel, PROGRAMS, inventory,
+};
+use weighbridge::{Error, ErrorKind, Progress};
+
+use super::{Done, Filter};
+use crate::args::{DuplicatesBy, List, SortBy};
+use crate::json::{self, Versioned};
+use crate::print::{self, Bar, Column, Steps, Table, bytes, count, left, plural, right, shown};
+use crate::{Status, Stop, complain, note, settings, writing};
+
+pub(crate) fn run(args: &List) -> Done {
+    let mut roots = args.root.clone();
+    for root in settings::read()?.roots {
+        match root.is_dir() {
+            true => roots.push(root),
+            false => note(&format!("{}: no such folder, which the settings name", shown(&root))),
+        }
+    }
+    let filter = Filter::new(args.filter.as_deref());
+    let passes = |name: &str| filter.passes(name, None);
+    let (models, weights) = (OnceLock::new(), OnceLock::new());
+    let watch = |stage: InventoryStage, progress: Progress| {
+        if writing::interrupted() {
+            return ControlFlow::Break(());
+        }
+        match stage {
+            InventoryStage::Reading => weights.get_or_init(Bar::new).show(progress),
+            InventoryStage::Opening => {
+                models.get_or_init(|| Steps::new("models", progress.total)).advance(1);
+                ControlFlow::Continue(())
+            }
+        }
+    };
+    let options = InventoryOptions::new()
+        .roots(roots)
+        .duplicates(match args.duplicates {
+            None => DuplicateSearch::Known,
+            Some(DuplicatesBy::Files) => DuplicateSearch::Content,
+            Some(DuplicatesBy::Values) => DuplicateSearch::Values,
+        })
+        .names(&passes)
+        .progress(&watch);
+    let found = inventory(&options);
+    drop((models, weights));
+    let mut found = found?;
+    found.faults.iter().for_each(|fault| note(&fault.to_string()));
+    if let Some(glob) = args.filter.as_deref().filter(|_| found.models.is_empty()) {
+        let fault = format!("no model's name matches \"{glob}\"");
+        let advice = "`list models` lists the names; * matches any text, ? one character";
+        return Err(Error::new(ErrorKind::NotFound, fault).advise(advice).into());
+    }
+    if let Some(by) = args.sort {
+        sort(&mut found.models, by);
+    }
+    let is_broken = found.models.iter().any(|model| model.error.is_some());
+    let status = if is_broken { Status::Found } else { Status::Fine };
+    if args.json {
+        let errors = found.models.iter().filter_map(|model| model.error.as_ref());
+        errors.for_each(|error| complain(error.into()));
+        json::write(&Versioned::new(&found))?;
+        return Ok(status);
+    }
+    let mut out = print::stdout();
+    if args.duplicates.is_some() {
+        write_duplicates(&found, &mut out)?;
+    } else {
+        write_models(&found, &mut out)?;
+    }
+    out.flush()?;
+    Ok(status)
+}
+
+/// Sorts by a column; the largest and the latest come first.
+fn sort(models: &mut [ListedModel], by: SortBy) {
+    let place = |model: &ListedModel| {
+        PROGRAMS.iter().position(|program| Some(program.name) == model.program)
+    };
+    match by {
+        SortBy::Name => {
+            models.sort_by(|a, b| {
+                Text::new(a.name.as_bytes()).natural_cmp(Text::new(b.name.as_bytes()))
+            });
+        }
+        SortBy::Program => models.sort_by_key(|model| place(model).unwrap_or(usize::MAX)),
+        SortBy::Architecture => models.sort_by_key(|model| model.architecture.clone()),
+        SortBy::Parameters => models.sort_by_key(|model| Reverse(model.parameters)),
+        SortBy::Quantization => models.sort_by_key(|model| model.quantization.clone()),
+        SortBy::Size => models.sort_by_key(|model| Reverse(model.bytes)),
+        SortBy::Used => models.sort_by_key(|model| Reverse(model.last_used)),
+    }
+}
+
+fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Result<(), Stop> {
+    if found.models.is_empty() {
+        let folders: Vec<String> = found.roots.iter().map(|(_, root)| shown(root)).collect();
+        let looked = match folders.as_slice() {
+            [] => "no program's folder exists".to_owned(),
+            folders => format!("searched {}", folders.join(", ")),
+        };
+        note(&format!("no models: {looked}; --root searches another folder"));
+        return Ok(());
+    }
+    let mut head: Vec<Column> = vec![
+        left("NAME").middle(24),
+        left("PROGRAM").optional(2),
+        left("ARCHITECTURE").end(8).optional(4),
+        right("PARAMETERS").optional(3),
+        left("QUANTIZATION"),
+        right("SIZE"),
+        right("LAST USED").optional(5),
+    ];
+    let is_broken = found.models.iter().any(|model| model.error.is_some());
+    if is_broken {
+        head.push(left("PROBLEM").end(24).optional(1));
+    }
+    let or_none = |text: Option<&str>| text.unwrap_or("-").to_owned();
+    let mut table = Table::new(&head);
+    for model in &found.models {
+        let cells = [
+            model.name.clone(),
+            or_none(model.program),
+            or_none(model.architecture.as_deref()),
+            model.parameters.map_or("-".to_owned(), count),
+            or_none(model.quantization.as_deref()),
+            bytes(model.bytes),
+            age(model.last_used),
+        ];
+        let problem = is_broken.then(|| or_none(model.error.as_ref().map(fault).as_deref()));
+        table.row(cells.into_iter().chain(problem));
+    }
+    table.write(out)?;
+    let twins = found.models.iter().filter(|model| !model.duplicates_of.is_empty()).count();
+    let mut said = format!("{}, {}", plural(found.models.len(), "model"), bytes(found.bytes));
+    if twins > 0 {
+        said.push_str(&format!("; {twins} have the same files as others (--duplicates)"));
+    }
+    writeln!(out)?;
+    out.paragraph(&said, 0)?;
+    Ok(())
+}
+
+/// An error without the path, which is that of the row.
+fn fault(error: &Error) -> String {
+    let said = error.to_string();
+    let path = error.path().map(|path| format!("{}: ", shown(path)));
+    let rest = path.and_then(|path| said.strip_prefix(&path).map(str::to_owned));
+    rest.unwrap_or(said)
+}
+
+fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> Result<(), Stop> {
+    for group in &found.duplicates {
+        write_group(found, group, out)?;
+        writeln!(out)?;
+    }
+    let all = found.duplicates.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
+    let said = match found.duplicates.len() {
+        0 => "nothing could be saved".to_owned(),
+        groups => format!(
+            "{} could be saved in {}; nothing was deleted or linked",
+            bytes(all),
+            plural(groups, "group")
+        ),
+    };
+    out.paragraph(&said, 0)?;
+    Ok(())
+}
+
+fn write_group(
+    found: &Inventory,
+    group: &DuplicateGroup,
+    out: &mut print::Screen<impl Write>,
+) -> Result<(), Stop> {
+    let bold = anstyle::Style::new().bold();
+    let is_member = |model: &&ListedModel| group.models.contains(&model.path);
+    let members: Vec<&ListedModel> = found.models.iter().filter(is_member).collect();
+    let first = members.first().map_or("", |model| model.name.as_str());
+    let first = Text::new(first.as_bytes()).brief();
+    let saved = bytes(group.bytes);
+    let same = match group.same {
+        "values" => "the same values",
+        _ => "the same files",
+    };
+    let others = members.len().saturating_sub(1);
+    let head = format!(
+        "{bold}{first}{bold:#} and {}: {same}, {saved} could be saved",
+        plural(others, "other")
+    );
+    out.paragraph(&head, 0)?;
+    for model in &members {
+        let program = model.program.unwrap_or("-");
+        let line = format!("  {program}: {} ({})", shown(&model.path), bytes(model.bytes));
+        out.paragraph(&line, 4)?;
+    }
+    for saving in &group.savings {
+        let (file, keep) = (shown(&saving.file), shown(&saving.keep));
+        let line = match saving.action {
+            Action::HardLink => format!("  replace {file} by a hard link to {keep}"),
+            Action::Delete => format!("  delete {file}; {keep} is the same, on another disk"),
+        };
+        out.paragraph(&line, 4)?;
+    }
+    if group.savings.is_empty() {
+        out.paragraph("  keep one of them, and delete the others with their programs", 4)?;
+    }
+    Ok(())
+}
+
+/// The time since then: `3 days ago`.
+fn age(seconds: Option<u64>) -> String {
+    let elapsed = |seconds| {
+        let then: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds);
+        then.elapsed().ok()
+    };
+    let Some(elapsed) = seconds.map(elapsed) else { return "-".to_owned() };
+    let seconds = elapsed.map_or(0, |elapsed| elapsed.as_secs());
+    const UNITS: [(u64, &str); 5] = [
+        (31_536_000, "year"),
+        (2_592_000, "month"),
+        (86_400, "day"),
+        (3600, "hour"),
+        (60, "minute"),
+    ];
+    let unit = UNITS.iter().find(|(length, _)| seconds >= *length);
+    unit.map_or("now".to_owned(), |(length, name)| {
+        let count = usize::try_from(seconds / length).unwrap_or(usize::MAX);
+        format!("{} ago", plural(count, name))
+    })
+}

@@ -1,0 +1,125 @@
+//! `pull`: downloads models.
+
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+use weighbridge::Progress;
+use weighbridge::bytes::Text;
+use weighbridge::ops::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
+use weighbridge::remote::Network;
+use wildmatch::WildMatch;
+
+use super::{Done, each};
+use crate::args::Pull as Args;
+use crate::json::Versioned;
+use crate::print::{self, Bar, Fields, Table, bytes, left, plural, right, shown};
+use crate::writing::interrupted;
+use crate::{Status, Stop};
+
+#[derive(Serialize)]
+struct Report<'p> {
+    name: &'p str,
+    /// What to open.
+    path: String,
+    bytes: u64,
+    /// The bytes that were not on this machine.
+    fetched: u64,
+    dry_run: bool,
+    files: &'p [PullFile],
+}
+
+pub(crate) fn run(args: &Args) -> Done {
+    let mut options = PullOptions::new(Network::from_env());
+    options.folder = args.to.clone();
+    options.connections = usize::from(args.jobs);
+    options.choose = choose(args);
+    each(&args.names, args.json, |name, reports| {
+        let start = Instant::now();
+        let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
+        let missing = plan.missing();
+        if !args.json {
+            write_plan(name, &plan, missing)?;
+        }
+        if !args.dry_run {
+            fetch(&plan)?;
+        }
+        let report = Report {
+            name: &plan.name,
+            path: Text::from_path(&plan.path).spelling().into_owned(),
+            bytes: plan.bytes(),
+            fetched: missing,
+            dry_run: args.dry_run,
+            files: &plan.files,
+        };
+        match args.json {
+            true => reports.push(&Versioned::new(report))?,
+            false => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
+        }
+        Ok(Status::Fine)
+    })
+}
+
+/// Which files the globs choose.
+fn choose(args: &Args) -> Option<Choose> {
+    let globs = |globs: &[String]| -> Vec<WildMatch> {
+        globs.iter().map(|glob| WildMatch::new(glob)).collect()
+    };
+    let (include, exclude) = (globs(&args.include), globs(&args.exclude));
+    let any = |globs: &[WildMatch], name: &str| globs.iter().any(|glob| glob.matches(name));
+    if include.is_empty() && exclude.is_empty() {
+        return None;
+    }
+    Some(Arc::new(move |name| match any(&exclude, name) {
+        true => Some(false),
+        false if include.is_empty() => None,
+        false => Some(any(&include, name)),
+    }))
+}
+
+fn fetch(plan: &PullPlan) -> Result<(), Stop> {
+    let bar = Bar::new();
+    let watch = |progress: Progress| match interrupted() {
+        true => ControlFlow::Break(()),
+        false => bar.show(progress),
+    };
+    Ok(plan.run(Some(&watch))?)
+}
+
+fn write_plan(name: &Path, plan: &PullPlan, missing: u64) -> Result<(), Stop> {
+    let mut out = print::stdout();
+    let mut fields = Fields::default();
+    fields.add("source", plan.name.clone());
+    fields.add("size", format!("{}, {}", bytes(plan.bytes()), plural(plan.files.len(), "file")));
+    fields.add("to fetch", bytes(missing));
+    fields.add("path", shown(&plan.path));
+    fields.write(&shown(name), &mut out)?;
+    writeln!(out)?;
+    let mut table = Table::new(&[left("FILE").middle(24), right("SIZE"), right("PRESENT")]);
+    for file in &plan.files {
+        let present = match file.present {
+            0 => "-".to_owned(),
+            present if present == file.bytes => "all".to_owned(),
+            present => bytes(present),
+        };
+        table.row([file.name.clone(), bytes(file.bytes), present]);
+    }
+    table.write(&mut out)?;
+    Ok(out.flush()?)
+}
+
+fn write_end(plan: &PullPlan, missing: u64, dry_run: bool, seconds: f64) -> Result<(), Stop> {
+    let mut out = print::stdout();
+    match (dry_run, missing) {
+        (true, _) => writeln!(out, "\ndry run: nothing was downloaded")?,
+        (false, 0) => writeln!(out, "\neverything was there: {}", shown(&plan.path))?,
+        (false, _) => {
+            let (size, path) = (bytes(missing), shown(&plan.path));
+            writeln!(out, "\nfetched {size} in {seconds:.1} s: {path}")?;
+        }
+    }
+    Ok(out.flush()?)
+}

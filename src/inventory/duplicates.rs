@@ -1,0 +1,464 @@
+//! Finds models with the same files or the same values, and says what could be saved. Nothing is
+//! deleted or linked.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use super::index::{FNV, Index, fnv};
+use super::walk::{FoundFile, Kind, now};
+use super::{DuplicateSearch, InventoryOptions, InventoryStage, Known};
+use crate::bytes::{Access, Source, is_content_addressed};
+use crate::digest::{self, Hasher};
+use crate::error::{ErrorKind, Result};
+use crate::model::{Model, Tensor};
+use crate::ops;
+use crate::progress::{Meter, Progress};
+use crate::threads;
+
+/// Models with the same content.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DuplicateGroup {
+    /// `files` if the models have the same files; `values` if only names, shapes and values of
+    /// their tensors are the same.
+    pub same: &'static str,
+    /// The paths of the models.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::paths"))]
+    pub models: Vec<PathBuf>,
+    /// The bytes that could be saved: for `values`, by keeping the largest of them.
+    pub bytes: u64,
+    /// How they could be saved. Empty for `values`: which model to keep depends on the programs
+    /// that read them.
+    pub savings: Vec<Saving>,
+}
+
+/// A file that could be saved.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Saving {
+    /// What to do with `file`.
+    pub action: Action,
+    /// The file that is superfluous.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::path"))]
+    pub file: PathBuf,
+    /// The file with the same content that stays.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::path"))]
+    pub keep: PathBuf,
+    /// The bytes that it takes.
+    pub bytes: u64,
+}
+
+/// How a file could be saved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Action {
+    /// Replace it by a hard link to the file that stays: both are on one file system.
+    HardLink,
+    /// Delete it, best with the program that it belongs to.
+    Delete,
+}
+
+/// The positions of models with the same content.
+#[derive(Debug)]
+pub(super) struct Class {
+    members: Vec<usize>,
+    /// The first of those with the same files, for each such set.
+    distinct: Vec<usize>,
+}
+
+type Identity = (u64, u64);
+type Digests = HashMap<Identity, String>;
+
+/// Finds the models with the same content, as far as the options say. Digests that are computed are
+/// put into the index.
+pub(super) fn find(
+    known: &mut [Known],
+    index: &mut Index,
+    options: &InventoryOptions<'_>,
+) -> Result<Vec<Class>> {
+    let mut digests = Digests::new();
+    for Known { candidate, entry } in known.iter() {
+        let computed = entry.digests.iter().cloned().map(Some);
+        for (file, computed) in
+            candidate.weights.iter().zip(computed.chain(std::iter::repeat(None)))
+        {
+            if let Some(digest) = file.digest.clone().or(computed) {
+                digests.insert(file.identity, digest);
+            }
+        }
+    }
+    if options.duplicates != DuplicateSearch::Known {
+        // Without the feature `sha256` there is no search.
+        Hasher::new()?;
+        hash_files(known, &mut digests, options)?;
+        keep_digests(known, &digests);
+    }
+    let mut sets: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
+    for (place, Known { candidate, .. }) in known.iter().enumerate() {
+        let of_file = |file: &FoundFile| match digests.get(&file.identity) {
+            Some(digest) => digest.clone(),
+            None => format!("{}:{}", file.identity.0, file.identity.1),
+        };
+        let mut files: Vec<String> = candidate.weights.iter().map(of_file).collect();
+        files.sort_unstable();
+        if files.is_empty() {
+            files.push(format!("no weights: {place}"));
+        }
+        sets.entry(files).or_default().push(place);
+    }
+    let class = |members: Vec<usize>| {
+        let distinct = members.iter().take(1).copied().collect();
+        Class { members, distinct }
+    };
+    let mut classes: Vec<Class> = sets.into_values().map(class).collect();
+    if options.duplicates == DuplicateSearch::Values {
+        classes = same_values(classes, known, options)?;
+    }
+    if options.duplicates != DuplicateSearch::Known {
+        put_all(known, index);
+    }
+    classes.sort_by_key(|class| class.members.first().copied());
+    Ok(classes)
+}
+
+/// The models with the same content as each model.
+pub(super) fn twins(known: &[Known], classes: &[Class]) -> Vec<Vec<PathBuf>> {
+    let mut all: Vec<Vec<PathBuf>> = known.iter().map(|_| Vec::new()).collect();
+    let path = |place: usize| Some(known.get(place)?.candidate.path.clone());
+    for class in classes {
+        for &member in &class.members {
+            let others = class.members.iter().filter(|other| **other != member);
+            if let Some(list) = all.get_mut(member) {
+                list.extend(others.filter_map(|&other| path(other)));
+            }
+        }
+    }
+    all
+}
+
+/// What could be saved. Models that share their files already are left out.
+pub(super) fn groups(known: &[Known], classes: &[Class]) -> Vec<DuplicateGroup> {
+    classes.iter().filter_map(|class| group(known, class)).collect()
+}
+
+fn group(known: &[Known], class: &Class) -> Option<DuplicateGroup> {
+    let model = |place: &usize| known.get(*place);
+    let models = || class.members.iter().filter_map(model);
+    let (same, bytes, savings) = match class.distinct.len() {
+        0 | 1 => {
+            let savings = savings(&models().collect::<Vec<_>>());
+            (
+                "files",
+                savings.iter().map(|saving| saving.bytes).fold(0, u64::saturating_add),
+                savings,
+            )
+        }
+        _ => {
+            let sizes = class.distinct.iter().filter_map(model).map(|model| model.candidate.bytes);
+            let largest = sizes.clone().max().unwrap_or(0);
+            ("values", sizes.fold(0, u64::saturating_add).saturating_sub(largest), Vec::new())
+        }
+    };
+    let models = models().map(|model| model.candidate.path.clone()).collect();
+    (bytes > 0).then_some(DuplicateGroup { same, models, bytes, savings })
+}
+
+/// The superfluous files of models whose files have the same contents.
+fn savings(models: &[&Known]) -> Vec<Saving> {
+    // Of files with one content, those in a store that names them by it stay.
+    let mut copies: BTreeMap<(u64, String), Vec<&FoundFile>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for model in models {
+        let computed = model.entry.digests.iter().map(Some).chain(std::iter::repeat(None));
+        for (file, computed) in model.candidate.weights.iter().zip(computed) {
+            let Some(digest) = file.digest.as_ref().or(computed) else { continue };
+            if seen.insert(file.identity) {
+                copies.entry((file.len, digest.clone())).or_default().push(file);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    for ((bytes, _), files) in copies {
+        let in_store = |file: &&&FoundFile| is_content_addressed(&real(&file.path));
+        let Some(keep) = files.iter().find(in_store).or(files.first()) else { continue };
+        for file in files.iter().filter(|file| file.identity != keep.identity) {
+            let action = match on_one_file_system(file, keep) {
+                true => Action::HardLink,
+                false => Action::Delete,
+            };
+            let (file, keep) = (real(&file.path), real(&keep.path));
+            all.push(Saving { action, file, keep, bytes });
+        }
+    }
+    all
+}
+
+/// The path without links: a link itself takes no room.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+#[cfg(unix)]
+fn on_one_file_system(a: &FoundFile, b: &FoundFile) -> bool {
+    a.identity.0 == b.identity.0
+}
+
+#[cfg(not(unix))]
+fn on_one_file_system(a: &FoundFile, b: &FoundFile) -> bool {
+    real(&a.path).components().next() == real(&b.path).components().next()
+}
+
+/// Calls the callback of the options with bytes.
+fn watching<'o>(
+    options: &'o InventoryOptions<'_>,
+) -> impl Fn(Progress) -> ControlFlow<()> + Sync + 'o {
+    |progress| match options.watch {
+        Some(watch) => watch(InventoryStage::Reading, progress),
+        None => ControlFlow::Continue(()),
+    }
+}
+
+/// Computes the digests of files that may be copies: those of models whose files have the same
+/// lengths, and the same bytes in some places.
+fn hash_files(
+    known: &[Known],
+    digests: &mut Digests,
+    options: &InventoryOptions<'_>,
+) -> Result<()> {
+    let mut alike: HashMap<Vec<u64>, Vec<&[FoundFile]>> = HashMap::new();
+    let mut seen = BTreeSet::new();
+    for Known { candidate, .. } in known {
+        let files = candidate.weights.as_slice();
+        let identities: Vec<Identity> = files.iter().map(|file| file.identity).collect();
+        if !files.is_empty() && seen.insert(identities) {
+            let mut lens: Vec<u64> = files.iter().map(|file| file.len).collect();
+            lens.sort_unstable();
+            alike.entry(lens).or_default().push(files);
+        }
+    }
+    let lacks = |files: &&[FoundFile]| files.iter().any(|f| !digests.contains_key(&f.identity));
+    alike.retain(|_, models| models.len() > 1 && models.iter().any(lacks));
+    let models: Vec<&[FoundFile]> = alike.into_values().flatten().collect();
+    let probe = |(): &mut (), files: &&[FoundFile]| Ok(samples(files));
+    let probed = threads::in_order(options.threads, models.iter(), || (), probe)?;
+    let mut alike: HashMap<u64, Vec<&[FoundFile]>> = HashMap::new();
+    for (sample, files) in probed.into_iter().zip(models) {
+        alike.entry(sample).or_default().push(files);
+    }
+    let mut missing: BTreeMap<Identity, &FoundFile> = BTreeMap::new();
+    for file in alike.into_values().filter(|models| models.len() > 1).flatten().flatten() {
+        if !digests.contains_key(&file.identity) {
+            missing.insert(file.identity, file);
+        }
+    }
+    let total = missing.values().map(|file| file.len).fold(0, u64::saturating_add);
+    let watch = watching(options);
+    let meter = Meter::new(total, Some(&watch));
+    let hash = |(): &mut (), file: &FoundFile| {
+        let hashed = Source::open(&file.path, Access::Read)
+            .and_then(|source| digest::sha256_with(&source, |bytes| meter.add(bytes)));
+        readable(hashed).map(|digest| Some((file.identity, digest?)))
+    };
+    let hashed = threads::in_order(
+        options.threads,
+        missing.into_values().collect::<Vec<_>>().into_iter(),
+        || (),
+        hash,
+    )?;
+    digests.extend(hashed.into_iter().flatten());
+    Ok(())
+}
+
+/// `None` for a file that cannot be read: it is no duplicate of any other.
+fn readable<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// A hash of some bytes of each file: different files rarely have the same.
+fn samples(files: &[FoundFile]) -> u64 {
+    const PIECE: u64 = 4096;
+    let mut order: Vec<&FoundFile> = files.iter().collect();
+    order.sort_by_key(|file| file.len);
+    let mut parts: Vec<u64> = Vec::new();
+    for file in order {
+        let mut hash = fnv(FNV, &file.len.to_le_bytes());
+        if let Ok(source) = Source::open(&file.path, Access::Read) {
+            let len = source.len();
+            for start in [0, len / 2, len.saturating_sub(PIECE)] {
+                let end = start.saturating_add(PIECE).min(len);
+                hash = source.bytes(start..end).map_or(hash, |bytes| fnv(hash, &bytes));
+            }
+        }
+        parts.push(hash);
+    }
+    // Files of one length may stand in any order.
+    parts.sort_unstable();
+    parts.iter().fold(FNV, |hash, part| fnv(hash, &part.to_le_bytes()))
+}
+
+/// Notes the digests of models of which all files have one.
+fn keep_digests(known: &mut [Known], digests: &Digests) {
+    for Known { candidate, entry } in known {
+        let files = candidate.weights.iter();
+        let all: Option<Vec<String>> =
+            files.map(|file| digests.get(&file.identity).cloned()).collect();
+        if let Some(all) = all {
+            entry.digests = all;
+        }
+    }
+}
+
+/// Puts what is known of all models into the index. That their weights were read for it is no use of
+/// theirs.
+fn put_all(known: &mut [Known], index: &mut Index) {
+    let now = now();
+    for Known { candidate, entry } in known {
+        if entry.tensors > 0 {
+            (entry.looked, entry.seen) = (now, now);
+            (entry.stamp, entry.used) = (candidate.stamp, candidate.last_used);
+            index.put(&candidate.path, entry.clone());
+        }
+    }
+}
+
+/// Joins classes whose models have the same canonical names, shapes and values.
+fn same_values(
+    classes: Vec<Class>,
+    known: &mut [Known],
+    options: &InventoryOptions<'_>,
+) -> Result<Vec<Class>> {
+    let firsts: Vec<usize> =
+        classes.iter().filter_map(|class| class.distinct.first().copied()).collect();
+    digest_values(&firsts, known, options)?;
+    let mut joined: BTreeMap<String, Class> = BTreeMap::new();
+    let mut alone = Vec::new();
+    for class in classes {
+        let first = class.distinct.first().and_then(|first| known.get(*first));
+        let values = first.and_then(|model| model.entry.values.clone());
+        match values.filter(|values| values.len() > SHAPES) {
+            None => alone.push(class),
+            Some(values) => {
+                let empty = || Class { members: Vec::new(), distinct: Vec::new() };
+                let all = joined.entry(values).or_insert_with(empty);
+                all.members.extend(class.members);
+                all.distinct.extend(class.distinct);
+            }
+        }
+    }
+    let joined = joined.into_values().map(|mut class| {
+        class.members.sort_unstable();
+        class.distinct.sort_unstable();
+        class
+    });
+    Ok(joined.chain(alone).collect())
+}
+
+/// The digits of the hash of names and shapes, which stand before the digest of values.
+const SHAPES: usize = 16;
+
+/// Computes the digests of values of models that may be equal: those with the same canonical names
+/// and shapes, and the same values in one small matrix.
+fn digest_values(
+    places: &[usize],
+    known: &mut [Known],
+    options: &InventoryOptions<'_>,
+) -> Result<()> {
+    let models: &[Known] = known;
+    let can_open = |place: &usize| {
+        let model = models.get(*place)?;
+        let is_whole = model.entry.error.is_none() && model.candidate.kind != Kind::Weightless;
+        (is_whole && model.entry.values.as_deref() != Some("")).then_some((*place, model))
+    };
+    let open = |(): &mut (), (_, model): &(usize, &Known)| {
+        let opened = readable(Model::open(&model.candidate.path)).ok().flatten();
+        let tensors = opened.as_ref().and_then(tensors);
+        Ok(tensors.map(|tensors| (shapes(&tensors), tensors)))
+    };
+    let wanted: Vec<(usize, &Known)> = places.iter().filter_map(can_open).collect();
+    let opened = threads::in_order(options.threads, wanted.iter(), || (), open)?;
+    let mut nameless = Vec::new();
+    /// A model, its place in the list, and its tensors.
+    type Opened<'k> = (usize, &'k Known, Vec<Tensor>);
+    let mut alike: BTreeMap<u64, Vec<Opened<'_>>> = BTreeMap::new();
+    for ((place, model), tensors) in wanted.into_iter().zip(opened) {
+        match tensors {
+            Some((shapes, tensors)) => {
+                alike.entry(shapes).or_default().push((place, model, tensors));
+            }
+            None => nameless.push((place, String::new())),
+        }
+    }
+    let quiet = Meter::new(0, None);
+    let mut wanted = Vec::new();
+    for (shapes, models) in alike.into_iter().filter(|(_, models)| models.len() > 1) {
+        if models.iter().all(|(_, model, _)| model.entry.values.is_some()) {
+            continue;
+        }
+        let probe = |(): &mut (), (place, model, tensors): (usize, &'_ Known, Vec<Tensor>)| {
+            let matrices = tensors.iter().filter(|tensor| tensor.shape().len() > 1);
+            let small = matrices.min_by_key(|tensor| tensor.stored_bytes()).or(tensors.first());
+            let sample = small.map(|tensor| ops::values_sha256(tensor, &quiet)).transpose();
+            Ok((readable(sample)?.flatten(), place, model.entry.values.is_some(), tensors))
+        };
+        let probed = threads::in_order(options.threads, models.into_iter(), || (), probe)?;
+        let mut same: BTreeMap<String, Vec<(usize, bool, Vec<Tensor>)>> = BTreeMap::new();
+        for (sample, place, is_known, tensors) in probed {
+            same.entry(sample.unwrap_or_default()).or_default().push((place, is_known, tensors));
+        }
+        for models in same.into_values().filter(|models| models.len() > 1) {
+            let missing = models.into_iter().filter(|(_, is_known, _)| !is_known);
+            wanted.extend(missing.map(|(place, _, tensors)| (place, shapes, tensors)));
+        }
+    }
+    let bytes = |(_, _, tensors): &(usize, u64, Vec<Tensor>)| {
+        tensors.iter().map(Tensor::stored_bytes).fold(0, u64::saturating_add)
+    };
+    let total = wanted.iter().map(bytes).fold(0, u64::saturating_add);
+    let watch = watching(options);
+    let meter = Meter::new(total, Some(&watch));
+    let digest = |(): &mut (), (place, shapes, tensors): (usize, u64, Vec<Tensor>)| {
+        let digest = readable(digest_of(&tensors, &meter))?;
+        Ok(digest.map(|digest| (place, format!("{shapes:0SHAPES$x}{digest}"))))
+    };
+    let found = threads::in_order(options.threads, wanted.into_iter(), || (), digest)?;
+    for (place, values) in found.into_iter().flatten().chain(nameless) {
+        if let Some(model) = known.get_mut(place) {
+            model.entry.values = Some(values);
+        }
+    }
+    Ok(())
+}
+
+/// The tensors by canonical name, sorted; `None` if the model has no such names.
+fn tensors(model: &Model) -> Option<Vec<Tensor>> {
+    let mut all: Vec<Tensor> = model.tensors().ok()?.collect::<Result<_>>().ok()?;
+    all.sort_by(|a, b| a.name().cmp(b.name()));
+    (!all.is_empty()).then_some(all)
+}
+
+/// A hash of names and shapes.
+fn shapes(tensors: &[Tensor]) -> u64 {
+    let of_tensor = |hash: u64, tensor: &Tensor| {
+        let dims = tensor.shape().iter().flat_map(|dim| dim.to_le_bytes()).collect::<Vec<u8>>();
+        fnv(fnv(fnv(hash, tensor.name().as_bytes()), &[0]), &dims)
+    };
+    tensors.iter().fold(FNV, of_tensor)
+}
+
+/// The digest of names, shapes and values.
+fn digest_of(tensors: &[Tensor], meter: &Meter<'_>) -> Result<String> {
+    let mut whole = Hasher::new()?;
+    for tensor in tensors {
+        let values = ops::values_sha256(tensor, meter)?;
+        whole.update(format!("{} {:?} {values}\n", tensor.name(), tensor.shape()).as_bytes());
+    }
+    Ok(whole.finish())
+}

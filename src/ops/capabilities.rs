@@ -1,0 +1,62 @@
+//! What a model can do, as Ollama decides it: for its own models from their manifests, for other
+//! files as if they were put into its store.
+
+use super::show;
+use crate::adapter::Adapter;
+use crate::container::ollama::{ConfigBlob, OLLAMA, Sources, gguf_chat_format, shown_capabilities};
+use crate::model::Model;
+use crate::store::Encoding;
+use crate::tokenizer;
+
+/// The capabilities in Ollama's order. Empty for what it does not run: adapters, projectors, speech
+/// recognition, and files that say too little.
+pub(super) fn capabilities(model: &Model) -> Vec<String> {
+    if model.container() == OLLAMA.name {
+        return show::stored_capabilities(model).ok().flatten().unwrap_or_default();
+    }
+    let config = model.config().ok();
+    let hears = config.is_some_and(|config| config.encoder.enc_n_layers.is_some());
+    if hears || model.is_empty() || Adapter::of(model).is_ok_and(|adapter| adapter.is_some()) {
+        return Vec::new();
+    }
+    match model.encoding() {
+        Encoding::Gguf => of_gguf(model),
+        Encoding::Safetensors => {
+            let encodes = |config: &crate::arch::ModelConfig| {
+                config.attention.causal.as_ref().is_some_and(|causal| !causal.value)
+            };
+            if config.is_some_and(encodes) {
+                return vec!["embedding".to_owned()];
+            }
+            of_directory(model)
+        }
+        Encoding::Ggml => Vec::new(),
+    }
+}
+
+/// Of a GGUF file, as `ollama create` records it and its server then finds it.
+fn of_gguf(model: &Model) -> Vec<String> {
+    let keys = model.metadata();
+    let Some(architecture) = keys.str("general.architecture") else { return Vec::new() };
+    if keys.str("general.type").is_some_and(|kind| kind != "model") {
+        return Vec::new();
+    }
+    let (format, _) = gguf_chat_format(architecture);
+    let config = ConfigBlob {
+        family: architecture.to_owned(),
+        renderer: format.renderer.to_owned(),
+        parser: format.parser.to_owned(),
+        ..ConfigBlob::default()
+    };
+    shown_capabilities(&config, None, Some(&show::gguf_facts(keys, None))).0
+}
+
+/// Of a directory, as `ollama create` records it.
+fn of_directory(model: &Model) -> Vec<String> {
+    let store = &**model.store();
+    let Some(config) = store.document("config.json") else { return Vec::new() };
+    let (embedded, standalone) = tokenizer::chat_templates_beside(store);
+    let sources = Sources { config: Some(config), embedded: &embedded, standalone: &standalone };
+    let parser = sources.chat_format().parser;
+    sources.capabilities(parser).into_iter().map(str::to_owned).collect()
+}

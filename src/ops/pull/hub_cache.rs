@@ -1,0 +1,257 @@
+//! Repositories of the hub, downloaded into the cache of its client (huggingface_hub 2.4): blobs
+//! named by their digests, links to them in the snapshot of a commit, and the commit of a branch.
+//!
+//! The client names unfinished blobs `DIGEST.XXXXXXXX.incomplete`, and earlier ones continued
+//! `DIGEST.incomplete` at its end. Ours have their full length from the start, so their name is another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::transfer::Download;
+use super::{PullFile, PullOptions, PullPlan, Target};
+use crate::bytes::{Access, Source, own_path, put};
+use crate::error::{Error, Result};
+use crate::place::choice;
+use crate::place::hub::{HubName, cache, is_commit};
+use crate::remote::{Client, Repository};
+
+/// What is written when blobs are there: the links of a snapshot, and the reference to it.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// The folder `models--ORG--NAME`.
+    repository: PathBuf,
+    commit: String,
+    /// The branch or tag that was asked for.
+    reference: Option<String>,
+    /// The digest of each download, and the names of the files that have it.
+    names: Vec<(String, Vec<String>)>,
+}
+
+/// Plans the download of a repository's files.
+pub(super) fn plan(
+    name: &HubName,
+    options: &PullOptions,
+    client: &Arc<Client>,
+) -> Result<PullPlan> {
+    let repository = Repository::list(name, client)?;
+    let chosen = choose(&repository, name, options)?;
+    let mut files = Vec::new();
+    let (mut downloads, mut names): (Vec<Download>, Vec<(String, Vec<String>)>) =
+        Default::default();
+    let places = Places::of(name, options)?;
+    for file in &chosen {
+        let listed = repository.listed.get(file).cloned().unwrap_or_default();
+        let (Some(size), Some(digest)) = (listed.size, listed.digest) else {
+            let fault = format!("the hub states no size or no digest of {file}");
+            return Err(Error::malformed(fault));
+        };
+        let place = places.of_file(file, digest.hex());
+        let download = Download {
+            address: repository.address(file),
+            size,
+            partial: places.partial(&place),
+            lock: places.lock(digest.hex()),
+            digest,
+            place,
+        };
+        if matches!(places, Places::Folder(_)) {
+            check_existing(&download)?;
+        }
+        let bytes = download.size;
+        files.push(PullFile { name: file.clone(), bytes, present: download.there() });
+        // Files with the same content share a blob.
+        match downloads.iter().position(|other| other.place == download.place) {
+            Some(same) => names.get_mut(same).into_iter().for_each(|(_, names)| {
+                names.push(file.clone());
+            }),
+            None => {
+                names.push((download.digest.hex().to_owned(), vec![file.clone()]));
+                downloads.push(download);
+            }
+        }
+    }
+    let (commit, revision) = (repository.commit.clone(), &name.revision);
+    let (root, target) = match places {
+        Places::Folder(folder) => (folder, Target::Folder),
+        Places::Cache { repository, .. } => {
+            let reference = (!is_commit(revision)).then(|| revision.clone());
+            let root = repository.join("snapshots").join(&commit);
+            (root, Target::HubCache(Links { repository, commit, reference, names }))
+        }
+    };
+    // A model of GGUF files is opened by its first file.
+    let is_gguf = |file: &&PullFile| file.name.ends_with(".gguf") && !file.name.contains("mmproj");
+    let has = |ending: &str| files.iter().any(|file| file.name.ends_with(ending));
+    let first = files.iter().find(is_gguf).filter(|_| !has(".safetensors"));
+    let path = match (&name.file, first) {
+        (Some(file), _) => root.join(file),
+        (None, Some(first)) => root.join(&first.name),
+        (None, None) => root,
+    };
+    Ok(PullPlan {
+        name: repository.path(None).display().to_string(),
+        path,
+        files,
+        client: Arc::clone(client),
+        connections: options.connections,
+        piece: options.piece,
+        downloads,
+        target,
+    })
+}
+
+/// Refuses to replace a file that is another one. In a folder, a name does not stand for a content.
+fn check_existing(download: &Download) -> Result<()> {
+    let path = &download.place;
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let same = Source::open(path, Access::Read)
+        .and_then(|source| download.digest.check(&source, |_| Ok(())));
+    same.map_err(|_| {
+        Error::mismatch("already exists, with another content")
+            .advise("delete it, or give another folder")
+            .in_file(path)
+    })
+}
+
+/// The files to download.
+fn choose(repository: &Repository, name: &HubName, options: &PullOptions) -> Result<Vec<String>> {
+    let names: Vec<&String> = repository.listed.keys().collect();
+    let asked = |name: &String| options.choose.as_ref().and_then(|choose| choose(name));
+    let usual = match &name.file {
+        // A file, or the files of a folder.
+        Some(file) => {
+            let inside = |name: &&&String| {
+                name.strip_prefix(file.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let found: Vec<&String> = names.iter().filter(inside).copied().collect();
+            if found.is_empty() {
+                return Err(Error::not_found(format!("the repository has no file {file}")));
+            }
+            found
+        }
+        // Those that were asked for need not contain weights.
+        None if names.iter().any(|name| asked(name) == Some(true)) => Vec::new(),
+        None => choice::needed(&names, name.tag.as_deref())?,
+    };
+    let wanted = |name: &&String| asked(name).unwrap_or_else(|| usual.contains(name));
+    let chosen: Vec<String> = names.into_iter().filter(wanted).cloned().collect();
+    if chosen.is_empty() {
+        return Err(Error::not_found("none of the repository's files is chosen")
+            .advise("--include names files to download, such as '*.onnx'"));
+    }
+    Ok(chosen)
+}
+
+/// Where files are written.
+enum Places {
+    /// A folder that has the files by their names.
+    Folder(PathBuf),
+    Cache {
+        /// The folder `models--ORG--NAME`.
+        repository: PathBuf,
+        /// The folder of its locks.
+        locks: PathBuf,
+    },
+}
+
+impl Places {
+    fn of(name: &HubName, options: &PullOptions) -> Result<Self> {
+        if let Some(folder) = &options.folder {
+            return Ok(Self::Folder(folder.clone()));
+        }
+        let cache = options.hub_cache.clone().or_else(cache).ok_or_else(|| {
+            Error::not_found(
+                "the location of the hub's cache is unknown: neither HF_HUB_CACHE, HF_HOME nor a \
+                 home directory is set",
+            )
+            .advise("give a folder with --to")
+        })?;
+        let folder = name.folder();
+        Ok(Self::Cache {
+            repository: cache.join(&folder),
+            locks: cache.join(".locks").join(folder),
+        })
+    }
+
+    fn of_file(&self, file: &str, hex: &str) -> PathBuf {
+        match self {
+            Self::Folder(folder) => folder.join(file),
+            Self::Cache { repository, .. } => repository.join("blobs").join(hex),
+        }
+    }
+
+    fn partial(&self, place: &Path) -> PathBuf {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        place.with_file_name(match self {
+            Self::Folder(_) => format!(".{name}.partial"),
+            Self::Cache { .. } => format!("{name}.weighbridge.incomplete"),
+        })
+    }
+
+    fn lock(&self, hex: &str) -> Option<PathBuf> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Cache { locks, .. } => Some(locks.join(format!("{hex}.lock"))),
+        }
+    }
+}
+
+impl Links {
+    /// Makes the links to the blob of a download.
+    pub(super) fn make(&self, number: usize) -> Result<()> {
+        let Some((digest, names)) = self.names.get(number) else { return Ok(()) };
+        for name in names {
+            let link = self.repository.join("snapshots").join(&self.commit).join(name);
+            let failed = |error| Error::io("cannot create the link", error).in_file(&link);
+            if let Some(folder) = link.parent() {
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            // From snapshots/COMMIT, and from each folder in it.
+            let up = "../".repeat(name.split('/').count() + 1);
+            self.link(&format!("{up}blobs/{digest}"), &link).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, target: &str, link: &Path) -> std::io::Result<()> {
+        if std::fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
+            return Ok(());
+        }
+        // Another process may make the same link: each has a name of its own until it is renamed.
+        let own = own_path(link);
+        let _ = std::fs::remove_file(&own);
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(target, &own)?;
+        // Without the right to make links, the client has a copy in the snapshot.
+        #[cfg(windows)]
+        if std::os::windows::fs::symlink_file(target.replace('/', "\\"), &own).is_err() {
+            std::fs::copy(link.with_file_name(target), &own)?;
+        }
+        std::fs::rename(own, link)
+    }
+
+    /// Writes the commit of the branch, last of all: the branch then has a whole snapshot.
+    pub(super) fn refer(&self) -> Result<()> {
+        let Some(reference) = &self.reference else { return Ok(()) };
+        let path = self.repository.join("refs").join(reference);
+        replace(&path, self.commit.as_bytes())?;
+        // Programs that make copies of a disk leave out folders with this file (bford.info/cachedir).
+        let tag = self.repository.with_file_name("CACHEDIR.TAG");
+        if tag.exists() {
+            return Ok(());
+        }
+        replace(&tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
+    }
+}
+
+/// Writes a small file as a whole.
+fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error| Error::io("cannot write the file", error).in_file(path);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    put(path, &[bytes]).map_err(failed)
+}
