@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use weighbridge::arch::Dialect;
 use weighbridge::metadata::{Array, Value};
+use weighbridge::model::{Convention, Sharding};
 use weighbridge::{OpenOptions, Strictness, ops};
 use weighbridge_dlpack::PrivateMaps;
 
@@ -44,6 +45,19 @@ pub(crate) fn options(
 impl Model {
     fn wrap(&self, tensor: weighbridge::Tensor) -> Tensor {
         Tensor { tensor, maps: Arc::clone(&self.maps) }
+    }
+}
+
+/// The dialect with this name.
+fn named(dialect: &str) -> PyResult<Dialect> {
+    match dialect {
+        "huggingface" => Ok(Dialect::HuggingFace),
+        "mlx" => Ok(Dialect::Mlx),
+        "gguf" => Ok(Dialect::Gguf),
+        other => {
+            let fault = format!("names is \"{other}\", not huggingface, mlx or gguf");
+            Err(usage(fault))
+        }
     }
 }
 
@@ -150,17 +164,37 @@ impl Model {
 
     /// All tensors in the names, shapes and row order of a dialect.
     fn tensors_in(&self, py: Python<'_>, dialect: &str) -> PyResult<Vec<Tensor>> {
-        let dialect = match dialect {
-            "huggingface" => Dialect::HuggingFace,
-            "mlx" => Dialect::Mlx,
-            "gguf" => Dialect::Gguf,
-            other => {
-                let fault = format!("names is \"{other}\", not huggingface, mlx or gguf");
-                return Err(usage(fault));
-            }
-        };
+        let dialect = named(dialect)?;
         let translated = py.detach(|| ops::tensors_in(&self.model, dialect)).or_raise()?;
         Ok(translated.tensors.into_iter().map(|tensor| self.wrap(tensor)).collect())
+    }
+
+    /// A rank's parts of all tensors, in the names of a dialect or by canonical name. Each kind of
+    /// parallelism is a rank and the number of ranks.
+    fn tensors_of_rank(
+        &self,
+        py: Python<'_>,
+        names: &str,
+        tensor: (u64, u64),
+        pipeline: (u64, u64),
+        expert: (u64, u64),
+    ) -> PyResult<Vec<Tensor>> {
+        let sharding = Sharding::new()
+            .tensor(tensor.0, tensor.1)
+            .pipeline(pipeline.0, pipeline.1)
+            .expert(expert.0, expert.1);
+        let dialect = if names == "canonical" { None } else { Some(named(names)?) };
+        let tensors = py.detach(|| match dialect {
+            Some(dialect) => {
+                Ok(ops::tensors_of_rank(&self.model, dialect, &sharding)?.tensors)
+            }
+            None => {
+                let names = self.model.names_of_rank(&sharding)?.into_iter();
+                let order = Convention::HuggingFace;
+                names.map(|name| self.model.tensor_of_rank(name, &sharding, order)).collect()
+            }
+        });
+        Ok(tensors.or_raise()?.into_iter().map(|tensor| self.wrap(tensor)).collect())
     }
 
     fn metadata_keys(&self) -> Vec<String> {

@@ -126,6 +126,12 @@ impl Tensor {
         Ok(Self { tensor, maps: Arc::clone(&self.maps) })
     }
 
+    /// Columns of each row, without reading the others.
+    fn slice_columns(&self, first: u64, end: u64) -> PyResult<Self> {
+        let tensor = self.tensor.clone().slice_columns(first..end).or_raise()?;
+        Ok(Self { tensor, maps: Arc::clone(&self.maps) })
+    }
+
     /// The stored bytes of a part.
     fn packed(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
         let part = self.part(part)?;

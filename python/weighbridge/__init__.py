@@ -8,7 +8,7 @@ values in every format.
 (256, 256)
 
 `weighbridge.torch`, `weighbridge.numpy`, `weighbridge.jax` and `weighbridge.mlx` load and save whole
-state dicts. They are imported when they are first used.
+state dicts; `weighbridge.ray` converts on a Ray cluster. They are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -57,6 +57,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("jax", "mlx", "numpy", "torch"):
+    if name in ("jax", "mlx", "numpy", "ray", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

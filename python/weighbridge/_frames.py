@@ -10,9 +10,22 @@ from ._model import open as _open
 from ._progress import Progress, callback
 
 
-def named(source: str | Path | Model, names: str) -> dict[str, Tensor]:
-    """All tensors of a model under the names of a convention."""
+def named(
+    source: str | Path | Model,
+    names: str,
+    tensor_parallel: tuple[int, int] | None = None,
+    pipeline_parallel: tuple[int, int] | None = None,
+    expert_parallel: tuple[int, int] | None = None,
+) -> dict[str, Tensor]:
+    """All tensors of a model under the names of a convention, or a rank's parts of them."""
     model = source if isinstance(source, Model) else _open(source)
+    if tensor_parallel or pipeline_parallel or expert_parallel:
+        return model.tensors_of_rank(
+            names,
+            tensor_parallel=tensor_parallel or (0, 1),
+            pipeline_parallel=pipeline_parallel or (0, 1),
+            expert_parallel=expert_parallel or (0, 1),
+        )
     if names == "huggingface" and model._native.architecture is None:
         # The names of an unknown family are its own.
         names = "stored"

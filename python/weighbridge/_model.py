@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from . import _native
 from ._errors import exception
 
+# NumPy is imported where it is used: the program `weighbridge` starts ten times faster without it.
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -28,6 +27,8 @@ _ML_DTYPES = {
 
 def _numpy(array: _native.Array, dtype: str) -> NDArray[Any]:
     """An array as NumPy's, without a copy. `dtype` is what its elements are."""
+    import numpy as np
+
     if dtype not in _ML_DTYPES:
         return np.from_dlpack(array)
     found: NDArray[Any] = np.from_dlpack(array.as_integers())
@@ -139,6 +140,8 @@ class Tensor:
             return out
         if dtype in ("bfloat16", "bf16"):
             return _numpy(native.load("bfloat16"), "BF16")
+        import numpy as np
+
         found = np.empty(self.shape, np.dtype(dtype))
         name, _, address, nbytes = _writable(found)
         native.decode_into(0, native.rows, name, address, nbytes)
@@ -157,6 +160,23 @@ class Tensor:
         if step != 1:
             raise exception("mismatch", f"the rows have the step {step}, not 1")
         return Tensor(self._native.slice_rows(first, max(first, end)))
+
+    def shard(self, axis: int, rank: int, of: int) -> Tensor:
+        """Part `rank` of `of` parts of the rows or columns of each matrix, as `torch.chunk` divides them.
+
+        >>> open(SAMPLE)["layers.0.ffn.down.weight"].shard(1, rank=0, of=2).shape
+        (256, 256)
+        """
+        if not max(0, self.ndim - 2) <= axis < self.ndim:
+            raise exception("mismatch", f"axis {axis} of the shape {self.shape} is not a matrix's")
+        if not 0 <= rank < of:
+            raise exception("mismatch", f"rank {rank}, but there are {of} ranks")
+        length = self.shape[axis]
+        each = -(-length // of)
+        first, end = min(rank * each, length), min((rank + 1) * each, length)
+        by_columns = self.ndim > 1 and axis == self.ndim - 1
+        native = self._native
+        return Tensor((native.slice_columns if by_columns else native.slice_rows)(first, end))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -183,6 +203,8 @@ class Tensor:
 
 def _writable(out: Any) -> tuple[str, tuple[int, ...], int, int]:
     """The dtype, shape, address and length in bytes of an array that can be written to."""
+    import numpy as np
+
     if isinstance(out, np.ndarray):
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise exception("mismatch", "out is not contiguous or not writeable")
@@ -373,6 +395,26 @@ class Model(Mapping[str, Tensor]):
         if names == "stored":
             return dict(self.stored.items())
         return {tensor.name: Tensor(tensor) for tensor in self._native.tensors_in(names)}
+
+    def tensors_of_rank(
+        self,
+        names: str = "canonical",
+        *,
+        tensor_parallel: tuple[int, int] = (0, 1),
+        pipeline_parallel: tuple[int, int] = (0, 1),
+        expert_parallel: tuple[int, int] = (0, 1),
+    ) -> dict[str, Tensor]:
+        """What one of several processes loads of all tensors: its part of each. Each kind of
+        parallelism is the number of the rank, from 0, and the number of ranks. `names` is
+        `canonical`, `huggingface`, `mlx` or `gguf`.
+
+        >>> part = open(SAMPLE).tensors_of_rank(tensor_parallel=(0, 2))
+        >>> part["layers.0.attention.q.weight"].shape
+        (128, 256)
+        """
+        ranks = (tensor_parallel, pipeline_parallel, expert_parallel)
+        found = self._native.tensors_of_rank(names, *ranks)
+        return {tensor.name: Tensor(tensor) for tensor in found}
 
     def __getitem__(self, name: str) -> Tensor:
         return Tensor(self._native.tensor(name))

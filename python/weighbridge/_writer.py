@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import _native
 from ._errors import exception
 from ._model import Tensor
@@ -94,6 +92,8 @@ def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
             import mlx.core as mx
 
             array = array.view(mx.uint16)
+        import numpy as np
+
         array = np.ascontiguousarray(np.asarray(array)).reshape(array.shape)
         address, nbytes, shape = array.ctypes.data, array.nbytes, list(array.shape)
     if name not in _STORED:
