@@ -3,14 +3,19 @@
 //! - `weighbridge-VERSION-TARGET.tar.gz`: the program, its manual pages and completions,
 //! - `weighbridge-c-VERSION-HOST.tar.gz`: the library for C, its header and pkg-config file,
 //! - `weighbridge-VERSION-...whl`: the Python package,
+//! - `weighbridge-page-VERSION.tar.gz`: the page of `view` for hosts of static files, which is the same for all
+//!   systems and made on one,
 //! - `SHA256SUMS`: the digests of these files.
 //!
-//! On Linux, the program is linked with musl if that target is installed, and so needs no library of
-//! the system; otherwise with the system's libraries. The wheel is made with zig's libraries if pip
-//! can install zig, and so runs on older systems; otherwise it runs on systems like this one.
+//! On Linux, the program is linked with musl if that target is installed and pip can install zig, and so
+//! needs no library of the system; otherwise with the system's libraries. The wheel is made with zig's
+//! libraries too, and so runs on older systems; without zig it runs on systems like this one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+use crate::page;
+use crate::tools::{Done, copy, create_folder, name, run_command, said, write};
 
 const OUT: &str = "target/dist";
 const VENV: &str = "target/dist-venv";
@@ -21,9 +26,10 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("powershell", "_weighbridge.ps1"),
     ("zsh", "_weighbridge"),
 ];
-const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+/// The system on which the page is made.
+const PAGE_HOST: &str = "x86_64-unknown-linux-gnu";
 
-type Done<T = ()> = Result<T, String>;
+const DOCUMENTS: &[&str] = &["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 pub(crate) fn run(options: &[String]) -> ExitCode {
     if !options.is_empty() {
@@ -47,10 +53,13 @@ fn make() -> Done {
     create_folder(out)?;
     let version = env!("CARGO_PKG_VERSION");
     let host = host()?;
-    let program = program(&host, version)?;
+    let has_zig = tools()?;
+    let program = program(&host, version, has_zig)?;
     let library = library(&host, version)?;
-    let wheel = wheel()?;
-    let files = [&program, &library, &wheel].map(|path| name(path));
+    let wheel = wheel(has_zig)?;
+    let page = if host == PAGE_HOST { Some(page_archive(version)?) } else { None };
+    let made = [Some(&program), Some(&library), Some(&wheel), page.as_ref()];
+    let files: Vec<String> = made.into_iter().flatten().map(|path| name(path)).collect();
     let sums = said(digests(out).args(&files))?;
     write(&out.join("SHA256SUMS"), &sums)?;
     check_program(&program)?;
@@ -69,18 +78,19 @@ fn host() -> Done<String> {
 }
 
 /// Builds the program, and packs it with manual pages and completions.
-fn program(host: &str, version: &str) -> Done<PathBuf> {
+fn program(host: &str, version: &str, has_zig: bool) -> Done<PathBuf> {
     let static_target = host.replace("-gnu", "-musl");
     let libraries = said(
         Command::new("rustc").args(["--print", "target-libdir", "--target"]).arg(&static_target),
     )?;
-    let is_installed = Path::new(libraries.trim()).is_dir();
-    if !is_installed {
-        eprintln!("note: the target {static_target} is not installed: the program is not static");
+    // The cryptography of TLS is written in C, so a compiler for musl is needed: zig is one.
+    let is_static = has_zig && Path::new(libraries.trim()).is_dir();
+    if !is_static {
+        eprintln!("note: without zig and the target {static_target}, the program is not static");
     }
-    let target = if is_installed { &static_target } else { host };
-    let mut cargo = cargo("weighbridge-cli");
-    run_command(cargo.args(["--target", target]))?;
+    let target = if is_static { &static_target } else { host };
+    let mut cargo = cargo(if is_static { "zigbuild" } else { "build" }, "weighbridge-cli");
+    run_command(cargo.args(["--target", target]).env("PATH", path()?))?;
     let built = Path::new("target").join(target).join("release/weighbridge");
 
     let folder = format!("weighbridge-{version}-{target}");
@@ -99,7 +109,7 @@ fn program(host: &str, version: &str) -> Done<PathBuf> {
 
 /// Builds the library for C, and packs it with its header.
 fn library(host: &str, version: &str) -> Done<PathBuf> {
-    run_command(&mut cargo("weighbridge-capi"))?;
+    run_command(&mut cargo("build", "weighbridge-capi"))?;
     let folder = format!("weighbridge-c-{version}-{host}");
     let root = Path::new(OUT).join(&folder);
     let lib = root.join("lib");
@@ -121,16 +131,42 @@ fn library(host: &str, version: &str) -> Done<PathBuf> {
     archive(&folder)
 }
 
-/// Builds the Python package.
-fn wheel() -> Done<PathBuf> {
+/// Builds the page of `view` with the library as WebAssembly, and packs it.
+fn page_archive(version: &str) -> Done<PathBuf> {
+    page::make()?;
+    let folder = format!("weighbridge-page-{version}");
+    let root = Path::new(OUT).join(&folder);
+    create_folder(&root)?;
+    let entries =
+        std::fs::read_dir(page::OUT).map_err(|error| format!("{}: {error}", page::OUT))?;
+    for entry in entries.flatten() {
+        copy(&entry.path(), &root.join(entry.file_name()))?;
+    }
+    copy(Path::new("LICENSE-MIT"), &root.join("LICENSE-MIT"))?;
+    archive(&folder)
+}
+
+/// Installs the tools of Python, in an environment of their own. Returns whether zig is among them.
+fn tools() -> Done<bool> {
     run_command(Command::new("python3").args(["-m", "venv", VENV]))?;
-    let pip = |package: &str| {
+    let pip = |packages: &[&str]| {
         let mut pip = Command::new(format!("{VENV}/bin/pip"));
-        pip.args(["install", "--quiet", package]);
+        pip.args(["install", "--quiet"]).args(packages);
         pip
     };
-    run_command(&mut pip("maturin>=1.9,<2"))?;
-    let has_zig = cfg!(target_os = "linux") && run_command(&mut pip("ziglang")).is_ok();
+    run_command(&mut pip(&["maturin>=1.9,<2"]))?;
+    Ok(cfg!(target_os = "linux") && run_command(&mut pip(&["ziglang", "cargo-zigbuild"])).is_ok())
+}
+
+/// The path with the tools of Python: maturin and cargo call zig by its name on the path.
+fn path() -> Done<String> {
+    let bin = std::env::current_dir().map_err(|error| error.to_string())?.join(VENV).join("bin");
+    let path = std::env::var("PATH").unwrap_or_default();
+    Ok(format!("{}:{path}", bin.display()))
+}
+
+/// Builds the Python package.
+fn wheel(has_zig: bool) -> Done<PathBuf> {
     let mut maturin = Command::new(format!("{VENV}/bin/maturin"));
     maturin.args(["build", "--quiet", "--release", "--locked"]);
     maturin.args(["--manifest-path", "python/Cargo.toml"]);
@@ -145,10 +181,7 @@ fn wheel() -> Done<PathBuf> {
         }
         (false, false) => {}
     }
-    // maturin calls `python -m ziglang` by the name on the path.
-    let path = std::env::var("PATH").unwrap_or_default();
-    let bin = std::env::current_dir().map_err(|error| error.to_string())?.join(VENV).join("bin");
-    run_command(maturin.env("PATH", format!("{}:{path}", bin.display())))?;
+    run_command(maturin.env("PATH", path()?))?;
     let entries = std::fs::read_dir(OUT).map_err(|error| format!("{OUT}: {error}"))?;
     let mut paths = entries.flatten().map(|entry| entry.path());
     let wheel = paths.find(|path| path.extension().is_some_and(|ending| ending == "whl"));
@@ -262,9 +295,9 @@ fn archive(folder: &str) -> Done<PathBuf> {
 }
 
 /// An optimized build of a package.
-fn cargo(package: &str) -> Command {
+fn cargo(verb: &str, package: &str) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--locked", "--package", package]);
+    cargo.args([verb, "--release", "--locked", "--package", package]);
     cargo
 }
 
@@ -283,42 +316,4 @@ fn digests(folder: &Path) -> Command {
 
 fn documents(folder: &Path) -> Done {
     DOCUMENTS.iter().try_for_each(|file| copy(Path::new(file), &folder.join(file)))
-}
-
-fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn create_folder(path: &Path) -> Done {
-    std::fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Done {
-    std::fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Done {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-}
-
-fn run_command(command: &mut Command) -> Done {
-    eprintln!("$ {}", shown(command));
-    let status = command.status().map_err(|error| format!("{}: {error}", shown(command)))?;
-    if status.success() { Ok(()) } else { Err(format!("{}: {status}", shown(command))) }
-}
-
-/// What a command prints.
-fn said(command: &mut Command) -> Done<String> {
-    let output = command.output().map_err(|error| format!("{}: {error}", shown(command)))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(format!("{}: {}: {errors}", shown(command), output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", shown(command)))
 }

@@ -3,6 +3,10 @@
 mod dist;
 mod faults;
 mod header;
+mod machine;
+mod page;
+mod tools;
+mod web;
 
 use std::process::{Command, ExitCode};
 
@@ -73,6 +77,8 @@ const BENCH: Step = Step { folder: "bench", variable: None, words: &["cargo", "b
 const FUZZ_CHECK: Step =
     Step { folder: "fuzz", variable: Some(("RUSTC_BOOTSTRAP", "1")), words: &["cargo", "check"] };
 
+const ADAPTERS: Step = Step { folder: "adapters", variable: None, words: &["cargo", "test"] };
+
 const VENV: Step = step(&["python3", "-m", "venv", "target/oracles"]);
 const PACKAGES: Step = step(&[
     "target/oracles/bin/pip",
@@ -105,6 +111,9 @@ const COMPARED: Step = step(&[
     "target/release/weighbridge",
     "assets/sample",
 ]);
+/// The figures of `memory` are those of llama.cpp's buffers.
+const MEASURED: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/memory.py", "target/release/weighbridge"]);
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
@@ -162,8 +171,11 @@ const PYTHON_TOOLS: Step = step(&[
     "target/python-venv/bin/pip",
     "install",
     "--quiet",
+    "jax",
     "maturin>=1.9,<2",
     "ml_dtypes",
+    "mlx",
+    "mlx-cpu",
     "mypy",
     "numpy",
     "pytest",
@@ -198,6 +210,22 @@ const PYTHON_INSTALL: Step = step(&[
 ]);
 const PYTHON_TEST: Step =
     step(&["target/python-venv/bin/python", "-m", "pytest", "--quiet", "python/tests"]);
+/// The packages of the oracles contain torch and transformers, which are too large for CI.
+const ENGINES_PYTEST: Step =
+    step(&["target/oracles/bin/pip", "install", "--quiet", "ml_dtypes", "pytest", "ray", "tqdm"]);
+const ENGINES_INSTALL: Step = step(&[
+    "target/oracles/bin/pip",
+    "install",
+    "--quiet",
+    "--force-reinstall",
+    "--no-deps",
+    "--no-index",
+    "--find-links",
+    "target/wheels",
+    "weighbridge",
+]);
+const ENGINES_TEST: Step =
+    step(&["target/oracles/bin/python", "-m", "pytest", "--quiet", "python/tests"]);
 /// Whether the stubs are those of the native module, and the package has no type errors.
 const PYTHON_STUBS: Step = Step {
     folder: "python",
@@ -215,24 +243,25 @@ const PYTHON_TYPES: Step = Step {
     words: &["../target/python-venv/bin/mypy", "weighbridge"],
 };
 
-const WEB_VENV: Step = step(&["python3", "-m", "venv", "target/web-venv"]);
-const WEB_PACKAGES: Step = step(&[
-    "target/web-venv/bin/pip",
-    "install",
-    "--quiet",
-    "axe-playwright-python",
-    "playwright",
-    "pytest",
-]);
-/// The browser is Debian's: the package `chromium`.
-const WEB_TEST: Step =
-    step(&["target/web-venv/bin/python", "-m", "pytest", "--quiet", "web/tests"]);
+/// The page in a browser, where there is one.
+const WEB: Step = step(&["cargo", "xtask", "web", "--quick"]);
 
 static TASKS: &[Task] = &[
     Task {
         name: "ci",
-        help: "what CI runs: fmt, clippy, doc, header, test, C, gpu",
-        steps: &[FMT, CLIPPY, WITHOUT_FEATURES, DOC, HEADER, TEST, TEST_C, CLIPPY_GPU, TEST_GPU],
+        help: "what CI runs: fmt, clippy, doc, header, test, C, gpu, web",
+        steps: &[
+            FMT,
+            CLIPPY,
+            WITHOUT_FEATURES,
+            DOC,
+            HEADER,
+            TEST,
+            TEST_C,
+            CLIPPY_GPU,
+            TEST_GPU,
+            WEB,
+        ],
     },
     Task { name: "lint", help: "fmt and clippy", steps: &[FMT, CLIPPY, WITHOUT_FEATURES] },
     Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
@@ -257,6 +286,7 @@ static TASKS: &[Task] = &[
             COMPARED,
             ENGINES,
             MODELS,
+            MEASURED,
             DECODED,
             MODELS_LOADED,
             IMAGES,
@@ -278,14 +308,28 @@ static TASKS: &[Task] = &[
         ],
     },
     Task {
-        name: "web",
-        help: "the page of `view` in a browser; needs Python and Chromium",
-        steps: &[WEB_VENV, WEB_PACKAGES, PROGRAM, WEB_TEST],
+        name: "python-engines",
+        help: "the same tests beside torch, transformers, mlx-lm and Ray",
+        steps: &[
+            PYTHON_VENV,
+            PYTHON_TOOLS,
+            PYTHON_WHEEL,
+            VENV,
+            PACKAGES,
+            ENGINES_PYTEST,
+            ENGINES_INSTALL,
+            ENGINES_TEST,
+        ],
     },
     Task {
         name: "publish",
         help: "whether the packages for the registry are complete; nothing is published",
         steps: &[PUBLISH],
+    },
+    Task {
+        name: "adapters",
+        help: "the examples for candle and burn, beside their own loaders",
+        steps: &[ADAPTERS],
     },
     Task { name: "fuzz-check", help: "whether the fuzz targets compile", steps: &[FUZZ_CHECK] },
 ];
@@ -297,6 +341,9 @@ fn main() -> ExitCode {
             "dist" => return dist::run(options),
             "faults" => return faults::run(options),
             "header" => return header::run(options),
+            "page" => return page::run(options),
+            "web" => return web::run(options),
+            "machine" => return machine::run(options),
             _ => {}
         }
     }
@@ -313,6 +360,12 @@ fn main() -> ExitCode {
         eprintln!("    {:<12} {help}", "faults");
         let help = "write capi/include/weighbridge.h [--check: only compare]";
         eprintln!("    {:<12} {help}", "header");
+        let help = "the page of `view` with the library as WebAssembly, for any static host";
+        eprintln!("    {:<12} {help}", "page");
+        let help = "the page in a browser; needs Python and Chromium [--quick: what CI runs]";
+        eprintln!("    {:<12} {help}", "web");
+        let help = "make small models in the layouts of all programs: FOLDER [FILES, or 10000]";
+        eprintln!("    {:<12} {help}", "machine");
         return ExitCode::from(2);
     };
     for step in task.steps {
