@@ -278,13 +278,18 @@ fn interrupted() {
     assert!(Command::new("kill").args(interrupt).status().expect("kill").success());
     let ended = child.wait().expect("an end");
     assert_eq!(ended.code(), Some(130));
-    let unfinished = |blobs: &Path| {
-        contents(blobs).into_keys().filter(|name| name.contains("incomplete")).count()
+    let unfinished = |blobs: &Path| -> Vec<String> {
+        contents(blobs).into_keys().filter(|name| name.contains("incomplete")).collect()
     };
-    assert_eq!(unfinished(&blobs), 2, "the file and its list");
+    let left = unfinished(&blobs);
+    let (_, weights) = files.iter().find(|(name, _)| hub::is_large(name)).expect("weights");
+    let partial = format!("{}.weighbridge.incomplete", hub::sha256(weights));
+    for name in [format!("{partial}.ranges"), partial] {
+        assert!(left.contains(&name), "{name} is not in {left:?}");
+    }
     let before = hub.store.sent();
     machine.printed(&["pull", "org/tale"]);
-    assert_eq!(unfinished(&blobs), 0);
+    assert_eq!(unfinished(&blobs), [""; 0]);
     let size =
         files.iter().filter(|(name, _)| hub::is_large(name)).map(|(_, bytes)| bytes.len() as u64);
     let twice = (before + hub.store.sent() - before) - size.sum::<u64>();

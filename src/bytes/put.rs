@@ -22,16 +22,13 @@ pub(crate) fn put(path: &Path, parts: &[&[u8]]) -> Result<()> {
     put_by(&own_path(path), path, parts, false)
 }
 
-/// Like [`put`], and the file is on the disk when it gets its name. `own` is the name until then.
+/// Like [`put`], with `own` as the path until the file is whole. If `durable`, the file is on the disk
+/// before it is renamed.
 ///
 /// # Errors
 ///
 /// Those of the system. The file of before stays.
-pub(crate) fn put_durably(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-    put_by(own, path, &[bytes], true)
-}
-
-fn put_by(own: &Path, path: &Path, parts: &[&[u8]], durable: bool) -> Result<()> {
+pub(crate) fn put_by(own: &Path, path: &Path, parts: &[&[u8]], durable: bool) -> Result<()> {
     let written = File::create(own).and_then(|mut file| {
         parts.iter().try_for_each(|part| file.write_all(part))?;
         if durable {

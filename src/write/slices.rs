@@ -22,7 +22,7 @@ use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
 use super::target::{self, claimed, open_or_create, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
-use crate::bytes::{Access, AlignedBytes, Source, Text, own_path, put_durably};
+use crate::bytes::{Access, AlignedBytes, Source, Text, own_path, put_by};
 use crate::container::writer::Placement;
 use crate::digest::{Hasher, sha256_of};
 use crate::error::{Error, Result};
@@ -771,5 +771,5 @@ fn sized(buffer: &mut Option<AlignedBytes>, len: u64) -> Result<&mut [u8]> {
 /// Writes a small file that appears complete or not at all.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io("cannot write the file", error).in_file(path);
-    put_durably(&own_path(path), path, bytes).map_err(failed)
+    put_by(&own_path(path), path, &[bytes], true).map_err(failed)
 }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::transfer::Download;
 use super::{PullFile, PullOptions, PullPlan, Target};
-use crate::bytes::{FileSystem, Files, own_path, put_durably};
+use crate::bytes::{FileSystem, Files, own_path, put_by};
 use crate::container::ollama::Manifest;
 use crate::digest::FileDigest;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Tag {
         }
         // Beside the tree of manifests: Ollama takes every file in it for one.
         let own = own_path(&self.store.join("manifest"));
-        put_durably(&own, &self.path, &self.manifest).map_err(failed)?;
+        put_by(&own, &self.path, &[&self.manifest], true).map_err(failed)?;
         // A rename is durable only after its folder has been synced.
         for folder in self.path.ancestors().skip(1).take(5) {
             if let Ok(folder) = std::fs::File::open(folder) {

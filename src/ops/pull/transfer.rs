@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::ranges::Ranges;
-use crate::bytes::{Access, Source, put, write_all_at};
+use crate::bytes::{Access, Source, put_by, write_all_at};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Meter, Watch};
@@ -56,6 +56,11 @@ impl Download {
         with_ending(&self.partial, ".ranges")
     }
 
+    /// The list while it is written.
+    fn new_list(&self) -> PathBuf {
+        with_ending(&self.partial, ".ranges.new")
+    }
+
     /// The ranges that earlier runs have fetched.
     fn fetched(&self) -> Ranges {
         let read = || {
@@ -80,7 +85,8 @@ impl Download {
     fn record(&self, fetched: &Ranges) -> std::io::Result<()> {
         let ranges: Vec<[u64; 2]> = fetched.iter().map(|range| [range.start, range.end]).collect();
         let json = json!({"digest": self.digest.hex(), "size": self.size, "fetched": ranges});
-        put(&self.list(), &[json.to_string().as_bytes()])
+        // Only the holder of the lock writes it, so a name of its own would only outlive a kill.
+        put_by(&self.new_list(), &self.list(), &[json.to_string().as_bytes()], false)
     }
 
     /// Deletes what was fetched of a file that is not the wanted one.
@@ -345,6 +351,7 @@ impl<'r> Run<'r> {
         std::fs::rename(&download.partial, &download.place)
             .map_err(download.failed("cannot rename the temporary file"))?;
         let _ = std::fs::remove_file(download.list());
+        let _ = std::fs::remove_file(download.new_list());
         // The rename is durable only after its folder has been synced.
         if let Some(Ok(folder)) = download.place.parent().map(File::open) {
             let _ = folder.sync_all();
