@@ -1,7 +1,7 @@
 //! Models: opening, names, tensors, config.
 
 use std::ffi::{c_char, c_void};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value as Json;
 use weighbridge_dlpack::PrivateMaps;
@@ -17,7 +17,8 @@ use crate::{Options, WbStr, give, given, path, text};
 #[derive(Debug)]
 pub struct WbModel {
     pub(crate) model: Model,
-    pub(crate) maps: std::sync::Arc<PrivateMaps>,
+    /// `None` if the files are not to be mapped.
+    pub(crate) maps: Option<Arc<PrivateMaps>>,
     fields: OnceLock<Result<Vec<(ReportedField, String)>>>,
 }
 
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn wb_open(
         let (path, options) = unsafe { (crate::path(path, "path")?, crate::options(options)?) };
         let model = options.options()?.open(path)?;
         // SAFETY: as above.
-        unsafe { give_model(model, out) }
+        unsafe { give_model(model, &options, out) }
     })
 }
 
@@ -106,15 +107,16 @@ pub unsafe extern "C" fn wb_open_memory(
         let bytes = unsafe { crate::tensor::bytes(bytes.cast(), len, "bytes")? };
         let model = options.options()?.open_memory(name, bytes.to_vec())?;
         // SAFETY: as above.
-        unsafe { give_model(model, out) }
+        unsafe { give_model(model, &options, out) }
     })
 }
 
 /// # Safety
 ///
 /// `out` is null or valid.
-unsafe fn give_model(model: Model, out: *mut *mut WbModel) -> Result<()> {
-    let model = WbModel { model, maps: Default::default(), fields: OnceLock::new() };
+unsafe fn give_model(model: Model, options: &WbOpenOptions, out: *mut *mut WbModel) -> Result<()> {
+    let maps = (options.no_map == 0).then(Arc::default);
+    let model = WbModel { model, maps, fields: OnceLock::new() };
     if out.is_null() {
         return Err(crate::usage("the argument out is NULL".to_owned()));
     }

@@ -16,7 +16,7 @@ use crate::{WbStr, give, given, usage};
 pub struct WbTensor {
     tensor: Tensor,
     dtype: String,
-    maps: Arc<PrivateMaps>,
+    maps: Option<Arc<PrivateMaps>>,
     /// Bytes that could not be borrowed from a map: they live as long as the tensor.
     own: Mutex<Vec<(Part, Arc<[u8]>)>>,
 }
@@ -70,13 +70,17 @@ impl WbTensor {
     /// `out` is null or valid.
     pub(crate) unsafe fn give(tensor: Tensor, model: &WbModel, out: *mut *mut Self) -> Result<()> {
         // SAFETY: as the caller promises.
-        unsafe { Self::give_with(tensor, Arc::clone(&model.maps), out) }
+        unsafe { Self::give_with(tensor, model.maps.clone(), out) }
     }
 
     /// # Safety
     ///
     /// `out` is null or valid.
-    unsafe fn give_with(tensor: Tensor, maps: Arc<PrivateMaps>, out: *mut *mut Self) -> Result<()> {
+    unsafe fn give_with(
+        tensor: Tensor,
+        maps: Option<Arc<PrivateMaps>>,
+        out: *mut *mut Self,
+    ) -> Result<()> {
         if out.is_null() {
             return Err(usage("the argument out is NULL".to_owned()));
         }
@@ -320,7 +324,7 @@ pub unsafe extern "C" fn wb_tensor_slice(
         let tensor = unsafe { given(tensor, "tensor")? };
         let rows = tensor.tensor.clone().slice_rows(first..end)?;
         // SAFETY: as above.
-        unsafe { WbTensor::give_with(rows, Arc::clone(&tensor.maps), out) }
+        unsafe { WbTensor::give_with(rows, tensor.maps.clone(), out) }
     })
 }
 
@@ -374,8 +378,10 @@ pub unsafe extern "C" fn wb_tensor_dlpack(
             return Err(usage("the argument out is NULL".to_owned()));
         }
         let array = match self::dtype(dtype)? {
-            None if tensor.why_computed().is_none() => Array::packed(tensor, Part::Weight, maps)?,
-            dtype => Array::load(tensor, dtype, maps, &|| true)?,
+            None if tensor.why_computed().is_none() => {
+                Array::packed(tensor, Part::Weight, maps.as_deref())?
+            }
+            dtype => Array::load(tensor, dtype, maps.as_deref(), &|| true)?,
         };
         // SAFETY: as above.
         unsafe { give(out, array.into_dlpack(), "out") }

@@ -199,7 +199,7 @@ mod tests {
         let model = Model::open(SAMPLE).unwrap();
         let tensor = model.tensor("output_norm.weight").unwrap();
         let maps = PrivateMaps::new();
-        let [a, b] = [0; 2].map(|_| Array::packed(&tensor, Part::Weight, &maps).unwrap());
+        let [a, b] = [0; 2].map(|_| Array::packed(&tensor, Part::Weight, Some(&maps)).unwrap());
         assert!(a.is_mapped() && a.data() == b.data());
         let before = tensor.bytes(Part::Weight).unwrap().into_owned();
         let managed = a.into_dlpack();

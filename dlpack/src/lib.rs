@@ -92,19 +92,20 @@ unsafe impl Sync for Array {}
 
 impl Array {
     /// The stored bytes of a part: with the part's own dtype and shape if an array can have it,
-    /// otherwise as bytes. They are shared with the file's private map where possible, otherwise
-    /// copied.
+    /// otherwise as bytes. They are shared with the file's private map where possible. Otherwise, and
+    /// without `maps`, they are copied.
     ///
     /// # Errors
     ///
     /// Same as [`Tensor::bytes`].
-    pub fn packed(tensor: &Tensor, part: Part, maps: &PrivateMaps) -> Result<Self> {
+    pub fn packed(tensor: &Tensor, part: Part, maps: Option<&PrivateMaps>) -> Result<Self> {
         let segment = tensor.segments().find(|segment| segment.part == part);
         let own = segment.filter(|_| tensor.is_stored());
         let typed = own.and_then(|own| Some((Element::of(own.dtype)?, dimensions(own.shape)?)));
         let plain = tensor.dtype().ok().and_then(Element::of).filter(|_| part == Part::Weight);
         let typed = typed.or_else(|| Some((plain?, dimensions(tensor.shape())?)));
-        if let Some((map, start, bytes)) = maps.of(tensor, part)? {
+        let mapped = maps.map(|maps| maps.of(tensor, part)).transpose()?.flatten();
+        if let Some((map, start, bytes)) = mapped {
             let (element, shape) = typed.clone().unwrap_or((Element::U8, vec![length(bytes)?]));
             let data = map.as_mut_ptr().wrapping_add(start);
             if bytes > 0 && data.align_offset(element.bytes()) == 0 {
@@ -142,8 +143,8 @@ impl Array {
         Ok(Self::owned(own, element, shape))
     }
 
-    /// The tensor in `dtype`, or without one as it is stored: shared with the file if it has the
-    /// dtype already. Quantized tensors become `F32` unless another dtype is requested, and integers
+    /// The tensor in `dtype`, or without one as it is stored. If it has the dtype already, it is
+    /// [`packed`](Self::packed). Quantized tensors become `F32` unless another dtype is requested, and integers
     /// stay integers.
     ///
     /// # Errors
@@ -152,7 +153,7 @@ impl Array {
     pub fn load(
         tensor: &Tensor,
         dtype: Option<DType>,
-        maps: &PrivateMaps,
+        maps: Option<&PrivateMaps>,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Self> {
         let stored = tensor.dtype().ok().filter(|stored| Element::of(*stored).is_some());

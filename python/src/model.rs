@@ -19,7 +19,8 @@ use crate::tensor::Tensor;
 #[pyclass(frozen, module = "weighbridge._native")]
 pub(crate) struct Model {
     pub(crate) model: weighbridge::Model,
-    maps: Arc<PrivateMaps>,
+    /// `None` with `no_map`.
+    maps: Option<Arc<PrivateMaps>>,
 }
 
 /// The options of opening.
@@ -44,7 +45,7 @@ pub(crate) fn options(
 
 impl Model {
     fn wrap(&self, tensor: weighbridge::Tensor) -> Tensor {
-        Tensor { tensor, maps: Arc::clone(&self.maps) }
+        Tensor { tensor, maps: self.maps.clone() }
     }
 }
 
@@ -97,7 +98,7 @@ impl Model {
     ) -> PyResult<Self> {
         let options = options(strictness, no_map, threads, all_files)?;
         let model = py.detach(|| options.open(path)).or_raise()?;
-        Ok(Self { model, maps: Arc::default() })
+        Ok(Self { model, maps: (!no_map).then(Arc::default) })
     }
 
     #[getter]

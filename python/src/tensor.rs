@@ -17,7 +17,8 @@ use crate::watch::{Watch, watched};
 #[pyclass(frozen, module = "weighbridge._native")]
 pub(crate) struct Tensor {
     pub(crate) tensor: weighbridge::Tensor,
-    pub(crate) maps: Arc<PrivateMaps>,
+    /// `None` if the model's files are not to be mapped.
+    pub(crate) maps: Option<Arc<PrivateMaps>>,
 }
 
 /// A stored array of a tensor: part, stored name, dtype, shape, path, offset, bytes.
@@ -123,30 +124,31 @@ impl Tensor {
     /// Rows of the first matrix dimension, without reading them.
     fn slice_rows(&self, first: u64, end: u64) -> PyResult<Self> {
         let tensor = self.tensor.clone().slice_rows(first..end).or_raise()?;
-        Ok(Self { tensor, maps: Arc::clone(&self.maps) })
+        Ok(Self { tensor, maps: self.maps.clone() })
     }
 
     /// Columns of each row, without reading the others.
     fn slice_columns(&self, first: u64, end: u64) -> PyResult<Self> {
         let tensor = self.tensor.clone().slice_columns(first..end).or_raise()?;
-        Ok(Self { tensor, maps: Arc::clone(&self.maps) })
+        Ok(Self { tensor, maps: self.maps.clone() })
     }
 
     /// The stored bytes of a part.
     fn packed(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
         let part = self.part(part)?;
-        py.detach(|| Memory::packed(&self.tensor, part, &self.maps)).or_raise().map(Array::new)
+        py.detach(|| Memory::packed(&self.tensor, part, self.maps.as_deref())).or_raise().map(Array::new)
     }
 
     /// The values in a dtype, or as they are stored if they are plain numbers.
     fn load(&self, py: Python<'_>, dtype: Option<&str>) -> PyResult<Array> {
         let dtype = float(dtype)?;
         let Self { tensor, maps } = self;
+        let maps = maps.as_deref();
         let array = match tensor.elements() < LONG {
             true => py.detach(|| Memory::load(tensor, dtype, maps, &|| true)).or_raise()?,
-            false => {
-                watched(py, None, |watch| Memory::load(tensor, dtype, maps, &|| watch.goes_on()))?
-            }
+            false => watched(py, None, |watch| {
+                Memory::load(tensor, dtype, maps, &|| watch.goes_on())
+            })?,
         };
         Ok(Array::new(array))
     }
@@ -179,25 +181,28 @@ impl Tensor {
     }
 }
 
-/// Loads several tensors, several at a time: see `Tensor.load`.
+/// Loads several tensors, several at a time: see `Tensor.load`. With `copy`, none shares the memory of
+/// the file.
 #[pyfunction]
-#[pyo3(signature = (tensors, dtype, threads, progress))]
+#[pyo3(signature = (tensors, dtype, copy, threads, progress))]
 pub(crate) fn load(
     py: Python<'_>,
     tensors: Vec<Py<Tensor>>,
     dtype: Option<&str>,
+    copy: bool,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Array>> {
     let dtype = float(dtype)?;
     let tensors: Vec<&Tensor> = tensors.iter().map(|tensor| tensor.get()).collect();
-    let loaded = watched(py, progress, |watch| load_all(&tensors, dtype, threads, watch))?;
+    let loaded = watched(py, progress, |watch| load_all(&tensors, dtype, copy, threads, watch))?;
     Ok(loaded.into_iter().map(Array::new).collect())
 }
 
 fn load_all(
     tensors: &[&Tensor],
     dtype: Option<DType>,
+    copy: bool,
     threads: usize,
     watch: &Watch,
 ) -> Result<Vec<Memory>> {
@@ -209,6 +214,7 @@ fn load_all(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(Tensor { tensor, maps }) = tensors.get(number).copied() else { return };
+            let maps = maps.as_deref().filter(|_| !copy);
             match Memory::load(tensor, dtype, maps, &|| watch.goes_on()) {
                 Ok(array) => {
                     watch.add(tensor.elements());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,24 @@ def test_torch_shares_the_file_and_never_changes_it(assets: Path) -> None:
     assert a.dtype == torch.bfloat16 and a.data_ptr() == b.data_ptr()
     a[:] = 7
     assert b[0] == 7 and (assets / "hf" / "model.safetensors").read_bytes() == before
+
+
+def test_torch_in_memory_of_its_own(assets: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    import weighbridge.torch as wbt
+
+    shared = wbt.load_file(assets / "hf")
+    path = tmp_path / "model.safetensors"
+    shutil.copy(assets / "hf" / "model.safetensors", path)
+    copied = wbt.load_file(path, copy=True, names="stored")
+    unmapped = wb.open(path, no_map=True)
+    arrays = {name: unmapped.stored[name]._native.load(None) for name in copied}
+    assert not any(array.is_mapped for array in arrays.values())
+    read = {name: torch.from_dlpack(array) for name, array in arrays.items()}
+    path.write_bytes(b"")
+    assert list(copied) == list(shared)
+    for name, tensor in shared.items():
+        assert torch.equal(copied[name], tensor) and torch.equal(read[name], tensor), name
 
 
 def test_transformers_has_the_same_logits(sample: Path) -> None:

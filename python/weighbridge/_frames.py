@@ -33,12 +33,17 @@ def named(
 
 
 def load(
-    tensors: dict[str, Tensor], dtype: str | None, threads: int, progress: Progress
+    tensors: dict[str, Tensor],
+    dtype: str | None,
+    threads: int,
+    progress: Progress,
+    copy: bool = False,
 ) -> dict[str, tuple[Tensor, _native.Array]]:
-    """The tensors, each with its array: in `dtype`, or as stored."""
+    """The tensors, each with its array: in `dtype`, or as stored. With `copy`, no array shares the
+    memory of the file."""
     with callback(progress) as shown:
         natives = [tensor._native for tensor in tensors.values()]
-        arrays = _native.load(natives, dtype, threads, shown)
+        arrays = _native.load(natives, dtype, copy, threads, shown)
     return {
         name: (tensor, array)
         for (name, tensor), array in zip(tensors.items(), arrays, strict=True)

@@ -470,7 +470,7 @@ def open(
     The format is detected from the content. Only headers are read.
 
     - `strictness`: `default`, `strict` (apply the strictest reader's rules) or `lenient`.
-    - `no_map`: read tensors into memory instead of mapping the files.
+    - `no_map`: read tensors into memory of their own instead of mapping the files.
     - `threads`: 0 means one for each processor.
     - `all_files`: open every weight file of a directory, not only those that its index names.
 

@@ -20,10 +20,11 @@ def load_file(
     *,
     dtype: Any = None,
     names: str = "huggingface",
+    copy: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """Loads all tensors of a model in any container: see `weighbridge.torch.load_file`."""
     wanted = None if dtype is None else _jnp.dtype(dtype).name
-    found = load(named(source, names), wanted, threads, progress)
+    found = load(named(source, names), wanted, threads, progress, copy)
     return {name: _jnp.from_dlpack(array) for name, (_, array) in found.items()}

@@ -21,18 +21,19 @@ def load_file(
     *,
     dtype: str | None = None,
     names: str = "huggingface",
+    copy: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, NDArray[Any]]:
-    """Loads all tensors of a model in any container. Stored numbers share the memory of the file;
-    quantized tensors are decoded to `dtype` or float32. `names` is `huggingface`, `canonical`,
+    """Loads all tensors of a model in any container. Stored numbers share the memory of the file,
+    unless `copy` is set; quantized tensors are decoded to `dtype` or float32. `names` is `huggingface`, `canonical`,
     `stored`, `mlx` or `gguf`.
 
     >>> load_file(SAMPLE)["model.norm.weight"].shape
     (256,)
     """
     stored = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}.get(dtype or "")
-    found = load(named(source, names), dtype, threads, progress)
+    found = load(named(source, names), dtype, threads, progress, copy)
     return {
         name: _numpy(array, _element(tensor._native.value_dtype, stored))
         for name, (tensor, array) in found.items()

@@ -26,6 +26,7 @@ def load_file(
     device: Any = "cpu",
     dtype: Any = None,
     names: str = "huggingface",
+    copy: bool = False,
     tensor_parallel: tuple[int, int] | None = None,
     pipeline_parallel: tuple[int, int] | None = None,
     expert_parallel: tuple[int, int] | None = None,
@@ -34,9 +35,10 @@ def load_file(
 ) -> dict[str, _torch.Tensor]:
     """Loads all tensors of a model in any container, as a state dict that transformers loads.
 
-    Stored numbers share the memory of the file, privately: a write never reaches it. Quantized
-    tensors are decoded to `dtype` (torch.float32, float16 or bfloat16) or float32. `names` is
-    `huggingface`, `canonical`, `stored`, `mlx` or `gguf`.
+    Stored numbers share the memory of the file, privately: a write never reaches it. With `copy`,
+    they are read into memory of their own, and the file may change afterwards. Quantized tensors
+    are decoded to `dtype` (torch.float32, float16 or bfloat16) or float32. `names` is `huggingface`,
+    `canonical`, `stored`, `mlx` or `gguf`.
 
     `tensor_parallel`, `pipeline_parallel` and `expert_parallel` load one rank's part of each tensor:
     the number of the rank, from 0, and the number of ranks. Only the bytes of the parts are read.
@@ -48,7 +50,7 @@ def load_file(
     """
     wanted = None if dtype is None else str(dtype).removeprefix("torch.")
     ranks = (tensor_parallel, pipeline_parallel, expert_parallel)
-    found = load(named(source, names, *ranks), wanted, threads, progress)
+    found = load(named(source, names, *ranks), wanted, threads, progress, copy)
     tensors = {name: _torch.from_dlpack(array) for name, (_, array) in found.items()}
     if str(device) == "cpu":
         return tensors
