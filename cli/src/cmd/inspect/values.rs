@@ -26,7 +26,8 @@ pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
     // If the first is no model, the second is one too, and the error is that of the first.
     let open = |path: &Path| args.open.options().open(path);
     let model = open(path).ok()?;
-    let tensor = name.to_str().map(|name| model.stored_tensor(name).or_else(|_| model.tensor(name)))?;
+    let tensor =
+        name.to_str().map(|name| model.stored_tensor(name).or_else(|_| model.tensor(name)))?;
     let Err(error) = &tensor else { return Some((model, tensor)) };
     if open(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let fault = format!("neither a model nor a tensor of {}", Text::from_path(path));
