@@ -125,15 +125,16 @@ fn candidates(
 ) -> HashMap<&'static str, Vec<NameCandidate>> {
     let dialect = habits.dialect;
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
+    let also = &[architecture.conditional_rules][..];
     let tables = match dialect {
-        Dialect::Publisher => [publisher, &[]],
-        Dialect::Mlx => [mlx, architecture.rules],
-        Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
+        Dialect::Publisher => [publisher, &[], &[]],
+        Dialect::Mlx => [mlx, also, architecture.rules],
+        Dialect::Gguf | Dialect::HuggingFace => [&[], also, architecture.rules],
     };
     let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
     let mut forms: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
     let mut used: HashSet<&'static str> = HashSet::new();
-    for table in tables.into_iter().flatten() {
+    for &table in tables.into_iter().flatten() {
         let rules = || table.iter().filter(|rule| !stored(rule).name.is_empty());
         let mut these: HashMap<&'static str, Vec<NameCandidate>> = HashMap::new();
         for rule in rules() {
@@ -155,7 +156,9 @@ fn candidates(
             }
             forms.push(NameCandidate { name, holds, holds_one });
         }
-        used.extend(rules().map(|rule| stored(rule).name));
+        if !std::ptr::eq(table, architecture.conditional_rules) {
+            used.extend(rules().map(|rule| stored(rule).name));
+        }
         for (canonical, mut found) in these {
             found.sort_by_key(|form| (!form.holds_one, habits.rank(form)));
             forms.entry(canonical).or_default().extend(found);

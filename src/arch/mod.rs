@@ -76,6 +76,8 @@ pub struct Architecture {
     pub(crate) renames: &'static [Rename],
     /// Canonical names that depend on the other tensors of the model.
     pub(crate) conditional_names: &'static [ConditionalName],
+    /// The names under which a model stores tensors that have such canonical names.
+    pub(crate) conditional_rules: &'static [NameRule],
     /// Patterns of stored names that no model code asks for, in addition to [`auxiliary`], and what
     /// such a tensor is.
     pub(crate) auxiliary: &'static [(&'static str, &'static str)],
@@ -121,6 +123,7 @@ impl Architecture {
         required: &[],
         renames: &[],
         conditional_names: &[],
+        conditional_rules: &[],
         auxiliary: &[],
         rows_before_positions: None,
         variants: &[],
@@ -153,12 +156,14 @@ impl KeyedTensor {
     }
 }
 
-/// Canonical names that tensors have instead of others, in a model that has a third tensor.
+/// Canonical names that tensors have instead of others, in a model that has a third tensor or lacks it.
 #[derive(Debug)]
 pub(crate) struct ConditionalName {
-    /// The canonical tensor that the model must have.
+    /// The third tensor's canonical name; `{n}` stands for the number of any layer.
     pub(crate) beside: &'static str,
-    /// The start of the names in the tables.
+    /// Whether the model must have it.
+    pub(crate) present: bool,
+    /// The start of the names in the tables; `{n}` stands for the layer number.
     pub(crate) usual: &'static str,
     /// The start of the names in such a model, unless it stores a tensor under one of them.
     pub(crate) name: &'static str,
@@ -166,15 +171,23 @@ pub(crate) struct ConditionalName {
 
 impl ConditionalName {
     fn apply(&self, mapped: &mut [Mapping]) {
-        let has = |found: fn(&str, &str) -> bool, name: &str| {
-            mapped.iter().any(|mapping| found(&mapping.canonical, name))
-        };
-        if has(|a, b| a == b, self.beside) && !has(|a, b| a.starts_with(b), self.name) {
-            for mapping in mapped {
-                if let Some(rest) = mapping.canonical.strip_prefix(self.usual) {
-                    mapping.canonical = format!("{}{rest}", self.name);
-                }
-            }
+        let patterns: Vec<_> = mapped.iter().map(|m| rule::pattern(&m.canonical)).collect();
+        let layers = || patterns.iter().map(|pattern| pattern.layers.as_str());
+        let is_usual = |name: &str| name.starts_with(self.usual);
+        if layers().any(|name| name == self.beside) != self.present
+            || layers().any(|name| name.starts_with(self.name) && !is_usual(name))
+        {
+            return;
+        }
+        let renamed: Vec<_> = patterns
+            .iter()
+            .map(|pattern| {
+                let rest = pattern.layers.strip_prefix(self.usual)?;
+                Some(rule::expand(&format!("{}{rest}", self.name), pattern.layer))
+            })
+            .collect();
+        for (mapping, name) in mapped.iter_mut().zip(renamed) {
+            mapping.canonical = name.unwrap_or_else(|| std::mem::take(&mut mapping.canonical));
         }
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Variant {
     /// The class in `architectures` that distinguishes it from another variant of the same
     /// `model_type`.
     pub(crate) class: Option<&'static str>,
+    /// The condition on `config.json` that distinguishes it from another variant of the same
+    /// `model_type`.
+    pub(crate) when: Option<fn(&Json) -> bool>,
     /// Its keys in GGUF, as llama.cpp's converter writes them (`conversion/*.py`,
     /// `set_gguf_parameters`). A later rule overrides an earlier one.
     pub(crate) keys: &'static [&'static [KeyRule]],
@@ -53,6 +56,7 @@ impl Variant {
         gguf: "",
         hf: &[],
         class: None,
+        when: None,
         keys: &[],
         rope_freqs: None,
         llama3_factors: false,

@@ -336,6 +336,230 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "granitemoehybrid",
+        source: "GraniteMoeHybridForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/granite.py makes of it",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 10, "vocab_size": 10, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["mamba", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "nope"}"#,
+        form: Form::Gguf,
+        gguf: "granitehybrid",
+        tensors: &["
+            model.embed_tokens.weight                             10,8    token_embd.weight
+            model.norm.weight                                     8       output_norm.weight
+            lm_head.weight                                        10,8    output.weight
+            model.layers.0.input_layernorm.weight                 8       blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight        8       blk.0.ffn_norm.weight
+            model.layers.0.mamba.in_proj.weight                   42,8    blk.0.ssm_in.weight
+            model.layers.0.mamba.conv1d.weight                    22,1,3  blk.0.ssm_conv1d.weight      reshape
+            model.layers.0.mamba.conv1d.bias                      22      blk.0.ssm_conv1d.bias
+            model.layers.0.mamba.dt_bias                          4       blk.0.ssm_dt.bias
+            model.layers.0.mamba.A_log                            4       blk.0.ssm_a                  neg_exp
+            model.layers.0.mamba.D                                4       blk.0.ssm_d
+            model.layers.0.mamba.norm.weight                      16      blk.0.ssm_norm.weight        reshape
+            -                                                     1,16    blk.0.ssm_norm.weight
+            model.layers.0.mamba.out_proj.weight                  8,16    blk.0.ssm_out.weight
+            model.layers.0.block_sparse_moe.router.layer.weight   2,8     blk.0.ffn_gate_inp.weight
+            model.layers.0.block_sparse_moe.input_linear.weight   2,12,8  blk.0.ffn_gate_exps.weight   slice(axis=1,start=0,len=6)
+            model.layers.0.block_sparse_moe.input_linear.weight   2,12,8  blk.0.ffn_up_exps.weight     slice(axis=1,start=6,len=6)
+            model.layers.0.block_sparse_moe.output_linear.weight  2,8,6   blk.0.ffn_down_exps.weight
+            model.layers.0.shared_mlp.input_linear.weight         20,8    blk.0.ffn_gate_shexp.weight  slice(axis=0,start=0,len=10)
+            model.layers.0.shared_mlp.input_linear.weight         20,8    blk.0.ffn_up_shexp.weight    slice(axis=0,start=10,len=10)
+            model.layers.0.shared_mlp.output_linear.weight        8,10    blk.0.ffn_down_shexp.weight
+            model.layers.1.input_layernorm.weight                 8       blk.1.attn_norm.weight
+            model.layers.1.post_attention_layernorm.weight        8       blk.1.ffn_norm.weight
+            model.layers.1.self_attn.q_proj.weight                8,8     blk.1.attn_q.weight          rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.k_proj.weight                4,8     blk.1.attn_k.weight          rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.v_proj.weight                4,8     blk.1.attn_v.weight
+            model.layers.1.self_attn.o_proj.weight                8,8     blk.1.attn_output.weight
+            model.layers.1.block_sparse_moe.router.layer.weight   2,8     blk.1.ffn_gate_inp.weight
+            model.layers.1.block_sparse_moe.input_linear.weight   2,12,8  blk.1.ffn_gate_exps.weight   slice(axis=1,start=0,len=6)
+            model.layers.1.block_sparse_moe.input_linear.weight   2,12,8  blk.1.ffn_up_exps.weight     slice(axis=1,start=6,len=6)
+            model.layers.1.block_sparse_moe.output_linear.weight  2,8,6   blk.1.ffn_down_exps.weight
+            model.layers.1.shared_mlp.input_linear.weight         20,8    blk.1.ffn_gate_shexp.weight  slice(axis=0,start=0,len=10)
+            model.layers.1.shared_mlp.input_linear.weight         20,8    blk.1.ffn_up_shexp.weight    slice(axis=0,start=10,len=10)
+            model.layers.1.shared_mlp.output_linear.weight        8,10    blk.1.ffn_down_shexp.weight
+        "],
+    },
+    List {
+        name: "granitemoehybrid without experts",
+        source: "GraniteMoeHybridForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/granite.py makes of it",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 6, "vocab_size": 10, "num_local_experts": 0, "num_experts_per_tok": 0, "layer_types": ["mamba", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "nope"}"#,
+        form: Form::Gguf,
+        gguf: "granitehybrid",
+        tensors: &["
+            model.embed_tokens.weight                       10,8    token_embd.weight
+            model.norm.weight                               8       output_norm.weight
+            lm_head.weight                                  10,8    output.weight
+            model.layers.0.input_layernorm.weight           8       blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight  8       blk.0.ffn_norm.weight
+            model.layers.0.mamba.in_proj.weight             42,8    blk.0.ssm_in.weight
+            model.layers.0.mamba.conv1d.weight              22,1,3  blk.0.ssm_conv1d.weight   reshape
+            model.layers.0.mamba.conv1d.bias                22      blk.0.ssm_conv1d.bias
+            model.layers.0.mamba.dt_bias                    4       blk.0.ssm_dt.bias
+            model.layers.0.mamba.A_log                      4       blk.0.ssm_a               neg_exp
+            model.layers.0.mamba.D                          4       blk.0.ssm_d
+            model.layers.0.mamba.norm.weight                16      blk.0.ssm_norm.weight     reshape
+            -                                               1,16    blk.0.ssm_norm.weight
+            model.layers.0.mamba.out_proj.weight            8,16    blk.0.ssm_out.weight
+            model.layers.0.shared_mlp.input_linear.weight   12,8    blk.0.ffn_gate.weight     slice(axis=0,start=0,len=6)
+            model.layers.0.shared_mlp.input_linear.weight   12,8    blk.0.ffn_up.weight       slice(axis=0,start=6,len=6)
+            model.layers.0.shared_mlp.output_linear.weight  8,6     blk.0.ffn_down.weight
+            model.layers.1.input_layernorm.weight           8       blk.1.attn_norm.weight
+            model.layers.1.post_attention_layernorm.weight  8       blk.1.ffn_norm.weight
+            model.layers.1.self_attn.q_proj.weight          8,8     blk.1.attn_q.weight       rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.k_proj.weight          4,8     blk.1.attn_k.weight       rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.v_proj.weight          4,8     blk.1.attn_v.weight
+            model.layers.1.self_attn.o_proj.weight          8,8     blk.1.attn_output.weight
+            model.layers.1.shared_mlp.input_linear.weight   12,8    blk.1.ffn_gate.weight     slice(axis=0,start=0,len=6)
+            model.layers.1.shared_mlp.input_linear.weight   12,8    blk.1.ffn_up.weight       slice(axis=0,start=6,len=6)
+            model.layers.1.shared_mlp.output_linear.weight  8,6     blk.1.ffn_down.weight
+        "],
+    },
+    List {
+        name: "granitemoehybrid without states",
+        source: "GraniteMoeHybridForCausalLM of transformers 5.23 as it is saved, and what llama.cpp's conversion/granite.py makes of it",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 6, "vocab_size": 10, "num_local_experts": 0, "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "rope"}"#,
+        form: Form::Gguf,
+        gguf: "granite",
+        tensors: &["
+            model.embed_tokens.weight                       10,8  token_embd.weight
+            model.norm.weight                               8     output_norm.weight
+            lm_head.weight                                  10,8  output.weight
+            model.layers.0.input_layernorm.weight           8     blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight  8     blk.0.ffn_norm.weight
+            model.layers.0.self_attn.q_proj.weight          8,8   blk.0.attn_q.weight       rope_row_interleave(head_dim=4)
+            model.layers.0.self_attn.k_proj.weight          4,8   blk.0.attn_k.weight       rope_row_interleave(head_dim=4)
+            model.layers.0.self_attn.v_proj.weight          4,8   blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight          8,8   blk.0.attn_output.weight
+            model.layers.0.shared_mlp.input_linear.weight   12,8  blk.0.ffn_gate.weight     slice(axis=0,start=0,len=6)
+            model.layers.0.shared_mlp.input_linear.weight   12,8  blk.0.ffn_up.weight       slice(axis=0,start=6,len=6)
+            model.layers.0.shared_mlp.output_linear.weight  8,6   blk.0.ffn_down.weight
+            model.layers.1.input_layernorm.weight           8     blk.1.attn_norm.weight
+            model.layers.1.post_attention_layernorm.weight  8     blk.1.ffn_norm.weight
+            model.layers.1.self_attn.q_proj.weight          8,8   blk.1.attn_q.weight       rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.k_proj.weight          4,8   blk.1.attn_k.weight       rope_row_interleave(head_dim=4)
+            model.layers.1.self_attn.v_proj.weight          4,8   blk.1.attn_v.weight
+            model.layers.1.self_attn.o_proj.weight          8,8   blk.1.attn_output.weight
+            model.layers.1.shared_mlp.input_linear.weight   12,8  blk.1.ffn_gate.weight     slice(axis=0,start=0,len=6)
+            model.layers.1.shared_mlp.input_linear.weight   12,8  blk.1.ffn_up.weight       slice(axis=0,start=6,len=6)
+            model.layers.1.shared_mlp.output_linear.weight  8,6   blk.1.ffn_down.weight
+        "],
+    },
+    List {
+        name: "granitemoehybrid in mlx",
+        source: "mlx-lm, granitemoehybrid.py, sanitize",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 10, "vocab_size": 10, "num_local_experts": 2, "num_experts_per_tok": 1, "layer_types": ["mamba", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "nope"}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                             10,8    =
+            model.norm.weight                                     8       =
+            lm_head.weight                                        10,8    =
+            model.layers.0.input_layernorm.weight                 8       =
+            model.layers.0.post_attention_layernorm.weight        8       =
+            model.layers.0.mamba.in_proj.weight                   42,8    =
+            model.layers.0.mamba.conv1d.weight                    22,1,3  =                                                            transpose_last_two
+            model.layers.0.mamba.conv1d.bias                      22      =
+            model.layers.0.mamba.dt_bias                          4       =
+            model.layers.0.mamba.A_log                            4       =
+            model.layers.0.mamba.D                                4       =
+            model.layers.0.mamba.norm.weight                      16      =
+            model.layers.0.mamba.out_proj.weight                  8,16    =
+            model.layers.0.block_sparse_moe.router.layer.weight   2,8     =
+            model.layers.0.block_sparse_moe.input_linear.weight   2,12,8  model.layers.0.block_sparse_moe.switch_mlp.gate_proj.weight  slice(axis=1,start=0,len=6)
+            model.layers.0.block_sparse_moe.input_linear.weight   2,12,8  model.layers.0.block_sparse_moe.switch_mlp.up_proj.weight    slice(axis=1,start=6,len=6)
+            model.layers.0.block_sparse_moe.output_linear.weight  2,8,6   model.layers.0.block_sparse_moe.switch_mlp.down_proj.weight
+            model.layers.0.shared_mlp.input_linear.weight         20,8    =
+            model.layers.0.shared_mlp.output_linear.weight        8,10    =
+            model.layers.1.input_layernorm.weight                 8       =
+            model.layers.1.post_attention_layernorm.weight        8       =
+            model.layers.1.self_attn.q_proj.weight                8,8     =
+            model.layers.1.self_attn.k_proj.weight                4,8     =
+            model.layers.1.self_attn.v_proj.weight                4,8     =
+            model.layers.1.self_attn.o_proj.weight                8,8     =
+            model.layers.1.block_sparse_moe.router.layer.weight   2,8     =
+            model.layers.1.block_sparse_moe.input_linear.weight   2,12,8  model.layers.1.block_sparse_moe.switch_mlp.gate_proj.weight  slice(axis=1,start=0,len=6)
+            model.layers.1.block_sparse_moe.input_linear.weight   2,12,8  model.layers.1.block_sparse_moe.switch_mlp.up_proj.weight    slice(axis=1,start=6,len=6)
+            model.layers.1.block_sparse_moe.output_linear.weight  2,8,6   model.layers.1.block_sparse_moe.switch_mlp.down_proj.weight
+            model.layers.1.shared_mlp.input_linear.weight         20,8    =
+            model.layers.1.shared_mlp.output_linear.weight        8,10    =
+        "],
+    },
+    List {
+        name: "granitemoehybrid without experts in mlx",
+        source: "mlx-lm, granitemoehybrid.py, sanitize",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 6, "vocab_size": 10, "num_local_experts": 0, "num_experts_per_tok": 0, "layer_types": ["mamba", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "nope"}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                       10,8    =
+            model.norm.weight                               8       =
+            lm_head.weight                                  10,8    =
+            model.layers.0.input_layernorm.weight           8       =
+            model.layers.0.post_attention_layernorm.weight  8       =
+            model.layers.0.mamba.in_proj.weight             42,8    =
+            model.layers.0.mamba.conv1d.weight              22,1,3  =                                    transpose_last_two
+            model.layers.0.mamba.conv1d.bias                22      =
+            model.layers.0.mamba.dt_bias                    4       =
+            model.layers.0.mamba.A_log                      4       =
+            model.layers.0.mamba.D                          4       =
+            model.layers.0.mamba.norm.weight                16      =
+            model.layers.0.mamba.out_proj.weight            8,16    =
+            model.layers.0.shared_mlp.input_linear.weight   12,8    model.layers.0.mlp.gate_proj.weight  slice(axis=0,start=0,len=6)
+            model.layers.0.shared_mlp.input_linear.weight   12,8    model.layers.0.mlp.up_proj.weight    slice(axis=0,start=6,len=6)
+            model.layers.0.shared_mlp.output_linear.weight  8,6     model.layers.0.mlp.down_proj.weight
+            model.layers.1.input_layernorm.weight           8       =
+            model.layers.1.post_attention_layernorm.weight  8       =
+            model.layers.1.self_attn.q_proj.weight          8,8     =
+            model.layers.1.self_attn.k_proj.weight          4,8     =
+            model.layers.1.self_attn.v_proj.weight          4,8     =
+            model.layers.1.self_attn.o_proj.weight          8,8     =
+            model.layers.1.shared_mlp.input_linear.weight   12,8    model.layers.1.mlp.gate_proj.weight  slice(axis=0,start=0,len=6)
+            model.layers.1.shared_mlp.input_linear.weight   12,8    model.layers.1.mlp.up_proj.weight    slice(axis=0,start=6,len=6)
+            model.layers.1.shared_mlp.output_linear.weight  8,6     model.layers.1.mlp.down_proj.weight
+        "],
+    },
+    List {
+        name: "granitemoehybrid without states in mlx",
+        source: "mlx-lm, granitemoehybrid.py, sanitize",
+        config: r#"{"model_type": "granitemoehybrid", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 6,
+            "shared_intermediate_size": 6, "vocab_size": 10, "num_local_experts": 0, "num_experts_per_tok": 0, "layer_types": ["attention", "attention"], "mamba_n_heads": 4, "mamba_d_head": 4,
+            "mamba_n_groups": 1, "mamba_d_state": 3, "mamba_d_conv": 3, "mamba_expand": 2, "position_embedding_type": "rope"}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                       10,8  =
+            model.norm.weight                               8     =
+            lm_head.weight                                  10,8  =
+            model.layers.0.input_layernorm.weight           8     =
+            model.layers.0.post_attention_layernorm.weight  8     =
+            model.layers.0.self_attn.q_proj.weight          8,8   =
+            model.layers.0.self_attn.k_proj.weight          4,8   =
+            model.layers.0.self_attn.v_proj.weight          4,8   =
+            model.layers.0.self_attn.o_proj.weight          8,8   =
+            model.layers.0.shared_mlp.input_linear.weight   12,8  model.layers.0.mlp.gate_proj.weight  slice(axis=0,start=0,len=6)
+            model.layers.0.shared_mlp.input_linear.weight   12,8  model.layers.0.mlp.up_proj.weight    slice(axis=0,start=6,len=6)
+            model.layers.0.shared_mlp.output_linear.weight  8,6   model.layers.0.mlp.down_proj.weight
+            model.layers.1.input_layernorm.weight           8     =
+            model.layers.1.post_attention_layernorm.weight  8     =
+            model.layers.1.self_attn.q_proj.weight          8,8   =
+            model.layers.1.self_attn.k_proj.weight          4,8   =
+            model.layers.1.self_attn.v_proj.weight          4,8   =
+            model.layers.1.self_attn.o_proj.weight          8,8   =
+            model.layers.1.shared_mlp.input_linear.weight   12,8  model.layers.1.mlp.gate_proj.weight  slice(axis=0,start=0,len=6)
+            model.layers.1.shared_mlp.input_linear.weight   12,8  model.layers.1.mlp.up_proj.weight    slice(axis=0,start=6,len=6)
+            model.layers.1.shared_mlp.output_linear.weight  8,6   model.layers.1.mlp.down_proj.weight
+        "],
+    },
+    List {
         name: "granitemoe in mlx",
         source: "mlx-lm, granitemoe.py, sanitize",
         config: config!("granitemoe", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),

@@ -32,7 +32,7 @@ OMITTED_KEYS = ROOT / "tests/data/transformers_defaults.json"
 # Values of model_type, in the order of the families' files.
 MODEL_TYPES = """
     llama mistral mixtral ministral ministral3 smollm3 internlm3 minicpm nanbeige xverse arcee internlm2 olmo granite
-    granitemoe granitemoeshared deepseek qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_moe qwen3 qwen3_vl_text
+    granitemoe granitemoeshared granitemoehybrid deepseek qwen2 qwen2_vl_text qwen2_5_vl_text qwen2_moe qwen3 qwen3_vl_text
     qwen3_moe qwen3_next qwen3_5_text qwen3_5_moe_text gemma gemma2 gemma3_text gemma3n_text gemma4_text phi3
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
     starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi

@@ -51,6 +51,10 @@ IMAGES = {
 }
 
 # The name, the model_type, and numbers that differ from SMALL.
+GRANITE = dict(
+    intermediate_size=96, shared_intermediate_size=96, mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=1, mamba_d_state=8,
+    embedding_multiplier=2.0, attention_multiplier=0.2, residual_multiplier=0.5, logits_scaling=3.0,
+)
 MODELS = {
     "deepseek_v2-bias": ("deepseek_v2", dict(num_key_value_heads=4, **LATENT, attention_bias=True, topk_method="greedy")),
     "deepseek_v3-bias": ("deepseek_v3", dict(num_key_value_heads=4, **LATENT, attention_bias=True)),
@@ -126,6 +130,18 @@ MODELS = {
     "jamba": ("jamba", dict(
         num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
         attn_layer_period=4, attn_layer_offset=2, mamba_d_state=8, mamba_dt_rank=6,
+    )),
+    "granitemoehybrid": ("granitemoehybrid", dict(
+        **{**GRANITE, "mamba_n_groups": 2}, num_hidden_layers=4, layer_types=["mamba", "mamba", "attention", "mamba"], num_local_experts=4,
+        num_experts_per_tok=2, position_embedding_type="nope",
+    )),
+    "granitemoehybrid-dense": ("granitemoehybrid", dict(
+        **GRANITE, num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"], num_local_experts=0,
+        num_experts_per_tok=0, position_embedding_type="nope", tie_word_embeddings=False,
+    )),
+    "granitemoehybrid-attention": ("granitemoehybrid", dict(
+        **GRANITE, layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0,
+        position_embedding_type="rope",
     )),
     "mamba": ("mamba", dict(intermediate_size=128, state_size=8, time_step_rank=6)),
     "mamba2": ("mamba2", dict(num_heads=8, head_dim=16, n_groups=2, state_size=8, tie_word_embeddings=False)),

@@ -73,6 +73,7 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
 /// Families that cannot be run, and what no operation here computes.
 static UNSUPPORTED: &[(&str, &str)] = &[
     ("apertus", "the activation xIELU"),
+    ("granite_hybrid", "state-space layers"),
     ("jamba", "state-space layers"),
     ("lfm2", "short convolutions"),
     ("llama4", "attention within chunks"),

@@ -17,6 +17,8 @@ pub(crate) struct Defaults {
     pub(crate) norms: Option<NormKind>,
     /// The kind of layers without attention, in models where only some layers have it.
     pub(crate) without_attention: Option<&'static str>,
+    /// Whether a model may have no rotary embeddings at all, which its files state.
+    pub(crate) optional_rope: bool,
     /// Whether no layer has attention.
     pub(crate) attention_free: bool,
     /// Base of the rotary embeddings in layers with a sliding window.
@@ -56,6 +58,7 @@ impl Defaults {
         full_first: false,
         norms: None,
         without_attention: None,
+        optional_rope: false,
         attention_free: false,
         local_rope_theta: None,
         shared_kv_layers: 0,

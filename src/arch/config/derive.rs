@@ -13,7 +13,7 @@ use super::keys::{
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig, pooling};
-use crate::arch::{Mapping, Resolution};
+use crate::arch::{Dialect, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::tensor::StoredTensor;
@@ -100,6 +100,9 @@ pub(super) fn config(
     let dim = needed(&reader, resolution, "dim", core.dim.take())?;
     let n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
     check_layers(&reader, resolution, &n_layers)?;
+    if defaults.optional_rope && rope.layers.is_none() {
+        rope.layers = without_rope(&core, resolution, n_layers.value);
+    }
     let (n_heads, each) = split(core.n_heads.take());
     let n_heads = match defaults.attention_free {
         true => Some(Field::derived(1, "no layer has attention")),
@@ -378,6 +381,17 @@ fn head_dim(
     Ok(Field::derived(value, "dim / n_heads"))
 }
 
+/// That no layer has rotary embeddings, for families whose files state whether there are any. In
+/// `config.json`, transformers takes a missing statement for none.
+fn without_rope(core: &Core, resolution: &Resolution, n_layers: u32) -> Option<Field<Vec<bool>>> {
+    let (stated, source) = match (&core.has_rope, &core.positions) {
+        (Some(stated), _) => (stated.value, stated.source.clone()),
+        (None, Some(kind)) => (kind.value == "rope", kind.source.clone()),
+        (None, None) => (resolution.dialect == Dialect::Gguf, "default of the class".into()),
+    };
+    (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
+}
+
 /// The kind of each layer, where those of one kind have no key heads.
 fn headless(attention: &AttentionConfig, defaults: &Defaults) -> Option<Field<LayerLayout>> {
     let kind = LayerKind::named(defaults.without_attention?);
@@ -432,7 +446,13 @@ fn layout(
         // A pattern that agrees with the list replaces it, since it also covers layers that are not
         // listed.
         let agrees = |pattern: &&Field<LayerLayout>| pattern.value.agrees(value);
-        let of_list = || Field::derived(LayerLayout::of(value.clone()), source.clone());
+        // Transformers 5 calls the layers of all kinds of state spaces `linear_attention`.
+        let kind = |kind: &LayerKind| match (kind, defaults.without_attention) {
+            (LayerKind::Linear, Some(name)) => LayerKind::named(name),
+            (kind, _) => kind.clone(),
+        };
+        let of_list =
+            || Field::derived(LayerLayout::of(value.iter().map(kind).collect()), source.clone());
         pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
     });
     // Layers with attention between others, by number or by period.

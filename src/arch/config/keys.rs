@@ -88,6 +88,8 @@ parts! {
         attention_offset: u32 = count,  gguf [],                                                           json ["attn_layer_offset"];
         state_expansion: u32 = size,    gguf [],                                                           json ["mamba_expand", "expand"];
         state_heads: u32 = room,        gguf [],                                                           json ["num_heads"];
+        has_rope: bool = flag,          gguf ["rope.scaling.finetuned"],                                   json [];
+        positions: String = word,       gguf [],                                                           json ["position_embedding_type"];
         layer_pattern: LayerPattern = pattern, gguf ["attention.sliding_window_pattern"],                  json ["sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"];
         full_interval: u32 = size,      gguf ["full_attention_interval"],                                  json ["full_attention_interval"];
         linear_layers: Vec<bool> = flags, gguf ["attention.recurrent_layers"],                            json [];

@@ -28,6 +28,7 @@ pub(super) static BERT: Architecture = Architecture {
     renames: RENAMES,
     conditional_names: &[ConditionalName {
         beside: "classifier.output.weight",
+        present: true,
         usual: "pooler.",
         name: "classifier.dense.",
     }],

@@ -4,8 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{
-    BARE, BLOCK_SPARSE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT, SHARED_EXPERTS, json,
-    keys,
+    BARE, BLOCK_SPARSE, DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERTS, json, keys,
 };
 use crate::arch::config::{Defaults, Field, Reported};
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
@@ -100,21 +99,6 @@ pub(super) static OLMO: Architecture = Architecture {
     ..Architecture::EMPTY
 };
 
-/// Granite.
-pub(super) static GRANITE: Architecture = Architecture {
-    name: "granite",
-    summary: "Granite 3 and 4 without state spaces, dense and with experts",
-    gguf: &["granite", "granitemoe"],
-    hf: &["granite", "granitemoe", "granitemoeshared"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[PERMUTED, PARALLEL_EXPERTS, SHARED_EXPERT, MIXTURE, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: GRANITES,
-    mlx_modules: GRANITE_MODULES,
-    ..Architecture::EMPTY
-};
-
 /// DeepSeek 1: before latent attention.
 pub(super) static DEEPSEEK: Architecture = Architecture {
     name: "deepseek",
@@ -135,7 +119,7 @@ pub(super) static DEEPSEEK: Architecture = Architecture {
 };
 
 #[rustfmt::skip]
-static PERMUTED: &[NameRule] = &[
+pub(super) static PERMUTED: &[NameRule] = &[
     rule("layers.{n}.attention.q.weight", "blk.{n}.attn_q.weight", "model.layers.{n}.self_attn.q_proj.weight", PERMUTE_Q),
     rule("layers.{n}.attention.k.weight", "blk.{n}.attn_k.weight", "model.layers.{n}.self_attn.k_proj.weight", PERMUTE_K),
     rule("layers.{n}.attention.q.bias",   "blk.{n}.attn_q.bias",   "model.layers.{n}.self_attn.q_proj.bias",   PERMUTE_Q),
@@ -146,21 +130,6 @@ static PERMUTED: &[NameRule] = &[
     gguf("layers.{n}.attention.q.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(0))),
     gguf("layers.{n}.attention.k.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(1))),
     gguf("layers.{n}.attention.v.bias",   "blk.{n}.attn_qkv.bias",   rows(RowOrder::PairsQkv(2))),
-];
-
-/// Granite's experts in Hugging Face's files, and in mlx-lm's.
-#[rustfmt::skip]
-static PARALLEL_EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.router.weight",             "model.layers.{n}.block_sparse_moe.router.layer.weight",         SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.output_linear.weight",        SAME),
-    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.shared_mlp.output_linear.weight",              SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.down_proj.weight", SAME),
 ];
 
 #[rustfmt::skip]
@@ -365,48 +334,6 @@ static OLMOS: &[Variant] = &[
     },
 ];
 
-/// Blocks of these modules are so small that 8-bit scales would round to 0.
-static GRANITE_MODULES: &[MlxModules] = &[
-    eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("self_attn.o_proj")),
-    eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("mlp.down_proj")),
-    eight_bits(&["granite", "granitemoe"], MlxPath::Is("lm_head")),
-    eight_bits(&["granitemoe"], MlxPath::EndsWith("block_sparse_moe.router.layer")),
-];
-
-const fn eight_bits(models: &'static [&'static str], path: MlxPath) -> MlxModules {
-    MlxModules { models, path, choice: MlxChoice::EightBits }
-}
-
-#[rustfmt::skip]
-static GRANITES: &[Variant] = &[
-    Variant {
-        gguf: "granite",
-        hf: &["granite"],
-        keys: &[keys::BASE, keys::FILE_TYPE, GRANITE_KEYS],
-        classes: &[
-            Class { model_type: "granite", class: "GraniteForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, GRANITE_CONFIG], ..Class::EMPTY },
-        ],
-        defaults: Defaults::activation("silu"),
-        tokenizer: TokenizerHabits { pre: &["refact"], ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "granitemoe",
-        hf: &["granitemoe", "granitemoeshared"],
-        keys: &[keys::BASE, keys::FILE_TYPE, GRANITE_KEYS, &[K::By(shared_width)]],
-        classes: &[
-            Class { model_type: "granitemoe", class: "GraniteMoeForCausalLM", when: Some(|model| !has_shared_experts(model)),
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, GRANITE_CONFIG, &[C::Field("n_experts", "num_local_experts"), C::Needed("n_experts_used", "num_experts_per_tok")]], ..Class::EMPTY },
-            Class { model_type: "granitemoeshared", class: "GraniteMoeSharedForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, GRANITE_CONFIG, &[C::Field("n_experts", "num_local_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),
-                    C::Field("shared_expert_ffn_dim", "shared_intermediate_size")]], ..Class::EMPTY },
-        ],
-        tokenizer: TokenizerHabits { pre: &["refact"], ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-];
-
 #[rustfmt::skip]
 static DEEPSEEKS: &[Variant] = &[
     Variant {
@@ -427,18 +354,6 @@ static DEEPSEEKS: &[Variant] = &[
 
 #[rustfmt::skip]
 const LLAMA_KEYS: &[K] = &[K::Derived("vocab_size"), K::Rotated(1.0)];
-
-#[rustfmt::skip]
-const GRANITE_KEYS: &[K] = &[
-    K::Derived("vocab_size"), K::Rotated(1.0), K::Row("attention_scale"), K::Row("embedding_scale"),
-    K::Row("residual_scale"), K::Row("logit_scale"), K::By(keys::uneven_heads),
-];
-
-#[rustfmt::skip]
-const GRANITE_CONFIG: &[C] = &[
-    C::Field("attention_scale", "attention_multiplier"), C::Field("embedding_scale", "embedding_multiplier"),
-    C::Field("residual_scale", "residual_multiplier"), C::Field("logit_scale", "logits_scaling"), C::By(json::biased),
-];
 
 /// Ministral 3's scaling of attention by the logarithm of the position.
 fn temperature(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
@@ -480,19 +395,8 @@ fn clip_key(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-fn shared_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    if let Some(width) = model.count("shared_intermediate_size")?.filter(|&width| width > 0) {
-        keys.count("expert_shared_feed_forward_length", width);
-    }
-    Ok(())
-}
-
 fn has_experts(model: &SourceModel<'_>) -> bool {
     model.config.n_experts.value > 0
-}
-
-fn has_shared_experts(model: &SourceModel<'_>) -> bool {
-    model.config.experts.shared_expert_ffn_dim.is_some()
 }
 
 fn has_temperature(model: &SourceModel<'_>) -> bool {

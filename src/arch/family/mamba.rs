@@ -44,7 +44,7 @@ pub(super) static MAMBA2: Architecture = Architecture {
 
 /// Gates and channels by heads, the states' inputs and outputs by groups, and a time step for each head.
 #[rustfmt::skip]
-static HEADS: &[CutRule] = &[
+pub(super) static HEADS: &[CutRule] = &[
     own("layers.{n}.ssm.in",     Cut::Sections(&[Unit::Channel, Unit::Channel, Unit::Group, Unit::Group, Unit::State])),
     own("layers.{n}.ssm.conv",   Cut::Sections(&[Unit::Channel, Unit::Group, Unit::Group])),
     own("layers.{n}.ssm.dt",     Cut::Outputs(Unit::State)),
@@ -197,10 +197,14 @@ fn heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 /// mlx-lm requires bounds of time steps, and the inner width. Transformers' defaults are 0 and infinity,
 /// which JSON cannot express.
 fn limits(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    finite_limits(out);
+    widths(model, out)
+}
+
+pub(super) fn finite_limits(out: &mut Map<String, Json>) {
     let key = "time_step_limit";
     let stated = out.get(key).and_then(Json::as_array);
     if !stated.is_some_and(|bounds| bounds.iter().all(Json::is_number)) {
         out.insert(key.to_owned(), json!([0.0, 3.0e38]));
     }
-    widths(model, out)
 }

@@ -82,7 +82,6 @@ pub(super) static MLX_MODULES: &[MlxModules] = &[
     row(&["bailing_moe_v3"],                                     EndsWith("attention.kv_a_proj_with_mqa"), Kept),
     row(&["bailing_moe_v3"],                                     EndsWith("attention.b_proj"),            Kept),
     row(&["gemma4_unified"],                                     EndsWith("router.proj"),                 EightBits),
-    row(&["granitemoehybrid"],                                   EndsWith("router.layer"),                EightBits),
     row(&["laguna"],                                             EndsWith("mlp.gate.proj"),               EightBits),
     row(&["longcat_flash", "longcat_flash_ngram"],               EndsWith("classifier"),                  EightBits),
     row(&["minimax", "minimax_m2", "minimax_m3_vl"],             EndsWith("block_sparse_moe.gate"),       EightBits),

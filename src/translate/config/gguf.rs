@@ -20,12 +20,16 @@ use crate::store::Store;
 pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let (_, named) = config_reader(store)?;
     let model_type = named.value.as_str();
-    let class =
-        store.document("config.json").and_then(|config| config.get("architectures")?.get(0));
+    let config = store.document("config.json");
+    let class = config.and_then(|config| config.get("architectures")?.get(0));
     let class = class.and_then(Json::as_str);
     let rows = || family::variants().filter(|variant| variant.hf.contains(&model_type));
-    let own = rows().find(|variant| variant.class.is_some() && variant.class == class);
-    own.or_else(|| rows().find(|variant| variant.class.is_none())).ok_or_else(|| {
+    let is_own = |variant: &&Variant| {
+        let fits = variant.when.zip(config).is_some_and(|(fits, config)| fits(config));
+        fits || (variant.class.is_some() && variant.class == class)
+    };
+    let is_usual = |variant: &&Variant| variant.class.is_none() && variant.when.is_none();
+    rows().find(is_own).or_else(|| rows().find(is_usual)).ok_or_else(|| {
         let fault = format!("no GGUF architecture is known for the model_type \"{model_type}\"");
         Error::unsupported(fault).in_file(store.path())
     })

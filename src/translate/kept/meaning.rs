@@ -245,8 +245,8 @@ impl Reader<'_> {
 
     /// The length of each layer's window; null if no layer has one.
     fn windows(&self, layers: u32) -> Json {
-        let listed = self.attention_layers(layers);
-        let kinds = self.get("layer_types").and_then(Json::as_array).or(listed.as_ref());
+        let kinds = self.listed_kinds().or_else(|| self.attention_layers(layers));
+        let kinds = kinds.as_ref();
         let other =
             |kind: &Json| !matches!(kind.as_str(), Some("full_attention" | "sliding_attention"));
         // Layers with linear attention are told by their tensors.
@@ -279,6 +279,18 @@ impl Reader<'_> {
         let each: Vec<u64> =
             (0..layers).map(|layer| if slides(layer) { window } else { 0 }).collect();
         if each.iter().all(|window| *window == 0) { Json::Null } else { json!(each) }
+    }
+
+    /// The kind of each layer as the model lists it, in one spelling.
+    fn listed_kinds(&self) -> Option<Vec<Json>> {
+        let other = family::defaults(self.model_type).without_attention;
+        let kinds = self.get("layer_types")?.as_array()?;
+        let spelt = |kind: &Json| match kind.as_str().map(LayerKind::named) {
+            Some(LayerKind::Linear) => other.unwrap_or(LayerKind::Linear.name()).into(),
+            Some(kind) => kind.name().into(),
+            None => kind.clone(),
+        };
+        Some(kinds.iter().map(spelt).collect())
     }
 
     /// The kind of each layer, of a model that lists those with attention by number.

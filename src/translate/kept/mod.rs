@@ -58,8 +58,14 @@ impl Kept {
             |name: &str| same(wanted.get(name).unwrap_or(&null), given.get(name).unwrap_or(&null));
         let named = |key: &str| matches!(key, "architectures" | "model_type");
         let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+        // A model that is of another architecture in GGUF comes back with the names of that one.
+        let row = |document: &Map<String, Json>| {
+            let name = document.get("model_type").and_then(Json::as_str)?;
+            family::ARCHITECTURES.iter().position(|row| row.hf.contains(&name))
+        };
+        let moved = row(stated).zip(row(derived)).is_some_and(|(own, other)| own != other);
         for (key, value) in stated {
-            let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && !whole);
+            let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && (!whole || moved));
             let unchanged = match group(key) == key {
                 true => derived.get(key).is_some_and(|given| same(value, given)),
                 // A group whose meaning is the same needs none of its keys.

@@ -26,7 +26,7 @@ use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
     if let Some((model, tensor)) = values::named(args) {
-        return values::one(args, &model, &tensor);
+        return values::one(args, &model, &tensor?);
     }
     let mut first = true;
     each(&args.paths, args.json, |path, reports| {

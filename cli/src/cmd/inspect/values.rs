@@ -1,13 +1,14 @@
 //! `inspect PATH NAME` and `inspect --stats`: statistics of the values of tensors.
 
 use std::io::Write;
+use std::path::Path;
 
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
     self, Extreme, Histogram, StatisticsOptions, StatisticsReport, TensorStatistics,
     ValueStatistics,
 };
-use weighbridge::{Model, Tensor};
+use weighbridge::{Error, ErrorKind, Model, Result, Tensor};
 
 use super::{Done, Filter, Inspect, no_match};
 use crate::failure::Failure;
@@ -15,18 +16,28 @@ use crate::json::{self, Reports, Versioned};
 use crate::print::{self, Bar, Fields, Table, left, number, plural, right};
 use crate::{Status, Stop, complain, remark};
 
-/// The tensor that the second argument names, unless it names a model.
-pub(super) fn named(args: &Inspect) -> Option<(Model, Tensor)> {
+/// The tensor that the second argument names, unless it names a model. An error if it names neither.
+pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
     let [path, name] = args.paths.as_slice() else { return None };
     let others = args.canonical || args.stored || args.all || args.metadata || args.dispatch;
     if others || args.stats || args.filter.is_some() || name.exists() {
         return None;
     }
-    // If the first is no model, or has no such tensor, both are models, and errors say so.
-    let model = args.open.options().open(path).ok()?;
-    let name = name.to_str()?;
-    let tensor = model.stored_tensor(name).or_else(|_| model.tensor(name)).ok()?;
-    Some((model, tensor))
+    // If the first is no model, the second is one too, and the error is that of the first.
+    let open = |path: &Path| args.open.options().open(path);
+    let model = open(path).ok()?;
+    let tensor =
+        name.to_str().map(|name| model.stored_tensor(name).or_else(|_| model.tensor(name)))?;
+    let Err(error) = &tensor else { return Some((model, tensor)) };
+    if open(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let fault = format!("neither a model nor a tensor of {}", Text::from_path(path));
+        let mut neither = Error::new(ErrorKind::NotFound, fault).in_file(name);
+        if let Some(advice) = error.advice() {
+            neither = neither.advise(advice.to_owned());
+        }
+        return Some((model, Err(neither)));
+    }
+    None
 }
 
 /// Shows the statistics of one tensor.

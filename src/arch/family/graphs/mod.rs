@@ -292,6 +292,11 @@ pub(crate) static GRAPHS: &[Graph] = &[
     Graph { architectures: &["mamba2"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"], tensors: &[BODY, TIED, &[must("blk.{n}.attn_norm.weight", [embd]),
         must(SSM_IN, [embd, inner_states_heads]), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]), must("blk.{n}.ssm_conv1d.bias", [inner_states]), must("blk.{n}.ssm_dt.bias", [v_heads]),
         must("blk.{n}.ssm_a", [one_value, v_heads]), must("blk.{n}.ssm_d", [one_value, v_heads]), must("blk.{n}.ssm_norm.weight", [inner_of_group, groups]), must("blk.{n}.ssm_out.weight", [inner, embd])]], ..Graph::EMPTY },
+    Graph { architectures: &["granitehybrid"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"], tensors: &[BODY, TIED, NORMS, KEYED_ATTENTION, LLAMA_FREQS, LLAMA_NETWORK, &[
+        may("blk.{n}.attn_output.bias", [embd]).when(has_keys), must(SSM_IN, [embd, inner_states_heads]).when(keyless), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]).when(keyless), may("blk.{n}.ssm_conv1d.bias", [inner_states]).when(keyless),
+        must("blk.{n}.ssm_dt.bias", [v_heads]).when(keyless), must("blk.{n}.ssm_a", [one_value, v_heads]).when(keyless), must("blk.{n}.ssm_d", [one_value, v_heads]).when(keyless),
+        must("blk.{n}.ssm_norm.weight", [inner_of_group, groups]).when(keyless), must("blk.{n}.ssm_out.weight", [inner, embd]).when(keyless)]],
+        rules: &[key_is_value, twice_as_wide], ..Graph::EMPTY },
     Graph { architectures: &["exaone"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["phimoe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, BIASED_NORMS, SQUARE_ATTENTION, LONG_FREQS, DENSE_WIDE_EXPERTS, &[must("output.bias", [vocab]), must("blk.{n}.attn_output.bias", [embd])]],
         rules: EQUAL_HEADS, ignores: &[("attention.sliding_window", "every layer attends to all positions")], remarks: &[rms_for_layer_norms, softmax_for_sparse_mixer], ..Graph::EMPTY },
