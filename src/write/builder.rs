@@ -200,9 +200,12 @@ impl Builder {
         self.settings = settings;
     }
 
-    /// Adds a note to the plan.
+    /// Adds a note to the plan, unless it has the same one.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     /// The documents so far.
