@@ -156,6 +156,7 @@ pub struct WriteOptions<'w> {
     pub(crate) allow_incomplete: bool,
     threads: Threads,
     memory: Option<u64>,
+    part_bytes: Option<u64>,
     watch: Option<Watch<'w>>,
 }
 
@@ -199,6 +200,14 @@ impl<'w> WriteOptions<'w> {
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets the bytes of the parts in which slices are sent to an object store: 5 MiB to 5 GiB. A file has
+    /// larger parts if it would have more than 10,000. Every thread holds one part.
+    #[must_use]
+    pub fn part_bytes(mut self, bytes: u64) -> Self {
+        self.part_bytes = Some(bytes);
         self
     }
 
