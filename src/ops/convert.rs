@@ -193,6 +193,9 @@ pub(super) fn with_layers(
     options: &ConvertOptions,
     layers: &NewLayers,
 ) -> Result<WritePlan> {
+    let others = options.quantization.is_some() || options.one_file || options.projector;
+    let shares = ranks::check(options.container.writer()?, options.mesh, &options.fusions, others);
+    shares.map_err(|error| error.in_file(model.store().path()))?;
     if options.projector {
         let plan = projector(model, options);
         return plan.map_err(|error| error.in_file(model.store().path()));
@@ -222,10 +225,6 @@ fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Resul
     if !fits {
         let fault = format!("{} does not support this quantization", writer.name);
         return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
-    }
-    if options.mesh.is_some() {
-        let quantizes = options.quantization.is_some();
-        ranks::check(writer, quantizes || options.one_file)?;
     }
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
     let copies_file =

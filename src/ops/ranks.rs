@@ -6,7 +6,7 @@ use crate::container::writer::Writer;
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::load::Fusion;
-use crate::model::Tensor;
+use crate::model::{Mesh, Tensor};
 
 /// What tensors that are joined have in their names, in order, and what the joined tensor has instead,
 /// by the name of the fusion. The names are those of vLLM's `packed_modules_mapping`.
@@ -15,9 +15,22 @@ static JOINED: &[(&str, &[&str], &str)] = &[
     ("gate-up", &[".gate_proj.", ".up_proj."], ".gate_up_proj."),
 ];
 
-/// Refuses a container, or options, with which the shares of ranks are not written.
-pub(super) fn check(writer: &Writer, is_other: bool) -> Result<()> {
-    if writer.dialect == Dialect::HuggingFace && !writer.keeps_attachments && !is_other {
+/// Refuses a container, or other options, with which the shares of ranks are not written; and fusions
+/// without ranks.
+pub(super) fn check(
+    writer: &Writer,
+    mesh: Option<Mesh>,
+    fusions: &[&Fusion],
+    has_others: bool,
+) -> Result<()> {
+    if mesh.is_none() {
+        return match fusions {
+            [] => Ok(()),
+            _ => Err(Error::mismatch("tensors are joined only in the shares of ranks")
+                .advise("give the number of ranks too: --shards tp=N")),
+        };
+    }
+    if writer.dialect == Dialect::HuggingFace && !writer.keeps_attachments && !has_others {
         return Ok(());
     }
     let fault = "the shares of ranks are written to a directory of safetensors files only";

@@ -207,6 +207,11 @@ fn what_cannot_be_written_is_refused() {
     help: give the path of a directory, and --to safetensors
     ");
     assert_eq!(to(&GGUF), to(&MLX));
+    let fusions: Vec<_> = FUSIONS.iter().collect();
+    insta::assert_snapshot!(refusal(&ConvertOptions::new(&SAFETENSORS).fuse(&fusions)), @"
+    Mismatch: ./model.gguf: tensors are joined only in the shares of ranks
+    help: give the number of ranks too: --shards tp=N
+    ");
     let model = Model::open(sample("hf")).unwrap();
     let folder = write(&model, &shares("tp=2")).unwrap();
     let error = Model::open(folder.path().join("out")).unwrap_err();
