@@ -20,6 +20,8 @@ def pieces(plan):
         if file["header_bytes"]:
             yield file["header_bytes"]
         for tensor in file["tensors"]:
+            if tensor["pieces"] is None:
+                raise SystemExit("a plan for an object store, whose pieces are parts: plan for files")
             for _ in range(tensor["pieces"]):
                 yield tensor["work"] / tensor["pieces"]
 

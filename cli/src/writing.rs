@@ -1,6 +1,6 @@
 //! Runs a plan and reports the result, for every subcommand that writes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -248,20 +248,24 @@ fn write_tensors(
     all: bool,
     out: &mut Screen<impl Write>,
 ) -> Result<(), Stop> {
-    let files = (1..)
-        .zip(&report.files)
-        .flat_map(|(number, file)| file.tensors.iter().map(move |tensor| (*tensor, number)));
-    let files: HashMap<&str, usize> = files.filter(|_| shards).collect();
-    let file = |tensor: &PlannedTensor| files.get(tensor.name.as_str()).copied().unwrap_or(0);
-    let mut tensors: Vec<&PlannedTensor> = plan.tensors.iter().collect();
-    tensors.sort_by(|a, b| {
+    // The files of each name, in order: every rank has tensors with the same names.
+    let mut files: HashMap<&str, VecDeque<usize>> = HashMap::new();
+    for (number, file) in (1..).zip(&report.files).filter(|_| shards) {
+        file.tensors.iter().for_each(|name| files.entry(name).or_default().push_back(number));
+    }
+    let tensors = plan.tensors.iter().map(|tensor| {
+        let own = files.get_mut(tensor.name.as_str()).and_then(VecDeque::pop_front);
+        (own.unwrap_or(0), tensor)
+    });
+    let mut tensors: Vec<(usize, &PlannedTensor)> = tensors.collect();
+    tensors.sort_by(|(file, a), (other, b)| {
         let [first, second] = [a, b].map(|tensor| Text::new(tensor.name.as_bytes()));
-        file(a).cmp(&file(b)).then_with(|| first.natural_cmp(second))
+        file.cmp(other).then_with(|| first.natural_cmp(second))
     });
     let mut rows: Rows<Alike<'_>, u64> = Rows::new(!all);
-    for tensor in tensors {
+    for (file, tensor) in tensors {
         let (shape, from, method) = (&*tensor.shape, &*tensor.from, tensor.method);
-        let alike = (file(tensor), shape, from, label(tensor), method);
+        let alike = (file, shape, from, label(tensor), method);
         rows.add(&tensor.name, alike, tensor.bytes, |sum, more| *sum = sum.saturating_add(more));
     }
     // A split or merged model has the dtypes that it had.

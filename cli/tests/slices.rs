@@ -115,6 +115,8 @@ fn slices_make_the_bytes_of_one_process() {
         &["quantize", HF, "DST", "--mlx", "4"],
         &["split", GGUF, "DST", "--max-size", "400K"],
         &["merge", HF, "DST.safetensors"],
+        &["convert", HF, "DST", "--shards", "tp=2", "--fuse", "qkv,gate-up"],
+        &["convert", GGUF, "DST", "--shards", "tp=2,pp=2", "--max-shard-size", "300K"],
     ];
     for arguments in cases {
         let expected = by_one(arguments);

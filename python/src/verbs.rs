@@ -8,6 +8,7 @@ use serde::Serialize;
 use weighbridge::adapter::Adapter;
 use weighbridge::container::ollama::{self, Modelfile};
 use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards};
+use weighbridge::load::Fusion;
 use weighbridge::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
     QuantizationRules, VerifyOptions,
@@ -30,6 +31,11 @@ fn json(report: &impl Serialize) -> Result<String> {
 
 fn dtype(name: &str) -> PyResult<DType> {
     DType::from_name(name).ok_or_else(|| usage(format!("\"{name}\" is not a dtype")))
+}
+
+/// A fusion by its name.
+fn fusion(name: &str) -> PyResult<&'static Fusion> {
+    Fusion::named(name).ok_or_else(|| usage(format!("no fusion is named \"{name}\"")))
 }
 
 /// A container by its name.
@@ -135,7 +141,7 @@ pub(crate) fn diff(
 }
 
 #[pyfunction]
-#[pyo3(signature = (model, path, to, one_file, dtype, lossless, max_shard_size, loras, extra_keys, store, writing, progress))]
+#[pyo3(signature = (model, path, to, one_file, dtype, lossless, max_shard_size, shards, fuse, loras, extra_keys, store, writing, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub(crate) fn convert(
     py: Python<'_>,
@@ -146,6 +152,8 @@ pub(crate) fn convert(
     dtype: Option<&str>,
     lossless: bool,
     max_shard_size: Option<u64>,
+    shards: Option<&str>,
+    fuse: Vec<String>,
     loras: Vec<(PathBuf, f64)>,
     extra_keys: bool,
     store: Option<PathBuf>,
@@ -164,6 +172,11 @@ pub(crate) fn convert(
     if let Some(bytes) = max_shard_size {
         options = options.shard_bytes(bytes);
     }
+    if let Some(mesh) = shards {
+        options = options.shares(mesh.parse().or_raise()?);
+    }
+    let fusions = fuse.iter().map(|name| fusion(name)).collect::<PyResult<Vec<_>>>()?;
+    options = options.fuse(&fusions);
     for (path, scale) in loras {
         options = options.adapter(Adapter::open(path).or_raise()?, scale);
     }

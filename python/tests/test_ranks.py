@@ -29,6 +29,22 @@ def test_parts_are_slices_of_the_whole(sample: Path) -> None:
         model.tensors_of_rank(tensor_parallel=(0, 3))
 
 
+def test_files_have_the_parts_of_ranks(sample: Path, tmp_path: Path) -> None:
+    whole = wb.open(sample)
+    wb.convert(sample, tmp_path / "shares", shards="tp=2", fuse=["gate-up"], dtype="F32")
+    for rank in range(2):
+        found = wb.open(tmp_path / f"shares/model-rank-{rank}-part-0.safetensors").stored
+        part = whole.tensors_of_rank(tensor_parallel=(rank, 2))
+        at = "model.layers.0.mlp."
+        names = [f"layers.0.ffn.{name}.weight" for name in ("gate", "up")]
+        joined = np.concatenate([part[name].dequantize() for name in names])
+        assert np.array_equal(found[at + "gate_up_proj.weight"].dequantize(), joined)
+        down = part["layers.0.ffn.down.weight"].dequantize()
+        assert np.array_equal(found[at + "down_proj.weight"].dequantize(), down)
+    with pytest.raises(wb.UnsupportedError, match="directory of safetensors files only"):
+        wb.convert(sample, tmp_path / "x.gguf", to="gguf", shards="tp=2")
+
+
 def test_torch_runs_the_parts_of_four_ranks(sample: Path) -> None:
     """The feed-forward network and the attention of a layer, as ranks compute them: the sum over the
     ranks is the result of the whole."""

@@ -163,6 +163,8 @@ def convert(
     dtype: str | None,
     lossless: bool,
     max_shard_size: int | None,
+    shards: str | None,
+    fuse: list[str],
     loras: list[tuple[str | Path, float]],
     extra_keys: bool,
     store: str | Path | None,

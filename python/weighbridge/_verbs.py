@@ -232,6 +232,8 @@ def convert(
     dtype: str | None = None,
     lossless: bool = False,
     max_shard_size: int | None = None,
+    shards: str | None = None,
+    fuse: Iterable[str] = (),
     lora: str | Path | Iterable[tuple[str | Path, float]] = (),
     extra_keys: bool = True,
     store: str | Path | None = None,
@@ -247,16 +249,19 @@ def convert(
     Without `to`, the ending of `path` tells the container. Quantized tensors keep their codes if the
     container has a packing with the same values; `lossless` makes any other change an error.
 
+    `shards`, as in `tp=8`, writes the share of each rank to safetensors files of its own, and `fuse` joins
+    tensors in them: `qkv`, `gate-up`.
+
     >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run
     True
     """
-    container, one_file = _container(path, to)
+    container, one_file = _container(path, to or ("safetensors" if shards else None))
     writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
     adapters = [(lora, 1.0)] if isinstance(lora, (str, Path)) else list(lora)
     with callback(progress) as shown:
         report = _native.convert(
             _model(source), path, container, one_file, dtype, lossless, max_shard_size,
-            adapters, extra_keys, store, writing, shown,
+            shards, list(fuse), adapters, extra_keys, store, writing, shown,
         )
     return WriteReport(json.loads(report))
 

@@ -138,7 +138,9 @@ def _both(verb: str, arguments: list[str | Path], options: dict[str, Any]) -> Re
     names = ("slices", "threads", "retries", "progress", "ray_options")
     of_run = {name: options.pop(name) for name in names if name in options}
     destination = Path(arguments[1])
-    path = options.pop("path", destination.with_name(f"{destination.name}.plan.json"))
+    # Beside an object in a store, no file can lie.
+    folder = Path() if "://" in str(arguments[1]) else destination.parent
+    path = options.pop("path", folder / f"{destination.name}.plan.json")
     made = plan(verb, *arguments, path=path, **options)
     report = run(made, **of_run)
     made.unlink()

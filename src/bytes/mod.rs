@@ -71,6 +71,12 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     /// The header has been read: what is read from now on is tensor data. A reader that fetches
     /// ahead may stop.
     fn opened(&self) {}
+
+    /// What tells this content from an earlier or later one of the same name, such as an ETag. A plan that
+    /// is run in slices is compared with it. The default knows nothing.
+    fn version(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The bytes of one file, or of memory. All reads and all range checks happen here.
@@ -306,6 +312,14 @@ impl Source {
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         if let SourceKind::Custom { reader } = &self.kind {
             reader.prefetch(ranges);
+        }
+    }
+
+    /// The version of bytes that are neither a file nor in memory.
+    pub(crate) fn version(&self) -> Option<String> {
+        match &self.kind {
+            SourceKind::Custom { reader } => reader.version(),
+            _ => None,
         }
     }
 

@@ -191,6 +191,8 @@ pub(crate) struct NewTensor {
     pub(crate) parts: Vec<NewPart>,
     /// The expert group that it belongs to; its tensors may share a file.
     pub(crate) experts: Option<String>,
+    /// The rank whose share it is part of; tensors of different ranks are in different files.
+    pub(crate) rank: Option<u64>,
 }
 
 impl NewTensor {

@@ -1,23 +1,25 @@
 //! The `convert` and `create` verbs: convert a model to another container.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
-use super::experts;
+use super::experts::{self, stacked};
 use super::gguf::{Finish, GgufDraft};
 use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
+use super::ranks;
 use crate::adapter::{self, Adapter};
 use crate::arch::{Dialect, Resolution, family};
 use crate::container::ollama::write as ollama;
-use crate::container::writer::{DocumentContent, DraftEntry, ExpertName, NewDocument, Writer};
+use crate::container::writer::{DocumentContent, DraftEntry, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{Adaptation, Model, Tensor};
+use crate::load::Fusion;
+use crate::model::{Adaptation, Mesh, Model, Sharding, Tensor};
 use crate::recipe::mlx_lm;
 use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::repack::{REPACKS, Repack};
@@ -25,8 +27,8 @@ use crate::store::tensor::Segment;
 use crate::store::{Encoding, Part};
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{
-    Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, choose, encoded, grouped,
-    grouped_from,
+    Builder, Method, OutTensor, Output, Precision, Producer, TensorRepack, WritePlan, choose,
+    encoded, grouped, grouped_from,
 };
 
 /// Options of a conversion.
@@ -43,6 +45,9 @@ pub struct ConvertOptions {
     /// Whether the vision model is written instead of the language model.
     projector: bool,
     finish: Finish,
+    /// The ranks whose shares are written.
+    mesh: Option<Mesh>,
+    fusions: Vec<&'static Fusion>,
 }
 
 /// The program whose rules decide how each tensor is quantized.
@@ -70,6 +75,8 @@ impl ConvertOptions {
             adapters: Vec::new(),
             projector: false,
             finish,
+            mesh: None,
+            fusions: Vec::new(),
         }
     }
 
@@ -125,6 +132,26 @@ impl ConvertOptions {
         self
     }
 
+    /// Writes the share of each rank to files of its own, named `model-rank-{rank}-part-{part}.safetensors`
+    /// as by vLLM's `sharded_state`, in one directory. The documents beside them are those of the whole
+    /// model.
+    ///
+    /// Each rank has the tensors of [`tensors_of_rank`](super::tensors_of_rank). Quantized tensors are
+    /// dequantized.
+    #[must_use]
+    pub fn shares(mut self, mesh: Mesh) -> Self {
+        self.mesh = Some(mesh);
+        self
+    }
+
+    /// Joins tensors of a rank: q, k and v to `qkv_proj`, gate and up to `gate_up_proj`. These are vLLM's
+    /// names. Experts stay separate.
+    #[must_use]
+    pub fn fuse(mut self, fusions: &[&'static Fusion]) -> Self {
+        self.fusions = fusions.to_vec();
+        self
+    }
+
     /// Merges a LoRA adapter, with its changes multiplied by `factor`. Several adapters are added
     /// up in the order given.
     ///
@@ -166,6 +193,9 @@ pub(super) fn with_layers(
     options: &ConvertOptions,
     layers: &NewLayers,
 ) -> Result<WritePlan> {
+    let others = options.quantization.is_some() || options.one_file || options.projector;
+    let shares = ranks::check(options.container.writer()?, options.mesh, &options.fusions, others);
+    shares.map_err(|error| error.in_file(model.store().path()))?;
     if options.projector {
         let plan = projector(model, options);
         return plan.map_err(|error| error.in_file(model.store().path()));
@@ -248,63 +278,22 @@ fn directory(
     layers: &NewLayers,
     adaptation: Option<&Arc<Adaptation>>,
 ) -> Result<Builder> {
-    let (store, resolution) = (model.store(), model.resolution()?);
+    let store = model.store();
     let mut builder = Builder::with_writer(writer);
     builder.reads(store);
-    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } =
-        adapted_tensors_in(model, writer.dialect, adaptation)?;
-    super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
-    if store.encoding() == Encoding::Gguf {
-        let before = translate::rows_before_positions(store, resolution)?;
-        let end = "embeddings.position_embeddings.weight";
-        for view in tensors.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
-            *view = view.clone().after_copies(before)?;
-            let what = "before position 0, are copies of the next row";
-            builder.note(format!("{}: its first {before} rows, {what}", view.name()));
-        }
-    }
-    let (mut in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
-        true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
-        false => Default::default(),
-    };
-    let tensors = stacked(tensors, writer)?;
+    let shardings = options.mesh.map_or_else(
+        || vec![(None, Sharding::new())],
+        |mesh| (0..).map(Some).zip(mesh.shardings()).collect(),
+    );
+    let shares = shardings.into_iter().map(|(rank, sharding)| {
+        let share = share(model, writer, options, adaptation, &sharding, &mut builder)?;
+        Ok(Share { rank, ..share })
+    });
+    let shares = shares.collect::<Result<Vec<Share>>>()?;
     let (config, others) = documents(model, writer, &mut builder)?;
-    let mut tensors = tensors;
-    let from_engine = matches!(resolution.dialect, Dialect::Gguf | Dialect::Mlx);
-    if from_engine && resolution.dialect != writer.dialect && is_tied(config.as_ref())? {
-        // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
-        tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
-    }
-    if writer.dialect == Dialect::Mlx && resolution.dialect != Dialect::Mlx {
-        let added = untied(&tensors, config.as_ref())?;
-        if let Some(tensor) = &added {
-            let what = "a copy of the embedding, which mlx-lm's class requires";
-            builder.note(format!("{}: {what}", tensor.name()));
-        }
-        tensors.extend(added.map(|tensor| (None, tensor)));
-    }
-    let mut choices =
-        recipe_choices(model, &tensors, config.as_ref(), options, &mut builder)?.into_iter();
-    let same = resolution.dialect == writer.dialect;
-    let floats = match writer.dialect {
-        Dialect::Mlx => mlx_floats(model, resolution, options.precision, &tensors),
-        _ => None,
-    };
-    let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
-    let fp8 = fp8_recipe(writer, config.as_ref(), options, &mut builder)?;
-    for (experts, tensor) in tensors {
-        let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
-        let precision = Precision { floats: floats.filter(|_| cast), ..options.precision };
-        let fp8 = fp8.as_ref().filter(|_| has_fp8_blocks(&tensor));
-        let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
-            (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
-            (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size, floats)?,
-            (None, None) => match fp8 {
-                Some(recipe) => decoded_fp8(&tensor, recipe, precision)?,
-                None => copy_or_choose(&tensor, writer, same, precision)?,
-            },
-        };
-        builder.push(OutTensor { experts, ..OutTensor::new(tensor.name(), output) });
+    let mut why_plain = Vec::new();
+    for share in shares {
+        why_plain.extend(push_share(model, writer, options, share, config.as_ref(), &mut builder)?);
     }
     let is_true = |config_is_true: fn(&Output) -> bool| {
         builder.tensors().iter().all(|tensor| config_is_true(&tensor.output))
@@ -344,6 +333,97 @@ fn directory(
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// The tensors of one rank, or of the whole model.
+#[derive(Default)]
+struct Share {
+    rank: Option<u64>,
+    /// The tensors, with their expert groups.
+    tensors: Vec<(Option<String>, Tensor)>,
+    in_mxfp4: HashMap<String, TensorRepack>,
+    /// Why experts that were in MXFP4 are not written so.
+    why_plain: Option<String>,
+}
+
+/// The tensors that a rank's files will have, in the writer's dialect.
+fn share(
+    model: &Model,
+    writer: &Writer,
+    options: &ConvertOptions,
+    adaptation: Option<&Arc<Adaptation>>,
+    sharding: &Sharding,
+    builder: &mut Builder,
+) -> Result<Share> {
+    let (store, resolution) = (model.store(), model.resolution()?);
+    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } =
+        adapted_tensors_in(model, writer.dialect, adaptation, sharding)?;
+    super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
+    if store.encoding() == Encoding::Gguf {
+        let before = translate::rows_before_positions(store, resolution)?;
+        let end = "embeddings.position_embeddings.weight";
+        for view in tensors.iter_mut().filter(|view| before > 0 && view.name().ends_with(end)) {
+            *view = view.clone().after_copies(before)?;
+            let what = "before position 0, are copies of the next row";
+            builder.note(format!("{}: its first {before} rows, {what}", view.name()));
+        }
+    }
+    let (in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
+        true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
+        false => Default::default(),
+    };
+    let tensors = stacked(ranks::joined(tensors, &options.fusions)?, writer)?;
+    Ok(Share { rank: None, tensors, in_mxfp4, why_plain })
+}
+
+/// Adds the tensors of a rank, or of the whole model. Gives a note.
+fn push_share(
+    model: &Model,
+    writer: &'static Writer,
+    options: &ConvertOptions,
+    share: Share,
+    config: Option<&ConfigDocument>,
+    builder: &mut Builder,
+) -> Result<Option<String>> {
+    let resolution = model.resolution()?;
+    let Share { rank, mut tensors, mut in_mxfp4, why_plain } = share;
+    let from_engine = matches!(resolution.dialect, Dialect::Gguf | Dialect::Mlx);
+    if from_engine && resolution.dialect != writer.dialect && is_tied(config)? {
+        // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
+        tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
+    }
+    if writer.dialect == Dialect::Mlx && resolution.dialect != Dialect::Mlx {
+        let added = untied(&tensors, config)?;
+        if let Some(tensor) = &added {
+            let what = "a copy of the embedding, which mlx-lm's class requires";
+            builder.note(format!("{}: {what}", tensor.name()));
+        }
+        tensors.extend(added.map(|tensor| (None, tensor)));
+    }
+    let mut choices = recipe_choices(model, &tensors, config, options, builder)?.into_iter();
+    // A scheme whose tensors are divided is written decoded, and so are those that every rank has.
+    let same = resolution.dialect == writer.dialect && rank.is_none();
+    let floats = match writer.dialect {
+        Dialect::Mlx => mlx_floats(model, resolution, options.precision, &tensors),
+        _ => None,
+    };
+    let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
+    let fp8 = fp8_recipe(writer, config, options, builder)?;
+    for (experts, tensor) in tensors {
+        let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
+        let precision = Precision { floats: floats.filter(|_| cast), ..options.precision };
+        let fp8 = fp8.as_ref().filter(|_| has_fp8_blocks(&tensor));
+        let output = match (choices.next().flatten(), in_mxfp4.remove(tensor.name())) {
+            (_, Some(repacking)) => Output::new(Producer::Repacked(repacking), Method::Repacked),
+            (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size, floats)?,
+            (None, None) => match fp8 {
+                Some(recipe) => decoded_fp8(&tensor, recipe, precision)?,
+                None => copy_or_choose(&tensor, writer, same, precision)?,
+            },
+        };
+        builder.push(OutTensor { experts, rank, ..OutTensor::new(tensor.name(), output) });
+    }
+    Ok(why_plain)
 }
 
 /// The output matrix of a model that ties it to the embedding, if mlx-lm's class does not.
@@ -698,56 +778,4 @@ fn copy_or_choose(
         }
     }
     choose(tensor, writer, precision)
-}
-
-/// The tensors with their expert groups, with experts stacked if the container has them so.
-fn stacked(tensors: Vec<Tensor>, writer: &Writer) -> Result<Vec<(Option<String>, Tensor)>> {
-    match writer.expert {
-        Some(expert) => stack_experts(tensors, expert),
-        None => Ok(tensors.into_iter().map(|tensor| (None, tensor)).collect()),
-    }
-}
-
-/// Stacks the experts of each projection along a new first axis, under the projection's name, and
-/// returns each stack with its expert group. Experts with different packings or with a global scale
-/// stay separate. Groups follow all other tensors.
-fn stack_experts(
-    tensors: Vec<Tensor>,
-    expert: fn(&str) -> Option<ExpertName<'_>>,
-) -> Result<Vec<(Option<String>, Tensor)>> {
-    let mut all = Vec::new();
-    let mut experts: BTreeMap<(String, String), BTreeMap<u64, Tensor>> = BTreeMap::new();
-    for tensor in tensors {
-        let name = tensor.name().to_owned();
-        match expert(&name) {
-            Some(ExpertName { group, number, projection }) => {
-                let key = (group.to_owned(), projection.to_owned());
-                if experts.entry(key).or_default().insert(number, tensor).is_some() {
-                    let fault = format!("expert {number} occurs twice");
-                    return Err(Error::unsupported(fault).in_tensor(&name));
-                }
-            }
-            None => all.push((None, tensor)),
-        }
-    }
-    for ((group, projection), experts) in experts {
-        let name = format!("{group}.{projection}");
-        if let Some((missing, _)) = (0u64..).zip(experts.keys()).find(|(n, key)| n != *key) {
-            let fault = format!("expert {missing} of {} is missing", experts.len());
-            return Err(Error::unsupported(fault).in_tensor(&name));
-        }
-        let packing = |tensor: &Tensor| {
-            let dtype: Option<DType> = tensor.dtype().ok();
-            Ok::<_, Error>((dtype, tensor.group_size(), tensor.globals()?.is_empty()))
-        };
-        let packings = experts.values().map(packing).collect::<Result<Vec<_>>>()?;
-        let alike = packings.windows(2).all(|pair| pair.first() == pair.last());
-        let tensors: Vec<Tensor> = experts.into_values().collect();
-        match alike && packings.iter().all(|(.., plain)| *plain) {
-            true => all.push((Some(group), Tensor::stack(tensors)?.named(&name))),
-            false => all.extend(tensors.into_iter().map(|tensor| (None, tensor))),
-        }
-    }
-    all.sort_by(|(a, x), (b, y)| (a, x.name()).cmp(&(b, y.name())));
-    Ok(all)
 }

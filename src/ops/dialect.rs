@@ -35,7 +35,7 @@ pub struct TranslatedTensors {
 /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
 /// the dialect's layout; `Malformed` if tensors contradict the config.
 pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
-    adapted_tensors_in(model, dialect, None)
+    adapted_tensors_in(model, dialect, None, &Sharding::new())
 }
 
 /// A rank's parts of a model's tensors in a dialect. They are the tensors of a smaller model of the same
@@ -64,16 +64,19 @@ pub fn tensors_of_rank(
     dialect: Dialect,
     sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
-    translated(model, dialect, None, sharding).map_err(Error::of_model)
+    adapted_tensors_in(model, dialect, None, sharding)
 }
 
-/// Like [`tensors_in`], with the changes of `adaptation` added to the values.
+/// Like [`tensors_of_rank`], with the changes of `adaptation` added to the values.
 pub(super) fn adapted_tensors_in(
     model: &Model,
     dialect: Dialect,
     adaptation: Option<&Arc<Adaptation>>,
+    sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
-    translated(model, dialect, adaptation, &Sharding::new()).map_err(Error::of_model)
+    let found = translated(model, dialect, adaptation, sharding);
+    // A number of ranks that does not divide a tensor is no fault of the model.
+    found.map_err(|error| if sharding.is_whole() { error.of_model() } else { error })
 }
 
 fn translated(

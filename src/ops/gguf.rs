@@ -10,7 +10,7 @@ use crate::container::{OpenOptions, gguf};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
-use crate::model::{Adaptation, Model, Tensor};
+use crate::model::{Adaptation, Model, Sharding, Tensor};
 use crate::recipe::FileType;
 use crate::store::{Encoding, Store};
 use crate::translate::{self, kept::PREFIX};
@@ -50,7 +50,7 @@ impl GgufDraft {
         let (store, resolution) = (model.store(), model.resolution()?);
         let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
         let TranslatedTensors { tensors: views, left_out, .. } =
-            adapted_tensors_in(model, Dialect::Gguf, adaptation)?;
+            adapted_tensors_in(model, Dialect::Gguf, adaptation, &Sharding::new())?;
         let own = store.encoding() == Encoding::Gguf;
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {

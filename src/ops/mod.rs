@@ -16,6 +16,7 @@ mod ollama_layers;
 #[cfg(feature = "http")]
 mod pull;
 mod quantize;
+mod ranks;
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;

@@ -23,9 +23,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 
 /// One bucket of a store, or one container of Azure.
-struct Bucket {
-    files: RemoteFiles,
-    kind: Kind,
+pub(super) struct Bucket {
+    pub(super) files: RemoteFiles,
+    pub(super) kind: Kind,
     /// The path that stands for the bucket: `s3://bucket`.
     root: PathBuf,
     /// The address of the bucket, without a slash at its end.
@@ -44,7 +44,7 @@ impl fmt::Debug for Bucket {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     S3,
     Google,
     Azure,
@@ -52,6 +52,19 @@ enum Kind {
 
 /// Finds the model that a name means. A name of an index means its folder.
 pub(super) fn locate(name: &str, network: &super::Network) -> Result<RemoteModel> {
+    let (bucket, key) = find(name, network)?;
+    let folder = match key.rsplit_once('/') {
+        Some((folder, file)) if file.ends_with(".safetensors.index.json") => folder,
+        None if key.ends_with(".safetensors.index.json") => "",
+        _ => key,
+    };
+    let root = bucket.root.clone();
+    let path = if folder.is_empty() { root } else { root.join(folder) };
+    Ok(RemoteModel { path, files: Arc::new(bucket) })
+}
+
+/// The bucket of a name, and the key in it.
+pub(super) fn find<'n>(name: &'n str, network: &super::Network) -> Result<(Bucket, &'n str)> {
     let (scheme, rest) = name.split_once("://").unwrap_or((name, ""));
     let kind = match scheme {
         "gs" => Kind::Google,
@@ -79,18 +92,12 @@ pub(super) fn locate(name: &str, network: &super::Network) -> Result<RemoteModel
     let found = Bucket {
         files: RemoteFiles::new(&client),
         kind,
-        root: root.clone(),
+        root,
         address: place.address,
         query: place.query,
         listed: Mutex::default(),
     };
-    let folder = match key.rsplit_once('/') {
-        Some((folder, file)) if file.ends_with(".safetensors.index.json") => folder,
-        None if key.ends_with(".safetensors.index.json") => "",
-        _ => key,
-    };
-    let path = if folder.is_empty() { root } else { root.join(folder) };
-    Ok(RemoteModel { path, files: Arc::new(found) })
+    Ok((found, key))
 }
 
 /// Where a bucket is, and how requests to it are proved.
@@ -229,18 +236,18 @@ impl Profiles {
 
 impl Bucket {
     /// The key of a file or folder: empty for the bucket itself.
-    fn key<'p>(&self, path: &'p Path) -> Option<&'p str> {
+    pub(super) fn key<'p>(&self, path: &'p Path) -> Option<&'p str> {
         let rest = path.to_str()?.strip_prefix(self.root.to_str()?)?;
         if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
     }
 
-    fn address(&self, key: &str) -> String {
+    pub(super) fn address(&self, key: &str) -> String {
         let start = format!("{}/{}", self.address, strictly_escaped(key, b"/"));
         if self.query.is_empty() { start } else { format!("{start}?{}", self.query) }
     }
 
     /// The names of the files directly in a folder.
-    fn list(&self, folder: &str) -> Result<Vec<String>> {
+    pub(super) fn list(&self, folder: &str) -> Result<Vec<String>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let (mut names, mut next) = (Vec::new(), None::<String>);
         // Each answer lists at least a thousand names.
@@ -301,13 +308,13 @@ impl Bucket {
 }
 
 /// The texts of all elements of this name.
-fn elements<'x>(xml: &'x str, name: &str) -> Vec<&'x str> {
+pub(super) fn elements<'x>(xml: &'x str, name: &str) -> Vec<&'x str> {
     let (start, end) = (format!("<{name}>"), format!("</{name}>"));
     xml.split(start.as_str()).skip(1).filter_map(|rest| rest.split(end.as_str()).next()).collect()
 }
 
 /// The text that XML stands for.
-fn plain_text(xml: &str) -> String {
+pub(super) fn plain_text(xml: &str) -> String {
     xml.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&quot;", "\"")

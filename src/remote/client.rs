@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Network;
 use super::address::{joined, origin};
-use super::sign::Proof;
+use super::sign::{Proof, Unproved};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The most redirects from a name to its bytes.
@@ -23,6 +23,16 @@ pub(crate) struct Client {
     /// What proves requests to an object store, and the addresses that it is for: those that begin
     /// like this one.
     proof: Option<(String, Proof)>,
+}
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    method: &'static str,
+    range: Option<&'a Range<u64>>,
+    accept: Option<&'a str>,
+    /// The body, for methods that have one.
+    body: Option<&'a [u8]>,
 }
 
 /// What a server answered.
@@ -92,6 +102,25 @@ impl Client {
         range: Option<&Range<u64>>,
         accept: Option<&str>,
     ) -> Result<Answer> {
+        self.ask(address, Asked { method: "GET", range, accept, body: None })
+    }
+
+    /// Sends a request that changes something, with a body if the method has one. It must be one that may
+    /// be repeated, and is not redirected.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Self::get).
+    pub(super) fn send(
+        &self,
+        method: &'static str,
+        address: &str,
+        body: Option<&[u8]>,
+    ) -> Result<Answer> {
+        self.ask(address, Asked { method, range: None, accept: None, body })
+    }
+
+    fn ask(&self, address: &str, asked: Asked<'_>) -> Result<Answer> {
         if self.network.offline {
             let error = Error::new(ErrorKind::Io, "not fetched, since this run is offline");
             return Err(error.advise("leave out --offline, or unset HF_HUB_OFFLINE"));
@@ -99,15 +128,15 @@ impl Client {
         let mut wait = self.network.backoff;
         for attempt in 1.. {
             let last = attempt >= self.network.attempts.max(1);
-            let mut asked = None;
-            match self.follow(address, range, accept) {
+            let mut delay = None;
+            match self.follow(address, asked) {
                 Ok(answer) if !matches!(answer.status, 429 | 500 | 502 | 503 | 504) || last => {
                     return Ok(answer);
                 }
                 Ok(answer) => {
-                    asked = answer.number("retry-after").map(Duration::from_secs);
-                    if let Some(asked) = asked.filter(|asked| *asked > PATIENCE) {
-                        let seconds = asked.as_secs();
+                    delay = answer.number("retry-after").map(Duration::from_secs);
+                    if let Some(delay) = delay.filter(|delay| *delay > PATIENCE) {
+                        let seconds = delay.as_secs();
                         return Err(Error::new(
                             ErrorKind::Io,
                             format!(
@@ -125,23 +154,19 @@ impl Client {
                 }
                 Err(Failure::Passing(_)) => {}
             }
-            std::thread::sleep(asked.unwrap_or_else(|| varied(wait)));
+            std::thread::sleep(delay.unwrap_or_else(|| varied(wait)));
             wait = wait.saturating_mul(2).min(PATIENCE);
         }
         Err(Error::new(ErrorKind::Io, "no attempts are allowed"))
     }
 
     /// One request, and those to which it is redirected.
-    fn follow(
-        &self,
-        address: &str,
-        range: Option<&Range<u64>>,
-        accept: Option<&str>,
-    ) -> Result<Answer, Failure> {
+    fn follow(&self, address: &str, asked: Asked<'_>) -> Result<Answer, Failure> {
+        let Asked { method, range, accept, body } = asked;
         let mut address = address.to_owned();
         let mut headers = Vec::new();
         for _ in 0..=REDIRECTS {
-            let mut request = self.agent.get(&address);
+            let mut request = ureq::http::Request::builder().method(method).uri(&address);
             let range =
                 range.map(|range| format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
             if let Some(range) = &range {
@@ -153,7 +178,9 @@ impl Client {
                     .is_some_and(|rest| rest.starts_with('/') || rest.starts_with('?'))
             {
                 let now = std::time::SystemTime::now();
-                let headers = proof.headers(&address, range.as_deref(), now);
+                let (range, body) = (range.as_deref(), body.unwrap_or_default());
+                let unproved = Unproved { method, address: &address, range, body };
+                let headers = proof.headers(&unproved, now);
                 for (name, value) in headers.map_err(Failure::Final)? {
                     request = request.header(name, value);
                 }
@@ -166,12 +193,16 @@ impl Client {
             {
                 request = request.header("Authorization", format!("Bearer {token}"));
             }
-            let answer = request.call().map_err(Failure::of)?;
+            let answer = match body {
+                Some(body) => request.body(body).map(|request| self.agent.run(request)),
+                None => request.body(()).map(|request| self.agent.run(request)),
+            };
+            let answer = answer.map_err(ureq::Error::from).flatten().map_err(Failure::of)?;
             let (parts, body) = answer.into_parts();
             let status = parts.status.as_u16();
             headers.push(parts.headers);
             let found = Answer { status, address, headers, body };
-            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            if !matches!(status, 301 | 302 | 303 | 307 | 308) || method != "GET" {
                 return Ok(found);
             }
             let next = found.header("location").map(|to| joined(&found.address, to));

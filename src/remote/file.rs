@@ -109,6 +109,11 @@ impl ReadAt for Shared {
     fn opened(&self) {
         self.0.opened();
     }
+
+    fn version(&self) -> Option<String> {
+        let Version { tag, modified, .. } = &self.0.version;
+        tag.clone().or_else(|| modified.clone())
+    }
 }
 
 /// How much of a file's start is fetched in the first, second, third request. Later ones double.

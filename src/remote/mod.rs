@@ -26,6 +26,8 @@ mod registry;
 mod sign;
 #[cfg(feature = "http")]
 mod site;
+#[cfg(all(feature = "http", feature = "write"))]
+mod upload;
 
 #[cfg(feature = "http")]
 pub(crate) use client::Client;
@@ -35,6 +37,8 @@ pub(crate) use hub::{Repository, page};
 pub(crate) use range::Located;
 #[cfg(feature = "http")]
 pub(crate) use registry::RegistryModel;
+#[cfg(all(feature = "http", feature = "write"))]
+pub(crate) use upload::{Bucket as WritableBucket, UploadedPart};
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -35,18 +35,14 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// The SHA-256 of nothing: requests have no body.
-const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-
 /// The version of Azure's protocol.
 const AZURE_VERSION: &str = "2021-12-02";
 
 impl Proof {
-    /// The headers that prove a request for an address, and for a range of it if there is one.
+    /// The headers that prove a request. Azure's are those of a request without a body.
     pub(super) fn headers(
         &self,
-        address: &str,
-        range: Option<&str>,
+        request: &Unproved<'_>,
         now: SystemTime,
     ) -> Result<Vec<(&'static str, String)>> {
         let time = Time::of(now);
@@ -54,11 +50,22 @@ impl Proof {
             Self::Bearer(token) => Ok(vec![("Authorization", format!("Bearer {token}"))]),
             Self::Aws { id, secret, session, region } => {
                 let keys = AwsKeys { id, secret, region, session: session.as_deref() };
-                keys.headers(address, range, &time)
+                keys.headers(request, &time)
             }
-            Self::Azure { account, key } => azure(account, key, address, range, &time),
+            Self::Azure { account, key } => {
+                azure(account, key, request.address, request.range, &time)
+            }
         }
     }
+}
+
+/// A request before it is proved.
+pub(super) struct Unproved<'r> {
+    pub(super) method: &'static str,
+    pub(super) address: &'r str,
+    /// The header that requests a range.
+    pub(super) range: Option<&'r str>,
+    pub(super) body: &'r [u8],
 }
 
 struct AwsKeys<'k> {
@@ -69,20 +76,17 @@ struct AwsKeys<'k> {
 }
 
 impl AwsKeys<'_> {
-    fn headers(
-        &self,
-        address: &str,
-        range: Option<&str>,
-        time: &Time,
-    ) -> Result<Vec<(&'static str, String)>> {
-        let (host, path, query) = divided(address);
+    fn headers(&self, request: &Unproved<'_>, time: &Time) -> Result<Vec<(&'static str, String)>> {
+        let (host, path, query) = divided(request.address);
+        // The store refuses a body with another digest.
+        let body = sha256_of(request.body)?;
         let stamp = time.stamp();
         let date = stamp.get(..8).unwrap_or_default();
         // In the order of their names.
         let signed: Vec<(&str, &str)> = [
             ("host", Some(host)),
-            ("range", range),
-            ("x-amz-content-sha256", Some(EMPTY)),
+            ("range", request.range),
+            ("x-amz-content-sha256", Some(&body)),
             ("x-amz-date", Some(&stamp)),
             ("x-amz-security-token", self.session),
         ]
@@ -95,7 +99,8 @@ impl AwsKeys<'_> {
         let names = names.join(";");
         let mut query: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
         query.sort_unstable();
-        let request = format!("GET\n{path}\n{}\n{lines}\n{names}\n{EMPTY}", query.join("&"));
+        let method = request.method;
+        let request = format!("{method}\n{path}\n{}\n{lines}\n{names}\n{body}", query.join("&"));
         let scope = format!("{date}/{}/s3/aws4_request", self.region);
         let text =
             format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", sha256_of(request.as_bytes())?);
@@ -110,7 +115,7 @@ impl AwsKeys<'_> {
         );
         let session = self.session.map(|token| ("x-amz-security-token", token.to_owned()));
         Ok([
-            ("x-amz-content-sha256", EMPTY.to_owned()),
+            ("x-amz-content-sha256", body),
             ("x-amz-date", stamp.clone()),
             ("Authorization", authorization),
         ]
@@ -223,6 +228,10 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
+    fn get<'r>(address: &'r str, range: Option<&'r str>) -> Unproved<'r> {
+        Unproved { method: "GET", address, range, body: b"" }
+    }
+
     #[test]
     fn times() {
         let cases = [
@@ -248,7 +257,7 @@ mod tests {
             region: "us-east-1".to_owned(),
         };
         let signature = |address: &str, range: Option<&str>| {
-            let headers = proof.headers(address, range, at(1_369_353_600)).expect("headers");
+            let headers = proof.headers(&get(address, range), at(1_369_353_600)).expect("headers");
             let (_, value) =
                 headers.into_iter().find(|(name, _)| *name == "Authorization").expect("it");
             value.rsplit('=').next().expect("a signature").to_owned()
@@ -261,6 +270,10 @@ mod tests {
         assert_eq!(
             signature(&format!("{host}/?prefix=J&max-keys=2"), None),
             "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
+        );
+        assert_eq!(
+            signature(&format!("{host}/?lifecycle="), None),
+            "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"
         );
         assert!(!format!("{proof:?}").contains("wJalr"));
     }
@@ -280,7 +293,7 @@ mod tests {
         ];
         for (rest, signature) in cases {
             let address = format!("{host}{rest}");
-            let headers = proof.headers(&address, None, at(1_369_353_600)).expect("headers");
+            let headers = proof.headers(&get(&address, None), at(1_369_353_600)).expect("headers");
             let expected = ("Authorization", format!("SharedKey tales:{signature}"));
             assert!(headers.contains(&expected), "{headers:?}");
         }

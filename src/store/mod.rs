@@ -221,6 +221,13 @@ impl Store {
         sources.filter(|source| source.is_file()).map(Source::path)
     }
 
+    /// The files of a model on a server: the name, length and version of each.
+    pub(crate) fn files_elsewhere(&self) -> impl Iterator<Item = (&Path, u64, Option<String>)> {
+        let sources = self.files.iter().map(|file| &file.source);
+        let elsewhere = sources.filter(|source| crate::place::scheme(source.path()).is_some());
+        elsewhere.map(|source| (source.path(), source.len(), source.version()))
+    }
+
     /// The number of tensors. Scales and other parts of a tensor do not count.
     pub(crate) fn len(&self) -> usize {
         self.tensors

@@ -200,9 +200,12 @@ impl Builder {
         self.settings = settings;
     }
 
-    /// Adds a note to the plan.
+    /// Adds a note to the plan, unless it has the same one.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     /// The documents so far.
@@ -251,6 +254,9 @@ impl Builder {
         let (format, notes) = (self.writer.name, self.notes);
         let mut plan = WritePlan::new(format, self.placement, files, planned, notes, sources);
         plan.file_type = file_type.and_then(FileType::from_number);
+        let elsewhere = self.stores.iter().flat_map(|store| store.files_elsewhere());
+        plan.elsewhere =
+            elsewhere.map(|(path, bytes, version)| (path.to_path_buf(), bytes, version)).collect();
         Ok(plan)
     }
 }

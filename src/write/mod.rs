@@ -70,13 +70,15 @@ pub(crate) struct OutTensor {
     pub(crate) output: Output,
     /// The expert group that it belongs to; its tensors may share a file.
     pub(crate) experts: Option<String>,
+    /// The rank whose share it is part of.
+    pub(crate) rank: Option<u64>,
     /// The dimensions in the header, if they are not those of the output.
     pub(crate) shape: Option<Vec<u64>>,
 }
 
 impl OutTensor {
     pub(crate) fn new(name: impl Into<String>, output: Output) -> Self {
-        Self { name: name.into(), output, experts: None, shape: None }
+        Self { name: name.into(), output, experts: None, rank: None, shape: None }
     }
 
     /// Describes the tensor to the layout.
@@ -104,6 +106,7 @@ impl OutTensor {
             shape: self.shape.clone().unwrap_or_else(|| producer.shape().to_vec()),
             parts,
             experts: self.experts.clone(),
+            rank: self.rank,
         })
     }
 
@@ -111,6 +114,7 @@ impl OutTensor {
     pub(crate) fn planned(&self, described: &NewTensor) -> PlannedTensor {
         PlannedTensor {
             name: self.name.clone(),
+            rank: self.rank,
             shape: described.shape.clone(),
             from: self.output.producer.from(),
             dtype: described.dtype,
@@ -152,6 +156,7 @@ pub struct WriteOptions<'w> {
     pub(crate) allow_incomplete: bool,
     threads: Threads,
     memory: Option<u64>,
+    part_bytes: Option<u64>,
     watch: Option<Watch<'w>>,
 }
 
@@ -198,6 +203,14 @@ impl<'w> WriteOptions<'w> {
         self
     }
 
+    /// Sets the bytes of the parts in which slices are sent to an object store: 5 MiB to 5 GiB. A file has
+    /// larger parts if it would have more than 10,000. Every thread holds one part.
+    #[must_use]
+    pub fn part_bytes(mut self, bytes: u64) -> Self {
+        self.part_bytes = Some(bytes);
+        self
+    }
+
     /// Sets a callback that is called every few megabytes. `Break` cancels the writing, and no file
     /// is left behind.
     #[must_use]
@@ -216,6 +229,8 @@ impl<'w> WriteOptions<'w> {
 pub struct PlannedTensor {
     /// Its name in the output.
     pub name: String,
+    /// The rank whose share it is part of. Every rank has tensors with the same names.
+    pub rank: Option<u64>,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
     /// The names of the source dtypes, with their group size where they have one.

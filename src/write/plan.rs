@@ -11,6 +11,7 @@ use crate::arch::Resolution;
 use crate::bytes::{ReadAt, Source, Text};
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
+use crate::place;
 use crate::recipe::FileType;
 use crate::store::{Part, Store};
 
@@ -36,6 +37,8 @@ pub struct WritePlan {
     replaces: Option<Json>,
     /// The models that are read; their files are never written to.
     pub(super) sources: Vec<PathBuf>,
+    /// The files of those models that are on servers: names, lengths and versions.
+    pub(super) elsewhere: Vec<(PathBuf, u64, Option<String>)>,
 }
 
 /// What a run of a plan wrote.
@@ -62,7 +65,18 @@ impl WritePlan {
         sources: Vec<PathBuf>,
     ) -> Self {
         let (missing, replaces, file_type) = (Vec::new(), None, None);
-        Self { tensors, notes, format, file_type, missing, files, placement, replaces, sources }
+        Self {
+            tensors,
+            notes,
+            format,
+            file_type,
+            missing,
+            files,
+            placement,
+            replaces,
+            sources,
+            elsewhere: Vec::new(),
+        }
     }
 
     /// Makes the plan replace the weights of a stored manifest with its only file.
@@ -170,10 +184,16 @@ impl WritePlan {
     /// # Errors
     ///
     /// `Mismatch` if `path` exists and [`WriteOptions::overwrite`] is not set, or if it belongs to
-    /// the model that is read; same as [`check`](Self::check); `Io` if a file cannot be read
-    /// or written, or the disk is full; `Cancelled`. After any error, no incomplete file is left.
+    /// the model that is read; `Unsupported` for a path in an object store, which is written in
+    /// [slices](Self::slices); same as [`check`](Self::check); `Io` if a file cannot be read or written,
+    /// or the disk is full; `Cancelled`. After any error, no incomplete file is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<WriteReport> {
         self.check(options)?;
+        if place::scheme(path).is_some() {
+            let fault = "models are written to an object store in slices only";
+            let advice = "use `plan`, `slice` and `finish`";
+            return Err(Error::unsupported(fault).advise(advice).in_file(path));
+        }
         let paths = match self.placement {
             Placement::Files => self.file_paths(path),
             Placement::Directory | Placement::Store => vec![path.to_path_buf()],

@@ -47,6 +47,9 @@ pub struct ReportedFile<'p> {
 pub struct ReportedTensor<'p> {
     /// Its name in the output.
     pub name: &'p str,
+    /// The rank whose share it is part of, for a directory of ranks' shares.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub rank: Option<u64>,
     /// Dimensions, outermost first.
     pub shape: &'p [u64],
     /// The names of the source dtypes, with their group size where they have one.
@@ -63,9 +66,9 @@ pub struct ReportedTensor<'p> {
     pub lossless: bool,
     /// The reason for the method, unless it is obvious.
     pub why: Option<&'p str>,
-    /// The number of finite values that became infinite.
+    /// The number of finite values that became infinite, in the tensors of this name.
     pub lost_to_infinity: u64,
-    /// The number of nonzero values that became 0.
+    /// The number of nonzero values that became 0, in the tensors of this name.
     pub lost_to_zero: u64,
     /// The relative RMS difference, for requantized tensors.
     pub relative_rms: Option<f64>,
@@ -93,6 +96,7 @@ impl<'p> From<&'p PlannedTensor> for ReportedTensor<'p> {
     fn from(planned: &'p PlannedTensor) -> Self {
         Self {
             name: &planned.name,
+            rank: planned.rank,
             shape: &planned.shape,
             from: &planned.from,
             dtype: planned.dtype.name(),
@@ -114,8 +118,11 @@ impl PlanReport<'_> {
         let path = |path: &std::path::PathBuf| Text::from_path(path).to_string();
         self.written = written.paths.iter().map(path).collect();
         (self.dry_run, self.seconds) = (false, seconds);
-        let lost: std::collections::HashMap<&str, &super::Loss> =
-            written.lost.iter().map(|(name, loss)| (name.as_str(), loss)).collect();
+        // Every rank has tensors with the same names.
+        let mut lost: std::collections::HashMap<&str, super::Loss> = Default::default();
+        for (name, loss) in &written.lost {
+            *lost.entry(name).or_default() += *loss;
+        }
         for tensor in &mut self.tensors {
             if let Some(loss) = lost.get(tensor.name) {
                 tensor.lost_to_infinity = loss.narrowing.overflows;

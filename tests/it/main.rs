@@ -60,6 +60,7 @@ mod ollama_create;
 mod provider;
 #[cfg(feature = "http")]
 mod pull;
+mod rank_files;
 mod recipe;
 mod refused;
 mod rejects;

@@ -5,12 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use weighbridge::model::Part;
+use weighbridge::device::Cpu;
+use weighbridge::model::{Mesh, Part};
 use weighbridge::remote::Network;
-use weighbridge::{Error, ErrorKind, Model, OpenOptions};
+use weighbridge::{
+    Error, ErrorKind, LoadOptions, Model, OpenOptions, Threads, WeightProvider, ops,
+};
 
 use crate::ollama_store::{Store, manifest};
 use crate::server::{Answer, Request, Server};
+use crate::sharding::stored_bytes;
 use crate::support::{sample, told};
 
 /// Settings for a server of the tests: nothing of this machine's environment, short waits.
@@ -567,4 +571,46 @@ fn a_model_of_the_registry() {
     assert_eq!(model.metadata().str("ollama.template"), Some("{{ .Prompt }}"));
     let error = open("ollama://other", network).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
+#[test]
+fn a_rank_fetches_its_own_bytes() {
+    let mut checked = 0;
+    for name in ["hf", "sample-Q8_0.gguf", "mlx-4bit"] {
+        let server = Server::start(serve(sample(name).parent().expect("a folder")));
+        for text in ["tp=2", "tp=4", "pp=2", "tp=2,pp=2"] {
+            let mesh: Mesh = text.parse().expect("a mesh");
+            let local = Model::open(sample(name)).expect("the sample");
+            if ops::shares(&local, &mesh).is_err() {
+                continue;
+            }
+            for sharding in mesh.shardings() {
+                // Only the headers and documents are fetched before.
+                let model =
+                    open(&format!("{}/{name}", server.address), network(None)).expect("a model");
+                let provider = WeightProvider::new(model, Cpu)
+                    .expect("a share")
+                    .sharding(sharding)
+                    .expect("a share");
+                let names = provider.names().expect("names");
+                server.reset();
+                let options = LoadOptions::new().threads(Threads::one());
+                let loaded = provider.load_all(|_| true, &options).expect("a share");
+                let sent = server.sent();
+                let own: u64 = names.iter().map(|name| stored_bytes(&provider, name)).sum();
+                assert!(sent <= own + own / 100, "{name} {text}: {sent} of {own} bytes");
+                let same =
+                    WeightProvider::new(local.clone(), Cpu).expect("a share").sharding(sharding);
+                let same = same.expect("a share").load_all(|_| true, &options).expect("a share");
+                for (one, other) in loaded.iter().zip(&same) {
+                    for part in &one.parts {
+                        let [one, other] = [one, other].map(|it| it.contents(&Cpu, part.part));
+                        assert!(one.expect("bytes") == other.expect("bytes"));
+                    }
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 12, "{checked}");
 }

@@ -33,7 +33,7 @@ fn models(at: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Every model with a config: the samples, and the larger set where it is.
-fn every() -> Vec<Model> {
+pub(crate) fn every() -> Vec<Model> {
     let mut paths = vec![sample("sample-Q8_0.gguf"), sample("hf"), sample("mlx-4bit")];
     for set in ["hf", "hfq", "mlx", "gguf", "ollama/store", "logits"] {
         if let Some(at) = outside(set) {
@@ -79,7 +79,7 @@ fn selected(shape: &[u64], ranges: &[SharedRange]) -> Vec<usize> {
     places
 }
 
-fn values(tensor: &Tensor) -> Vec<u32> {
+pub(crate) fn values(tensor: &Tensor) -> Vec<u32> {
     tensor.dequantize().unwrap().iter().map(|value| value.to_bits()).collect()
 }
 
@@ -354,8 +354,8 @@ fn a_rank_reads_its_own_bytes() {
 }
 
 /// The stored bytes of a rank's part, each part of a tensor in proportion.
-#[cfg(target_os = "linux")]
-fn stored_bytes(provider: &WeightProvider, name: &str) -> u64 {
+#[cfg(any(target_os = "linux", feature = "http"))]
+pub(crate) fn stored_bytes(provider: &WeightProvider, name: &str) -> u64 {
     let part = provider.tensor(name).unwrap();
     let (elements, bytes) = part.sources().fold((0, 0), |(elements, bytes), source| {
         (elements + source.elements(), bytes + source.stored_bytes())
@@ -364,7 +364,7 @@ fn stored_bytes(provider: &WeightProvider, name: &str) -> u64 {
 }
 
 /// A layer of a Llama with these heads.
-fn llama(heads: u32, kv_heads: u32, dtype: DType) -> Gguf {
+pub(crate) fn llama(heads: u32, kv_heads: u32, dtype: DType) -> Gguf {
     let (dim, width) = (256u64, 32u64);
     let mut file = Gguf::new()
         .key("general.architecture", Kv::text("llama"))

@@ -163,7 +163,7 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a request has the signature of these keys, by the documentation of Amazon S3.
-fn is_signed(request: &Request, id: &str, secret: &str) -> bool {
+pub(crate) fn is_signed(request: &Request, id: &str, secret: &str) -> bool {
     let Some(given) = request.authorization.as_deref() else { return false };
     let field = |name: &str| {
         let rest = given.split_once(&format!("{name}=")).map_or("", |(_, rest)| rest);
@@ -178,7 +178,8 @@ fn is_signed(request: &Request, id: &str, secret: &str) -> bool {
     let headers: String =
         names.split(';').map(|name| format!("{name}:{}\n", request.header(name))).collect();
     let canonical = format!(
-        "GET\n{path}\n{}\n{headers}\n{names}\n{}",
+        "{}\n{path}\n{}\n{headers}\n{names}\n{}",
+        request.method,
         query.join("&"),
         request.header("x-amz-content-sha256")
     );
@@ -196,6 +197,7 @@ fn is_signed(request: &Request, id: &str, secret: &str) -> bool {
     let signs = |name: &str| names.split(';').any(|other| other == name);
     key == id
         && signature == expected
+        && request.header("x-amz-content-sha256") == sha256(&request.body)
         && all.iter().all(|name| signs(name))
         && (request.range.is_none() || signs("range"))
 }

@@ -9,12 +9,14 @@ use std::time::Duration;
 /// What a client asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    pub(crate) method: String,
     pub(crate) path: String,
     /// The requested bytes: the first and the one after the last.
     pub(crate) range: Option<(u64, u64)>,
     pub(crate) authorization: Option<String>,
     /// All headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
     /// How many requests came before it.
     pub(crate) number: usize,
 }
@@ -119,12 +121,15 @@ impl Server {
     }
 
     fn serve(&self, connection: &TcpStream, answer: &(dyn Fn(&Request) -> Answer + Send + Sync)) {
+        // Head and body of an answer are written one after the other.
+        let _ = connection.set_nodelay(true);
         let mut reader = BufReader::new(connection);
         while let Some(mut request) = read(&mut reader) {
             {
                 let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
                 request.number = requests.len();
-                requests.push(request.clone());
+                // Bodies are for the answer only: they may be large.
+                requests.push(Request { body: Vec::new(), ..request.clone() });
             }
             if self.send(connection, &answer(&request)).is_none() {
                 return;
@@ -160,13 +165,21 @@ impl Server {
 fn read(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
-    let (headers, number) = (Vec::new(), 0);
-    let mut request = Request { path, range: None, authorization: None, headers, number };
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let mut request = Request {
+        method,
+        path,
+        range: None,
+        authorization: None,
+        headers: Vec::new(),
+        body: Vec::new(),
+        number: 0,
+    };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { return Some(request) };
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
         request.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         match name.to_ascii_lowercase().as_str() {
             "range" => {
@@ -177,4 +190,7 @@ fn read(reader: &mut impl BufRead) -> Option<Request> {
             _ => {}
         }
     }
+    request.body.resize(request.header("content-length").parse().unwrap_or(0), 0);
+    reader.read_exact(&mut request.body).ok()?;
+    Some(request)
 }

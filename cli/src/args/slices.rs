@@ -16,7 +16,8 @@ byte.
 Examples:
   weighbridge plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json
   weighbridge plan quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M -o plan.json --slurm job.sh
-  weighbridge plan split model.gguf parts/model --max-size 4G -o plan.json"
+  weighbridge plan split model.gguf parts/model --max-size 4G -o plan.json
+  weighbridge plan convert ./Qwen3-235B s3://models/Qwen3-235B.gguf -o plan.json"
 )]
 pub(crate) struct Plan {
     #[command(subcommand)]
@@ -67,6 +68,9 @@ pub(crate) struct PlanFile {
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) slices: u64,
+    /// Bytes of the parts in which an object store gets a file, 5 MiB to 5 GiB; every thread holds one
+    #[arg(long, value_name = "SIZE", value_parser = write::size)]
+    pub(crate) part_size: Option<u64>,
     /// Also write a script for Slurm that runs the slices as an array of jobs
     #[arg(long, value_name = "FILE")]
     pub(crate) slurm: Option<PathBuf>,

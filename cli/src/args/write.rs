@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use weighbridge::DType;
 use weighbridge::container::{Container, ollama};
+use weighbridge::load::Fusion;
+use weighbridge::model::Mesh;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::recipe::{FileType, mlx_lm};
 
 use super::Open;
-use super::names::{dtype, file_type, mix, quant_type, writable};
+use super::names::{dtype, file_type, fusion, mix, quant_type, writable};
 
 /// Options that all writing subcommands share.
 #[derive(Args, Debug)]
@@ -361,6 +363,7 @@ Examples:
   weighbridge convert ./model-4bit model.gguf --lossless
   weighbridge convert ./Qwen3-8B ./merged --to safetensors --lora ./my-adapter
   weighbridge convert ./gemma-3-4b-it mmproj-gemma-3-4b-it.gguf --mmproj
+  weighbridge convert ./Qwen3-32B ./Qwen3-32B-tp8 --shards tp=8
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
 )]
 pub(crate) struct Convert {
@@ -391,6 +394,15 @@ pub(crate) struct Convert {
     /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
+    /// Write the share of each rank to files of its own, named model-rank-0-part-0.safetensors and so on
+    /// as by vLLM's sharded_state. COUNTS: tp=N ranks divide the matrices, pp=N the layers, ep=N the
+    /// experts; see `inspect --shard`
+    #[arg(long, value_name = "COUNTS", conflicts_with = "mmproj")]
+    pub(crate) shards: Option<Mesh>,
+    /// With --shards: join tensors under vLLM's names: qkv, gate-up
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = fusion(),
+        hide_possible_values = true, requires = "shards")]
+    pub(crate) fuse: Vec<&'static Fusion>,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]

@@ -27,12 +27,16 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         .one_file(one_file)
         .extra_keys(!args.no_extra_keys)
         .projector(args.mmproj)
-        .allow_unloadable(args.whole.allow_incomplete);
+        .allow_unloadable(args.whole.allow_incomplete)
+        .fuse(&args.fuse);
     if let Some(dtype) = args.dtype {
         options = options.dtype(dtype);
     }
     if let Some(bytes) = args.max_shard_size {
         options = options.shard_bytes(bytes);
+    }
+    if let Some(mesh) = args.shards {
+        options = options.shares(mesh);
     }
     for lora in &args.lora {
         options = options.adapter(Adapter::open(&lora.path)?, lora.scale);
@@ -72,6 +76,7 @@ fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
             );
             return Err(Stop::Usage(fault));
         }
+        (None, None) if args.shards.is_some() => &SAFETENSORS,
         (None, None) => {
             let fault = format!(
                 "the container of {dst} cannot be told from its name: give --to, or a name that \

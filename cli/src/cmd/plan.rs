@@ -56,6 +56,7 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
         "sha256": slices.digest(),
         "plan": slices.description(),
     });
+    slices.begin(&options(&args.verb))?;
     create(&file.output, document.to_string().as_bytes())?;
     if let Some(script) = &file.slurm {
         create(script, slurm(&file.output, file.slices)?.as_bytes())?;
@@ -116,7 +117,12 @@ fn settings(verb: &PlannedVerb) -> (&Writing, Whole) {
 /// The options of a plan's runs.
 fn options<'w>(verb: &PlannedVerb) -> WriteOptions<'w> {
     let (writing, whole) = settings(verb);
-    WriteOptions::new().overwrite(writing.overwrite).allow_incomplete(whole.allow_incomplete)
+    let options =
+        WriteOptions::new().overwrite(writing.overwrite).allow_incomplete(whole.allow_incomplete);
+    match verb.file().part_size {
+        Some(bytes) => options.part_bytes(bytes),
+        None => options,
+    }
 }
 
 /// Cuts a plan into slices. The files beside the models count as sources too.

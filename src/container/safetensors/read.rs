@@ -79,6 +79,11 @@ pub(in super::super) fn open_directory(
     options: &OpenOptions,
     gather: impl FnOnce(&mut Indexed) -> Result<()>,
 ) -> Result<Store> {
+    if let Some(name) = names.iter().find(|name| is_of_rank(name)) {
+        let fault =
+            format!("a directory with the shares of ranks, which are no whole model: {name}");
+        return Err(Error::unsupported(fault).advise("give one of its files").in_file(folder));
+    }
     let choice = resolve::choose(folder, names, options)?;
     let mut builder = StoreBuilder::new(container, Encoding::Safetensors, folder);
     // A directory is opened as a model, so a config.json that cannot be read is an error.
@@ -110,6 +115,11 @@ pub(in super::super) fn open_directory(
     }
     gather(&mut indexed)?;
     Ok(indexed.finish())
+}
+
+/// Whether a file has the share of a rank, as vLLM's `sharded_state` names it.
+fn is_of_rank(name: &str) -> bool {
+    name.starts_with("model-rank-") && name.contains("-part-") && name.ends_with(".safetensors")
 }
 
 /// Reads the documents of a directory. A document that exists and cannot be read is an error if it

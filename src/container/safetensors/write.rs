@@ -3,6 +3,7 @@
 //! the crate aligns to 8 (which can be requested).
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -68,24 +69,21 @@ pub(crate) fn directory(model: NewModel<'_>, habits: &DirectoryLayout) -> Result
     if model.placement == Placement::Files {
         return Ok(vec![file(String::new(), 0..model.tensors.len())?]);
     }
-    let ranges = match &model.shards {
-        Some(shards) => shards.ranges(model.tensors)?,
-        None => std::iter::once(0..model.tensors.len()).collect(),
+    let ranges = match model.tensors.first().and_then(|tensor| tensor.rank) {
+        Some(_) => files_of_ranks(&model)?,
+        None => files_of_whole(&model)?,
     };
+    let is_whole = model.tensors.iter().all(|tensor| tensor.rank.is_none());
     let count = ranges.len();
     let (mut files, mut index) = (Vec::new(), BTreeMap::new());
-    for (number, range) in ranges.into_iter().enumerate() {
-        let name = match count {
-            1 => "model.safetensors".to_owned(),
-            _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
-        };
+    for (name, range) in ranges {
         for tensor in model.tensors.get(range.clone()).unwrap_or_default() {
             let names = tensor.parts.iter().map(|part| (habits.part_name)(tensor, part));
             index.extend(names.map(|array| (array, name.clone())));
         }
         files.push(file(name, range)?);
     }
-    if count > 1 || habits.always_indexed {
+    if is_whole && (count > 1 || habits.always_indexed) {
         let bytes = model.tensors.iter().map(NewTensor::bytes).fold(0, u64::saturating_add);
         let document = NewDocument::new("model.safetensors.index.json", index_json(bytes, &index));
         files.push(NewFile::document(document, |_| {})?);
@@ -98,6 +96,43 @@ pub(crate) fn directory(model: NewModel<'_>, habits: &DirectoryLayout) -> Result
         })?);
     }
     Ok(files)
+}
+
+/// A file's name, and the numbers of its tensors.
+type NamedRange = (String, Range<usize>);
+
+/// The shards of a whole model.
+fn files_of_whole(model: &NewModel<'_>) -> Result<Vec<NamedRange>> {
+    let ranges = ranges(model, model.tensors)?;
+    let count = ranges.len();
+    let name = |number: usize| match count {
+        1 => "model.safetensors".to_owned(),
+        _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
+    };
+    Ok(ranges.into_iter().enumerate().map(|(number, range)| (name(number), range)).collect())
+}
+
+/// The files of each rank, as vLLM's `sharded_state` names them. They have no index: an array of the same
+/// name is in the files of several ranks.
+fn files_of_ranks(model: &NewModel<'_>) -> Result<Vec<NamedRange>> {
+    let (mut files, mut start) = (Vec::new(), 0usize);
+    for own in model.tensors.chunk_by(|one, next| one.rank == next.rank) {
+        let rank = own.first().and_then(|tensor| tensor.rank).unwrap_or(0);
+        for (part, range) in ranges(model, own)?.into_iter().enumerate() {
+            let name = format!("model-rank-{rank}-part-{part}.safetensors");
+            files.push((name, start + range.start..start + range.end));
+        }
+        start += own.len();
+    }
+    Ok(files)
+}
+
+/// The tensors of each file.
+fn ranges(model: &NewModel<'_>, tensors: &[NewTensor]) -> Result<Vec<Range<usize>>> {
+    match &model.shards {
+        Some(shards) => shards.ranges(tensors),
+        None => Ok(std::iter::once(0..tensors.len()).collect()),
+    }
 }
 
 /// The metadata that a safetensors header can hold: strings.

@@ -203,6 +203,10 @@ impl RowRun {
 /// The largest number of pieces of a tensor. It bounds the memory that a file can demand.
 const PIECES: usize = 1 << 20;
 
+/// The least bytes of a rank's tensor that is planned together with others: what is read between them is
+/// then less than 1 % of it.
+const LONG: u64 = 8 << 20;
+
 /// Says that all bytes of these tensors will be read next. It does nothing for files of this machine.
 pub(crate) fn prefetch<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) {
     // A part of a stored tensor is read as it is needed.
@@ -210,7 +214,10 @@ pub(crate) fn prefetch<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) {
         let stored = tensor.stored_tensors().map(|stored| stored.elements());
         tensor.elements() >= stored.fold(0, u64::saturating_add)
     };
-    tensor::prefetch(tensors.into_iter().filter(whole).flat_map(Tensor::stored_tensors));
+    // Short ranges are joined with what lies between them, which may be the share of another rank.
+    let alone = |tensor: &&Tensor| !tensor.is_share || tensor.stored_bytes() >= LONG;
+    let planned = tensors.into_iter().filter(whole).filter(alone);
+    tensor::prefetch(planned.flat_map(Tensor::stored_tensors));
 }
 
 impl Tensor {

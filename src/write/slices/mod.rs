@@ -10,6 +10,14 @@
 //! slice is a run of consecutive pieces. It writes them to their final offsets in unfinished files
 //! that all processes share, and then a record with their digest. Writing a slice twice, or by two
 //! processes at once, writes the same bytes to the same places.
+//!
+//! In an object store, a piece is a part of an upload, and the store joins the parts (`store`).
+
+mod description;
+mod parts;
+mod records;
+#[cfg(feature = "http")]
+mod store;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,19 +30,23 @@ use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
 use super::target::{self, claimed, open_or_create, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
-use crate::bytes::{Access, AlignedBytes, Source, Text, own_path, put_by};
+use crate::bytes::{AlignedBytes, Text, own_path, put_by};
 use crate::container::writer::Placement;
 use crate::digest::{Hasher, sha256_of};
 use crate::error::{Error, Result};
+use crate::place;
 use crate::progress;
+#[cfg(feature = "http")]
+use crate::remote::WritableBucket;
 use crate::threads;
+use description::{array, described, digest_of, identity};
+use records::{SliceRecord, missing, records, status_of};
+
+pub use description::check_sources;
 
 /// Bytes of the largest piece, unless one row is longer. It is fixed, since every process must cut
 /// the same pieces.
 const PIECE: u64 = 4 << 20;
-
-/// The bytes at the start and at the end of a source that its identity includes.
-const SAMPLE: u64 = 64 << 10;
 
 /// The folder with the unfinished files, in that of a plan.
 const FILES: &str = "files";
@@ -57,14 +69,16 @@ pub struct Slices<'p> {
     work: u64,
     /// The number of pieces.
     pieces: u64,
+    /// The bucket of a plan that writes to an object store.
+    #[cfg(feature = "http")]
+    bucket: Option<WritableBucket>,
 }
 
-/// The header of a file, or a tensor.
+/// What is written: the header of a file, a tensor, or a part of a file in an object store.
 #[derive(Debug)]
 struct SlicedItem {
     file: usize,
-    /// Its position in the file; `None` for the header.
-    tensor: Option<usize>,
+    what: ItemKind,
     bytes: u64,
     /// How long it takes, in bytes copied.
     work: u64,
@@ -74,6 +88,14 @@ struct SlicedItem {
     first: u64,
     /// The number of its pieces.
     pieces: u64,
+}
+
+#[derive(Debug)]
+enum ItemKind {
+    Header,
+    /// The tensor at this position in the file.
+    Tensor(usize),
+    Part(Range<u64>),
 }
 
 /// A piece of a slice.
@@ -86,6 +108,7 @@ struct SlicePiece<'p> {
 enum PieceSource<'p> {
     Header(&'p [u8]),
     Tensor(&'p PlacedTensor, OutputPiece),
+    Part(&'p OutFile),
 }
 
 /// What running one slice did.
@@ -122,21 +145,14 @@ pub struct SlicesStatus {
     pub finished: bool,
 }
 
-/// The record of a slice that is done.
-struct SliceRecord {
-    name: String,
-    pieces: Range<u64>,
-    sha256: String,
-}
-
 impl WritePlan {
     /// Prepares the plan to be run in slices that write to `path`. `others` are files beside the models
     /// that the plan was made from, such as an importance matrix: they belong to its identity.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a plan that writes to Ollama's store; `Io` if a source cannot be read; same
-    /// as [`check`](Self::check).
+    /// `Unsupported` for a plan that writes to Ollama's store, or to an object store other than Amazon S3
+    /// and those like it; `Io` if a source cannot be read; same as [`check`](Self::check).
     pub fn slices(
         &self,
         path: &Path,
@@ -149,34 +165,66 @@ impl WritePlan {
             return Err(Error::unsupported(fault).advise("write a GGUF file, and create from it"));
         }
         let mut items = Vec::new();
+        let in_store = place::scheme(path).is_some();
+        #[cfg(feature = "http")]
+        let bucket = if in_store { Some(WritableBucket::of(path)?) } else { None };
+        #[cfg(not(feature = "http"))]
+        if in_store {
+            let error = Error::unsupported("this build of weighbridge does not write to servers");
+            return Err(error.advise("enable the cargo feature `http`").in_file(path));
+        }
         let (mut before, mut first) = (0u64, 0u64);
-        let mut add = |file, tensor, bytes: u64, work: u64, pieces: u64| {
-            items.push(SlicedItem { file, tensor, bytes, work, before, first, pieces });
+        let mut add = |file, what, bytes: u64, work: u64, pieces: u64| {
+            items.push(SlicedItem { file, what, bytes, work, before, first, pieces });
             (before, first) = (before.saturating_add(work), first.saturating_add(pieces));
         };
         let mut files = Vec::new();
         for (number, file) in self.files.iter().enumerate() {
             let header = file.header.len() as u64;
-            add(number, None, header, header, u64::from(header > 0));
+            if !in_store {
+                add(number, ItemKind::Header, header, header, u64::from(header > 0));
+            }
             let mut tensors = Vec::new();
             for (place, placed) in file.tensors.iter().enumerate() {
-                let pieces = pieces_of(placed)?;
-                add(number, Some(place), placed.bytes, work_of(placed), pieces.len() as u64);
-                tensors.push(described(placed, pieces.len()));
+                if in_store {
+                    tensors.push(described(placed, None));
+                    continue;
+                }
+                let pieces = pieces_of(placed, PIECE)?.len();
+                let (what, work) = (ItemKind::Tensor(place), work_of(placed));
+                add(number, what, placed.bytes, work, pieces as u64);
+                tensors.push(described(placed, Some(pieces)));
+            }
+            let part = match in_store {
+                true => Some(parts::part_bytes(file.len, options.part_bytes)?),
+                false => None,
+            };
+            for (range, work) in parts::parts(file, part)? {
+                let len = range.end - range.start;
+                add(number, ItemKind::Part(range), len, work, 1);
             }
             files.push(json!({
                 "name": file.name,
                 "bytes": file.len,
+                "part_bytes": part,
                 "header_bytes": header,
                 "header_sha256": sha256_of(&file.header)?,
                 "tensors": tensors,
             }));
         }
-        let sources: Vec<Json> =
-            self.sources.iter().chain(others).map(|path| identity(path)).collect::<Result<_>>()?;
+        let sources = self.sources.iter().chain(others).map(|path| identity(path));
+        let mut sources = sources.collect::<Result<Vec<Json>>>()?;
+        sources.extend(self.elsewhere.iter().map(|(path, bytes, version)| {
+            json!({
+                "path": Text::from_path(path).spelling(),
+                "bytes": bytes,
+                "version": version,
+            })
+        }));
         let description = json!({
             "format": self.format,
             "destination": Text::from_path(path).spelling(),
+            "directory": self.placement == Placement::Directory,
             "bytes": self.bytes(),
             "pieces": first,
             "piece_bytes": PIECE,
@@ -192,14 +240,16 @@ impl WritePlan {
             items,
             work: before,
             pieces: first,
+            #[cfg(feature = "http")]
+            bucket,
         })
     }
 }
 
-/// The pieces of a tensor.
-fn pieces_of(placed: &PlacedTensor) -> Result<Vec<OutputPiece>> {
+/// The pieces of a tensor, of at most `most` bytes, unless one row is longer.
+fn pieces_of(placed: &PlacedTensor, most: u64) -> Result<Vec<OutputPiece>> {
     let PlacedTensor { tensor, bytes, offsets } = placed;
-    let pieces = tensor.output.producer.pieces(offsets, PIECE);
+    let pieces = tensor.output.producer.pieces(offsets, most);
     let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
     let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
     if planned != *bytes {
@@ -222,105 +272,6 @@ fn work_of(placed: &PlacedTensor) -> u64 {
     placed.bytes.saturating_add(elements.saturating_mul(each))
 }
 
-/// The description of a tensor: what it is produced from, and where it goes.
-fn described(placed: &PlacedTensor, pieces: usize) -> Json {
-    let output = &placed.tensor.output;
-    let from = output.producer.view().into_iter().flat_map(crate::model::Tensor::stored_tensors);
-    let from: Vec<Json> = from
-        .map(|tensor| {
-            let place = tensor.place(crate::store::Part::Weight).map(|(_, offset)| offset);
-            json!([tensor.name().spelling(), place])
-        })
-        .collect();
-    json!({
-        "name": placed.tensor.name,
-        "method": output.method.name(),
-        "bytes": placed.bytes,
-        "work": work_of(placed),
-        "offsets": placed.offsets,
-        "pieces": pieces,
-        "from": from,
-    })
-}
-
-/// What identifies a file that a plan was made from: its path, length and time of change, and a digest
-/// of its start and its end.
-fn identity(path: &Path) -> Result<Json> {
-    let failed = |error| Error::io("cannot read the file", error).in_file(path);
-    let path = path.canonicalize().map_err(failed)?;
-    let metadata = path.metadata().map_err(failed)?;
-    let modified = metadata.modified().ok();
-    let since = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-    let modified = since.map(|since| format!("{}.{:09}", since.as_secs(), since.subsec_nanos()));
-    let mut hasher = Hasher::new()?;
-    if metadata.is_file() {
-        let source = Source::open(&path, Access::Read)?;
-        let len = source.len();
-        for range in [0..len.min(SAMPLE), len.saturating_sub(SAMPLE)..len] {
-            hasher.update(&source.bytes(range)?);
-        }
-    }
-    Ok(json!({
-        "path": Text::from_path(&path).spelling(),
-        "bytes": metadata.len(),
-        "modified": modified,
-        "ends_sha256": hasher.finish(),
-    }))
-}
-
-/// Checks that the files that a description names did not change since.
-///
-/// # Errors
-///
-/// `Mismatch`, naming the file, if one has changed; `Io` or `NotFound` if one cannot be read.
-pub fn check_sources(description: &Json) -> Result<()> {
-    for planned in array(description, "sources") {
-        let path = Path::new(planned["path"].as_str().unwrap_or_default());
-        let found = identity(path)?;
-        for field in ["bytes", "modified", "ends_sha256"] {
-            let value = |json: &Json| json.get(field).cloned().unwrap_or_default();
-            if value(&found) != value(planned) {
-                let (now, then) = (value(&found), value(planned));
-                let fault = format!(
-                    "the file has changed since the plan was made: {field} is {now}, but was {then}"
-                );
-                return Err(Error::mismatch(fault).advise("make a new plan").in_file(path));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn array<'j>(json: &'j Json, name: &str) -> &'j [Json] {
-    json.get(name).and_then(Json::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// The SHA-256 of a description. Members of objects count in the order of their names, since programs
-/// may keep them in different orders.
-fn digest_of(description: &Json) -> Result<String> {
-    fn add(json: &Json, hasher: &mut Hasher) {
-        match json {
-            Json::Object(members) => {
-                let mut members: Vec<(&String, &Json)> = members.iter().collect();
-                members.sort_by_key(|(name, _)| *name);
-                for (name, value) in members {
-                    hasher.update(Json::from(name.as_str()).to_string().as_bytes());
-                    add(value, hasher);
-                }
-                hasher.update(b"}");
-            }
-            Json::Array(values) => {
-                values.iter().for_each(|value| add(value, hasher));
-                hasher.update(b"]");
-            }
-            plain => hasher.update(format!("{plain},").as_bytes()),
-        }
-    }
-    let mut hasher = Hasher::new()?;
-    add(description, &mut hasher);
-    Ok(hasher.finish())
-}
-
 /// The folder for the unfinished files of a plan, beside its destination.
 fn folder(path: &Path, digest: &str) -> Result<PathBuf> {
     let Some(name) = path.file_name() else {
@@ -341,16 +292,13 @@ pub fn slices_status(description: &Json, path: &Path) -> Result<SlicesStatus> {
     let digest = digest_of(description)?;
     let pieces = description["pieces"].as_u64();
     let pieces = pieces.ok_or_else(|| Error::malformed("the plan states no number of pieces"))?;
+    #[cfg(feature = "http")]
+    if crate::place::scheme(path).is_some() {
+        return store::status(description, path, &digest, pieces);
+    }
     let records = records(&folder(path, &digest)?)?;
-    let missing = missing(&records, pieces);
-    let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
-    Ok(SlicesStatus {
-        pieces,
-        done: pieces - left,
-        missing,
-        slices: records.into_iter().map(|record| record.name).collect(),
-        finished: !folder(path, &digest)?.exists() && is_there(description, path),
-    })
+    let finished = !folder(path, &digest)?.exists() && is_there(description, path);
+    Ok(status_of(records, pieces, finished))
 }
 
 /// Whether all files of a plan are in their places, with their lengths.
@@ -368,55 +316,6 @@ fn is_there(description: &Json, path: &Path) -> bool {
         })
 }
 
-/// The records in a folder, in the order of their pieces.
-fn records(folder: &Path) -> Result<Vec<SliceRecord>> {
-    let folder = folder.join(RECORDS);
-    let failed = |error| Error::io("cannot read the records of slices", error).in_file(&folder);
-    let mut records = Vec::new();
-    let entries = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(records),
-        Err(error) => return Err(failed(error)),
-    };
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|ending| ending != "json") {
-            continue;
-        }
-        let text = Source::open(&path, Access::Read)?;
-        let text = text.bytes(0..text.len())?;
-        let json: Option<Json> = serde_json::from_slice(&text).ok();
-        let record = json.as_ref().and_then(|json| {
-            Some(SliceRecord {
-                name: json["slice"].as_str()?.to_owned(),
-                pieces: json["first"].as_u64()?..json["end"].as_u64()?,
-                sha256: json["sha256"].as_str()?.to_owned(),
-            })
-        });
-        records.push(record.ok_or_else(|| {
-            Error::malformed("no record of a slice").advise("delete it").in_file(&path)
-        })?);
-    }
-    records.sort_by_key(|record| (record.pieces.start, record.pieces.end));
-    Ok(records)
-}
-
-/// The pieces that no record has.
-fn missing(records: &[SliceRecord], pieces: u64) -> Vec<Range<u64>> {
-    let mut missing = Vec::new();
-    let mut end = 0;
-    for record in records {
-        if record.pieces.start > end {
-            missing.push(end..record.pieces.start);
-        }
-        end = end.max(record.pieces.end);
-    }
-    if end < pieces {
-        missing.push(end..pieces);
-    }
-    missing
-}
-
 impl<'p> Slices<'p> {
     /// What is written, from what, in which pieces, as JSON. It is the same whenever it is made from
     /// the same files.
@@ -429,6 +328,22 @@ impl<'p> Slices<'p> {
         &self.digest
     }
 
+    /// Prepares the destination before the first slice: begins the uploads to an object store. It may be
+    /// called again.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the destination exists and [`WriteOptions::overwrite`] is not set; `Io` if the store
+    /// cannot be reached or refuses access.
+    pub fn begin(&self, options: &WriteOptions<'_>) -> Result<()> {
+        self.check_place(options)?;
+        #[cfg(feature = "http")]
+        if let Some(bucket) = &self.bucket {
+            return store::begin(self, bucket);
+        }
+        Ok(())
+    }
+
     /// Checks that the plan is still the one that was described.
     ///
     /// # Errors
@@ -439,6 +354,7 @@ impl<'p> Slices<'p> {
             return Ok(());
         }
         check_sources(description)?;
+        description::check_versions(description, &self.description)?;
         let fields = ["format", "destination", "bytes", "pieces", "piece_bytes", "files"];
         let field =
             fields.iter().find(|name| self.description.get(*name) != description.get(*name));
@@ -470,8 +386,12 @@ impl<'p> Slices<'p> {
         let bytes = pieces.iter().flat_map(|piece| &piece.to).map(|to| to.end - to.start).sum();
         let mut report =
             SliceReport { slice, of, pieces: numbers.end - numbers.start, bytes, was_done: false };
+        #[cfg(feature = "http")]
+        if let Some(bucket) = &self.bucket {
+            return store::run(self, bucket, (numbers, pieces), report, options);
+        }
         let folder = folder(&self.path, &self.digest)?;
-        let record = folder.join(RECORDS).join(format!("{}-{}.json", numbers.start, numbers.end));
+        let record = folder.join(RECORDS).join(SliceRecord::file_name(&numbers));
         if numbers.is_empty() || record.exists() {
             report.was_done = true;
             return Ok(report);
@@ -496,13 +416,10 @@ impl<'p> Slices<'p> {
         open.values().try_for_each(OpenFile::sync)?;
         // What was read may have changed meanwhile.
         check_sources(&self.description)?;
-        let text = json!({
-            "slice": format!("{slice}/{of}"),
-            "first": numbers.start,
-            "end": numbers.end,
-            "sha256": sha256_of(digests.concat().as_bytes())?,
-        });
-        put(&record, text.to_string().as_bytes())?;
+        let name = format!("{slice}/{of}");
+        let sha256 = sha256_of(digests.concat().as_bytes())?;
+        let text = SliceRecord { name, pieces: numbers, sha256, tags: Vec::new() }.to_json();
+        put(&record, text.as_bytes())?;
         Ok(report)
     }
 
@@ -515,6 +432,10 @@ impl<'p> Slices<'p> {
     /// run again; otherwise same as [`run`](Self::run).
     pub fn finish(&self, options: &WriteOptions<'_>) -> Result<Vec<PathBuf>> {
         self.check_place(options)?;
+        #[cfg(feature = "http")]
+        if let Some(bucket) = &self.bucket {
+            return store::finish(self, bucket, options);
+        }
         let folder = folder(&self.path, &self.digest)?;
         if !folder.exists() {
             let fault = "no slice of the plan is there";
@@ -565,6 +486,10 @@ impl<'p> Slices<'p> {
 
     /// Refuses a destination that exists or belongs to the source.
     fn check_place(&self, options: &WriteOptions<'_>) -> Result<()> {
+        #[cfg(feature = "http")]
+        if let Some(bucket) = &self.bucket {
+            return store::check_place(self, bucket, options);
+        }
         match self.plan.placement {
             Placement::Directory => {
                 self.plan.check_target(&self.path)?;
@@ -598,15 +523,16 @@ impl<'p> Slices<'p> {
                 continue;
             }
             let Some(file) = self.plan.files.get(item.file) else { continue };
-            let tensor = item.tensor.and_then(|tensor| file.tensors.get(tensor));
-            let pieces = match tensor {
-                None => vec![(one(0..item.bytes), PieceSource::Header(&file.header))],
-                Some(placed) => {
-                    let pieces = pieces_of(placed)?.into_iter();
+            let pieces = match &item.what {
+                ItemKind::Header => vec![(one(0..item.bytes), PieceSource::Header(&file.header))],
+                ItemKind::Tensor(place) => {
+                    let Some(placed) = file.tensors.get(*place) else { continue };
+                    let pieces = pieces_of(placed, PIECE)?.into_iter();
                     let with =
                         |piece: OutputPiece| (piece.to.clone(), PieceSource::Tensor(placed, piece));
                     pieces.map(with).collect()
                 }
+                ItemKind::Part(range) => vec![(one(range.clone()), PieceSource::Part(file))],
             };
             let mut done = 0u64;
             for (number, (to, origin)) in (item.first..).zip(pieces) {
@@ -622,6 +548,16 @@ impl<'p> Slices<'p> {
             }
         }
         Ok((selected.unwrap_or(0..0), found))
+    }
+
+    /// The number of a part in its file, from 1.
+    #[cfg(feature = "http")]
+    fn part_number(&self, piece: &SlicePiece<'_>) -> u64 {
+        let own = self.items.iter().filter(|item| item.file == piece.file);
+        let start = piece.to.first().map_or(0, |to| to.start);
+        let before =
+            |item: &&SlicedItem| matches!(&item.what, ItemKind::Part(range) if range.start < start);
+        own.filter(before).count() as u64 + 1
     }
 
     /// The path of an unfinished file. Those of a plan that writes no directory have numbers.
@@ -650,10 +586,9 @@ impl<'p> Slices<'p> {
         Ok(open)
     }
 
-    /// Reads every piece back, and compares it with the record of its slice.
-    fn verify(&self, folder: &Path, options: &WriteOptions<'_>) -> Result<()> {
-        let records = records(folder)?;
-        if let [first, ..] = missing(&records, self.pieces).as_slice() {
+    /// Refuses records that lack pieces.
+    fn check_records(&self, records: &[SliceRecord]) -> Result<()> {
+        if let [first, ..] = missing(records, self.pieces).as_slice() {
             let done = records.iter().map(|record| record.name.as_str()).collect::<Vec<_>>();
             let done = if done.is_empty() { "none".to_owned() } else { done.join(", ") };
             let fault = format!(
@@ -663,6 +598,13 @@ impl<'p> Slices<'p> {
             let error = Error::mismatch(fault).advise("run the missing slices");
             return Err(error.in_file(&self.path));
         }
+        Ok(())
+    }
+
+    /// Reads every piece back, and compares it with the record of its slice.
+    fn verify(&self, folder: &Path, options: &WriteOptions<'_>) -> Result<()> {
+        let records = records(folder)?;
+        self.check_records(&records)?;
         let done = AtomicU64::new(0);
         let total = self.plan.bytes();
         for record in records {
@@ -680,7 +622,7 @@ impl<'p> Slices<'p> {
                 },
             )?;
             if sha256_of(digests.concat().as_bytes())? != record.sha256 {
-                let name = format!("{}-{}.json", record.pieces.start, record.pieces.end);
+                let name = SliceRecord::file_name(&record.pieces);
                 let failed = |error| Error::io("cannot delete the record", error);
                 std::fs::remove_file(folder.join(RECORDS).join(name)).map_err(failed)?;
                 let fault = format!("slice {} has other bytes than were written", record.name);
@@ -711,22 +653,24 @@ impl SlicePiece<'_> {
         open.get(&self.file).ok_or_else(|| Error::mismatch("a piece that belongs to no file"))
     }
 
+    /// Produces the piece.
+    fn make<'b>(&'b self, bench: &'b mut SliceBench) -> Result<&'b [u8]> {
+        match &self.origin {
+            PieceSource::Header(header) => Ok(header),
+            PieceSource::Tensor(placed, piece) => {
+                produced(placed, piece, &mut bench.buffer, &mut bench.producing)
+            }
+            PieceSource::Part(file) => match self.to.as_slice() {
+                [range] => parts::range_of_file(file, range, bench),
+                _ => Err(Error::mismatch("a part of several ranges")),
+            },
+        }
+    }
+
     /// Produces the piece and writes it to its place. Gives its digest and its length.
     fn write(&self, open: &OpenFiles, bench: &mut SliceBench) -> Result<(String, u64)> {
         let file = self.file(open)?;
-        let bytes = match &self.origin {
-            PieceSource::Header(header) => *header,
-            PieceSource::Tensor(placed, piece) => {
-                let out = sized(&mut bench.buffer, self.len())?;
-                let tensor = &placed.tensor;
-                tensor
-                    .output
-                    .producer
-                    .make(piece, out, &mut bench.producing)
-                    .map_err(|error| error.in_tensor(&tensor.name))?;
-                out
-            }
-        };
+        let bytes = self.make(bench)?;
         let mut rest = bytes;
         for range in &self.to {
             let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -756,6 +700,22 @@ impl SlicePiece<'_> {
 struct SliceBench {
     producing: ProducerBuffers,
     buffer: Option<AlignedBytes>,
+    /// A part of a file in an object store.
+    part: Option<AlignedBytes>,
+}
+
+/// Produces a piece of a tensor.
+fn produced<'b>(
+    placed: &PlacedTensor,
+    piece: &OutputPiece,
+    buffer: &'b mut Option<AlignedBytes>,
+    producing: &mut ProducerBuffers,
+) -> Result<&'b [u8]> {
+    let out = sized(buffer, piece.len())?;
+    let tensor = &placed.tensor;
+    let made = tensor.output.producer.make(piece, out, producing);
+    made.map_err(|error| error.in_tensor(&tensor.name))?;
+    Ok(out)
 }
 
 /// A buffer of `len` bytes.

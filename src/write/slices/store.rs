@@ -1,0 +1,268 @@
+//! Slices into an object store: the parts of uploads, which any process may send, and the store joins.
+//!
+//! A piece of such a plan is a part of a file. `.NAME.slices-DIGEST/` is a folder of the store, with the
+//! names of the uploads and the records of the slices.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value as Json, json};
+
+use super::description::{array, check_sources};
+use super::records::{SliceRecord, status_of};
+use super::{CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder};
+use crate::container::writer::Placement;
+use crate::digest::sha256_of;
+use crate::error::{Error, Result};
+use crate::progress;
+use crate::remote::{UploadedPart, WritableBucket};
+use crate::threads;
+use crate::write::{WriteOptions, WritePlan, target};
+
+/// The file that names the uploads, in the folder of a plan.
+const UPLOADS: &str = "uploads.json";
+
+/// The files of a plan in a store.
+fn places(plan: &WritePlan, path: &Path) -> Vec<PathBuf> {
+    match plan.placement {
+        Placement::Directory => plan.files().map(|(name, _)| path.join(name)).collect(),
+        Placement::Files | Placement::Store => plan.file_paths(path),
+    }
+}
+
+/// Begins the uploads, unless that was done.
+pub(super) fn begin(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<()> {
+    let uploads = folder(&slices.path, &slices.digest)?.join(UPLOADS);
+    if bucket.read(&uploads)?.is_some() {
+        return Ok(());
+    }
+    let begun = places(slices.plan, &slices.path).into_iter().map(|path| bucket.begin(&path));
+    let begun = begun.collect::<Result<Vec<String>>>()?;
+    bucket.write(&uploads, json!({ "uploads": begun }).to_string().as_bytes())
+}
+
+/// The names of the uploads, in the order of the files; `None` if none were begun.
+fn uploads(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<Option<Vec<String>>> {
+    let path = folder(&slices.path, &slices.digest)?.join(UPLOADS);
+    let Some(text) = bucket.read(&path)? else { return Ok(None) };
+    let json: Json = serde_json::from_slice(&text).unwrap_or_default();
+    let names = array(&json, "uploads").iter().map(|name| name.as_str().map(str::to_owned));
+    let names = names.collect::<Option<Vec<String>>>();
+    let names = names.filter(|names| names.len() == slices.plan.files().len());
+    names.map(Some).ok_or_else(|| Error::malformed("no list of uploads").in_file(&path))
+}
+
+fn not_begun(slices: &Slices<'_>) -> Error {
+    let fault = "the store has no uploads of the plan: it is finished, or was not begun";
+    Error::not_found(fault).advise("make the plan again").in_file(&slices.path)
+}
+
+/// Refuses objects that exist.
+pub(super) fn check_place(
+    slices: &Slices<'_>,
+    bucket: &WritableBucket,
+    options: &WriteOptions<'_>,
+) -> Result<()> {
+    let checked = folder(&slices.path, &slices.digest)?.join(CHECKED);
+    if options.overwrite || bucket.length(&checked)?.is_some() {
+        return Ok(());
+    }
+    for path in places(slices.plan, &slices.path) {
+        if bucket.length(&path)?.is_some() {
+            return Err(target::exists(&path));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the parts of a slice, and its record.
+pub(super) fn run(
+    slices: &Slices<'_>,
+    bucket: &WritableBucket,
+    (numbers, pieces): (Range<u64>, Vec<SlicePiece<'_>>),
+    mut report: SliceReport,
+    options: &WriteOptions<'_>,
+) -> Result<SliceReport> {
+    let records = folder(&slices.path, &slices.digest)?.join(RECORDS);
+    let record = records.join(SliceRecord::file_name(&numbers));
+    if numbers.is_empty() || bucket.read(&record)?.is_some() {
+        report.was_done = true;
+        return Ok(report);
+    }
+    let uploads = uploads(slices, bucket)?.ok_or_else(|| not_begun(slices))?;
+    let places = places(slices.plan, &slices.path);
+    let done = AtomicU64::new(0);
+    let sent = threads::in_order(
+        options.threads,
+        pieces.into_iter(),
+        SliceBench::default,
+        |bench, piece| {
+            let number = slices.part_number(&piece);
+            let torn = || Error::mismatch("a part that belongs to no file");
+            let (path, upload) =
+                places.get(piece.file).zip(uploads.get(piece.file)).ok_or_else(torn)?;
+            let bytes = piece.make(bench)?;
+            let tag = bucket.put_part(path, upload, number, bytes)?;
+            let done = done.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
+            progress::report(options.watch, done, report.bytes)?;
+            Ok((sha256_of(bytes)?, tag))
+        },
+    )?;
+    // What was read may have changed meanwhile.
+    check_sources(&slices.description)?;
+    let (digests, tags): (Vec<String>, Vec<String>) = sent.into_iter().unzip();
+    let name = format!("{}/{}", report.slice, report.of);
+    let sha256 = sha256_of(digests.concat().as_bytes())?;
+    let text = SliceRecord { name, pieces: numbers, sha256, tags }.to_json();
+    bucket.write(&record, text.as_bytes())?;
+    Ok(report)
+}
+
+/// The records of slices, in the order of their pieces.
+fn records(bucket: &WritableBucket, folder: &Path) -> Result<Vec<SliceRecord>> {
+    let folder = folder.join(RECORDS);
+    let mut found = Vec::new();
+    for name in bucket.names(&folder)? {
+        let path = folder.join(&name);
+        // Another process may have deleted it.
+        if let Some(text) = bucket.read(&path)? {
+            found.push(SliceRecord::parse(&text, &path)?);
+        }
+    }
+    found.sort_by_key(|record| (record.pieces.start, record.pieces.end));
+    Ok(found)
+}
+
+/// How much of a plan is done.
+pub(super) fn status(
+    description: &Json,
+    path: &Path,
+    digest: &str,
+    pieces: u64,
+) -> Result<SlicesStatus> {
+    let bucket = WritableBucket::of(path)?;
+    let folder = folder(path, digest)?;
+    let records = records(&bucket, &folder)?;
+    if !records.is_empty() || bucket.length(&folder.join(UPLOADS))?.is_some() {
+        return Ok(status_of(records, pieces, false));
+    }
+    let is_directory = description["directory"].as_bool() == Some(true);
+    for file in array(description, "files") {
+        let place = match (file["name"].as_str().unwrap_or_default(), is_directory) {
+            ("", _) => path.to_path_buf(),
+            (name, true) => path.join(name),
+            (name, false) => path.with_file_name(name),
+        };
+        if bucket.length(&place)? != file["bytes"].as_u64() {
+            return Ok(status_of(records, pieces, false));
+        }
+    }
+    Ok(status_of(records, pieces, true))
+}
+
+/// Checks that the store has every part, and joins the parts.
+pub(super) fn finish(
+    slices: &Slices<'_>,
+    bucket: &WritableBucket,
+    options: &WriteOptions<'_>,
+) -> Result<Vec<PathBuf>> {
+    let folder = folder(&slices.path, &slices.digest)?;
+    let checked = folder.join(CHECKED);
+    // A run that was ended while it joined parts goes on.
+    let begun = bucket.length(&checked)?.is_some();
+    let uploads = uploads(slices, bucket)?;
+    if uploads.is_none() && !begun {
+        return Err(not_begun(slices));
+    }
+    let records = records(bucket, &folder)?;
+    if !begun {
+        slices.check_records(&records)?;
+    }
+    let places = places(slices.plan, &slices.path);
+    let uploads = uploads.unwrap_or_else(|| vec![String::new(); places.len()]);
+    let mut complete = Vec::new();
+    for (number, (path, upload)) in places.iter().zip(&uploads).enumerate() {
+        let parts = if upload.is_empty() { None } else { bucket.parts(path, upload)? };
+        match parts {
+            Some(parts) => {
+                check_parts(slices, bucket, &records, number, path, &parts)?;
+                complete.push((number, parts));
+            }
+            // Its parts were joined by a run that was ended.
+            None if begun => {}
+            None => return Err(not_begun(slices)),
+        }
+        let done = number as u64 + 1;
+        progress::report(options.watch, done, places.len() as u64)?;
+    }
+    bucket.write(&checked, b"")?;
+    // The first file of a split model is the last to appear, and the documents of a directory are.
+    if slices.plan.placement != Placement::Directory {
+        complete.reverse();
+    }
+    for (number, parts) in complete {
+        if let Some((path, upload)) = places.get(number).zip(uploads.get(number)) {
+            bucket.complete(path, upload, &parts)?;
+        }
+    }
+    for (path, (_, len)) in places.iter().zip(slices.plan.files()) {
+        let found = bucket.length(path)?;
+        if found != Some(len) {
+            let found = found.map_or("nothing".to_owned(), |found| format!("{found} bytes"));
+            let fault = format!("the store has {found}, but the file has {len} bytes");
+            return Err(Error::mismatch(fault).advise("make the plan again").in_file(path));
+        }
+    }
+    for name in bucket.names(&folder.join(RECORDS))? {
+        bucket.delete(&folder.join(RECORDS).join(name))?;
+    }
+    bucket.delete(&folder.join(UPLOADS))?;
+    bucket.delete(&checked)?;
+    Ok(match slices.plan.placement {
+        Placement::Directory => vec![slices.path.clone()],
+        Placement::Files | Placement::Store => places,
+    })
+}
+
+/// Checks that the store has the parts of a file that the slices wrote. Deletes the records of slices
+/// whose parts it has not.
+fn check_parts(
+    slices: &Slices<'_>,
+    bucket: &WritableBucket,
+    records: &[SliceRecord],
+    file: usize,
+    path: &Path,
+    parts: &[UploadedPart],
+) -> Result<()> {
+    let own = slices.items.iter().filter(|item| item.file == file);
+    let found: BTreeMap<u64, &UploadedPart> =
+        parts.iter().map(|part| (part.number, part)).collect();
+    for (number, item) in (1..).zip(own) {
+        // Two slices may have written the part, each with its own tag.
+        let by = records.iter().filter(|record| record.pieces.contains(&item.first));
+        let place = |record: &SliceRecord| usize::try_from(item.first - record.pieces.start).ok();
+        let tag = |record: &SliceRecord| record.tags.get(place(record)?).cloned();
+        let mut by = by.peekable();
+        let has = |part: &&UploadedPart| {
+            part.bytes == item.bytes
+                && by.clone().any(|record| tag(record).as_ref() == Some(&part.tag))
+        };
+        if found.get(&number).copied().filter(has).is_some() {
+            continue;
+        }
+        let name = by.peek().map_or_else(String::new, |record| record.name.clone());
+        for record in by {
+            let folder = folder(&slices.path, &slices.digest)?.join(RECORDS);
+            bucket.delete(&folder.join(SliceRecord::file_name(&record.pieces)))?;
+        }
+        let fault = format!("part {number} is not the one that slice {name} wrote");
+        return Err(Error::mismatch(fault).advise("run the slice again").in_file(path));
+    }
+    if found.len() as u64 != slices.items.iter().filter(|item| item.file == file).count() as u64 {
+        let fault = format!("the upload has {} parts, which is too many", found.len());
+        return Err(Error::mismatch(fault).advise("make the plan again").in_file(path));
+    }
+    Ok(())
+}
