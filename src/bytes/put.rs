@@ -22,7 +22,16 @@ pub(crate) fn put(path: &Path, parts: &[&[u8]]) -> Result<()> {
     put_by(&own_path(path), path, parts, false)
 }
 
-/// Like [`put`], and the file is on the disk when it gets its name. `own` is the name until then.
+/// Like [`put`]. `own` is the name of the file until it is whole.
+///
+/// # Errors
+///
+/// Those of the system. The file of before stays.
+pub(crate) fn put_as(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    put_by(own, path, &[bytes], false)
+}
+
+/// Like [`put_as`], and the file is on the disk when it gets its name.
 ///
 /// # Errors
 ///

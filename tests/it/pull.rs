@@ -380,6 +380,25 @@ fn a_cancelled_download_is_continued() {
     assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
 }
 
+/// A run that was killed between renaming a file and deleting its list leaves no list for ever.
+#[test]
+fn lists_of_whole_files_are_deleted() {
+    let files = repository(1000);
+    let hub = Hub::start("org/tale", files.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = || plan_pull("org/tale", &options(&hub.hub, folder.path())).expect("a plan");
+    plan().run(None).expect("a download");
+    let repository = folder.path().join("hub/models--org--tale");
+    let blob = blob_name("model.safetensors", &files[3].1);
+    for ending in ["ranges", "ranges.partial"] {
+        let left = repository.join(format!("blobs/{blob}.weighbridge.incomplete.{ending}"));
+        std::fs::write(left, "{}").expect("a list");
+    }
+    std::fs::write(repository.join(".ref.partial"), "").expect("a file");
+    plan().run(None).expect("nothing to download");
+    assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
+}
+
 /// What killed runs have left of a file is not believed if the list does not fit.
 #[test]
 fn a_list_that_is_damaged_is_no_list() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::transfer::Download;
 use super::{PullFile, PullOptions, PullPlan, Target};
-use crate::bytes::{Access, Source, own_path, put};
+use crate::bytes::{Access, Source, own_path, put_as};
 use crate::error::{Error, Result};
 use crate::place::choice;
 use crate::place::hub::{HubName, cache, is_commit};
@@ -220,7 +220,13 @@ impl Links {
         if std::fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
             return Ok(());
         }
-        // Another process may make the same link: each has a name of its own until it is renamed.
+        #[cfg(unix)]
+        match std::os::unix::fs::symlink(target, link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+        // A link to another blob is replaced as a whole. Another process may do the same: each has a
+        // name of its own until it is renamed.
         let own = own_path(link);
         let _ = std::fs::remove_file(&own);
         #[cfg(unix)]
@@ -237,21 +243,36 @@ impl Links {
     pub(super) fn refer(&self) -> Result<()> {
         let Some(reference) = &self.reference else { return Ok(()) };
         let path = self.repository.join("refs").join(reference);
-        replace(&path, self.commit.as_bytes())?;
+        // The hub's client takes every file in `refs` for the commit of a branch.
+        replace(&self.repository.join(".ref.partial"), &path, self.commit.as_bytes())?;
         // Programs that make copies of a disk leave out folders with this file (bford.info/cachedir).
         let tag = self.repository.with_file_name("CACHEDIR.TAG");
         if tag.exists() {
             return Ok(());
         }
-        replace(&tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
+        let own = tag.with_file_name(".CACHEDIR.TAG.partial");
+        replace(&own, &tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
     }
 }
 
-/// Writes a small file as a whole.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a small file as a whole. `own` is its name until then, the same in every run, so that
+/// nothing is left of a run that was killed.
+fn replace(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io("cannot write the file", error).in_file(path);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    put(path, &[bytes]).map_err(failed)
+    match put_as(own, path, bytes) {
+        // Another run has written the same in the meantime, and renamed the file.
+        Err(_) if is_text(path, bytes) => Ok(()),
+        written => written.map_err(failed),
+    }
+}
+
+/// Whether a file has these bytes.
+fn is_text(path: &Path, bytes: &[u8]) -> bool {
+    let source = Source::open(path, Access::Read);
+    source.is_ok_and(|source| {
+        source.bytes(0..source.len().min(1 << 10)).is_ok_and(|found| *found == *bytes)
+    })
 }

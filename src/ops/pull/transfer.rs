@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use super::ranges::Ranges;
-use crate::bytes::{Access, Source, put, write_all_at};
+use crate::bytes::{Access, Source, put_as, write_all_at};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Meter, Watch};
@@ -80,12 +80,23 @@ impl Download {
     fn record(&self, fetched: &Ranges) -> std::io::Result<()> {
         let ranges: Vec<[u64; 2]> = fetched.iter().map(|range| [range.start, range.end]).collect();
         let json = json!({"digest": self.digest.hex(), "size": self.size, "fetched": ranges});
-        put(&self.list(), &[json.to_string().as_bytes()])
+        put_as(&self.unfinished_list(), &self.list(), json.to_string().as_bytes())
+    }
+
+    /// The list while it is being written. Only the run that holds the lock writes it.
+    fn unfinished_list(&self) -> PathBuf {
+        with_ending(&self.partial, ".ranges.partial")
+    }
+
+    /// Deletes the list, of which the whole file has no need. A run that was killed may have left it.
+    fn forget_list(&self) {
+        let _ = std::fs::remove_file(self.list());
+        let _ = std::fs::remove_file(self.unfinished_list());
     }
 
     /// Deletes what was fetched of a file that is not the wanted one.
     fn discard(&self) {
-        let _ = std::fs::remove_file(self.list());
+        self.forget_list();
         let _ = std::fs::remove_file(&self.partial);
     }
 
@@ -240,6 +251,7 @@ impl<'r> Run<'r> {
     fn begin(&self, number: usize) -> Result<()> {
         let Some(download) = self.downloads.get(number) else { return Ok(()) };
         let whole = || {
+            download.forget_list();
             self.meter.add(download.size)?;
             (self.settings.finished)(number)
         };
@@ -344,7 +356,7 @@ impl<'r> Run<'r> {
         }
         std::fs::rename(&download.partial, &download.place)
             .map_err(download.failed("cannot rename the temporary file"))?;
-        let _ = std::fs::remove_file(download.list());
+        download.forget_list();
         // The rename is durable only after its folder has been synced.
         if let Some(Ok(folder)) = download.place.parent().map(File::open) {
             let _ = folder.sync_all();
