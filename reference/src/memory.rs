@@ -383,7 +383,8 @@ impl Footprint {
     /// The values of the widest step, and the mask of attention.
     fn buffers(&self, options: MemoryOptions) -> u64 {
         let batch = options.batch.min(options.context);
-        let attends = self.encodes || self.kept.iter().any(|kept| matches!(kept, Kept::Rows { .. }));
+        let attends =
+            self.encodes || self.kept.iter().any(|kept| matches!(kept, Kept::Rows { .. }));
         let masked = match attends {
             true if self.encodes => batch,
             true => options.context.next_multiple_of(CELLS),

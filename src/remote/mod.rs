@@ -47,7 +47,7 @@ use crate::error::Error;
 use crate::error::Result;
 #[cfg(feature = "http")]
 use crate::place;
-use crate::place::hub as hub_names;
+use crate::place::hub::{self as hub_names, HubName};
 
 /// How servers are reached, and by which names they are known.
 ///
@@ -178,6 +178,15 @@ pub(crate) fn locate(path: &Path, network: Option<&Network>) -> Result<RemoteMod
 pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Result<RemoteModel> {
     let error = Error::unsupported("this build of weighbridge does not read from servers");
     Err(error.advise("enable the cargo feature `http`").in_file(path))
+}
+
+/// What the hub's cache on this machine has of a name `hf://…`. Only without a network is it asked
+/// instead of the hub.
+pub(crate) fn downloaded(path: &Path, network: Option<&Network>) -> Option<PathBuf> {
+    let name = HubName::parse(path.to_str()?.strip_prefix("hf://")?)?;
+    let offline = network.map_or_else(|| Network::from_env().offline, |network| network.offline);
+    // A file that was not downloaded may still have a header that was kept.
+    if offline { hub_names::cached(&name).ok().flatten() } else { None }
 }
 
 /// A client with these settings, or with those of the environment.
