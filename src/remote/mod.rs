@@ -28,6 +28,8 @@ mod sign;
 mod site;
 
 #[cfg(feature = "http")]
+pub(crate) use cache::Version;
+#[cfg(feature = "http")]
 pub(crate) use client::Client;
 #[cfg(feature = "http")]
 pub(crate) use hub::{Repository, page};
@@ -35,6 +37,8 @@ pub(crate) use hub::{Repository, page};
 pub(crate) use range::Located;
 #[cfg(feature = "http")]
 pub(crate) use registry::RegistryModel;
+#[cfg(feature = "http")]
+pub(crate) use site::files_at;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::transfer::Download;
-use super::{PullFile, PullOptions, PullPlan, Target};
+use super::transfer::{Content, Download};
+use super::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use crate::bytes::{Access, Source, own_path, put_as};
 use crate::error::{Error, Result};
 use crate::place::choice;
@@ -45,13 +45,14 @@ pub(super) fn plan(
             let fault = format!("the hub states no size or no digest of {file}");
             return Err(Error::malformed(fault));
         };
-        let place = places.of_file(file, digest.hex());
+        let hex = digest.hex().to_owned();
+        let place = places.of_file(file, &hex);
         let download = Download {
             address: repository.address(file),
             size,
             partial: places.partial(&place),
-            lock: places.lock(digest.hex()),
-            digest,
+            lock: places.lock(&hex),
+            content: Content::Digest(digest),
             place,
         };
         if matches!(places, Places::Folder(_)) {
@@ -65,7 +66,7 @@ pub(super) fn plan(
                 names.push(file.clone());
             }),
             None => {
-                names.push((download.digest.hex().to_owned(), vec![file.clone()]));
+                names.push((hex, vec![file.clone()]));
                 downloads.push(download);
             }
         }
@@ -107,7 +108,7 @@ fn check_existing(download: &Download) -> Result<()> {
         return Ok(());
     }
     let same = Source::open(path, Access::Read)
-        .and_then(|source| download.digest.check(&source, |_| Ok(())));
+        .and_then(|source| download.content.check(&source, |_| Ok(())));
     same.map_err(|_| {
         Error::mismatch("already exists, with another content")
             .advise("delete it, or give another folder")
@@ -184,11 +185,13 @@ impl Places {
     }
 
     fn partial(&self, place: &Path) -> PathBuf {
-        let name = place.file_name().unwrap_or_default().to_string_lossy();
-        place.with_file_name(match self {
-            Self::Folder(_) => format!(".{name}.partial"),
-            Self::Cache { .. } => format!("{name}.weighbridge.incomplete"),
-        })
+        match self {
+            Self::Folder(_) => partial_in_folder(place),
+            Self::Cache { .. } => {
+                let name = place.file_name().unwrap_or_default().to_string_lossy();
+                place.with_file_name(format!("{name}.weighbridge.incomplete"))
+            }
+        }
     }
 
     fn lock(&self, hex: &str) -> Option<PathBuf> {
