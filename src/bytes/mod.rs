@@ -26,7 +26,9 @@ pub use files::FileSystem;
 pub(crate) use files::Files;
 pub(crate) use json::{JsonSpan, Scanner};
 pub use pages::{AlignedBuffer, AlignedBytes};
-pub(crate) use put::{own_path, put, put_as, put_durably};
+#[cfg(feature = "http")]
+pub(crate) use put::put_as;
+pub(crate) use put::{own_path, put, put_durably};
 pub use text::Text;
 
 use crate::error::{Error, Result};

@@ -27,11 +27,12 @@ pub(crate) fn put(path: &Path, parts: &[&[u8]]) -> Result<()> {
 /// # Errors
 ///
 /// Those of the system. The file of before stays.
+#[cfg(feature = "http")]
 pub(crate) fn put_as(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     put_by(own, path, &[bytes], false)
 }
 
-/// Like [`put_as`], and the file is on the disk when it gets its name.
+/// Like [`put`], and the file is on the disk when it gets its name. `own` is the name until then.
 ///
 /// # Errors
 ///
