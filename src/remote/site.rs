@@ -107,7 +107,10 @@ fn shards(name: &str) -> Vec<String> {
         let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
         let (start, number) = rest.rsplit_once('-')?;
         let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
-        let last = count.parse::<u32>().ok().filter(|_| is_number(number) && is_number(count))?;
+        let last = count.parse::<u32>().ok()?;
+        if last == 0 || !is_number(number) || !is_number(count) {
+            return None;
+        }
         Some((1..=last).map(|at| format!("{start}-{at:05}-of-{count}.gguf")).collect())
     };
     all().unwrap_or_else(|| vec![name.to_owned()])
