@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use hub::{COMMIT, Hub, RepositoryFiles};
+use hub::{COMMIT, Hub, Known, RepositoryFiles};
 use server::Answer;
 use support::{Ran, contents, program, root};
 
@@ -26,6 +26,16 @@ const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 
 /// The keys of an object store: the examples of its documentation.
 const KEYS: (&str, &str) = ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY");
+
+/// The account of a store like Azure's, and its key.
+const AZURE: Known = Known::Key("tales", b"0123456789abcdef0123456789abcdef");
+
+fn set_azure(command: &mut Command, store: &server::Server) {
+    command
+        .env("AZURE_STORAGE_SERVICE_ENDPOINT", &store.address)
+        .env("AZURE_STORAGE_ACCOUNT", "tales")
+        .env("AZURE_STORAGE_KEY", AZURE.key_text());
+}
 
 /// A folder with a hub's cache and an Ollama store, and the addresses of servers.
 struct Machine {
@@ -329,7 +339,10 @@ fn one_model_has_one_hash() {
         "/tale.gguf" => Answer::file(request, &served),
         _ => Answer::status(404),
     });
-    let store = hub::bucket(vec![("a b/tale.gguf".to_owned(), gguf)], Some(KEYS));
+    let stored: RepositoryFiles = vec![("a b/tale.gguf".to_owned(), gguf)];
+    let store = hub::bucket(stored.clone(), Some(KEYS));
+    let google = hub::bucket(stored.clone(), None);
+    let azure = hub::container(stored, AZURE);
     let machine =
         Machine { s3: store.address.clone(), ..Machine::new(&hub.hub.address, &registry.address) };
     machine.printed(&["pull", "org/tale", "tale"]);
@@ -347,9 +360,14 @@ fn one_model_has_one_hash() {
         machine.path("hub/models--org--tale").display().to_string(),
         machine.path("folder/tale-Q8_0.gguf").display().to_string(),
         "s3://models/a b/tale.gguf".to_owned(),
+        "gs://models/a b/tale.gguf".to_owned(),
+        "az://models/a b/tale.gguf".to_owned(),
     ];
     let hash = |name: &String| {
-        let ran = machine.run(&["hash", name, "--json"]);
+        let mut command = machine.program(&["hash", name, "--json"]);
+        command.env("STORAGE_EMULATOR_HOST", &google.address);
+        set_azure(&mut command, &azure);
+        let ran: Ran = command.output().expect("a run").into();
         let json: serde_json::Value =
             serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{name}: {}", ran.err));
         json["tensors"].clone()
@@ -447,5 +465,79 @@ fn object_stores() {
      help: write s3://BUCKET/KEY, gs://BUCKET/KEY or az://CONTAINER/BLOB
     error: az://models/x.gguf: the storage account of Azure is unknown
      help: set AZURE_STORAGE_ACCOUNT
+    ");
+}
+
+/// A container of Azure, by the key of its account and by a signature, and what becomes of both at a
+/// redirect to another host.
+#[test]
+fn containers_of_azure() {
+    const SIGNED: &str = "sp=r&sig=secret%3D";
+    let hf: RepositoryFiles = files_of(SAMPLE)
+        .into_iter()
+        .map(|(name, bytes)| (format!("tales/hf/{name}"), bytes))
+        .collect();
+    let machine = Machine::new("", "");
+    let by_key = hub::container(hf.clone(), AZURE);
+    let by_signature = hub::container(hf, Known::Signature(SIGNED));
+    let said = |name: &str, change: &dyn Fn(&mut Command)| {
+        let mut command = machine.program(&["hash", name]);
+        change(&mut command);
+        let ran: Ran = command.output().expect("a run").into();
+        assert!(!format!("{}{}", ran.out, ran.err).contains("secret"), "{}", ran.err);
+        if ran.status == Some(0) { ran.out } else { machine.hidden(&ran.err) }
+    };
+    let local = said(SAMPLE, &|_| {});
+    let signed = |command: &mut Command| {
+        set_azure(command, &by_signature);
+        command.env("AZURE_STORAGE_SAS_TOKEN", format!("?{SIGNED}"));
+    };
+    for name in ["az://models/tales/hf", "az://models/tales/hf/model.safetensors"] {
+        assert_eq!(said(name, &|command| set_azure(command, &by_key)), local, "{name}");
+        assert_eq!(said(name, &signed), local, "{name}");
+    }
+    let wrong = |command: &mut Command| {
+        set_azure(command, &by_key);
+        command.env("AZURE_STORAGE_ACCOUNT", "others");
+    };
+    let elsewhere = server::Server::start(|_| Answer::status(403));
+    let to = elsewhere.address.clone();
+    let redirecting = server::Server::start(move |_| Answer::redirect(format!("{to}/x")));
+    let redirected = |command: &mut Command| set_azure(command, &redirecting);
+    let refused = [
+        said("az://models/tales/hf", &wrong),
+        said("az://models/none.gguf", &|command| set_azure(command, &by_key)),
+        said("az://models/tales/hf", &redirected),
+    ];
+    assert!(!elsewhere.requests().is_empty());
+    assert!(elsewhere.requests().iter().all(|request| request.authorization.is_none()));
+    insta::assert_snapshot!(refused.join(""), @"
+    error: az://models/tales/hf: the store refuses access
+     help: set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN
+    error: az://models/none.gguf: the server has no such file (404)
+    error: az://models/tales/hf: the store refuses access
+     help: set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN
+    ");
+}
+
+/// Without a network, `hf://` means what the hub's cache has.
+#[test]
+fn a_downloaded_repository_opens_offline() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let machine = Machine::new(&hub.hub.address, "");
+    machine.printed(&["pull", "org/tale"]);
+    let local = machine.printed(&["hash", SAMPLE]);
+    hub.reset();
+    for name in ["hf://org/tale", "hf://org/tale@main", "hf://org/tale/model.safetensors"] {
+        assert_eq!(machine.printed(&["hash", name, "--offline"]), local, "{name}");
+    }
+    assert_eq!(hub.hub.requests().len() + hub.store.requests().len(), 0);
+    // With a network, the hub is asked what the branch means now.
+    assert_eq!(machine.printed(&["hash", "hf://org/tale"]), local);
+    assert!(!hub.hub.requests().is_empty());
+    let said = machine.refused(&["hash", "hf://org/other", "--offline"]);
+    insta::assert_snapshot!(said, @"
+    5 error: hf://org/other: not fetched, since this run is offline
+     help: leave out --offline, or unset HF_HUB_OFFLINE
     ");
 }

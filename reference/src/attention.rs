@@ -144,8 +144,7 @@ impl Attention {
                     self.bound(&mut values);
                     self.finish(&mut keys, self.k_norm.as_ref(), pass);
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
-                    cache.keys.extend_from_slice(keys.values());
-                    cache.values.extend_from_slice(values.values());
+                    cache.add(&keys, &values);
                 }
                 self.bound(&mut q);
                 self.finish(&mut q, self.q_norm.as_ref(), pass);
@@ -170,8 +169,7 @@ impl Attention {
         if let Projection::Heads(own) = &self.projection
             && let Heads { k: Some(k), v: Some(v), .. } = own.as_ref()
         {
-            cache.keys.extend_from_slice(k.of(x)?.values());
-            cache.values.extend_from_slice(v.of(x)?.values());
+            cache.add(&k.of(x)?, &v.of(x)?);
         }
         Ok(cache)
     }
@@ -346,8 +344,7 @@ impl Latent {
                 row.iter_mut().skip(head * value_dim).zip(v).for_each(|(out, v)| *out = *v);
             }
         }
-        cache.keys.extend_from_slice(keys.values());
-        cache.values.extend_from_slice(values.values());
+        cache.add(&keys, &values);
         Ok(q)
     }
 }

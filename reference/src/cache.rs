@@ -1,5 +1,11 @@
 //! What a model remembers of the positions before.
 
+use crate::rows::Rows;
+
+/// Positions for which room is made at a time. Room for twice as many as there are, as a `Vec` makes
+/// it, would cost half of the memory of a long text.
+const CELLS: usize = 256;
+
 /// What a layer remembers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LayerCache {
@@ -11,4 +17,18 @@ pub(crate) struct LayerCache {
     pub(crate) inputs: Vec<f32>,
     /// Linear attention: a matrix for each value head.
     pub(crate) state: Vec<f32>,
+}
+
+impl LayerCache {
+    /// Adds the keys and the values of positions.
+    pub(crate) fn add(&mut self, keys: &Rows, values: &Rows) {
+        for (kept, rows) in [(&mut self.keys, keys), (&mut self.values, values)] {
+            let len = kept.len() + rows.values().len();
+            if len > kept.capacity() {
+                let whole = len.next_multiple_of(CELLS * rows.width().max(1));
+                kept.reserve_exact(whole - kept.len());
+            }
+            kept.extend_from_slice(rows.values());
+        }
+    }
 }

@@ -325,8 +325,8 @@ impl Footprint {
     /// fixed size in linear attention, state-space layers and short convolutions. Positions are
     /// rounded up to 256.
     ///
-    /// The buffers are those of the widest step for a batch, in F32: the logits of all positions,
-    /// or a layer's activations with the mask of attention. Programs differ in what they keep
+    /// The buffers are those of the widest step for a batch, in F32 (the logits of all positions, or
+    /// a layer's activations), and the mask of attention, in F16. Programs differ in what they keep
     /// beside.
     ///
     /// # Errors
@@ -380,12 +380,18 @@ impl Footprint {
         Ok(own.saturating_add(heard))
     }
 
-    /// The values of the widest step.
+    /// The values of the widest step, and the mask of attention.
     fn buffers(&self, options: MemoryOptions) -> u64 {
         let batch = options.batch.min(options.context);
-        let mask = if self.encodes { batch } else { options.context };
-        let layer = self.layer_width.saturating_add(mask);
-        batch.saturating_mul(4).saturating_mul(layer.max(self.last_width))
+        let attends =
+            self.encodes || self.kept.iter().any(|kept| matches!(kept, Kept::Rows { .. }));
+        let masked = match attends {
+            true if self.encodes => batch,
+            true => options.context.next_multiple_of(CELLS),
+            false => 0,
+        };
+        let values = self.layer_width.max(self.last_width).saturating_mul(4);
+        batch.saturating_mul(values.saturating_add(masked.saturating_mul(2)))
     }
 
     /// The longest context, up to `most`, with which the model takes no more than `room`; `None` if

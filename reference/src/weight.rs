@@ -15,6 +15,9 @@ use crate::rows::Rows;
 /// Values that a thread decodes at a time, if a row is not longer.
 const PIECE: usize = 1 << 15;
 
+/// Products of a block of rows, which are transposed together, if each thread has a piece.
+const BLOCK: usize = 1 << 18;
+
 /// A matrix, or one for each expert, with the bias that is added to its outputs.
 #[derive(Debug)]
 pub(crate) struct Weight {
@@ -172,23 +175,31 @@ impl Weight {
         }
         let first = array * self.outputs;
         let at_once = (PIECE / self.inputs).clamp(1, self.outputs);
-        // All inputs' products with a row of weights, then those with the next.
-        let mut turned = vec![0.0; self.outputs * count];
-        turned.par_chunks_mut(at_once * count).enumerate().try_for_each_init(
-            Vec::new,
-            |scratch: &mut Vec<f32>, (piece, out)| -> Result<()> {
-                let rows = out.len() / count;
-                let start = first + piece * at_once;
-                scratch.resize(rows * self.inputs, 0.0);
-                self.decode(start..start + rows, scratch)?;
-                multiply_rows(scratch, x.values(), self.inputs, out);
-                Ok(())
-            },
-        )?;
+        // A block has a piece for each thread, and no more than the transposed products of all inputs
+        // take.
+        let pieces = (BLOCK / (at_once * count)).max(rayon::current_num_threads());
         let mut out = Rows::zeros(count, self.outputs);
-        for (place, row) in out.rows_mut().enumerate() {
-            let products = turned.iter().skip(place).step_by(count);
-            row.iter_mut().zip(products).for_each(|(out, product)| *out = *product);
+        let mut turned = vec![0.0; self.outputs.min(pieces * at_once) * count];
+        for block in (0..self.outputs).step_by(pieces * at_once) {
+            // All inputs' products with a row of weights, then those with the next.
+            let rows = (self.outputs - block).min(pieces * at_once);
+            turned.truncate(rows * count);
+            turned.par_chunks_mut(at_once * count).enumerate().try_for_each_init(
+                Vec::new,
+                |scratch: &mut Vec<f32>, (piece, out)| -> Result<()> {
+                    let rows = out.len() / count;
+                    let start = first + block + piece * at_once;
+                    scratch.resize(rows * self.inputs, 0.0);
+                    self.decode(start..start + rows, scratch)?;
+                    multiply_rows(scratch, x.values(), self.inputs, out);
+                    Ok(())
+                },
+            )?;
+            for (place, row) in out.rows_mut().enumerate() {
+                let products = turned.iter().skip(place).step_by(count);
+                let row = row.iter_mut().skip(block);
+                row.zip(products).for_each(|(out, product)| *out = *product);
+            }
         }
         if let Some(bias) = &self.bias {
             let own = bias.get(first..first + self.outputs).unwrap_or_default();

@@ -57,9 +57,17 @@ impl<'a> Text<'a> {
 const END: usize = 256;
 
 impl Text<'_> {
+    /// Whether there are only visible characters of ASCII, and spaces.
+    fn is_plain(self) -> bool {
+        self.0.iter().all(|byte| matches!(byte, b' '..=b'~'))
+    }
+
     /// The text for a message: of a long text, which a file could make arbitrarily long, both ends
     /// with the number of bytes between them.
     pub fn brief(self) -> String {
+        if let Some(text) = self.to_str().filter(|text| text.len() <= END && self.is_plain()) {
+            return text.to_owned();
+        }
         // The continuation bytes of a character, of which there are at most 3.
         let inside = |at: usize| self.0.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
         let first = END.saturating_sub((0..3).take_while(|back| inside(END - back)).count());
@@ -79,7 +87,12 @@ impl Text<'_> {
     /// Compares names in natural order: runs of digits by their value, so that layer 2 comes before
     /// layer 10, and everything else by its bytes.
     pub fn natural_cmp(self, other: Text<'_>) -> std::cmp::Ordering {
-        let (mut a, mut b) = (self.0, other.0);
+        // What both start with has no influence, except for digits before the difference.
+        let same = self.0.iter().zip(other.0).take_while(|(a, b)| a == b).count();
+        let common = self.0.get(..same).unwrap_or_default();
+        let start = common.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
+        let mut a = self.0.get(start..).unwrap_or_default();
+        let mut b = other.0.get(start..).unwrap_or_default();
         loop {
             let (digits_a, digits_b) = (digits(a), digits(b));
             if !digits_a.is_empty() && !digits_b.is_empty() {
@@ -114,6 +127,9 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.to_str().filter(|_| self.is_plain()) {
+            return f.pad(line);
+        }
         let mut line = String::new();
         for c in self.spelling().chars() {
             // Control characters, and marks that reorder the text on a terminal.
@@ -181,5 +197,34 @@ mod tests {
         let mut names = ["b10", "b9", "a", "b09", "b", "b9.x", "b10.0", "", "ba"];
         names.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
         assert_eq!(names, ["", "a", "b", "b09", "b9", "b9.x", "b10", "b10.0", "ba"]);
+    }
+
+    /// The natural order without any shortcut: numbers, and the bytes between them.
+    fn pieces(text: &str) -> Vec<(u8, usize, &str)> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let end = match first.is_ascii_digit() {
+                true => rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()),
+                false => 1,
+            };
+            let (piece, after) = rest.split_at(end);
+            let value = piece.trim_start_matches('0');
+            pieces.push(match first.is_ascii_digit() {
+                true => (b'0', value.len(), value),
+                false => (piece.as_bytes()[0], 0, ""),
+            });
+            rest = after;
+        }
+        pieces
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn natural_order_is_that_of_its_pieces(a in "[a0-2.]{0,8}", b in "[a0-2.]{0,8}") {
+            let expected = pieces(&a).cmp(&pieces(&b)).then_with(|| a.cmp(&b));
+            let found = Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes()));
+            proptest::prop_assert_eq!(found, expected);
+        }
     }
 }

@@ -182,11 +182,14 @@ pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Store> {
             let opened = opened.map_err(|error| error.in_file(&path))?;
             opened.among(&options.files, &options.limits)
         }
-        Place::Address => {
-            let found = remote::locate(name, options.network.as_ref())?;
-            let options = OpenOptions { files: Files::Custom(found.files), ..options.clone() };
-            open_path(&found.path, &options)?
-        }
+        Place::Address => match remote::downloaded(name, options.network.as_ref()) {
+            Some(path) => open_path(&path, options)?,
+            None => {
+                let found = remote::locate(name, options.network.as_ref())?;
+                let options = OpenOptions { files: Files::Custom(found.files), ..options.clone() };
+                open_path(&found.path, &options)?
+            }
+        },
     };
     note.into_iter().for_each(|note| store.note(name, note));
     Ok(store)

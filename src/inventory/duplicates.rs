@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use foldhash::fast::RandomState;
+
 use super::index::{FNV, Index, fnv};
 use super::walk::{FoundFile, Kind, now};
 use super::{DuplicateSearch, InventoryOptions, InventoryStage, Known};
@@ -71,7 +73,7 @@ pub(super) struct Class {
 }
 
 type Identity = (u64, u64);
-type Digests = HashMap<Identity, String>;
+type Digests = HashMap<Identity, String, RandomState>;
 
 /// Finds the models with the same content, as far as the options say. Digests that are computed are
 /// put into the index.
@@ -80,14 +82,12 @@ pub(super) fn find(
     index: &mut Index,
     options: &InventoryOptions<'_>,
 ) -> Result<Vec<Class>> {
-    let mut digests = Digests::new();
+    let mut digests = Digests::default();
     for Known { candidate, entry } in known.iter() {
-        let computed = entry.digests.iter().cloned().map(Some);
-        for (file, computed) in
-            candidate.weights.iter().zip(computed.chain(std::iter::repeat(None)))
-        {
-            if let Some(digest) = file.digest.clone().or(computed) {
-                digests.insert(file.identity, digest);
+        let computed = entry.digests.iter().map(Some).chain(std::iter::repeat(None));
+        for (file, computed) in candidate.weights.iter().zip(computed) {
+            if let Some(digest) = file.digest.as_ref().or(computed) {
+                digests.insert(file.identity, digest.clone());
             }
         }
     }
@@ -97,24 +97,7 @@ pub(super) fn find(
         hash_files(known, &mut digests, options)?;
         keep_digests(known, &digests);
     }
-    let mut sets: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
-    for (place, Known { candidate, .. }) in known.iter().enumerate() {
-        let of_file = |file: &FoundFile| match digests.get(&file.identity) {
-            Some(digest) => digest.clone(),
-            None => format!("{}:{}", file.identity.0, file.identity.1),
-        };
-        let mut files: Vec<String> = candidate.weights.iter().map(of_file).collect();
-        files.sort_unstable();
-        if files.is_empty() {
-            files.push(format!("no weights: {place}"));
-        }
-        sets.entry(files).or_default().push(place);
-    }
-    let class = |members: Vec<usize>| {
-        let distinct = members.iter().take(1).copied().collect();
-        Class { members, distinct }
-    };
-    let mut classes: Vec<Class> = sets.into_values().map(class).collect();
+    let mut classes = same_files(known, &digests);
     if options.duplicates == DuplicateSearch::Values {
         classes = same_values(classes, known, options)?;
     }
@@ -123,6 +106,37 @@ pub(super) fn find(
     }
     classes.sort_by_key(|class| class.members.first().copied());
     Ok(classes)
+}
+
+/// Puts models with the same contents of files into one class.
+fn same_files(known: &[Known], digests: &Digests) -> Vec<Class> {
+    // Each content has a number: that of its digest if it is known, else that of the file.
+    let mut by_digest: HashMap<&str, usize, RandomState> = HashMap::default();
+    let mut by_file: HashMap<Identity, usize, RandomState> = HashMap::default();
+    let mut sets: HashMap<Vec<usize>, Vec<usize>, RandomState> = HashMap::default();
+    let mut classes = Vec::new();
+    for (place, Known { candidate, .. }) in known.iter().enumerate() {
+        let mut contents = Vec::new();
+        for file in &candidate.weights {
+            let next = by_digest.len() + by_file.len();
+            contents.push(match digests.get(&file.identity) {
+                Some(digest) => *by_digest.entry(digest).or_insert(next),
+                None => *by_file.entry(file.identity).or_insert(next),
+            });
+        }
+        contents.sort_unstable();
+        match contents.is_empty() {
+            // A model without weights is like no other.
+            true => classes.push(vec![place]),
+            false => sets.entry(contents).or_default().push(place),
+        }
+    }
+    classes.extend(sets.into_values());
+    let class = |members: Vec<usize>| {
+        let distinct = members.iter().take(1).copied().collect();
+        Class { members, distinct }
+    };
+    classes.into_iter().map(class).collect()
 }
 
 /// The models with the same content as each model.

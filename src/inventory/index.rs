@@ -5,9 +5,11 @@
 //! same time leave one of their versions; what the other found is found again. An index that is
 //! damaged, or that another version of this library wrote, counts as empty.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+
+use foldhash::fast::RandomState;
 
 use crate::bytes::{Access, Source, put};
 use crate::container::CONTAINERS;
@@ -70,18 +72,18 @@ pub(super) struct Entry {
 }
 
 /// A line of the file.
-type Row = (
-    String,
+type Row<'e> = (
+    Cow<'e, str>,
     u64,
-    Option<String>,
-    Option<String>,
+    Option<Cow<'e, str>>,
+    Option<Cow<'e, str>>,
     Option<u64>,
     Option<u64>,
-    Option<String>,
+    Option<Cow<'e, str>>,
     u64,
-    Option<(String, String, Option<String>)>,
-    Vec<String>,
-    Option<String>,
+    Option<(Cow<'e, str>, Cow<'e, str>, Option<Cow<'e, str>>)>,
+    Cow<'e, [String]>,
+    Option<Cow<'e, str>>,
     (Option<u64>, u64, u64),
 );
 
@@ -99,67 +101,74 @@ impl Entry {
         self.error.as_ref().is_none_or(|error| LASTING.contains(&error.kind()))
     }
 
-    fn of_row(row: Row) -> Option<(PathBuf, Self)> {
-        let (path, stamp, container, architecture, parameters, bits, ..) = &row;
-        let path = PathBuf::from(path);
+    /// The path and the entry of a line.
+    fn parse(line: &str) -> Option<(String, Self)> {
+        let row: Row<'_> = serde_json::from_str(line).ok()?;
+        let (path, stamp, container, architecture, parameters, bits, quantization, ..) = row;
+        let (.., tensors, error, digests, values, (used, looked, seen)) = row;
         let container = match container {
             None => None,
             Some(name) => Some(CONTAINERS.iter().find(|row| row.name == name)?.name),
         };
-        let error = match &row.8 {
+        let error = match error {
             None => None,
             Some((kind, fault, advice)) => {
                 let kind = LASTING.into_iter().find(|known| known.name() == kind)?;
-                let error = Error::new(kind, fault.clone()).in_file(&path);
-                Some(advice.iter().fold(error, |error, advice| error.advise(advice.clone())))
+                let error = Error::new(kind, fault).in_file(Path::new(&*path));
+                Some(advice.into_iter().fold(error, Error::advise))
             }
         };
         let entry = Self {
-            stamp: Stamp(*stamp),
+            stamp: Stamp(stamp),
             container,
-            architecture: architecture.clone(),
-            parameters: *parameters,
+            architecture: architecture.map(Cow::into_owned),
+            parameters,
             bits_per_weight: bits.map(f64::from_bits),
-            quantization: row.6,
-            tensors: row.7,
+            quantization: quantization.map(Cow::into_owned),
+            tensors,
             error,
-            digests: row.9,
-            values: row.10,
-            used: row.11.0,
-            looked: row.11.1,
-            seen: row.11.2,
+            digests: digests.into_owned(),
+            values: values.map(Cow::into_owned),
+            used,
+            looked,
+            seen,
         };
-        Some((path, entry))
+        Some((path.into_owned(), entry))
     }
 
-    /// The line of the entry; `None` if JSON cannot hold its path.
-    fn to_line(&self, path: &Path) -> Option<String> {
+    /// Adds the line of the entry.
+    fn write(&self, path: &str, text: &mut Vec<u8>) {
         let error = self.error.as_ref().map(|error| {
-            let advice = error.advice().map(str::to_owned);
-            (error.kind().name().to_owned(), error.clone().without_path().to_string(), advice)
+            let fault = error.clone().without_path().to_string();
+            (error.kind().name().into(), fault.into(), error.advice().map(Cow::from))
         });
-        let row: Row = (
-            path.to_str()?.to_owned(),
+        let row: Row<'_> = (
+            path.into(),
             self.stamp.0,
-            self.container.map(str::to_owned),
-            self.architecture.clone(),
+            self.container.map(Cow::from),
+            self.architecture.as_deref().map(Cow::from),
             self.parameters,
             self.bits_per_weight.map(f64::to_bits),
-            self.quantization.clone(),
+            self.quantization.as_deref().map(Cow::from),
             self.tensors,
             error,
-            self.digests.clone(),
-            self.values.clone(),
+            Cow::from(&self.digests),
+            self.values.as_deref().map(Cow::from),
             (self.used, self.looked, self.seen),
         );
-        serde_json::to_string(&row).ok()
+        // Neither the row nor memory has anything that could fail.
+        let _ = serde_json::to_writer(&mut *text, &row);
+        text.push(b'\n');
     }
 }
 
-/// The entries of an index file, by the paths of the models.
+/// The entries, by the paths of the models. JSON has no paths that are not UTF-8.
+type Entries = HashMap<String, Entry, RandomState>;
+
+/// The entries of an index file.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    entries: HashMap<PathBuf, Entry>,
+    entries: Entries,
     changed: bool,
 }
 
@@ -178,22 +187,29 @@ impl Index {
 
     /// The entry of a model, if its files are still the same.
     pub(super) fn get(&self, path: &Path, stamp: Stamp) -> Option<&Entry> {
-        self.entries.get(path).filter(|entry| entry.stamp == stamp)
+        self.entries.get(path.to_str()?).filter(|entry| entry.stamp == stamp)
     }
 
     /// Adds or replaces an entry, unless it may not be true in the next run.
     pub(super) fn put(&mut self, path: &Path, entry: Entry) {
-        if entry.lasts() {
-            self.entries.insert(path.to_path_buf(), entry);
+        if let Some(path) = path.to_str().filter(|_| entry.lasts()) {
+            self.entries.insert(path.to_owned(), entry);
             self.changed = true;
         }
     }
 
     /// Removes the models below these folders that are gone.
-    pub(super) fn forget(&mut self, roots: &[&Path], is_there: impl Fn(&Path) -> bool) {
+    pub(super) fn forget<'p>(&mut self, roots: &[&Path], there: impl Iterator<Item = &'p Path>) {
+        let there: HashSet<&str, RandomState> = there
+            .filter_map(Path::to_str)
+            .filter(|path| self.entries.contains_key(*path))
+            .collect();
+        if there.len() == self.entries.len() {
+            return;
+        }
         let before = self.entries.len();
-        let is_below = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        self.entries.retain(|path, _| is_there(path) || !is_below(path));
+        let is_below = |path: &str| roots.iter().any(|root| Path::new(path).starts_with(root));
+        self.entries.retain(|path, _| there.contains(path.as_str()) || !is_below(path));
         self.changed |= self.entries.len() != before;
     }
 
@@ -209,22 +225,18 @@ impl Index {
         let path = place(folder);
         let cannot = |error| Error::io("cannot write the index of models", error).in_file(&path);
         std::fs::create_dir_all(folder).map_err(cannot)?;
-        put(&path, &[self.text().as_bytes()]).map_err(cannot)
+        let (head, body) = self.text();
+        put(&path, &[head.as_bytes(), &body]).map_err(cannot)
     }
 
-    fn text(&self) -> String {
-        let mut all: Vec<(&PathBuf, &Entry)> = self.entries.iter().collect();
-        all.sort_by(|a, b| b.1.seen.cmp(&a.1.seen).then_with(|| a.0.cmp(b.0)));
-        let lines = all.into_iter().filter_map(|(path, entry)| entry.to_line(path));
-        let (mut body, mut count) = (String::new(), 0);
-        for line in lines.take(MOST) {
-            body.push_str(&line);
-            body.push('\n');
-            count += 1;
-        }
-        let mut text = String::new();
-        let _ = writeln!(text, "{} {count} {:016x}", head(), fnv(FNV, body.as_bytes()));
-        text + &body
+    /// The first line, and the others.
+    fn text(&self) -> (String, Vec<u8>) {
+        let mut all: Vec<(&String, &Entry)> = self.entries.iter().collect();
+        all.sort_unstable_by(|a, b| b.1.seen.cmp(&a.1.seen).then_with(|| a.0.cmp(b.0)));
+        all.truncate(MOST);
+        let mut body = Vec::new();
+        all.iter().for_each(|(path, entry)| entry.write(path, &mut body));
+        (format!("{} {} {:016x}\n", head(), all.len(), fnv(FNV, &body)), body)
     }
 }
 
@@ -237,15 +249,20 @@ fn head() -> String {
     format!("{MAGIC} {}", env!("CARGO_PKG_VERSION"))
 }
 
-fn parse(text: &str) -> Option<HashMap<PathBuf, Entry>> {
+fn parse(text: &str) -> Option<Entries> {
     let (first, body) = text.split_once('\n')?;
     let (count, sum) = first.strip_prefix(&head())?.trim_start().split_once(' ')?;
     if u64::from_str_radix(sum, 16).ok()? != fnv(FNV, body.as_bytes()) {
         return None;
     }
-    let row = |line: &str| Entry::of_row(serde_json::from_str(line).ok()?);
-    let entries: HashMap<PathBuf, Entry> = body.lines().map(row).collect::<Option<_>>()?;
-    (count.parse() == Ok(entries.len())).then_some(entries)
+    let count: usize = count.parse().ok()?;
+    let mut entries = Entries::default();
+    entries.reserve(count.min(MOST));
+    for line in body.lines() {
+        let (path, entry) = Entry::parse(line)?;
+        entries.insert(path, entry);
+    }
+    (count == entries.len()).then_some(entries)
 }
 
 #[cfg(test)]
@@ -282,8 +299,8 @@ mod tests {
         let index = index();
         index.write(folder.path()).unwrap();
         let read = Index::read(folder.path());
-        assert_eq!(format!("{:?}", read.entries[Path::new("/m/a.gguf")]), {
-            format!("{:?}", index.entries[Path::new("/m/a.gguf")])
+        assert_eq!(format!("{:?}", read.entries["/m/a.gguf"]), {
+            format!("{:?}", index.entries["/m/a.gguf"])
         });
         let broken = read.get(Path::new("/m/b.gguf"), Stamp::default()).unwrap();
         let error = broken.error.as_ref().unwrap();
@@ -315,9 +332,10 @@ mod tests {
         index.put(Path::new("/m/a"), Entry { error: Some(gone), ..Entry::default() });
         assert!(index.entries.is_empty() && !index.changed);
         let mut index = self::index();
-        index.forget(&[Path::new("/m")], |path| path.ends_with("a.gguf"));
-        assert_eq!(index.entries.len(), 1);
-        index.forget(&[Path::new("/other")], |_| false);
-        assert_eq!(index.entries.len(), 1);
+        index.changed = false;
+        index.forget(&[Path::new("/other")], std::iter::empty());
+        assert!(index.entries.len() == 2 && !index.changed);
+        index.forget(&[Path::new("/m")], [Path::new("/m/a.gguf"), Path::new("/m/c")].into_iter());
+        assert!(index.entries.len() == 1 && index.changed);
     }
 }

@@ -23,6 +23,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use foldhash::fast::RandomState;
+
 use crate::bytes::Text;
 use crate::container::{MLX, OpenOptions};
 use crate::error::{Error, ErrorKind, Result};
@@ -258,13 +260,14 @@ pub fn inventory(options: &InventoryOptions<'_>) -> Result<Inventory> {
     let walk::Found { candidates, mut faults, files } = walk::walk(&roots, options.threads)?;
     let mut index = options.index.as_deref().map(Index::read).unwrap_or_default();
     let places: Vec<&Path> = roots.iter().map(|(_, root)| root.as_path()).collect();
-    let found: HashSet<&Path> = candidates.iter().map(|found| found.path.as_path()).collect();
-    index.forget(&places, |path| found.contains(path));
+    index.forget(&places, candidates.iter().map(|found| found.path.as_path()));
     let wanted = |found: &Candidate| options.names.is_none_or(|passes| passes(&found.name));
     let candidates = candidates.into_iter().filter(wanted).collect();
     let mut known = open(candidates, &mut index, options)?;
     known.retain(Known::is_model);
-    known.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| natural(a, b)));
+    let mut known: Vec<_> = known.into_iter().map(|model| (order(&model), model)).collect();
+    known.sort_by(|(first, a), (second, b)| first.cmp(second).then_with(|| natural(a, b)));
+    let mut known: Vec<Known> = known.into_iter().map(|(_, model)| model).collect();
     let classes = duplicates::find(&mut known, &mut index, options)?;
     if let Some(Err(error)) = options.index.as_deref().map(|folder| index.write(folder)) {
         faults.push(error);
@@ -408,7 +411,7 @@ fn architecture(model: &Model) -> Option<String> {
 
 /// The bytes of all models. A file that several models or links share counts once.
 fn distinct_bytes(known: &[Known]) -> u64 {
-    let mut seen = HashSet::new();
+    let mut seen: HashSet<_, RandomState> = HashSet::default();
     let mut all: u64 = 0;
     for Known { candidate, .. } in known {
         let weights = candidate.weights.iter().map(|file| file.len).fold(0, u64::saturating_add);

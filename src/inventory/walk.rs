@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -107,7 +108,7 @@ pub(super) fn walk(roots: &[(Option<&'static str>, PathBuf)], threads: Threads) 
     }
     let mut found = Found::default();
     while !level.is_empty() {
-        let read = |(): &mut (), folder: &Folder| Ok(read(folder, &seen));
+        let read = |(): &mut (), folder: &Folder| Ok(read(folder, &seen, threads));
         let mut next = Vec::new();
         for part in threads::in_order(threads, level.iter(), || (), read)? {
             let (folders, more) = part;
@@ -122,7 +123,7 @@ pub(super) fn walk(roots: &[(Option<&'static str>, PathBuf)], threads: Threads) 
 }
 
 /// Reads one folder: the folders in it, and the models.
-fn read(folder: &Folder, seen: &Seen) -> (Vec<Folder>, Found) {
+fn read(folder: &Folder, seen: &Seen, threads: Threads) -> (Vec<Folder>, Found) {
     let mut found = Found::default();
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     let entries = match std::fs::read_dir(&folder.path) {
@@ -158,7 +159,7 @@ fn read(folder: &Folder, seen: &Seen) -> (Vec<Folder>, Found) {
     let has = |name: &str| folders.iter().any(|folder| folder == name);
     let is_store = has("blobs") || folder.program == Some(programs::OLLAMA);
     if is_store && (has("manifests") || has("manifests-v2")) {
-        ollama_store(&folder.path, &mut found);
+        ollama_store(&folder.path, threads, &mut found);
         return (Vec::new(), found);
     }
     if let Some(repository) = hub_repository(&folder.path).filter(|_| has("snapshots")) {
@@ -224,18 +225,15 @@ fn revisions(folder: &Folder, repository: &str) -> Vec<Folder> {
 
 /// The names of commits. `main` takes precedence.
 fn refs(folder: &Path, start: &str, depth: u32, names: &mut BTreeMap<String, String>) {
-    /// A commit has 40 digits.
-    const LONGEST: u64 = 128;
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (Ok(name), Ok(found)) = (entry.file_name().into_string(), entry.metadata()) else {
+        let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
             continue;
         };
         let name = joined(start, &name);
-        if found.is_dir() && depth > 0 {
+        if kind.is_dir() && depth > 0 {
             refs(&entry.path(), &name, depth - 1, names);
-        } else if found.is_file()
-            && found.len() <= LONGEST
-            && let Ok(commit) = std::fs::read_to_string(entry.path())
+        } else if kind.is_file()
+            && let Some(commit) = short_text(&entry.path())
         {
             let known = names.entry(commit.trim().to_owned()).or_insert_with(|| name.clone());
             if name == "main" {
@@ -245,9 +243,17 @@ fn refs(folder: &Path, start: &str, depth: u32, names: &mut BTreeMap<String, Str
     }
 }
 
+/// The text of a small file, such as a commit of 40 digits; `None` for another.
+fn short_text(path: &Path) -> Option<String> {
+    let mut text = [0; 128];
+    let len = File::open(path).ok()?.read(&mut text).ok()?;
+    let text = text.get(..len).filter(|_| len < text.len())?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
 /// The models of a store of Ollama.
-fn ollama_store(store: &Path, found: &mut Found) {
-    let options = OpenOptions::new().threads(Threads::one());
+fn ollama_store(store: &Path, threads: Threads, found: &mut Found) {
+    let options = OpenOptions::new().threads(threads);
     let (models, faults) = match ollama::models(Some(store), &options) {
         Ok((_, models, faults)) => (models, faults),
         Err(error) => {

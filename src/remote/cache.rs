@@ -22,14 +22,19 @@ const LARGEST: usize = 64 << 20;
 
 /// By what a file is known to be the same.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Version {
-    pub(super) size: u64,
+pub(crate) struct Version {
+    pub(crate) size: u64,
     /// The server's strong `ETag`.
     pub(super) tag: Option<String>,
     pub(super) modified: Option<String>,
 }
 
 impl Version {
+    /// What tells versions of one length apart, if the server says anything.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        self.tag.as_deref().or(self.modified.as_deref())
+    }
+
     /// Whether two answers are about the same file. Different servers of a network may leave out
     /// either mark.
     pub(super) fn is_same(&self, other: &Self) -> bool {

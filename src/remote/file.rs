@@ -87,6 +87,18 @@ impl RemoteFiles {
         };
         Ok(Source::custom(path, Shared(file)))
     }
+
+    /// The version of a file, which is opened for it.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`open`](Self::open).
+    pub(super) fn version(&self, address: &str, path: &Path) -> Result<Version> {
+        self.open(address, path, None)?;
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = known.get(address).and_then(Option::as_ref);
+        file.map(|file| file.version.clone()).ok_or_else(|| refused_status(404).in_file(path))
+    }
 }
 
 /// One file, also if it is opened several times.

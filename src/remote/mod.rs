@@ -30,6 +30,8 @@ mod site;
 mod upload;
 
 #[cfg(feature = "http")]
+pub(crate) use cache::Version;
+#[cfg(feature = "http")]
 pub(crate) use client::Client;
 #[cfg(feature = "http")]
 pub(crate) use hub::{Repository, page};
@@ -37,6 +39,8 @@ pub(crate) use hub::{Repository, page};
 pub(crate) use range::Located;
 #[cfg(feature = "http")]
 pub(crate) use registry::RegistryModel;
+#[cfg(feature = "http")]
+pub(crate) use site::files_at;
 #[cfg(all(feature = "http", feature = "write"))]
 pub(crate) use upload::{Bucket as WritableBucket, UploadedPart};
 
@@ -51,7 +55,7 @@ use crate::error::Error;
 use crate::error::Result;
 #[cfg(feature = "http")]
 use crate::place;
-use crate::place::hub as hub_names;
+use crate::place::hub::{self as hub_names, HubName};
 
 /// How servers are reached, and by which names they are known.
 ///
@@ -182,6 +186,15 @@ pub(crate) fn locate(path: &Path, network: Option<&Network>) -> Result<RemoteMod
 pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Result<RemoteModel> {
     let error = Error::unsupported("this build of weighbridge does not read from servers");
     Err(error.advise("enable the cargo feature `http`").in_file(path))
+}
+
+/// What the hub's cache on this machine has of a name `hf://…`. Only without a network is it asked
+/// instead of the hub.
+pub(crate) fn downloaded(path: &Path, network: Option<&Network>) -> Option<PathBuf> {
+    let name = HubName::parse(path.to_str()?.strip_prefix("hf://")?)?;
+    let offline = network.map_or_else(|| Network::from_env().offline, |network| network.offline);
+    // A file that was not downloaded may still have a header that was kept.
+    if offline { hub_names::cached(&name).ok().flatten() } else { None }
 }
 
 /// A client with these settings, or with those of the environment.

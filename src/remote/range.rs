@@ -48,7 +48,7 @@ impl Located {
     }
 
     /// A file whose version is known, and where a redirect led.
-    pub(super) fn known(
+    pub(crate) fn known(
         client: &Arc<Client>,
         address: &str,
         version: Version,

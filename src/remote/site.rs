@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RemoteModel;
-use super::address::escaped;
+use super::address::{escaped, unescaped};
+use super::cache::Version;
 use super::client::Client;
 use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+use crate::threads::{self, Threads};
 
 /// The files of a folder on a server that cannot list them. Those that a model may have are tried.
 struct Site {
@@ -51,21 +53,88 @@ const BESIDE: [&str; 12] = [
 
 /// Finds the model that an address means. An address of an index means its folder.
 pub(super) fn locate(name: &str, client: &Arc<Client>) -> Result<RemoteModel> {
-    let (address, query) = match name.split_once('?') {
-        Some((address, query)) => (address, format!("?{query}")),
-        None => (name, String::new()),
-    };
-    let address = address.trim_end_matches('/');
-    let last = address.rsplit('/').next().unwrap_or_default();
-    let is_index = last.ends_with(".safetensors.index.json");
-    let is_file = [".gguf", ".safetensors", ".npz", ".bin"].iter().any(|end| last.ends_with(end));
-    let folder = match address.rsplit_once('/') {
-        Some((folder, _)) if is_index || is_file => folder,
-        _ => address,
-    };
-    let path = PathBuf::from(if is_file { address } else { folder });
-    let site = Site { files: RemoteFiles::new(client), folder: folder.to_owned(), query };
+    let (site, file) = Site::of(name, client);
+    let path = PathBuf::from(match file {
+        Some(file) => format!("{}/{file}", site.folder),
+        None => site.folder.clone(),
+    });
     Ok(RemoteModel { files: Arc::new(site), path })
+}
+
+/// A file at a plain address.
+#[derive(Clone, Debug)]
+pub(crate) struct SiteFile {
+    /// The last part of the address, unescaped.
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) version: Version,
+}
+
+/// The files of the model that an address means, and whether it is a folder. Their starts are
+/// fetched.
+///
+/// # Errors
+///
+/// `NotFound`; `Io` if the server cannot be reached or refuses access; `Unsupported` if it does not
+/// send ranges of a large file; `Mismatch` for a name that can be no file of this machine.
+pub(crate) fn files_at(name: &str, client: &Arc<Client>) -> Result<(Vec<SiteFile>, bool)> {
+    /// Files that are asked for at the same time.
+    const TOGETHER: usize = 8;
+    let (site, file) = Site::of(name, client);
+    let is_folder = file.is_none();
+    let names = match file {
+        Some(file) => shards(&file),
+        None => site.names(Path::new(&site.folder))?,
+    };
+    let found = |(): &mut (), name: String| {
+        let path = Path::new(&site.folder).join(&name);
+        let address = site.address(&path)?;
+        let version = site.files.version(&address, &path)?;
+        let name = if is_folder { name } else { unescaped(&name) };
+        let is_plain = !name.contains(['/', '\\', '\0', ':']) && !matches!(&*name, "" | "." | "..");
+        match is_plain {
+            true => Ok(SiteFile { name, address, version }),
+            false => Err(Error::mismatch("the address ends in no name of a file").in_file(&path)),
+        }
+    };
+    let files = threads::in_order(Threads::new(TOGETHER), names.into_iter(), || (), found)?;
+    Ok((files, is_folder))
+}
+
+/// All shards of a split GGUF file, by the name of one of them; else the name alone.
+fn shards(name: &str) -> Vec<String> {
+    let all = || {
+        let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
+        let (start, number) = rest.rsplit_once('-')?;
+        let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+        let last = count.parse::<u32>().ok()?;
+        if last == 0 || !is_number(number) || !is_number(count) {
+            return None;
+        }
+        Some((1..=last).map(|at| format!("{start}-{at:05}-of-{count}.gguf")).collect())
+    };
+    all().unwrap_or_else(|| vec![name.to_owned()])
+}
+
+impl Site {
+    /// The folder of an address, and the file in it that the address names, unless that is an index.
+    fn of(name: &str, client: &Arc<Client>) -> (Self, Option<String>) {
+        let (address, query) = match name.split_once('?') {
+            Some((address, query)) => (address, format!("?{query}")),
+            None => (name, String::new()),
+        };
+        let address = address.trim_end_matches('/');
+        let last = address.rsplit('/').next().unwrap_or_default();
+        let is_index = last.ends_with(".safetensors.index.json");
+        let is_file =
+            [".gguf", ".safetensors", ".npz", ".bin"].iter().any(|end| last.ends_with(end));
+        let folder = match address.rsplit_once('/') {
+            Some((folder, _)) if is_index || is_file => folder,
+            _ => address,
+        };
+        let site = Self { files: RemoteFiles::new(client), folder: folder.to_owned(), query };
+        (site, is_file.then(|| last.to_owned()))
+    }
 }
 
 impl Site {

@@ -149,7 +149,6 @@ fn files_are_chosen_by_name() {
         planned("org/tale", |_| Some(false)),
         planned("org/tale:Q8_0", |_| None),
         planned("org/tale@v2", |_| None),
-        planned("https://host/model.gguf", |_| None),
         planned("a/../b", |_| None),
     ];
     insta::assert_snapshot!(said.join("\n").replace(&hub.hub.address, "HUB"), @"
@@ -163,10 +162,8 @@ fn files_are_chosen_by_name() {
     NotFound: org/tale:Q8_0: no GGUF file of the repository is Q8_0
     help: it has no GGUF files
     NotFound: org/tale@v2: org/tale has no revision v2
-    Mismatch: https://host/model.gguf: not the name of a model on the hub or in Ollama's registry
-    help: write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION] or ollama://MODEL[:TAG]
     Mismatch: a/../b: not the name of a model on the hub or in Ollama's registry
-    help: write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION] or ollama://MODEL[:TAG]
+    help: write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION], ollama://MODEL[:TAG] or https://HOST/FILE
     ");
 }
 
@@ -378,6 +375,145 @@ fn a_cancelled_download_is_continued() {
     again.run(None).expect("the rest");
     assert!(hub.store.sent() <= missing, "{} of {missing}", hub.store.sent());
     assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
+}
+
+/// A run that was killed between renaming a file and deleting its list leaves no list for ever.
+#[test]
+fn lists_of_whole_files_are_deleted() {
+    let files = repository(1000);
+    let hub = Hub::start("org/tale", files.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = || plan_pull("org/tale", &options(&hub.hub, folder.path())).expect("a plan");
+    plan().run(None).expect("a download");
+    let repository = folder.path().join("hub/models--org--tale");
+    let blob = blob_name("model.safetensors", &files[3].1);
+    for ending in ["ranges", "ranges.partial"] {
+        let left = repository.join(format!("blobs/{blob}.weighbridge.incomplete.{ending}"));
+        std::fs::write(left, "{}").expect("a list");
+    }
+    std::fs::write(repository.join(".ref.partial"), "").expect("a file");
+    plan().run(None).expect("nothing to download");
+    assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
+}
+
+/// A server with the files of a repository below `/m`, each with a mark of its version.
+fn site(files: RepositoryFiles, mark: &'static str) -> Server {
+    Server::start(move |request| {
+        let path = request.path.split('?').next().unwrap_or_default();
+        let name = path.strip_prefix("/m/").unwrap_or_default().replace("%20", " ");
+        match files.iter().find(|(other, _)| *other == name) {
+            Some((_, bytes)) => Answer::file(request, bytes).header("ETag", mark),
+            None => Answer::status(404),
+        }
+    })
+}
+
+fn to_folder(folder: &Path) -> PullOptions {
+    let mut options = options(&Server::known(""), folder);
+    options.folder = Some(folder.join("to"));
+    options
+}
+
+#[test]
+fn files_of_plain_addresses_come_to_a_folder() {
+    let part = |name: &str| Safetensors::new().tensor(name, "U8", &[5000], vec![7; 5000]).build();
+    let index = b"{\"weight_map\":{\"a\":\"x-1.safetensors\",\"b\":\"x-2.safetensors\"}}";
+    let sharded: RepositoryFiles = vec![
+        ("config.json".to_owned(), b"{\"model_type\":\"unknown\"}".to_vec()),
+        ("model.safetensors.index.json".to_owned(), index.to_vec()),
+        ("x-1.safetensors".to_owned(), part("a")),
+        ("x-2.safetensors".to_owned(), part("b")),
+    ];
+    let gguf = std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample");
+    let split: RepositoryFiles =
+        (1..=2).map(|number| (format!("t 1-{number:05}-of-00002.gguf"), gguf.clone())).collect();
+    let expected =
+        |files: &RepositoryFiles| -> BTreeMap<String, Vec<u8>> { files.iter().cloned().collect() };
+    let cases = [
+        (&sharded, "/m", ""),
+        (&sharded, "/m/model.safetensors.index.json?signature=secret", ""),
+        (&split, "/m/t%201-00002-of-00002.gguf", "t 1-00001-of-00002.gguf"),
+    ];
+    for (files, address, opened) in cases {
+        let server = site(files.clone(), "\"one\"");
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = format!("{}{address}", server.address);
+        let plan = || plan_pull(&address, &to_folder(folder.path())).expect("a plan");
+        let first = plan();
+        assert!(!folder.path().join("to").exists(), "a plan writes nothing");
+        assert_eq!(first.path, folder.path().join("to").join(opened));
+        assert!(!format!("{first:?}").contains("secret"), "{first:?}");
+        first.run(None).expect("a download");
+        assert_eq!(tree(&folder.path().join("to")), expected(files), "{address}");
+        let again = plan();
+        assert_eq!(again.missing(), 0);
+        server.reset();
+        again.run(None).expect("nothing to do");
+        assert_eq!(server.requests().len(), 0);
+    }
+    // What no folder is given for, another file, what cannot be listed.
+    let server = site(split, "\"one\"");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = to_folder(folder.path());
+    let refused = |address: &str, options: &PullOptions| {
+        let told = told(&plan_pull(address, options).unwrap_err());
+        told.replace(&server.address, "HOST")
+            .replace(&folder.path().display().to_string(), "FOLDER")
+    };
+    let one = format!("{}/m/t%201-00001-of-00002.gguf", server.address);
+    std::fs::create_dir(folder.path().join("to")).expect("a folder");
+    std::fs::write(folder.path().join("to/t 1-00001-of-00002.gguf"), "x").expect("a file");
+    let other = refused(&one, &options);
+    options.folder = None;
+    let said = [
+        other,
+        refused(&one, &options),
+        refused("s3://models/x.gguf", &options),
+        refused(&format!("{}/none.gguf", server.address), &to_folder(folder.path())),
+    ];
+    insta::assert_snapshot!(said.join("\n"), @"
+    Mismatch: FOLDER/to/t 1-00001-of-00002.gguf: already exists, and is no file of 1410912 bytes
+    help: delete it, or give another folder
+    Mismatch: HOST/m/t%201-00001-of-00002.gguf: no program has a place for files of plain addresses
+    help: give a folder with --to
+    Mismatch: s3://models/x.gguf: not the name of a model on the hub or in Ollama's registry
+    help: write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION], ollama://MODEL[:TAG] or https://HOST/FILE
+    NotFound: HOST/none.gguf: the server has no such file (404)
+    ");
+}
+
+/// What was fetched is continued while the file is the same, and fetched again when it is another.
+#[test]
+fn a_plain_download_is_continued() {
+    use std::ops::ControlFlow;
+    let files = |seed: u8| -> RepositoryFiles {
+        let bytes = (0..3_000_000_u32).map(|at| (at % 251) as u8 ^ seed).collect();
+        vec![("x.gguf".to_owned(), bytes)]
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let half = |progress: weighbridge::Progress| match progress.done * 2 > progress.total {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    let plan = |server: &Server| {
+        let address = format!("{}/m/x.gguf", server.address);
+        plan_pull(&address, &to_folder(folder.path())).expect("a plan")
+    };
+    let (one, two) = (site(files(1), "\"one\""), site(files(2), "\"two\""));
+    assert_eq!(plan(&one).run(Some(&half)).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert!(!folder.path().join("to/x.gguf").exists());
+    let rest = plan(&one);
+    assert!(rest.missing() < 1_700_000, "{}", rest.missing());
+    assert_eq!(plan(&two).missing(), 3_000_000, "another version");
+    one.reset();
+    rest.run(None).expect("the rest");
+    assert!(one.sent() <= rest.bytes() / 2 + PIECE, "{}", one.sent());
+    assert_eq!(tree(&folder.path().join("to")), files(1).into_iter().collect());
+    // Another version while it is fetched is an error, and the next run begins again.
+    std::fs::remove_file(folder.path().join("to/x.gguf")).expect("a file");
+    assert!(plan(&one).run(Some(&half)).is_err());
+    plan(&two).run(None).expect("another file");
+    assert_eq!(tree(&folder.path().join("to")), files(2).into_iter().collect());
 }
 
 /// What killed runs have left of a file is not believed if the list does not fit.

@@ -120,6 +120,22 @@ fn servers_that_fail() {
         "cut connections"
     );
     assert_eq!(
+        said(Box::new(move |request| Answer {
+            pace: Some((4000, Duration::from_millis(2))),
+            ..Answer::file(request, &gguf())
+        })),
+        right,
+        "a slow server"
+    );
+    let elsewhere = Server::start(move |request| Answer::file(request, &gguf()));
+    let there = elsewhere.address.clone();
+    assert_eq!(
+        said(Box::new(move |_| Answer::redirect(format!("{there}/x?signature=secret")))),
+        right,
+        "a redirect to another host"
+    );
+    assert!(elsewhere.requests().len() > 1);
+    assert_eq!(
         said(Box::new(move |request| {
             if request.path == "/there" {
                 Answer::file(request, &gguf())
@@ -130,6 +146,24 @@ fn servers_that_fail() {
         right,
         "a redirect"
     );
+
+    let answer_and_more = |request: &Request| {
+        let answer = Answer::file(request, &gguf());
+        Answer { body: [&answer.body[..], &[7; 100]].concat(), ..answer }
+    };
+    assert_eq!(said(Box::new(answer_and_more)), right, "more bytes than were requested");
+    // A server that claims another length of the file.
+    let claims = |more: i64| -> Box<dyn Fn(&Request) -> Answer + Send + Sync> {
+        Box::new(move |request| {
+            let all = gguf();
+            let answer = Answer::file(request, &all);
+            let (from, to) = request.range.expect("a range");
+            let len = (all.len() as u64).saturating_add_signed(more);
+            let last = to.min(all.len() as u64) - 1;
+            answer.header("Content-Range", format!("bytes {from}-{last}/{len}"))
+        })
+    };
+    assert_eq!(said(claims(1000)), right, "a longer file than it is");
 
     // These do not.
     let kinds = [401, 403, 404, 410, 416, 418, 429, 503].map(|status| {
@@ -168,6 +202,14 @@ fn servers_that_fail() {
             })),
         ),
         (
+            "less than it says",
+            said(Box::new(|request| {
+                let answer = Answer::file(request, &gguf());
+                Answer { body: answer.body[..100].to_vec(), ..answer }
+            })),
+        ),
+        ("a shorter file than it is", said(claims(-1000))),
+        (
             "compressed",
             said(Box::new(|request| {
                 Answer::file(request, &gguf()).header("Content-Encoding", "gzip")
@@ -199,6 +241,8 @@ fn servers_that_fail() {
     another range: Io: HOST/model.gguf: the server sent bytes 5..10, but 0..32768 were requested
     no range at all: Io: HOST/model.gguf: the server sent part of the file, but not which: ""
     a range beyond the end: Io: HOST/model.gguf: the server sent bytes 0..100, but 0..32768 were requested
+    less than it says: Io: HOST/model.gguf: the server breaks off the connection before it sends the bytes
+    a shorter file than it is: Malformed: HOST/model.gguf: tensor "blk.1.ffn_up.weight": the tensor's 139264 bytes would end 1000 bytes after the end of the file (1409912) (at byte 1271648)
     compressed: Unsupported: HOST/model.gguf: the server sends the file compressed
     a large file, no ranges: Unsupported: HOST/model.gguf: the server does not send parts of files
     redirects in a circle: Io: HOST/model.gguf: the server redirects more than 10 times

@@ -243,3 +243,97 @@ pub(crate) fn bucket(files: RepositoryFiles, keys: Option<(&'static str, &'stati
         }
     })
 }
+
+/// Base64, by RFC 4648.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0, |bits, at| bits << 8 | u32::from(*three.get(at).unwrap_or(&0)));
+        for at in 0..4 {
+            let letter = char::from(LETTERS[(bits >> (18 - 6 * at) & 63) as usize]);
+            text.push(if at <= three.len() { letter } else { '=' });
+        }
+    }
+    text
+}
+
+/// Whether a request is signed with the key of an account, by Azure's documentation, "Authorize with
+/// Shared Key".
+fn is_shared_key(request: &Request, account: &str, key: &[u8]) -> bool {
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    let standard = ["content-encoding", "content-language", "content-length", "content-md5"];
+    let dated = ["content-type", "date", "if-modified-since", "if-match", "if-none-match"];
+    let names = standard.iter().chain(&dated).chain(&["if-unmodified-since", "range"]);
+    let mut text = "GET\n".to_owned();
+    names.for_each(|name| text.push_str(&format!("{}\n", request.header(name))));
+    let mut own: Vec<_> =
+        request.headers.iter().filter(|(name, _)| name.starts_with("x-ms-")).collect();
+    own.sort_unstable();
+    own.iter().for_each(|(name, value)| text.push_str(&format!("{name}:{value}\n")));
+    text.push_str(&format!("/{account}{path}"));
+    let mut query: Vec<&str> = query.split('&').filter(|part| !part.is_empty()).collect();
+    query.sort_unstable();
+    for part in query {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        text.push_str(&format!("\n{name}:{}", value.replace("%2F", "/").replace("%20", " ")));
+    }
+    let expected = format!("SharedKey {account}:{}", base64(&hmac(key, text.as_bytes())));
+    request.authorization.as_deref() == Some(&expected)
+}
+
+/// How a container of Azure knows who asks.
+pub(crate) enum Known {
+    /// By the account and its key.
+    Key(&'static str, &'static [u8]),
+    /// By a signature in the address.
+    Signature(&'static str),
+}
+
+impl Known {
+    /// The key as `AZURE_STORAGE_KEY` has it.
+    pub(crate) fn key_text(&self) -> String {
+        match self {
+            Self::Key(_, key) => base64(key),
+            Self::Signature(_) => String::new(),
+        }
+    }
+}
+
+/// A store like Azure's, with one container `models`.
+pub(crate) fn container(files: RepositoryFiles, known: Known) -> Server {
+    Server::start(move |request| {
+        let is_known = match known {
+            Known::Key(account, key) => is_shared_key(request, account, key),
+            Known::Signature(text) => {
+                request.authorization.is_none() && request.path.ends_with(text)
+            }
+        };
+        if !is_known {
+            return Answer::status(403);
+        }
+        let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+        let field = |name: &str| {
+            let named = query.split('&').find_map(|part| part.strip_prefix(&format!("{name}=")));
+            named.unwrap_or_default().replace("%2F", "/").replace("%20", " ")
+        };
+        if path == "/models" && field("comp") == "list" && field("restype") == "container" {
+            let (prefix, after) = (field("prefix"), field("marker").parse().unwrap_or(0));
+            let names = files.iter().filter_map(|(name, _)| name.strip_prefix(&prefix));
+            let found: Vec<&str> = names.filter(|rest| !rest.contains('/')).collect();
+            let blob = |name: &&str| format!("<Blob><Name>{prefix}{name}</Name></Blob>");
+            // Two names at a time, and a folder, which has no slash before its end.
+            let blobs: String = found.iter().skip(after).take(2).map(blob).collect();
+            let next =
+                if after + 2 < found.len() { (after + 2).to_string() } else { String::new() };
+            let folder = format!("<BlobPrefix><Name>{prefix}more/</Name></BlobPrefix>");
+            let xml = format!("<Blobs>{blobs}{folder}</Blobs><NextMarker>{next}</NextMarker>");
+            return Answer::whole(xml.as_bytes());
+        }
+        let key = path.strip_prefix("/models/").unwrap_or_default().replace("%20", " ");
+        match files.iter().find(|(name, _)| *name == key) {
+            Some((_, bytes)) => Answer::file(request, bytes).header("ETag", "\"one\""),
+            None => Answer::status(404),
+        }
+    })
+}

@@ -45,9 +45,10 @@ MADE = {
         linear_value_head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
         shared_expert_intermediate_size=32,
     )),
+    # llama.cpp takes the first 20 layers of Gemma 3n for those with keys of their own.
     "shared": ("gemma3n_text", dict(
-        num_hidden_layers=10, num_kv_shared_layers=5, sliding_window=512, vocab_size_per_layer_input=256,
-        hidden_size_per_layer_input=16, laurel_rank=8, intermediate_size=[96] * 10, activation_sparsity_pattern=[0.0] * 10,
+        num_hidden_layers=25, num_kv_shared_layers=5, sliding_window=512, vocab_size_per_layer_input=256,
+        hidden_size_per_layer_input=256, laurel_rank=64, intermediate_size=[96] * 25, activation_sparsity_pattern=[0.0] * 25,
     )),
 }
 # llama.cpp prints MiB with two decimals.
@@ -99,7 +100,22 @@ def make(folder):
         torch.manual_seed(1)
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SMALL, **numbers}))
         model.save_pretrained(folder / name)
+        if name == "shared":
+            add_unused_keys(folder / name / "model.safetensors", numbers["num_hidden_layers"])
         yield folder / name
+
+
+def add_unused_keys(path, layers):
+    """Adds the keys and values of layers that use another's: published checkpoints have them, and llama.cpp demands
+    them."""
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(path)
+    for name, tensor in list(tensors.items()):
+        if ".layers.0." in name and any(part in name for part in ("k_proj", "v_proj", "k_norm")):
+            for layer in range(layers):
+                tensors.setdefault(name.replace(".layers.0.", f".layers.{layer}."), tensor.clone())
+    save_file(tensors, path, {"format": "pt"})
 
 
 def main(program, *models):

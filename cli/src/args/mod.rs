@@ -536,8 +536,8 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 #[command(
     after_help = "A model of the hub goes to the cache of the hub's client (HF_HUB_CACHE, HF_HOME), a model of
-Ollama's registry to Ollama's store (OLLAMA_MODELS). A download that was interrupted is continued by
-the next run.
+Ollama's registry to Ollama's store (OLLAMA_MODELS), files of plain addresses to the folder of --to. A
+download that was interrupted is continued by the next run.
 
 Examples:
   weighbridge pull Qwen/Qwen3-0.6B
@@ -545,16 +545,18 @@ Examples:
   weighbridge pull hf://Qwen/Qwen3-0.6B@main/tokenizer.json
   weighbridge pull Qwen/Qwen3-0.6B --include '*.json' --to ./Qwen3-0.6B
   weighbridge pull ollama://llama3.2:1b
+  weighbridge pull https://example.com/models/tale.gguf -o ./models
   weighbridge pull Qwen/Qwen3-8B --dry-run      the files, and their sizes"
 )]
 pub(crate) struct Pull {
     /// Models: ORG/NAME[@REVISION][:QUANTIZATION] of the hub, also with hf:// before it and /FILE
-    /// behind it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it
+    /// behind it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it; the https://
+    /// address of a file, an index or a folder
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<PathBuf>,
-    /// Write a repository's files to FOLDER instead of the hub's cache; for a model of Ollama's
-    /// registry, use FOLDER as the store
-    #[arg(long, value_name = "FOLDER")]
+    /// Write the files to FOLDER: those of a plain address, or those of a repository instead of the
+    /// hub's cache; for a model of Ollama's registry, use FOLDER as the store
+    #[arg(short = 'o', long, value_name = "FOLDER")]
     pub(crate) to: Option<PathBuf>,
     /// Download the files of a repository whose names match, instead of the usual choice: the weights
     /// in one form, config, tokenizer, license, description. * matches any text, ? one character

@@ -1,8 +1,10 @@
 //! `list models`: the models on this machine.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -159,8 +161,16 @@ fn fault(error: &Error) -> String {
 }
 
 fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> Result<(), Stop> {
+    let models = found.models.iter().enumerate();
+    let places: HashMap<&Path, usize> =
+        models.map(|(place, model)| (model.path.as_path(), place)).collect();
     for group in &found.duplicates {
-        write_group(found, group, out)?;
+        let mut members: Vec<usize> =
+            group.models.iter().filter_map(|path| places.get(path.as_path()).copied()).collect();
+        members.sort_unstable();
+        let members: Vec<&ListedModel> =
+            members.into_iter().filter_map(|place| found.models.get(place)).collect();
+        write_group(&members, group, out)?;
         writeln!(out)?;
     }
     let all = found.duplicates.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
@@ -177,13 +187,11 @@ fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> R
 }
 
 fn write_group(
-    found: &Inventory,
+    members: &[&ListedModel],
     group: &DuplicateGroup,
     out: &mut print::Screen<impl Write>,
 ) -> Result<(), Stop> {
     let bold = anstyle::Style::new().bold();
-    let is_member = |model: &&ListedModel| group.models.contains(&model.path);
-    let members: Vec<&ListedModel> = found.models.iter().filter(is_member).collect();
     let first = members.first().map_or("", |model| model.name.as_str());
     let first = Text::new(first.as_bytes()).brief();
     let saved = bytes(group.bytes);
@@ -197,7 +205,7 @@ fn write_group(
         plural(others, "other")
     );
     out.paragraph(&head, 0)?;
-    for model in &members {
+    for model in members {
         let program = model.program.unwrap_or("-");
         let line = format!("  {program}: {} ({})", shown(&model.path), bytes(model.bytes));
         out.paragraph(&line, 4)?;

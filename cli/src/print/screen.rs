@@ -104,6 +104,9 @@ impl<W: Write> Write for Screen<W> {
 
 /// The columns that a text takes on a terminal, without its escape sequences.
 pub(super) fn width(text: &str) -> usize {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.len();
+    }
     let mut columns = 0;
     let mut rest = text;
     // Only styles are written: ESC [ numbers m.

@@ -1,5 +1,6 @@
 //! Tables that fit the terminal: columns are left out or shortened by importance, rows never wrap.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, Write};
 
@@ -101,17 +102,28 @@ impl Table {
         let bound = out.table_width();
         let widths = self.layout(bound);
         let bold = anstyle::Style::new().bold();
-        let mut rows: Vec<Vec<String>> = vec![Vec::new(); self.rows.len() + 1];
-        for (place, width) in widths.iter().enumerate() {
-            let Some(width) = *width else { continue };
-            for (row, cell) in rows.iter_mut().zip(self.fitted(place, width)) {
-                row.push(cell);
+        let shown =
+            || widths.iter().enumerate().filter_map(|(place, width)| Some((place, (*width)?)));
+        let mut columns: Vec<_> = shown()
+            .map(|(place, width)| (self.fitted(place, width), width, self.columns[place].align))
+            .collect();
+        let mut line = String::new();
+        for row in 0..=self.rows.len() {
+            line.clear();
+            for (number, (cells, columns, align)) in columns.iter_mut().enumerate() {
+                let cell = cells.next().unwrap_or_default();
+                let before = if number > 0 { GAP } else { 0 };
+                let space = columns.saturating_sub(width(&cell));
+                let (left, right) = match align {
+                    Align::Left => (before, space),
+                    Align::Right => (before + space, 0),
+                };
+                line.extend(std::iter::repeat_n(' ', left));
+                line.push_str(&cell);
+                line.extend(std::iter::repeat_n(' ', right));
             }
-        }
-        for (place, row) in rows.iter().enumerate() {
-            let line = row.join(&" ".repeat(GAP));
             let line = clipped(line.trim_end(), bound.unwrap_or(usize::MAX));
-            match place {
+            match row {
                 0 if self.plain => {}
                 0 => out.row(&format!("{bold}{line}{bold:#}"))?,
                 _ => out.row(&line)?,
@@ -184,29 +196,22 @@ impl Table {
         std::iter::once(self.columns[place].head).chain(cells)
     }
 
-    /// The head and the cells of a column, shortened and filled up to its width.
-    fn fitted(&self, place: usize, columns: usize) -> Vec<String> {
-        let Column { align, shorten, .. } = self.columns[place];
-        let cells: Vec<&str> = self.cells(place).collect();
-        let cells: Vec<String> = match shorten {
-            Shorten::Middle(_) => shortened(&cells, columns),
-            _ => cells.iter().map(|cell| clipped(cell, columns)).collect(),
-        };
-        let fill = |cell: String| {
-            let space = " ".repeat(columns.saturating_sub(width(&cell)));
-            match align {
-                Align::Left => cell + &space,
-                Align::Right => space + &cell,
+    /// The head and the cells of a column, shortened to its width.
+    fn fitted(&self, place: usize, columns: usize) -> Box<dyn Iterator<Item = Cow<'_, str>> + '_> {
+        match self.columns[place].shorten {
+            Shorten::Middle(_) => {
+                let start = kept_start(&self.cells(place).collect::<Vec<_>>(), columns);
+                Box::new(self.cells(place).map(move |cell| elided(cell, columns, start)))
             }
-        };
-        cells.into_iter().map(fill).collect()
+            _ => Box::new(self.cells(place).map(move |cell| clipped(cell, columns))),
+        }
     }
 }
 
-/// Cuts the middle out of texts that are too wide. The same number of columns is kept at the start of
-/// each: up to a dot in the middle of the first text if there is one, and so that different texts stay
+/// The columns that are kept at the start of texts that are too wide, before the middle that is cut
+/// out: up to a dot in the middle of the first text if there is one, and so that different texts stay
 /// different.
-fn shortened(cells: &[&str], columns: usize) -> Vec<String> {
+fn kept_start(cells: &[&str], columns: usize) -> usize {
     let long: Vec<&str> = cells.iter().copied().filter(|cell| width(cell) > columns).collect();
     let different = long.iter().collect::<HashSet<_>>().len();
     let short = columns.saturating_sub(1);
@@ -219,29 +224,29 @@ fn shortened(cells: &[&str], columns: usize) -> Vec<String> {
     starts.extend(0..=short);
     starts[behind_dots..].sort_by_key(|start| start.abs_diff(short / 2));
     let apart = |start: &usize| {
-        let cut: HashSet<String> = long.iter().map(|cell| elided(cell, columns, *start)).collect();
+        let cut: HashSet<Cow<'_, str>> =
+            long.iter().map(|cell| elided(cell, columns, *start)).collect();
         cut.len() == different
     };
-    let start = starts.iter().copied().find(apart).unwrap_or(short / 2);
-    cells.iter().map(|cell| elided(cell, columns, start)).collect()
+    starts.iter().copied().find(apart).unwrap_or(short / 2)
 }
 
 /// Cuts the middle out of a text that is too wide: `start` columns are kept before it.
-fn elided(text: &str, columns: usize, start: usize) -> String {
+fn elided(text: &str, columns: usize, start: usize) -> Cow<'_, str> {
     if width(text) <= columns {
-        return text.to_owned();
+        return text.into();
     }
     let start = taken(text, start);
     let backwards: String = text.chars().rev().collect();
     let end = taken(&backwards, columns.saturating_sub(width(&start) + 1));
-    format!("{start}{ELLIPSIS}{}", end.chars().rev().collect::<String>())
+    format!("{start}{ELLIPSIS}{}", end.chars().rev().collect::<String>()).into()
 }
 
 /// Cuts the end off a text that is too wide.
-fn clipped(text: &str, columns: usize) -> String {
+fn clipped(text: &str, columns: usize) -> Cow<'_, str> {
     match width(text) <= columns {
-        true => text.to_owned(),
-        false => format!("{}{ELLIPSIS}", taken(text, columns.saturating_sub(1)).trim_end()),
+        true => text.into(),
+        false => format!("{}{ELLIPSIS}", taken(text, columns.saturating_sub(1)).trim_end()).into(),
     }
 }
 
@@ -351,7 +356,11 @@ mod tests {
 
     #[test]
     fn shortened_names_stay_different() {
-        let names = |cells: &[&str], columns| shortened(cells, columns).join(" ");
+        let names = |cells: &[&str], columns| {
+            let start = kept_start(cells, columns);
+            let cut: Vec<_> = cells.iter().map(|cell| elided(cell, columns, start)).collect();
+            cut.join(" ")
+        };
         let rows: [(&[&str], usize, &str); 6] = [
             (&["abcdefgh", "abc"], 8, "abcdefgh abc"),
             (&["abcdefgh", "abc"], 7, "abc…fgh abc"),
@@ -369,7 +378,7 @@ mod tests {
     #[test]
     fn prose_is_cut_at_its_end() {
         assert_eq!(
-            ["abc def", "abcd ef", "ab"].map(|text| clipped(text, 5)),
+            ["abc def", "abcd ef", "ab"].map(|text| clipped(text, 5).into_owned()),
             ["abc…", "abcd…", "ab"]
         );
     }

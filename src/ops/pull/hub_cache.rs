@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::transfer::Download;
-use super::{PullFile, PullOptions, PullPlan, Target};
-use crate::bytes::{Access, Source, own_path, put};
+use super::transfer::{Content, Download};
+use super::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
+use crate::bytes::{Access, Source, own_path, put_by};
 use crate::error::{Error, Result};
 use crate::place::choice;
 use crate::place::hub::{HubName, cache, is_commit};
@@ -45,13 +45,14 @@ pub(super) fn plan(
             let fault = format!("the hub states no size or no digest of {file}");
             return Err(Error::malformed(fault));
         };
-        let place = places.of_file(file, digest.hex());
+        let hex = digest.hex().to_owned();
+        let place = places.of_file(file, &hex);
         let download = Download {
             address: repository.address(file),
             size,
             partial: places.partial(&place),
-            lock: places.lock(digest.hex()),
-            digest,
+            lock: places.lock(&hex),
+            content: Content::Digest(digest),
             place,
         };
         if matches!(places, Places::Folder(_)) {
@@ -65,7 +66,7 @@ pub(super) fn plan(
                 names.push(file.clone());
             }),
             None => {
-                names.push((download.digest.hex().to_owned(), vec![file.clone()]));
+                names.push((hex, vec![file.clone()]));
                 downloads.push(download);
             }
         }
@@ -107,7 +108,7 @@ fn check_existing(download: &Download) -> Result<()> {
         return Ok(());
     }
     let same = Source::open(path, Access::Read)
-        .and_then(|source| download.digest.check(&source, |_| Ok(())));
+        .and_then(|source| download.content.check(&source, |_| Ok(())));
     same.map_err(|_| {
         Error::mismatch("already exists, with another content")
             .advise("delete it, or give another folder")
@@ -184,11 +185,13 @@ impl Places {
     }
 
     fn partial(&self, place: &Path) -> PathBuf {
-        let name = place.file_name().unwrap_or_default().to_string_lossy();
-        place.with_file_name(match self {
-            Self::Folder(_) => format!(".{name}.partial"),
-            Self::Cache { .. } => format!("{name}.weighbridge.incomplete"),
-        })
+        match self {
+            Self::Folder(_) => partial_in_folder(place),
+            Self::Cache { .. } => {
+                let name = place.file_name().unwrap_or_default().to_string_lossy();
+                place.with_file_name(format!("{name}.weighbridge.incomplete"))
+            }
+        }
     }
 
     fn lock(&self, hex: &str) -> Option<PathBuf> {
@@ -220,7 +223,13 @@ impl Links {
         if std::fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
             return Ok(());
         }
-        // Another process may make the same link: each has a name of its own until it is renamed.
+        #[cfg(unix)]
+        match std::os::unix::fs::symlink(target, link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+        // A link to another blob is replaced as a whole. Another process may do the same: each has a
+        // name of its own until it is renamed.
         let own = own_path(link);
         let _ = std::fs::remove_file(&own);
         #[cfg(unix)]
@@ -237,21 +246,36 @@ impl Links {
     pub(super) fn refer(&self) -> Result<()> {
         let Some(reference) = &self.reference else { return Ok(()) };
         let path = self.repository.join("refs").join(reference);
-        replace(&path, self.commit.as_bytes())?;
+        // The hub's client takes every file in `refs` for the commit of a branch.
+        replace(&self.repository.join(".ref.partial"), &path, self.commit.as_bytes())?;
         // Programs that make copies of a disk leave out folders with this file (bford.info/cachedir).
         let tag = self.repository.with_file_name("CACHEDIR.TAG");
         if tag.exists() {
             return Ok(());
         }
-        replace(&tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
+        let own = tag.with_file_name(".CACHEDIR.TAG.partial");
+        replace(&own, &tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
     }
 }
 
-/// Writes a small file as a whole.
-fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a small file as a whole. `own` is its name until then, the same in every run, so that
+/// nothing is left of a run that was killed.
+fn replace(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |error| Error::io("cannot write the file", error).in_file(path);
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    put(path, &[bytes]).map_err(failed)
+    match put_by(own, path, &[bytes], false) {
+        // Another run has written the same in the meantime, and renamed the file.
+        Err(_) if is_text(path, bytes) => Ok(()),
+        written => written.map_err(failed),
+    }
+}
+
+/// Whether a file has these bytes.
+fn is_text(path: &Path, bytes: &[u8]) -> bool {
+    let source = Source::open(path, Access::Read);
+    source.is_ok_and(|source| {
+        source.bytes(0..source.len().min(1 << 10)).is_ok_and(|found| *found == *bytes)
+    })
 }

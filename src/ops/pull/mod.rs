@@ -4,6 +4,7 @@
 mod hub_cache;
 mod ollama_store;
 mod ranges;
+mod site;
 mod transfer;
 
 use std::fmt;
@@ -28,8 +29,8 @@ pub type Choose = Arc<dyn Fn(&str) -> Option<bool> + Send + Sync>;
 pub struct PullOptions {
     /// How servers are reached.
     pub network: Network,
-    /// The folder that gets the files of a repository, instead of the hub's cache; for a model of
-    /// Ollama's registry, the store.
+    /// The folder that gets the files of a repository, instead of the hub's cache, or those of a plain
+    /// address; for a model of Ollama's registry, the store.
     pub folder: Option<PathBuf>,
     /// The hub's cache. By default `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub hub_cache: Option<PathBuf>,
@@ -184,9 +185,16 @@ fn free_space(folder: &Path) -> Option<u64> {
     }
 }
 
+/// The name of a file in a folder until it is whole.
+fn partial_in_folder(place: &Path) -> PathBuf {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    place.with_file_name(format!(".{name}.partial"))
+}
+
 /// Plans the download of a model: `hf://org/name[@revision][:tag][/file]`, the same without `hf://`,
-/// `ollama://[host/][namespace/]model[:tag]`, or `model[:tag]` of Ollama's library. Asks the server for
-/// the files, and fetches none.
+/// `ollama://[host/][namespace/]model[:tag]`, `model[:tag]` of Ollama's library, or the `https://`
+/// address of a file, an index or a folder. Asks the server for the files, and fetches none but
+/// their starts.
 ///
 /// # Errors
 ///
@@ -197,6 +205,7 @@ pub fn plan_pull(name: &str, options: &PullOptions) -> Result<PullPlan> {
     let planned = match Source::parse(name, &client)? {
         Source::Hub(name) => hub_cache::plan(&name, options, &client),
         Source::Ollama(name) => ollama_store::plan(&name, options, &client),
+        Source::Site => site::plan(name, options, &client),
     };
     planned.map_err(|error| error.in_file(Path::new(name)))
 }
@@ -205,6 +214,8 @@ pub fn plan_pull(name: &str, options: &PullOptions) -> Result<PullPlan> {
 enum Source {
     Hub(HubName),
     Ollama(ModelName),
+    /// A plain address.
+    Site,
 }
 
 impl Source {
@@ -214,7 +225,8 @@ impl Source {
         let found = match (scheme(Path::new(name)), name.split_once("://")) {
             (Some("hf"), Some((_, text))) => hub(text),
             (Some("ollama"), Some((_, text))) => registry(text),
-            (Some(_), _) => page(name, client).map(Self::Hub),
+            (Some("http" | "https"), _) => Some(page(name, client).map_or(Self::Site, Self::Hub)),
+            (Some(_), _) => None,
             // A name of three parts whose first is a host: hf.co/org/name.
             (None, _) => match name.split('/').collect::<Vec<_>>().as_slice() {
                 [_] => registry(name),
@@ -224,7 +236,7 @@ impl Source {
         };
         found.ok_or_else(|| {
             Error::mismatch("not the name of a model on the hub or in Ollama's registry")
-                .advise("write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION] or ollama://MODEL[:TAG]")
+                .advise("write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION], ollama://MODEL[:TAG] or https://HOST/FILE")
                 .in_file(Path::new(name))
         })
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::transfer::Download;
+use super::transfer::{Content, Download};
 use super::{PullFile, PullOptions, PullPlan, Target};
 use crate::bytes::{FileSystem, Files, own_path, put_by};
 use crate::container::ollama::Manifest;
@@ -65,7 +65,7 @@ pub(super) fn plan(
         let download = Download {
             address: model.blob(layer.digest.hex()),
             size: layer.size,
-            digest,
+            content: Content::Digest(digest),
             // The name that Ollama gives to an unfinished blob; it deletes what is left of it.
             partial: place.with_file_name(format!("sha256-{}-partial", layer.digest.hex())),
             place,

@@ -1,11 +1,12 @@
 //! Downloads files in pieces, several at a time, and continues what a killed run has begun.
 //!
 //! Beside a file that is being fetched lies a list of the ranges that are there already, as JSON. A
-//! file gets its name when it is whole, has the digest that the server states of it, and is on the
-//! disk.
+//! file gets its name when it is whole, has the digest that the server states of it, if it states one,
+//! and is on the disk.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,24 +21,66 @@ use crate::bytes::{Access, Source, put_by, write_all_at};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Meter, Watch};
-use crate::remote::{Client, Located};
+use crate::remote::{Client, Located, Version};
 use crate::write::{is_same, open_or_create};
 
 /// How long a run waits before it looks again whether another has finished a file.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// A file to download.
+/// By what the content of a file is known.
 #[derive(Debug)]
+pub(super) enum Content {
+    /// Its digest, which the server states.
+    Digest(FileDigest),
+    /// Its version alone: what was fetched must be of the same one.
+    Version(Version),
+}
+
+impl Content {
+    /// What is the same in each run for the same content; `None` if nothing tells.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Digest(digest) => Some(digest.hex()),
+            Self::Version(version) => version.mark(),
+        }
+    }
+
+    /// Compares a file with its digest, if it is known.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileDigest::check`].
+    pub(super) fn check(
+        &self,
+        source: &Source,
+        progress: impl Fn(u64) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Digest(digest) => digest.check(source, progress),
+            Self::Version(_) => Ok(()),
+        }
+    }
+}
+
+/// A file to download.
 pub(super) struct Download {
     pub(super) address: String,
     pub(super) size: u64,
-    pub(super) digest: FileDigest,
+    pub(super) content: Content,
     /// Where the file is when it is whole.
     pub(super) place: PathBuf,
     /// Where it is until then, in the same folder.
     pub(super) partial: PathBuf,
     /// The file that is locked in the meantime, if it is not `partial`.
     pub(super) lock: Option<PathBuf>,
+}
+
+/// The address is left out, since it may contain a signature.
+impl fmt::Debug for Download {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, place, .. } = self;
+        f.debug_struct("Download").field("size", size).field("place", place).finish_non_exhaustive()
+    }
 }
 
 impl Download {
@@ -56,11 +99,6 @@ impl Download {
         with_ending(&self.partial, ".ranges")
     }
 
-    /// The list while it is written.
-    fn new_list(&self) -> PathBuf {
-        with_ending(&self.partial, ".ranges.new")
-    }
-
     /// The ranges that earlier runs have fetched.
     fn fetched(&self) -> Ranges {
         let read = || {
@@ -69,7 +107,7 @@ impl Download {
             let source = Source::open(&self.list(), Access::Read).ok()?;
             let text = source.bytes(0..source.len().min(1 << 20)).ok()?;
             let json: Json = serde_json::from_slice(&text).ok()?;
-            let same = json.get("digest")?.as_str()? == self.digest.hex()
+            let same = json.get("digest")?.as_str()? == self.content.name()?
                 && json.get("size")?.as_u64()? == self.size;
             let mut ranges = Ranges::default();
             for range in json.get("fetched")?.as_array()? {
@@ -84,14 +122,24 @@ impl Download {
     /// Writes the list of fetched ranges.
     fn record(&self, fetched: &Ranges) -> std::io::Result<()> {
         let ranges: Vec<[u64; 2]> = fetched.iter().map(|range| [range.start, range.end]).collect();
-        let json = json!({"digest": self.digest.hex(), "size": self.size, "fetched": ranges});
-        // Only the holder of the lock writes it, so a name of its own would only outlive a kill.
-        put_by(&self.new_list(), &self.list(), &[json.to_string().as_bytes()], false)
+        let json = json!({"digest": self.content.name(), "size": self.size, "fetched": ranges});
+        put_by(&self.unfinished_list(), &self.list(), &[json.to_string().as_bytes()], false)
+    }
+
+    /// The list while it is being written. Only the run that holds the lock writes it.
+    fn unfinished_list(&self) -> PathBuf {
+        with_ending(&self.partial, ".ranges.partial")
+    }
+
+    /// Deletes the list, of which the whole file has no need. A run that was killed may have left it.
+    fn forget_list(&self) {
+        let _ = std::fs::remove_file(self.list());
+        let _ = std::fs::remove_file(self.unfinished_list());
     }
 
     /// Deletes what was fetched of a file that is not the wanted one.
     fn discard(&self) {
-        let _ = std::fs::remove_file(self.list());
+        self.forget_list();
         let _ = std::fs::remove_file(&self.partial);
     }
 
@@ -246,6 +294,7 @@ impl<'r> Run<'r> {
     fn begin(&self, number: usize) -> Result<()> {
         let Some(download) = self.downloads.get(number) else { return Ok(()) };
         let whole = || {
+            download.forget_list();
             self.meter.add(download.size)?;
             (self.settings.finished)(number)
         };
@@ -276,7 +325,14 @@ impl<'r> Run<'r> {
         let begun = Arc::new(Begun {
             number,
             download,
-            located: Located::new(self.settings.client, &download.address, download.size),
+            located: match &download.content {
+                Content::Version(version) => {
+                    Located::known(self.settings.client, &download.address, version.clone(), None)
+                }
+                Content::Digest(_) => {
+                    Located::new(self.settings.client, &download.address, download.size)
+                }
+            },
             file,
             _lock: lock,
             fetched: Mutex::new(Fetched { ranges: fetched, unrecorded: 0 }),
@@ -342,7 +398,7 @@ impl<'r> Run<'r> {
         let download = begun.download;
         begun.file.sync_all().map_err(download.failed("cannot sync the file to the disk"))?;
         let source = Source::open(&download.partial, Access::Read)?;
-        if let Err(error) = download.digest.check(&source, |_| self.meter.add(0)) {
+        if let Err(error) = download.content.check(&source, |_| self.meter.add(0)) {
             if error.kind() == ErrorKind::Malformed {
                 download.discard();
             }
@@ -350,8 +406,7 @@ impl<'r> Run<'r> {
         }
         std::fs::rename(&download.partial, &download.place)
             .map_err(download.failed("cannot rename the temporary file"))?;
-        let _ = std::fs::remove_file(download.list());
-        let _ = std::fs::remove_file(download.new_list());
+        download.forget_list();
         // The rename is durable only after its folder has been synced.
         if let Some(Ok(folder)) = download.place.parent().map(File::open) {
             let _ = folder.sync_all();
