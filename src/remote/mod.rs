@@ -26,7 +26,7 @@ mod registry;
 mod sign;
 #[cfg(feature = "http")]
 mod site;
-#[cfg(all(feature = "http", feature = "write"))]
+#[cfg(feature = "http")]
 mod upload;
 
 #[cfg(feature = "http")]
@@ -41,7 +41,7 @@ pub(crate) use range::Located;
 pub(crate) use registry::RegistryModel;
 #[cfg(feature = "http")]
 pub(crate) use site::files_at;
-#[cfg(all(feature = "http", feature = "write"))]
+#[cfg(feature = "http")]
 pub(crate) use upload::{Bucket as WritableBucket, UploadedPart};
 
 use std::fmt;
