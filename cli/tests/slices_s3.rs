@@ -346,7 +346,10 @@ fn parts_that_the_store_lost_or_changed_are_sent_again() {
         }
         let ran = job.finish();
         assert_eq!(ran.status, Some(2), "{}", ran.err);
-        assert!(ran.err.contains("part 2 is not the one that slice 1/2 wrote"), "{}", ran.err);
+        let fault =
+            if is_lost { "is missing (slice 1/2)" } else { "the tag \"other\", but others" };
+        assert!(ran.err.contains("part 2 of the upload"), "{}", ran.err);
+        assert!(ran.err.contains(fault), "{}", ran.err);
         job.slices(&["1/2"]);
         job.check(&expected);
     }
@@ -354,18 +357,18 @@ fn parts_that_the_store_lost_or_changed_are_sent_again() {
 
 #[test]
 fn an_upload_that_was_aborted_is_said() {
-    let arguments = ["convert", HF, "DST.gguf", "--overwrite"];
-    let store = ObjectStore::start();
-    // An old model of the same length must not be taken for the new one.
-    let expected = by_one(&arguments);
-    let old = vec![0; expected["out.gguf"].len()];
-    store.contents().objects.insert("to/out.gguf".to_owned(), old);
-    let job = Job::new(store, &arguments);
+    let arguments = ["convert", HF, "DST.gguf"];
+    let job = Job::new(ObjectStore::start(), &arguments);
     job.slices(&["1/1"]);
     job.store.contents().uploads.clear();
     let ran = job.finish();
     assert!(ran.err.contains("the store has no uploads of the plan"), "{}", ran.err);
     assert_eq!(job.status()["finished"], false);
+    // Made again, the plan begins new uploads.
+    std::fs::remove_file(job.file()).expect("the plan");
+    assert_eq!(job.plan().status, Some(0));
+    job.slices(&["1/1"]);
+    job.check(&by_one(&arguments));
 }
 
 #[test]
@@ -420,6 +423,10 @@ fn what_cannot_be_written_to_a_store_is_refused() {
     let (status, said) = refusal(&["convert", HF, "gs://models/out.gguf"]);
     assert_eq!(status, Some(4), "{said}");
     assert!(said.contains("only Amazon S3 and stores like it can be written to"), "{said}");
+    for place in ["https://bucket/out.gguf", "hf://org/name", "ollama://tale"] {
+        let (status, said) = refusal(&["convert", HF, place, "--to", "gguf"]);
+        assert_eq!(status, Some(4), "{said}");
+    }
     let (status, said) = refusal(&["convert", HF, "DST.gguf", "--part-size", "1MiB"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("parts of 1048576 bytes, but stores accept 5242880 to"), "{said}");
@@ -434,8 +441,19 @@ fn what_cannot_be_written_to_a_store_is_refused() {
     assert_eq!(ran.status, Some(2), "{}", ran.err);
     assert!(ran.err.contains("s3://models/to/out.gguf: already exists"), "{}", ran.err);
     let job = Job { arguments: [&job.arguments[..], &["--overwrite".to_owned()]].concat(), ..job };
-    assert_eq!(job.plan().status, Some(0));
-    job.slices(&["1/1"]);
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(4), "{}", ran.err);
+    assert!(ran.err.contains("models in an object store are not overwritten"), "{}", ran.err);
     assert_eq!(job.store.contents().objects["to/out.gguf"], b"mine");
-    job.check(&by_one(&["convert", HF, "DST.gguf"]));
+    // A folder with another file, which would be read as a part of the model.
+    let job = Job::unplanned(ObjectStore::start(), &["convert", HF, "DST", "--to", "safetensors"]);
+    let index = "to/out/model.safetensors.index.json".to_owned();
+    job.store.contents().objects.insert(index, b"{}".to_vec());
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(2), "{}", ran.err);
+    assert!(
+        ran.err.contains("the folder is not empty: it has model.safetensors.index"),
+        "{}",
+        ran.err
+    );
 }

@@ -250,7 +250,7 @@ impl Bucket {
     pub(super) fn list(&self, folder: &str) -> Result<Vec<String>> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let (mut names, mut next) = (Vec::new(), None::<String>);
-        // Each answer lists at least a thousand names.
+        // An answer lists at most a thousand names.
         for _ in 0..64 {
             let text = self.page(&prefix, next.as_deref())?;
             let name = if self.kind == Kind::Azure { "Name" } else { "Key" };
@@ -271,10 +271,10 @@ impl Bucket {
                 .map(|mark| plain_text(mark))
                 .filter(|mark| !mark.is_empty());
             if next.is_none() {
-                break;
+                return Ok(names);
             }
         }
-        Ok(names)
+        Err(Error::unsupported("a folder with more than 64 pages of names"))
     }
 
     /// One answer of a listing.
@@ -319,6 +319,9 @@ pub(super) fn plain_text(xml: &str) -> String {
         .replace("&gt;", ">")
         .replace("&quot;", "\"")
         .replace("&apos;", "'")
+        // As Go writes them, in which several stores are written.
+        .replace("&#34;", "\"")
+        .replace("&#39;", "'")
         .replace("&amp;", "&")
 }
 

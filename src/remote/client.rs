@@ -80,6 +80,7 @@ impl Client {
             .timeout_connect(timeout)
             .timeout_recv_response(timeout)
             .timeout_per_read(timeout)
+            .timeout_per_write(timeout)
             .user_agent(concat!("weighbridge/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
             .max_idle_connections_per_host(32);

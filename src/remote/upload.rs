@@ -9,10 +9,13 @@ use std::path::Path;
 
 use super::Network;
 use super::address::strictly_escaped;
-use super::bucket::{self, Kind, elements, plain_text};
+use super::bucket::{self, elements, plain_text};
 use super::client::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+
+/// The largest number of a part.
+const MOST_PARTS: u64 = 10_000;
 
 /// A bucket to which objects are written. Their names begin with `s3://` and the bucket.
 #[derive(Debug)]
@@ -37,12 +40,12 @@ impl Bucket {
     /// key.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         let name = path.to_str().unwrap_or_default();
-        let opened = bucket::find(name, &Network::from_env()).and_then(|(bucket, key)| {
-            match (bucket.kind, key) {
-                (Kind::S3, "") => Err(Error::mismatch("a bucket, not a name in it")),
-                (Kind::S3, _) => Ok(Self(bucket)),
-                _ => Err(unsupported()),
-            }
+        if !name.starts_with("s3://") {
+            return Err(unsupported().in_file(path));
+        }
+        let opened = bucket::find(name, &Network::from_env()).and_then(|(bucket, key)| match key {
+            "" => Err(Error::mismatch("a bucket, not a name in it")),
+            _ => Ok(Self(bucket)),
         });
         opened.map_err(|error| error.in_file(path))
     }
@@ -75,14 +78,15 @@ impl Bucket {
         let answer = self.0.files.client.get(&self.address(path)?, Some(&(0..1)));
         let mut answer = answer.map_err(|error| error.in_file(path))?;
         let range = answer.header("content-range").and_then(|text| text.rsplit_once('/'));
-        match answer.status {
-            404 => Ok(None),
-            206 => Ok(range.and_then(|(_, size)| size.parse().ok())),
+        let found = match answer.status {
+            404 => return Ok(None),
+            206 => range.and_then(|(_, size)| size.parse().ok()),
             // Of an empty object, no range can be sent.
-            416 => Ok(Some(0)),
-            200 => Ok(answer.number("content-length")),
-            _ => Err(unexpected(&mut answer, path)),
-        }
+            416 => Some(0),
+            200 => answer.number("content-length"),
+            _ => None,
+        };
+        found.map(Some).ok_or_else(|| unexpected(&mut answer, path))
     }
 
     /// The content of a small object; `None` if there is none.
@@ -175,7 +179,8 @@ impl Bucket {
                     })
                 };
                 let fault = "the store's list of parts cannot be read";
-                let part = part().filter(|part| part.number > after);
+                let last = found.last().map_or(0, |part| part.number);
+                let part = part().filter(|part| (last + 1..=MOST_PARTS).contains(&part.number));
                 found.push(part.ok_or_else(|| Error::new(ErrorKind::Io, fault).in_file(path))?);
             }
             if !more || found.len() == before {
@@ -249,10 +254,16 @@ fn code(xml: &str) -> String {
 
 /// The body of an answer, of limited length.
 fn body(answer: &mut Answer, path: &Path) -> Result<Vec<u8>> {
+    let most = Limits::default().document_bytes;
     let mut bytes = Vec::new();
-    let read = answer.reader().take(Limits::default().document_bytes).read_to_end(&mut bytes);
+    let read = answer.reader().take(most.saturating_add(1)).read_to_end(&mut bytes);
     let failed = |error| Error::io("cannot read the store's answer", error).in_file(path);
-    read.map(|_| bytes).map_err(failed)
+    read.map_err(failed)?;
+    if bytes.len() as u64 > most {
+        let fault = format!("the store's answer is longer than the {most} bytes allowed");
+        return Err(Error::new(ErrorKind::Io, fault).in_file(path));
+    }
+    Ok(bytes)
 }
 
 fn text(answer: &mut Answer, path: &Path) -> Result<String> {

@@ -128,7 +128,9 @@ impl Contents {
                 // Two at a time.
                 let rest: Vec<_> = parts.range(after + 1..).collect();
                 let parts = rest.iter().take(2).map(|(number, (tag, bytes))| {
-                    let (tag, len) = (tag.replace('"', "&quot;"), bytes.len());
+                    // Stores escape quotation marks in two ways.
+                    let mark = if **number % 2 == 0 { "&quot;" } else { "&#34;" };
+                    let (tag, len) = (tag.replace('"', mark), bytes.len());
                     format!(
                         "<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag>\
                          <Size>{len}</Size></Part>"

@@ -46,6 +46,13 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
     let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     let words = words
         .ok_or_else(|| Stop::Usage("a plan cannot hold arguments that are not UTF-8".to_owned()))?;
+    if let Some(word) = words.iter().find(|word| word.starts_with("http") && word.contains('?')) {
+        let (address, _) = word.split_once('?').unwrap_or_default();
+        let fault = format!(
+            "{address}?...: a plan cannot keep an address with a query, which may be a signature"
+        );
+        return Err(Stop::Usage(fault));
+    }
     let directory = std::env::current_dir()
         .map_err(|error| failure::io(Path::new("."), "cannot find the folder", error))?;
     let document = json!({
@@ -56,8 +63,11 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
         "sha256": slices.digest(),
         "plan": slices.description(),
     });
-    slices.begin(&options(&args.verb))?;
     create(&file.output, document.to_string().as_bytes())?;
+    if let Err(error) = slices.begin(&options(&args.verb)) {
+        let _ = std::fs::remove_file(&file.output);
+        return Err(error.into());
+    }
     if let Some(script) = &file.slurm {
         create(script, slurm(&file.output, file.slices)?.as_bytes())?;
     }
@@ -193,7 +203,7 @@ impl ReadPlan {
         check_sources(&description)?;
         let verb = match Cli::try_parse_from(&words).map(|cli| cli.command) {
             Ok(Command::Plan(Plan { verb })) => verb,
-            _ => return Err(Stop::Usage(format!("no command of a plan: {}", words.join(" ")))),
+            _ => return Err(Stop::Usage("the plan has no command that makes it".to_owned())),
         };
         Ok(Self { prepared: prepare(&verb)?, verb, description })
     }

@@ -68,7 +68,7 @@ pub(crate) fn finish(args: &Finish) -> Done {
     for path in &report.written {
         writeln!(out, "{}", shown(path))?;
     }
-    writeln!(out, "{} checked and moved to their place", bytes(report.bytes))?;
+    writeln!(out, "{} checked and in place", bytes(report.bytes))?;
     out.flush()?;
     Ok(Status::Fine)
 }

@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use super::description::{array, check_sources};
 use super::records::{SliceRecord, status_of};
 use super::{CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder};
+use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::digest::sha256_of;
 use crate::error::{Error, Result};
@@ -32,15 +33,32 @@ fn places(plan: &WritePlan, path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Begins the uploads, unless that was done.
+/// Begins the uploads, unless that was done. Uploads that the store has given up are begun again.
 pub(super) fn begin(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<()> {
-    let uploads = folder(&slices.path, &slices.digest)?.join(UPLOADS);
-    if bucket.read(&uploads)?.is_some() {
+    let folder = folder(&slices.path, &slices.digest)?;
+    let places = places(slices.plan, &slices.path);
+    if let Some(uploads) = uploads(slices, bucket)? {
+        // Of uploads that are being joined, some are gone because they are complete.
+        if bucket.length(&folder.join(CHECKED))?.is_some() {
+            return Ok(());
+        }
+        for (path, upload) in places.iter().zip(&uploads) {
+            if bucket.parts(path, upload)?.is_none() {
+                return begin_anew(bucket, &folder, &places);
+            }
+        }
         return Ok(());
     }
-    let begun = places(slices.plan, &slices.path).into_iter().map(|path| bucket.begin(&path));
-    let begun = begun.collect::<Result<Vec<String>>>()?;
-    bucket.write(&uploads, json!({ "uploads": begun }).to_string().as_bytes())
+    begin_anew(bucket, &folder, &places)
+}
+
+fn begin_anew(bucket: &WritableBucket, folder: &Path, places: &[PathBuf]) -> Result<()> {
+    // Records of parts that no upload has.
+    for name in bucket.names(&folder.join(RECORDS))? {
+        bucket.delete(&folder.join(RECORDS).join(name))?;
+    }
+    let begun = places.iter().map(|path| bucket.begin(path)).collect::<Result<Vec<String>>>()?;
+    bucket.write(&folder.join(UPLOADS), json!({ "uploads": begun }).to_string().as_bytes())
 }
 
 /// The names of the uploads, in the order of the files; `None` if none were begun.
@@ -59,15 +77,29 @@ fn not_begun(slices: &Slices<'_>) -> Error {
     Error::not_found(fault).advise("make the plan again").in_file(&slices.path)
 }
 
-/// Refuses objects that exist.
+/// Refuses objects that exist. A store cannot replace several objects at once, so an interruption would
+/// leave a model of new and old files.
 pub(super) fn check_place(
     slices: &Slices<'_>,
     bucket: &WritableBucket,
     options: &WriteOptions<'_>,
 ) -> Result<()> {
+    if options.overwrite {
+        let fault = "models in an object store are not overwritten";
+        let error =
+            Error::unsupported(fault).advise("write to another name, or delete the objects first");
+        return Err(error.in_file(&slices.path));
+    }
     let checked = folder(&slices.path, &slices.digest)?.join(CHECKED);
-    if options.overwrite || bucket.length(&checked)?.is_some() {
+    if bucket.length(&checked)?.is_some() {
         return Ok(());
+    }
+    // A stray index or shard would be read as a part of the model.
+    if slices.plan.placement == Placement::Directory
+        && let Some(name) = bucket.names(&slices.path)?.first()
+    {
+        let error = Error::mismatch(format!("the folder is not empty: it has {name}"));
+        return Err(error.advise("write to a folder without files").in_file(&slices.path));
     }
     for path in places(slices.plan, &slices.path) {
         if bucket.length(&path)?.is_some() {
@@ -117,6 +149,11 @@ pub(super) fn run(
     let sha256 = sha256_of(digests.concat().as_bytes())?;
     let text = SliceRecord { name, pieces: numbers, sha256, tags }.to_json();
     bucket.write(&record, text.as_bytes())?;
+    // Another worker may have written the same parts, and `finish` joined them.
+    if bucket.length(&folder(&slices.path, &slices.digest)?.join(UPLOADS))?.is_none() {
+        bucket.delete(&record)?;
+        return Err(not_begun(slices));
+    }
     Ok(report)
 }
 
@@ -145,8 +182,10 @@ pub(super) fn status(
     let bucket = WritableBucket::of(path)?;
     let folder = folder(path, digest)?;
     let records = records(&bucket, &folder)?;
-    if !records.is_empty() || bucket.length(&folder.join(UPLOADS))?.is_some() {
-        return Ok(status_of(records, pieces, false));
+    for name in [UPLOADS, CHECKED] {
+        if bucket.length(&folder.join(name))?.is_some() {
+            return Ok(status_of(records, pieces, false));
+        }
     }
     let is_directory = description["directory"].as_bool() == Some(true);
     for file in array(description, "files") {
@@ -244,7 +283,6 @@ fn check_parts(
         let by = records.iter().filter(|record| record.pieces.contains(&item.first));
         let place = |record: &SliceRecord| usize::try_from(item.first - record.pieces.start).ok();
         let tag = |record: &SliceRecord| record.tags.get(place(record)?).cloned();
-        let mut by = by.peekable();
         let has = |part: &&UploadedPart| {
             part.bytes == item.bytes
                 && by.clone().any(|record| tag(record).as_ref() == Some(&part.tag))
@@ -252,16 +290,26 @@ fn check_parts(
         if found.get(&number).copied().filter(has).is_some() {
             continue;
         }
-        let name = by.peek().map_or_else(String::new, |record| record.name.clone());
+        let names: Vec<&str> = by.clone().map(|record| record.name.as_str()).collect();
+        let fault = match found.get(&number) {
+            None => "is missing".to_owned(),
+            Some(part) => format!(
+                "has {} bytes and the tag {}, but others were sent, {} bytes",
+                part.bytes,
+                Text::new(part.tag.as_bytes()).brief(),
+                item.bytes
+            ),
+        };
+        let fault = format!("part {number} of the upload {fault} (slice {})", names.join(", "));
         for record in by {
             let folder = folder(&slices.path, &slices.digest)?.join(RECORDS);
             bucket.delete(&folder.join(SliceRecord::file_name(&record.pieces)))?;
         }
-        let fault = format!("part {number} is not the one that slice {name} wrote");
         return Err(Error::mismatch(fault).advise("run the slice again").in_file(path));
     }
-    if found.len() as u64 != slices.items.iter().filter(|item| item.file == file).count() as u64 {
-        let fault = format!("the upload has {} parts, which is too many", found.len());
+    let planned = slices.items.iter().filter(|item| item.file == file).count();
+    if found.len() != planned {
+        let fault = format!("the upload has {} parts, but {planned} are planned", found.len());
         return Err(Error::mismatch(fault).advise("make the plan again").in_file(path));
     }
     Ok(())
