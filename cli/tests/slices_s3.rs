@@ -430,6 +430,12 @@ fn what_cannot_be_written_to_a_store_is_refused() {
     let (status, said) = refusal(&["convert", HF, "DST.gguf", "--part-size", "1MiB"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("parts of 1048576 bytes, but stores accept 5242880 to"), "{said}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let local = folder.path().join("out.gguf");
+    let local = local.to_str().expect("a path in UTF-8");
+    let (status, said) = refusal(&["convert", HF, local, "--part-size", "8MiB"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("the length of parts is for object stores only"), "{said}");
     let job = Job::unplanned(ObjectStore::start(), &["convert", HF, "DST.gguf"]);
     let words: Vec<&str> = job.arguments.iter().map(String::as_str).collect();
     let ran = job.run(&words);

@@ -76,7 +76,8 @@ pub struct Architecture {
     pub(crate) renames: &'static [Rename],
     /// Canonical names that depend on the other tensors of the model.
     pub(crate) conditional_names: &'static [ConditionalName],
-    /// The names under which a model stores tensors that have such canonical names.
+    /// Stored names for writing such tensors, where [`rules`](Self::rules) has the same stored name for
+    /// the usual canonical one. They take precedence over `rules`, and are not used for reading.
     pub(crate) conditional_rules: &'static [NameRule],
     /// Patterns of stored names that no model code asks for, in addition to [`auxiliary`], and what
     /// such a tensor is.

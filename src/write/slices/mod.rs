@@ -173,6 +173,10 @@ impl WritePlan {
             let error = Error::unsupported("this build of weighbridge does not write to servers");
             return Err(error.advise("enable the cargo feature `http`").in_file(path));
         }
+        if !in_store && options.part_bytes.is_some() {
+            let error = Error::mismatch("the length of parts is for object stores only");
+            return Err(error.advise("leave it out, or write to s3://").in_file(path));
+        }
         let (mut before, mut first) = (0u64, 0u64);
         let mut add = |file, what, bytes: u64, work: u64, pieces: u64| {
             items.push(SlicedItem { file, what, bytes, work, before, first, pieces });
