@@ -97,7 +97,7 @@ impl Array {
     ///
     /// # Errors
     ///
-    /// Same as [`Tensor::bytes`].
+    /// Same as [`Tensor::copy_bytes`].
     pub fn packed(tensor: &Tensor, part: Part, maps: Option<&PrivateMaps>) -> Result<Self> {
         let segment = tensor.segments().find(|segment| segment.part == part);
         let own = segment.filter(|_| tensor.is_stored());
@@ -119,10 +119,8 @@ impl Array {
                 });
             }
         }
-        let bytes = tensor.bytes(part)?;
-        let (element, shape) = typed.unwrap_or((Element::U8, vec![length(bytes.len())?]));
-        let mut own = AlignedBytes::zeroed(bytes.len() as u64)?;
-        own.copy_from_slice(&bytes);
+        let own = tensor.copy_bytes(part)?;
+        let (element, shape) = typed.unwrap_or((Element::U8, vec![length(own.len())?]));
         Ok(Self::owned(own, element, shape))
     }
 

@@ -273,6 +273,7 @@ fn shards_are_rows_and_columns_between_blocks() {
                 let view = provider.tensor(GATE_UP[0]).unwrap().shard(axis, rank, of).unwrap();
                 let values = view.dequantize().unwrap();
                 assert_eq!(shard.shape, view.shape());
+                assert_eq!(*view.copy_bytes(Part::Weight).unwrap(), *part(&shard, Part::Weight));
                 let (rows, columns) = (view.shape()[0], view.shape()[1]);
                 let (row, column) = match axis {
                     Axis::Rows => (rank * rows, 0),

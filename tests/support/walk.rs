@@ -333,6 +333,13 @@ pub(crate) fn serve(store: Model) {
         {
             continue;
         }
+        for part in [Part::Weight, Part::Scale] {
+            match (view.bytes(part), view.copy_bytes(part)) {
+                (Ok(bytes), Ok(copied)) => assert_eq!(*bytes, *copied, "{name}"),
+                (Err(error), Err(other)) => assert_eq!(error.kind(), other.kind(), "{name}"),
+                (bytes, copied) => panic!("{name}: {:?}, {:?}", bytes.err(), copied.err()),
+            }
+        }
         let values = view.dequantize();
         match (provider.load(name), view.for_each_piece(Part::Weight, |_| Ok::<_, Error>(()))) {
             (Ok(loaded), pieces) => {

@@ -183,7 +183,7 @@ impl Tensor {
         self.each_piece(&packed, within, sink)
     }
 
-    fn part(&self, part: Part) -> Result<PackedPart> {
+    pub(super) fn part(&self, part: Part) -> Result<PackedPart> {
         let found = self.packed()?.into_iter().find(|packed| packed.part == part);
         let fault = || Error::not_found(format!("the tensor has no part \"{}\"", part.name()));
         found.ok_or_else(|| self.located(fault()))

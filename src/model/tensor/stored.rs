@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::Tensor;
-use crate::bytes::Text;
+use crate::bytes::{AlignedBytes, Scratch, Text};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Part;
 use crate::store::tensor::{Finding, RowScales, Segment, StoredTensor};
@@ -76,6 +76,32 @@ impl Tensor {
             Ok::<(), Error>(())
         })?;
         Ok(Cow::Owned(all))
+    }
+
+    /// Like [`bytes`](Self::bytes), but copied into memory of their own, without the memory map: large
+    /// parts are read with the fewest page faults.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`bytes`](Self::bytes).
+    pub fn copy_bytes(&self, part: Part) -> Result<AlignedBytes> {
+        if let Ok(stored) = self.as_stored() {
+            let range = stored.segment(part)?.range;
+            let mut own = AlignedBytes::zeroed(range.end.saturating_sub(range.start))?;
+            stored.fill(part, 0, &mut own, &mut Scratch::default())?;
+            return Ok(own);
+        }
+        let mut own = AlignedBytes::zeroed(self.part(part)?.bytes)?;
+        let mut rest: &mut [u8] = &mut own;
+        self.for_each_piece(part, |piece| {
+            let too_long = || self.located(Error::mismatch("the pieces exceed their part"));
+            let (now, later) =
+                std::mem::take(&mut rest).split_at_mut_checked(piece.len()).ok_or_else(too_long)?;
+            now.copy_from_slice(piece);
+            rest = later;
+            Ok::<(), Error>(())
+        })?;
+        Ok(own)
     }
 
     /// Like [`bytes`](Self::bytes), but in the byte order of the file. The tensor must be stored as

@@ -164,7 +164,7 @@ impl<'a> StoredTensor<'a> {
         })
     }
 
-    fn segment(&self, part: Part) -> Result<Segment<'a>> {
+    pub(crate) fn segment(&self, part: Part) -> Result<Segment<'a>> {
         self.dtype()?;
         self.segments().find(|segment| segment.part == part).ok_or_else(|| {
             Error::not_found(format!("the tensor has no part \"{}\"", part.name()))
