@@ -76,6 +76,15 @@ fn parsed_nothing(error: &clap::Error) -> cmd::Done {
 }
 
 impl args::Open {
+    /// How servers are reached, if not as the environment says.
+    pub(crate) fn network(&self) -> Option<Network> {
+        self.offline.then(|| {
+            let mut network = Network::from_env();
+            network.offline = true;
+            network
+        })
+    }
+
     pub(crate) fn options(&self) -> OpenOptions {
         let strictness = match (self.strict, self.lenient) {
             (true, _) => Strictness::Strict,
@@ -83,9 +92,7 @@ impl args::Open {
             (false, false) => Strictness::Default,
         };
         let mut options = OpenOptions::new().strictness(strictness).all_files(self.all_files);
-        if self.offline {
-            let mut network = Network::from_env();
-            network.offline = true;
+        if let Some(network) = self.network() {
             options = options.network(network);
         }
         if self.no_map { options.read() } else { options }

@@ -18,8 +18,8 @@ mod server;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use s3::{KEYS, ObjectStore};
@@ -369,6 +369,48 @@ fn an_upload_that_was_aborted_is_said() {
     assert_eq!(job.plan().status, Some(0));
     job.slices(&["1/1"]);
     job.check(&by_one(&arguments));
+}
+
+#[test]
+fn plans_made_at_once_begin_one_upload_of_each_file() {
+    // All find that none was begun.
+    let asked = Arc::new((Mutex::new(0), Condvar::new()));
+    let store = ObjectStore::failing(move |request: &Request| {
+        if request.method == "GET" && request.path.ends_with("uploads.json") {
+            let (number, changed) = &*asked;
+            let mut number = number.lock().expect("it");
+            *number += 1;
+            changed.notify_all();
+            let all = |number: &mut usize| *number < 3;
+            drop(changed.wait_timeout_while(number, Duration::from_secs(20), all).expect("it"));
+        }
+        None
+    });
+    let arguments = ["convert", HF, "DST", "--to", "safetensors"];
+    let job = Job::unplanned(store, &arguments);
+    let file = |number: usize| job.folder.path().join(format!("plan-{number}.json"));
+    let plans = (0..3).map(|number| {
+        let mut command = job.program(&["plan"]);
+        command.args(&job.arguments).arg("-o").arg(file(number));
+        command.stdout(Stdio::null()).spawn().expect("the program starts")
+    });
+    for mut plan in plans.collect::<Vec<_>>() {
+        assert!(plan.wait().expect("its status").success());
+    }
+    let files = by_one(&arguments).len();
+    assert_eq!(job.store.contents().uploads.len(), files);
+    std::fs::rename(file(0), job.file()).expect("a plan");
+    job.slices(&["1/1"]);
+    job.check(&by_one(&arguments));
+}
+
+#[test]
+fn offline_nothing_is_begun() {
+    let job = Job::unplanned(ObjectStore::start(), &["convert", HF, "DST.gguf", "--offline"]);
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    assert!(ran.err.contains("this run is offline"), "{}", ran.err);
+    assert_eq!(job.store.server.requests().len(), 0);
 }
 
 #[test]

@@ -33,6 +33,8 @@ struct Asked<'a> {
     accept: Option<&'a str>,
     /// The body, for methods that have one.
     body: Option<&'a [u8]>,
+    /// Only if there is no such file yet.
+    is_new: bool,
 }
 
 /// What a server answered.
@@ -103,7 +105,7 @@ impl Client {
         range: Option<&Range<u64>>,
         accept: Option<&str>,
     ) -> Result<Answer> {
-        self.ask(address, Asked { method: "GET", range, accept, body: None })
+        self.ask(address, Asked { method: "GET", range, accept, body: None, is_new: false })
     }
 
     /// Sends a request that changes something, with a body if the method has one. It must be one that may
@@ -118,7 +120,18 @@ impl Client {
         address: &str,
         body: Option<&[u8]>,
     ) -> Result<Answer> {
-        self.ask(address, Asked { method, range: None, accept: None, body })
+        self.ask(address, Asked { method, range: None, accept: None, body, is_new: false })
+    }
+
+    /// Sends a file that the server stores only if it has none of that name. If a request is repeated, the
+    /// server may answer that there is one although it is this one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Self::get).
+    pub(super) fn send_new(&self, address: &str, body: &[u8]) -> Result<Answer> {
+        let body = Some(body);
+        self.ask(address, Asked { method: "PUT", range: None, accept: None, body, is_new: true })
     }
 
     fn ask(&self, address: &str, asked: Asked<'_>) -> Result<Answer> {
@@ -163,7 +176,7 @@ impl Client {
 
     /// One request, and those to which it is redirected.
     fn follow(&self, address: &str, asked: Asked<'_>) -> Result<Answer, Failure> {
-        let Asked { method, range, accept, body } = asked;
+        let Asked { method, range, accept, body, is_new } = asked;
         let mut address = address.to_owned();
         let mut headers = Vec::new();
         for _ in 0..=REDIRECTS {
@@ -188,6 +201,9 @@ impl Client {
             }
             if let Some(accept) = accept {
                 request = request.header("Accept", accept);
+            }
+            if is_new {
+                request = request.header("If-None-Match", "*");
             }
             if let Some(token) = &self.network.token
                 && origin(&address) == origin(&self.network.hub)

@@ -2,7 +2,8 @@
 //! processes.
 //!
 //! The requests are those of the "Amazon S3 API Reference": `PutObject`, `DeleteObject`,
-//! `CreateMultipartUpload`, `UploadPart`, `ListParts`, `CompleteMultipartUpload`.
+//! `CreateMultipartUpload`, `UploadPart`, `ListParts`, `CompleteMultipartUpload`,
+//! `AbortMultipartUpload`.
 
 use std::io::Read;
 use std::path::Path;
@@ -38,12 +39,13 @@ impl Bucket {
     ///
     /// `Unsupported` for stores other than Amazon S3 and those like it; `Mismatch` for a name without a
     /// key.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
+    pub(crate) fn of(path: &Path, network: Option<&Network>) -> Result<Self> {
         let name = path.to_str().unwrap_or_default();
         if !name.starts_with("s3://") {
             return Err(unsupported().in_file(path));
         }
-        let opened = bucket::find(name, &Network::from_env()).and_then(|(bucket, key)| match key {
+        let network = network.cloned().unwrap_or_else(Network::from_env);
+        let opened = bucket::find(name, &network).and_then(|(bucket, key)| match key {
             "" => Err(Error::mismatch("a bucket, not a name in it")),
             _ => Ok(Self(bucket)),
         });
@@ -105,6 +107,20 @@ impl Bucket {
         if answer.status == 200 { Ok(()) } else { Err(unexpected(&mut answer, path)) }
     }
 
+    /// Writes a small object unless there is one of that name, and gives whether it did. Stores that do
+    /// not know the condition replace the object.
+    pub(crate) fn write_new(&self, path: &Path, bytes: &[u8]) -> Result<bool> {
+        let client = &self.0.files.client;
+        let answer = client.send_new(&self.address(path)?, bytes);
+        let mut answer = answer.map_err(|error| error.in_file(path))?;
+        match answer.status {
+            200 => Ok(true),
+            // 409: another such request is being answered.
+            409 | 412 => Ok(false),
+            _ => Err(unexpected(&mut answer, path)),
+        }
+    }
+
     /// Deletes an object, if there is one.
     pub(crate) fn delete(&self, path: &Path) -> Result<()> {
         let mut answer = self.send("DELETE", path, "", None)?;
@@ -131,6 +147,16 @@ impl Bucket {
         upload.filter(|upload| !upload.is_empty()).ok_or_else(|| {
             Error::new(ErrorKind::Io, "the store begins no upload in parts").in_file(path)
         })
+    }
+
+    /// Ends an upload and deletes its parts. An upload that was completed or aborted stays as it is.
+    pub(crate) fn abort(&self, path: &Path, upload: &str) -> Result<()> {
+        let query = format!("?uploadId={}", strictly_escaped(upload, b""));
+        let mut answer = self.send("DELETE", path, &query, None)?;
+        match answer.status {
+            200 | 204 | 404 => Ok(()),
+            _ => Err(unexpected(&mut answer, path)),
+        }
     }
 
     /// Writes a part of an upload, and gives its tag. A part of the same number is replaced.

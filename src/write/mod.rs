@@ -27,6 +27,7 @@ use crate::container::writer::NewTensor;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::progress::{Progress, Watch};
+use crate::remote::Network;
 use crate::store::tensor::StoredTensor;
 use crate::threads::Threads;
 
@@ -157,6 +158,7 @@ pub struct WriteOptions<'w> {
     threads: Threads,
     memory: Option<u64>,
     part_bytes: Option<u64>,
+    network: Option<&'w Network>,
     watch: Option<Watch<'w>>,
 }
 
@@ -208,6 +210,13 @@ impl<'w> WriteOptions<'w> {
     #[must_use]
     pub fn part_bytes(mut self, bytes: u64) -> Self {
         self.part_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets how an object store is reached. The default is [`Network::from_env`].
+    #[must_use]
+    pub fn network(mut self, network: &'w Network) -> Self {
+        self.network = Some(network);
         self
     }
 

@@ -143,9 +143,17 @@ impl Contents {
             }
             ("POST", Some(upload)) => self.join(&upload, &request.body),
             ("PUT", None) => {
+                let is_new = request.header("if-none-match") == "*";
+                if is_new && self.objects.contains_key(&key) {
+                    return refusal(412, "PreconditionFailed");
+                }
                 self.objects.insert(key, request.body.clone());
                 Answer::status(200).header("ETag", "\"one\"")
             }
+            ("DELETE", Some(upload)) => match self.uploads.remove(&upload) {
+                Some(_) => Answer::status(204),
+                None => refusal(404, "NoSuchUpload"),
+            },
             ("DELETE", None) => {
                 self.objects.remove(&key);
                 Answer::status(204)

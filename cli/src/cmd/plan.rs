@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use weighbridge::remote::Network;
 use weighbridge::write::{Slices, check_sources};
 use weighbridge::{Error, ErrorKind, WriteOptions};
 
@@ -42,7 +43,8 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
     }
     prepared.plan.notes.iter().for_each(|text| note(text));
     let file = args.verb.file();
-    let slices = cut(&prepared, options(&args.verb))?;
+    let network = writing.open.network();
+    let slices = cut(&prepared, options(&args.verb, network.as_ref()))?;
     let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     let words = words
         .ok_or_else(|| Stop::Usage("a plan cannot hold arguments that are not UTF-8".to_owned()))?;
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
         "plan": slices.description(),
     });
     create(&file.output, document.to_string().as_bytes())?;
-    if let Err(error) = slices.begin(&options(&args.verb)) {
+    if let Err(error) = slices.begin(&options(&args.verb, network.as_ref())) {
         let _ = std::fs::remove_file(&file.output);
         return Err(error.into());
     }
@@ -125,10 +127,13 @@ fn settings(verb: &PlannedVerb) -> (&Writing, Whole) {
 }
 
 /// The options of a plan's runs.
-fn options<'w>(verb: &PlannedVerb) -> WriteOptions<'w> {
+fn options<'w>(verb: &PlannedVerb, network: Option<&'w Network>) -> WriteOptions<'w> {
     let (writing, whole) = settings(verb);
-    let options =
+    let mut options =
         WriteOptions::new().overwrite(writing.overwrite).allow_incomplete(whole.allow_incomplete);
+    if let Some(network) = network {
+        options = options.network(network);
+    }
     match verb.file().part_size {
         Some(bytes) => options.part_bytes(bytes),
         None => options,
@@ -156,6 +161,7 @@ fn cut<'p>(prepared: &'p Prepared, options: WriteOptions<'_>) -> Result<Slices<'
 pub(super) struct ReadPlan {
     pub(super) prepared: Prepared,
     verb: PlannedVerb,
+    network: Option<Network>,
     description: Json,
 }
 
@@ -205,7 +211,8 @@ impl ReadPlan {
             Ok(Command::Plan(Plan { verb })) => verb,
             _ => return Err(Stop::Usage("the plan has no command that makes it".to_owned())),
         };
-        Ok(Self { prepared: prepare(&verb)?, verb, description })
+        let network = settings(&verb).0.open.network();
+        Ok(Self { prepared: prepare(&verb)?, verb, network, description })
     }
 
     /// Its slices, if the plan is still the same.
@@ -216,8 +223,8 @@ impl ReadPlan {
     }
 
     /// The options of its runs.
-    pub(super) fn options<'w>(&self) -> WriteOptions<'w> {
-        options(&self.verb)
+    pub(super) fn options(&self) -> WriteOptions<'_> {
+        options(&self.verb, self.network.as_ref())
     }
 }
 

@@ -167,7 +167,7 @@ impl WritePlan {
         let mut items = Vec::new();
         let in_store = place::scheme(path).is_some();
         #[cfg(feature = "http")]
-        let bucket = if in_store { Some(WritableBucket::of(path)?) } else { None };
+        let bucket = if in_store { Some(WritableBucket::of(path, options.network)?) } else { None };
         #[cfg(not(feature = "http"))]
         if in_store {
             let error = Error::unsupported("this build of weighbridge does not write to servers");

@@ -16,7 +16,7 @@ use super::{CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, Slice
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::digest::sha256_of;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
 use crate::threads;
@@ -33,7 +33,7 @@ fn places(plan: &WritePlan, path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Begins the uploads, unless that was done. Uploads that the store has given up are begun again.
+/// Begins the uploads, unless that was done. If the store has given up one of them, all are begun again.
 pub(super) fn begin(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<()> {
     let folder = folder(&slices.path, &slices.digest)?;
     let places = places(slices.plan, &slices.path);
@@ -42,23 +42,41 @@ pub(super) fn begin(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<()> 
         if bucket.length(&folder.join(CHECKED))?.is_some() {
             return Ok(());
         }
+        let mut all_known = true;
         for (path, upload) in places.iter().zip(&uploads) {
-            if bucket.parts(path, upload)?.is_none() {
-                return begin_anew(bucket, &folder, &places);
-            }
+            all_known &= bucket.parts(path, upload)?.is_some();
         }
-        return Ok(());
+        if all_known {
+            return Ok(());
+        }
+        abort(bucket, &places, &uploads)?;
+        bucket.delete(&folder.join(UPLOADS))?;
     }
-    begin_anew(bucket, &folder, &places)
-}
-
-fn begin_anew(bucket: &WritableBucket, folder: &Path, places: &[PathBuf]) -> Result<()> {
     // Records of parts that no upload has.
     for name in bucket.names(&folder.join(RECORDS))? {
         bucket.delete(&folder.join(RECORDS).join(name))?;
     }
     let begun = places.iter().map(|path| bucket.begin(path)).collect::<Result<Vec<String>>>()?;
-    bucket.write(&folder.join(UPLOADS), json!({ "uploads": begun }).to_string().as_bytes())
+    let text = json!({ "uploads": begun }).to_string();
+    if bucket.write_new(&folder.join(UPLOADS), text.as_bytes())? {
+        return Ok(());
+    }
+    match bucket.read(&folder.join(UPLOADS))? {
+        // The answer was lost, and the request repeated.
+        Some(found) if found == text.as_bytes() => Ok(()),
+        // Another process has begun the same plan meanwhile.
+        Some(_) => abort(bucket, &places, &begun),
+        None => {
+            abort(bucket, &places, &begun)?;
+            let fault = "another process begins the uploads, or ends them";
+            Err(Error::new(ErrorKind::Io, fault).advise("try again").in_file(&folder))
+        }
+    }
+}
+
+/// Ends uploads, so that the store does not keep their parts.
+fn abort(bucket: &WritableBucket, places: &[PathBuf], uploads: &[String]) -> Result<()> {
+    places.iter().zip(uploads).try_for_each(|(path, upload)| bucket.abort(path, upload))
 }
 
 /// The names of the uploads, in the order of the files; `None` if none were begun.
@@ -179,7 +197,7 @@ pub(super) fn status(
     digest: &str,
     pieces: u64,
 ) -> Result<SlicesStatus> {
-    let bucket = WritableBucket::of(path)?;
+    let bucket = WritableBucket::of(path, None)?;
     let folder = folder(path, digest)?;
     let records = records(&bucket, &folder)?;
     for name in [UPLOADS, CHECKED] {
