@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value as Json, json};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
@@ -32,7 +33,7 @@ use super::target::{self, claimed, open_or_create, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
 use crate::bytes::{AlignedBytes, Text, own_path, put_by};
 use crate::container::writer::Placement;
-use crate::digest::{Hasher, sha256_of};
+use crate::digest::sha256_of;
 use crate::error::{Error, Result};
 use crate::place;
 use crate::progress;
@@ -40,7 +41,7 @@ use crate::progress;
 use crate::remote::WritableBucket;
 use crate::threads;
 use description::{array, described, digest_of, identity};
-use records::{SliceRecord, missing, records, status_of};
+use records::{Checksum, SliceRecord, missing, records, status_of};
 
 pub use description::check_sources;
 
@@ -406,23 +407,23 @@ impl<'p> Slices<'p> {
         }
         let open = self.open(&folder, &pieces)?;
         let done = AtomicU64::new(0);
-        let digests = threads::in_order(
+        let checksums = threads::in_order(
             options.threads,
             pieces.into_iter(),
             SliceBench::default,
             |bench, piece| {
-                let (digest, written) = piece.write(&open, bench)?;
+                let (checksum, written) = piece.write(&open, bench)?;
                 let done = done.fetch_add(written, Ordering::Relaxed) + written;
                 progress::report(options.watch, done, bytes)?;
-                Ok(digest)
+                Ok(checksum)
             },
         )?;
         open.values().try_for_each(OpenFile::sync)?;
         // What was read may have changed meanwhile.
         check_sources(&self.description)?;
         let name = format!("{slice}/{of}");
-        let sha256 = sha256_of(digests.concat().as_bytes())?;
-        let text = SliceRecord { name, pieces: numbers, sha256, tags: Vec::new() }.to_json();
+        let checksum = Checksum::of_all(&checksums);
+        let text = SliceRecord { name, pieces: numbers, checksum, tags: Vec::new() }.to_json();
         put(&record, text.as_bytes())?;
         Ok(report)
     }
@@ -614,18 +615,18 @@ impl<'p> Slices<'p> {
         for record in records {
             let (_, pieces) = self.select(0..u64::MAX, record.pieces.clone())?;
             let open = self.open(folder, &pieces)?;
-            let digests = threads::in_order(
+            let checksums = threads::in_order(
                 options.threads,
                 pieces.into_iter(),
                 || None,
                 |buffer, piece| {
-                    let (digest, read) = piece.read(&open, buffer)?;
+                    let (checksum, read) = piece.read(&open, buffer)?;
                     let done = done.fetch_add(read, Ordering::Relaxed) + read;
                     progress::report(options.watch, done, total)?;
-                    Ok(digest)
+                    Ok(checksum)
                 },
             )?;
-            if sha256_of(digests.concat().as_bytes())? != record.sha256 {
+            if Checksum::of_all(&checksums) != record.checksum {
                 let name = SliceRecord::file_name(&record.pieces);
                 let failed = |error| Error::io("cannot delete the record", error);
                 std::fs::remove_file(folder.join(RECORDS).join(name)).map_err(failed)?;
@@ -671,8 +672,8 @@ impl SlicePiece<'_> {
         }
     }
 
-    /// Produces the piece and writes it to its place. Gives its digest and its length.
-    fn write(&self, open: &OpenFiles, bench: &mut SliceBench) -> Result<(String, u64)> {
+    /// Produces the piece and writes it to its place. Gives its checksum and its length.
+    fn write(&self, open: &OpenFiles, bench: &mut SliceBench) -> Result<(Checksum, u64)> {
         let file = self.file(open)?;
         let bytes = self.make(bench)?;
         let mut rest = bytes;
@@ -683,19 +684,19 @@ impl SlicePiece<'_> {
             file.write(now, range.start)?;
             rest = later;
         }
-        Ok((sha256_of(bytes)?, bytes.len() as u64))
+        Ok((Checksum::of(bytes), bytes.len() as u64))
     }
 
-    /// Reads the piece back. Gives its digest and its length.
-    fn read(&self, open: &OpenFiles, buffer: &mut Option<AlignedBytes>) -> Result<(String, u64)> {
+    /// Reads the piece back. Gives its checksum and its length.
+    fn read(&self, open: &OpenFiles, buffer: &mut Option<AlignedBytes>) -> Result<(Checksum, u64)> {
         let file = self.file(open)?;
-        let mut hasher = Hasher::new()?;
+        let mut state = Xxh3::new();
         for range in &self.to {
             let out = sized(buffer, range.end - range.start)?;
             file.read(out, range.start)?;
-            hasher.update(out);
+            state.update(out);
         }
-        Ok((hasher.finish(), self.len()))
+        Ok((Checksum(state.digest128()), self.len()))
     }
 }
 

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value as Json, json};
 
 use super::description::{array, check_sources};
-use super::records::{SliceRecord, status_of};
+use super::records::{Checksum, SliceRecord, status_of};
 use super::{CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder};
 use crate::bytes::Text;
 use crate::container::writer::Placement;
-use crate::digest::sha256_of;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
@@ -157,15 +156,15 @@ pub(super) fn run(
             let tag = bucket.put_part(path, upload, number, bytes)?;
             let done = done.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
             progress::report(options.watch, done, report.bytes)?;
-            Ok((sha256_of(bytes)?, tag))
+            Ok((Checksum::of(bytes), tag))
         },
     )?;
     // What was read may have changed meanwhile.
     check_sources(&slices.description)?;
-    let (digests, tags): (Vec<String>, Vec<String>) = sent.into_iter().unzip();
+    let (checksums, tags): (Vec<Checksum>, Vec<String>) = sent.into_iter().unzip();
     let name = format!("{}/{}", report.slice, report.of);
-    let sha256 = sha256_of(digests.concat().as_bytes())?;
-    let text = SliceRecord { name, pieces: numbers, sha256, tags }.to_json();
+    let checksum = Checksum::of_all(&checksums);
+    let text = SliceRecord { name, pieces: numbers, checksum, tags }.to_json();
     bucket.write(&record, text.as_bytes())?;
     // Another worker may have written the same parts, and `finish` joined them.
     if bucket.length(&folder(&slices.path, &slices.digest)?.join(UPLOADS))?.is_none() {
