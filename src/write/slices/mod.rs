@@ -610,23 +610,32 @@ impl<'p> Slices<'p> {
     fn verify(&self, folder: &Path, options: &WriteOptions<'_>) -> Result<()> {
         let records = records(folder)?;
         self.check_records(&records)?;
+        let mut pieces = Vec::new();
+        let mut counts = Vec::new();
+        for record in &records {
+            let (_, own) = self.select(0..u64::MAX, record.pieces.clone())?;
+            counts.push(own.len());
+            pieces.extend(own);
+        }
+        let open = self.open(folder, &pieces)?;
         let done = AtomicU64::new(0);
         let total = self.plan.bytes();
-        for record in records {
-            let (_, pieces) = self.select(0..u64::MAX, record.pieces.clone())?;
-            let open = self.open(folder, &pieces)?;
-            let checksums = threads::in_order(
-                options.threads,
-                pieces.into_iter(),
-                || None,
-                |buffer, piece| {
-                    let (checksum, read) = piece.read(&open, buffer)?;
-                    let done = done.fetch_add(read, Ordering::Relaxed) + read;
-                    progress::report(options.watch, done, total)?;
-                    Ok(checksum)
-                },
-            )?;
-            if Checksum::of_all(&checksums) != record.checksum {
+        let checksums = threads::in_order(
+            options.threads,
+            pieces.into_iter(),
+            || None,
+            |buffer, piece| {
+                let (checksum, read) = piece.read(&open, buffer)?;
+                let done = done.fetch_add(read, Ordering::Relaxed) + read;
+                progress::report(options.watch, done, total)?;
+                Ok(checksum)
+            },
+        )?;
+        let mut rest = checksums.as_slice();
+        for (record, count) in records.iter().zip(counts) {
+            let (own, later) = rest.split_at_checked(count).unwrap_or_default();
+            rest = later;
+            if Checksum::of_all(own) != record.checksum {
                 let name = SliceRecord::file_name(&record.pieces);
                 let failed = |error| Error::io("cannot delete the record", error);
                 std::fs::remove_file(folder.join(RECORDS).join(name)).map_err(failed)?;
