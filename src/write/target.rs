@@ -377,6 +377,8 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Resource, getrlimit};
+        use std::fs::Metadata;
+        use std::os::unix::fs::MetadataExt;
         // Exceeding it would end the program with a signal.
         if let Some(most) = getrlimit(Resource::Fsize).current.filter(|most| *most < len) {
             let fault = format!("{len} bytes, but this process may write at most {most} to a file");
@@ -385,6 +387,11 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
         use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
         use rustix::io::Errno;
         if len == 0 {
+            return Ok(());
+        }
+        // Another slice may have reserved it. File systems in memory would look at each page again.
+        let has_space = |found: Metadata| found.len() >= len && found.blocks() >= len.div_ceil(512);
+        if file.metadata().is_ok_and(has_space) {
             return Ok(());
         }
         match fallocate(file, FallocateFlags::empty(), 0, len) {
