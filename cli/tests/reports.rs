@@ -745,6 +745,8 @@ fn list() {
     bert            bert                                                              bert, roberta, xlm-roberta, camembert                                                          BERT, RoBERTa, XLM-RoBERTa
     modernbert      modern-bert                                                       modernbert                                                                                     ModernBERT
     nomic-bert      nomic-bert                                                        nomic_bert                                                                                     Nomic Embed Text 1 and 1.5
+    t5              t5                                                                t5, mt5, umt5                                                                                  T5, T5 1.1, Flan-T5, mT5, UMT5
+    t5encoder       t5encoder                                                                                                                                                        the encoder of T5 and its relatives
     whisper         whisper                                                           whisper                                                                                        Whisper
     ");
     let dtypes = printed(&["list", "dtypes"]);

@@ -199,17 +199,11 @@ fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<
 fn in_gguf(resolution: &Resolution, mapping: &Mapping) -> bool {
     let rules = resolution.architecture.into_iter().flat_map(|row| row.rules).copied().flatten();
     let mut named = rules.filter(|rule| !rule.gguf.name.is_empty());
-    let (layer, rest) = match mapping
-        .canonical
-        .split_once('.')
-        .map(|(stack, rest)| (stack, rest.split_once('.')))
-    {
-        Some((stack, Some((number, rest)))) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (format!("{stack}.{{n}}."), rest)
-        }
-        _ => (String::new(), mapping.canonical.as_str()),
-    };
-    named.any(|rule| rule.canonical.strip_prefix(layer.as_str()) == Some(rest))
+    // Canonical names have one number at most, that of the layer.
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = mapping.canonical.split('.').map(|part| if is_number(part) { "{n}" } else { part });
+    let pattern = parts.collect::<Vec<_>>().join(".");
+    named.any(|rule| rule.canonical == pattern)
 }
 
 /// A number of parameters with at least two digits: `1.3B`, `70B`, `451K`.

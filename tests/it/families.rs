@@ -12,7 +12,7 @@ use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_document
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
 /// The model of a list, with further keys in its `config.json`.
-fn listed(name: &str, more: &Json) -> NamedModel {
+pub(crate) fn listed(name: &str, more: &Json) -> NamedModel {
     let list = LISTS.iter().find(|list| list.name == name).expect("a list of that name");
     let mut model = own(list);
     let config = model.config.as_object_mut().expect("an object");
@@ -21,16 +21,16 @@ fn listed(name: &str, more: &Json) -> NamedModel {
 }
 
 /// It as a directory of transformers.
-fn directory(model: &NamedModel) -> Opened {
+pub(crate) fn directory(model: &NamedModel) -> Opened {
     let (form, tensors) = &model.forms[0];
     open(model, *form, tensors)
 }
 
-fn keys(model: &Model) -> KeyValues {
+pub(crate) fn keys(model: &Model) -> KeyValues {
     gguf_metadata(model).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
+pub(crate) fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
     let value = keys.get(key).unwrap_or_else(|| panic!("no {key}"));
     match value.to_array() {
         Some(list) => list.integers().expect("integers").collect(),
@@ -39,7 +39,7 @@ fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
 }
 
 /// The `config.json` that a GGUF file of a list gives.
-fn config_of_gguf(model: &NamedModel) -> Json {
+pub(crate) fn config_of_gguf(model: &NamedModel) -> Json {
     let (form, tensors) = model.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
     let opened = open(model, *form, tensors);
     let files = hf_documents(&opened.model).and_then(Documents::into_files).expect("documents");

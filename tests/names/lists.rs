@@ -1969,4 +1969,202 @@ pub(crate) const LISTS: &[List] = &[
             model.decoder.layers.0.fc2.bias                        8      decoder.blocks.0.mlp2.bias
         "],
     },
+    List {
+        name: "t5",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            shared.weight                                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                               8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                          12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                          12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                          12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                          8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight    4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                               8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi.weight                        10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                        8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                               8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                          12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                          12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                          12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                          8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.1.layer_norm.weight                               8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi.weight                        10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                        8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                         8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                               8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                          12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                          12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                          12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                          8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight    4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                               8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                        12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                        12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                        12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                        8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight  4,2   dec.blk.0.cross_attn_rel_b.weight
+            decoder.block.0.layer.2.layer_norm.weight                               8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi.weight                        10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                        8,10  dec.blk.0.ffn_down.weight
+            decoder.final_layer_norm.weight                                         8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 with gates",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            encoder.embed_tokens.weight                                           10,8  token_embd.weight
+            lm_head.weight                                                        10,8  output.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                             8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                        12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                        12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                        12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                        8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                             8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.2.layer_norm.weight                             8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.0.ffn_gate.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.0.ffn_down.weight
+            decoder.final_layer_norm.weight                                       8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "umt5",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "umt5", "architectures": ["UMT5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 2,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            decoder.embed_tokens.weight                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                             8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                        12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                        12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                        12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                        8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.1.attn_rel_b.weight
+            encoder.block.1.layer.1.layer_norm.weight                             8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.1.ffn_gate.weight
+            encoder.block.1.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                             8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                        12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                        12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                        12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                        8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                             8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.2.layer_norm.weight                             8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.0.ffn_gate.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.0.ffn_down.weight
+            decoder.block.1.layer.0.layer_norm.weight                             8     dec.blk.1.attn_norm.weight
+            decoder.block.1.layer.0.SelfAttention.q.weight                        12,8  dec.blk.1.attn_q.weight
+            decoder.block.1.layer.0.SelfAttention.k.weight                        12,8  dec.blk.1.attn_k.weight
+            decoder.block.1.layer.0.SelfAttention.v.weight                        12,8  dec.blk.1.attn_v.weight
+            decoder.block.1.layer.0.SelfAttention.o.weight                        8,12  dec.blk.1.attn_o.weight
+            decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.1.attn_rel_b.weight
+            decoder.block.1.layer.1.layer_norm.weight                             8     dec.blk.1.cross_attn_norm.weight
+            decoder.block.1.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.1.cross_attn_q.weight
+            decoder.block.1.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.1.cross_attn_k.weight
+            decoder.block.1.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.1.cross_attn_v.weight
+            decoder.block.1.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.1.cross_attn_o.weight
+            decoder.block.1.layer.2.layer_norm.weight                             8     dec.blk.1.ffn_norm.weight
+            decoder.block.1.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.1.ffn_gate.weight
+            decoder.block.1.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.1.ffn_up.weight
+            decoder.block.1.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.1.ffn_down.weight
+            decoder.final_layer_norm.weight                                       8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 encoder",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 2,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5encoder",
+        tensors: &["
+            shared.weight                                                         10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi.weight                      10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                             8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                        12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                        12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                        12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                        8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.1.layer_norm.weight                             8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi.weight                      10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 encoder with gates",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5encoder",
+        tensors: &["
+            encoder.embed_tokens.weight                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+        "],
+    },
 ];

@@ -220,7 +220,7 @@ class Converter:
 
     def write(self, model, target, outtype, mmproj, pre="default"):
         """Writes a GGUF file as the script does with --outtype, and with --mmproj if it is set."""
-        has_tokenizer = (model / "tokenizer.json").exists()
+        has_tokenizer = (model / "tokenizer.json").exists() or (model / "spiece.model").exists()
         with tempfile.TemporaryDirectory() as room:
             folder = linked(model, Path(room))
             if not has_tokenizer and not mmproj:

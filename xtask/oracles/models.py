@@ -3,7 +3,8 @@
     models.py FOLDER [--match REGEX]
 
 Each model is a directory FOLDER/NAME with config.json, model.safetensors (F32, as the class saves it) and logits.safetensors:
-tokens, their logits, and the greedy continuation of 16 tokens; of encoders their last hidden states. The logits are computed in F64 with eager attention and rounded.
+tokens, their logits, and the greedy continuation of 16 tokens; of encoders their last hidden states. Of a model with an encoder
+and a decoder, `encoder_tokens` are what the encoder reads. The logits are computed in F64 with eager attention and rounded.
 A seed is kept if F32 gives the same within 1e-4 of the standard deviation, and the best token of each step of the continuation
 leads by at least 1% of it. The weights mean nothing.
 
@@ -11,6 +12,7 @@ The models are those of families that the fixtures in WEIGHBRIDGE_FIXTURES lack.
 WEIGHBRIDGE_MODELS: `reference/tests/logits.rs` runs them from all containers.
 """
 
+import io
 import json
 import re
 import sys
@@ -19,9 +21,13 @@ from pathlib import Path
 
 warnings.filterwarnings("ignore")
 
+import sentencepiece  # noqa: E402
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, logging  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSeq2SeqLM, T5EncoderModel,
+    UMT5EncoderModel, logging,
+)
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -37,6 +43,13 @@ LATENT = dict(
 
 # Encoders of text, of which the hidden states are kept instead.
 ENCODERS = ["nomic_bert"]
+
+# Models with an encoder and a decoder, which have names of their own for the numbers above, and encoders of such models alone.
+PAIR = dict(
+    vocab_size=256, d_model=64, d_kv=16, d_ff=96, num_layers=3, num_heads=4, relative_attention_num_buckets=8,
+    decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+)
+ALONE = {"t5-encoder": T5EncoderModel, "umt5-encoder": UMT5EncoderModel}
 
 # Models with images, of which the numbers below are those of the language model, and those of the rest.
 IMAGES = {
@@ -87,6 +100,12 @@ MODELS = {
         moe_layer_interval=1, moe_layer_end_index=-1, moe_intermediate_size=32,
     )),
     "nomic_bert": ("nomic_bert", dict(num_key_value_heads=None, pad_token_id=0, type_vocab_size=2)),
+    "t5": ("t5", dict(PAIR, num_decoder_layers=2)),
+    "t5-gated": ("t5", dict(PAIR, d_kv=24, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
+    "mt5": ("mt5", dict(PAIR, num_decoder_layers=1)),
+    "umt5": ("umt5", dict(PAIR)),
+    "t5-encoder": ("t5", dict(PAIR, feed_forward_proj="gated-gelu")),
+    "umt5-encoder": ("umt5", dict(PAIR)),
     "ministral": ("ministral", dict(
         num_hidden_layers=4, head_dim=16, sliding_window=8, layer_types=["sliding_attention"] * 3 + ["full_attention"],
     )),
@@ -159,6 +178,22 @@ MODELS = {
 }
 
 
+# Models that have a tokenizer.
+WITH_PIECES = ["mt5"]
+
+
+def pieces():
+    """A `spiece.model` with the special tokens of T5."""
+    words = "the a tall truck horse bell morning windy full of pulled was".split()
+    texts = [" ".join(words[(n * k) % len(words)] for k in range(1, 7)) for n in range(1, 40)]
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=out, vocab_size=40, model_type="unigram", pad_id=0, eos_id=1, unk_id=2,
+        bos_id=-1, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False, minloglevel=2,
+    )
+    return out.getvalue()
+
+
 def draw(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -179,24 +214,41 @@ def draw(model, seed):
         tensor.data.copy_(noise)
 
 
+# The tokens that the encoder of a pair reads; the decoder reads the others.
+PREFIX = 14
+
+
+def encodes(model):
+    return model.config.model_type in ENCODERS or isinstance(model, tuple(ALONE.values()))
+
+
 def logits_of(model, ids):
     with torch.no_grad():
-        if model.config.model_type in ENCODERS:
+        if encodes(model):
             return model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        if model.config.is_encoder_decoder:
+            text, ids = torch.tensor([ids[:PREFIX]]), torch.tensor([ids[PREFIX:]])
+            return model(input_ids=text, decoder_input_ids=ids, use_cache=False).logits[0]
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
 
 
 def make(name, folder):
     model_type, more = MODELS[name]
-    numbers = {**SMALL, **more}
+    numbers = more if "d_model" in more else {**SMALL, **more}
     if model_type in IMAGES:
         numbers = dict(text_config=numbers, **IMAGES[model_type])
     config = AutoConfig.for_model(model_type, **numbers)
     config._attn_implementation = "eager"
-    auto = AutoModel if model_type in ENCODERS else AutoModelForImageTextToText if model_type in IMAGES else AutoModelForCausalLM
+    pair = AutoModelForSeq2SeqLM if "d_model" in more else AutoModelForCausalLM
+    auto = AutoModel if model_type in ENCODERS else AutoModelForImageTextToText if model_type in IMAGES else pair
+    auto = ALONE.get(name, auto)
     for seed in range(100):
         torch.manual_seed(seed)
-        model = auto.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
+        model = auto(config) if name in ALONE else auto.from_config(config, attn_implementation="eager", experts_implementation="eager")
+        model = model.float().eval()
+        if "d_model" in more and more.get("tie_word_embeddings") is False:
+            # The class ties the output matrix whatever it is told, unless a checkpoint has both.
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         draw(model, seed)
         model.save_pretrained(folder)
         load = dict(attn_implementation="eager", experts_implementation="eager")
@@ -206,7 +258,7 @@ def make(name, folder):
         expected = logits_of(wide, tokens)
         if (expected - logits_of(narrow, tokens)).abs().max() > 1e-4 * expected.std():
             continue
-        if model_type in ENCODERS:
+        if encodes(wide):
             hidden = {"tokens": torch.tensor(tokens), "last_hidden_state": expected.float().contiguous()}
             save_file(hidden, folder / "logits.safetensors")
             return seed
@@ -217,10 +269,12 @@ def make(name, folder):
             generated.append(int(best.indices[0]))
         if not clear:
             continue
-        save_file(
-            {"tokens": torch.tensor(tokens), "logits": expected.float().contiguous(), "generated": torch.tensor(generated)},
-            folder / "logits.safetensors",
-        )
+        kept = {"tokens": torch.tensor(tokens), "logits": expected.float().contiguous(), "generated": torch.tensor(generated)}
+        if wide.config.is_encoder_decoder:
+            kept.update(encoder_tokens=torch.tensor(tokens[:PREFIX]), tokens=torch.tensor(tokens[PREFIX:]))
+        save_file(kept, folder / "logits.safetensors")
+        if name in WITH_PIECES:
+            (folder / "spiece.model").write_bytes(pieces())
         for extra in ("generation_config.json",):
             (folder / extra).unlink(missing_ok=True)
         return seed

@@ -79,6 +79,8 @@ static UNSUPPORTED: &[(&str, &str)] = &[
     ("llama4", "attention within chunks"),
     ("mamba", "state-space layers"),
     ("mamba2", "state-space layers"),
+    ("t5", "an encoder, and biases for the distance of two tokens"),
+    ("t5encoder", "biases for the distance of two tokens"),
     ("phimoe", "a softmax for each chosen expert"),
 ];
 

@@ -41,6 +41,7 @@ mod qwen3_next;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod t5;
 mod towers;
 mod whisper;
 
@@ -107,6 +108,8 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &bert::BERT,
     &modernbert::MODERNBERT,
     &nomic_bert::NOMIC_BERT,
+    &t5::T5,
+    &t5::T5_ENCODER,
     &whisper::WHISPER,
 ];
 
