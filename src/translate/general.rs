@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::{Mapping, Resolution};
+use crate::arch::{Axes, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
@@ -177,7 +177,9 @@ fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<
         let elements: u64 = tensors.iter().map(|tensor| tensor.elements()).sum();
         total = total.saturating_add(elements);
         let shape = tensors.first().map_or(&[][..], |tensor| tensor.shape());
+        let joined = matches!(mapping.transform.axes, Axes::Joined | Axes::JoinedTransposed);
         let number = match (mapping.stacked, shape) {
+            (false, [_, _]) if joined => routed(store, resolution),
             (true, [_, _]) => tensors.len() as u64,
             (false, [number, _, _]) if mapping.canonical.contains(".experts.") => *number,
             _ => continue,
@@ -193,6 +195,13 @@ fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<
     let in_experts = each_expert.saturating_mul(experts);
     let one_path = total.saturating_sub(in_experts).saturating_add(each_expert);
     Some(format!("{experts}x{}", rounded(one_path)))
+}
+
+/// The number of experts, by the rows of a router.
+fn routed(store: &Store, resolution: &Resolution) -> u64 {
+    let routers = resolution.mapped.iter().filter(|m| m.canonical.ends_with(".ffn.router.weight"));
+    let mut stored = routers.filter_map(|mapping| store.find(mapping.stored.first()?));
+    stored.next().and_then(|router| router.shape().first().copied()).unwrap_or(0)
 }
 
 /// Whether GGUF has a name for a tensor. It has none for BERT's pooler.

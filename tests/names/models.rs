@@ -139,6 +139,11 @@ impl Array {
                     (start..end).step_by(number("step=").unwrap_or(1)).collect();
                 self.pick(axis, &which)
             }
+            "apart" => {
+                let arrays: usize = arguments.parse().expect("a number of arrays");
+                let shape = [&[arrays, self.shape[0] / arrays], &self.shape[1..]].concat();
+                Self { shape, ..self }
+            }
             "per_head" => {
                 let (heads, rows) = (number("n=").expect("heads"), number("rows=").expect("rows"));
                 let (start, len) =
@@ -371,7 +376,7 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.layer_norm_epsilon",      &["layer_norm_eps", "layer_norm_epsilon"]),
     ("vocab_size",                        &["vocab_size"]),
     ("expert_count",                      &["num_local_experts", "num_experts", "n_routed_experts"]),
-    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k", "moe_topk"]),
+    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k", "moe_topk", "moe_top_k"]),
     ("expert_feed_forward_length",        &["moe_intermediate_size"]),
     ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
     ("expert_shared_count",               &["n_shared_experts"]),
@@ -389,6 +394,7 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("ssm.time_step_rank",                &["linear_num_value_heads", "mamba_dt_rank", "num_heads", "time_step_rank"]),
     ("shortconv.l_cache",                 &["conv_L_cache"]),
     ("interleave_moe_layer_step",         &["interleave_moe_layer_step"]),
+    ("moe_every_n_layers",                &["moe_every_n_layers"]),
     // The converter has no Whisper; these are as ggml's docs/gguf.md has them.
     ("encoder.block_count",               &["encoder_layers"]),
     ("encoder.attention.head_count",      &["encoder_attention_heads"]),

@@ -8,6 +8,8 @@ and a decoder, `encoder_tokens` are what the encoder reads. The logits are compu
 A seed is kept if F32 gives the same within 1e-4 of the standard deviation, and the best token of each step of the continuation
 leads by at least 1% of it. The weights mean nothing.
 
+Models whose class no package has are made without logits, for the comparison with llama.cpp's converter.
+
 The models are those of families that the fixtures in WEIGHBRIDGE_FIXTURES lack. The folder is given to the tests as
 WEIGHBRIDGE_MODELS: `reference/tests/logits.rs` runs them from all containers.
 """
@@ -194,6 +196,85 @@ def pieces():
     return out.getvalue()
 
 
+def remote():
+    """Models whose class no package has: config.json, and the names and shapes of published checkpoints."""
+    body = dict(
+        model_type="bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=256,
+        max_position_embeddings=128, layer_norm_eps=1e-12, hidden_act="gelu", type_vocab_size=2, pad_token_id=0,
+        position_embedding_type="alibi", feed_forward_type="geglu",
+    )
+    auto = "jinaai/jina-bert-implementation--modeling_bert.JinaBert"
+    names = {"AutoModel": auto + "Model", "AutoModelForMaskedLM": auto + "ForMaskedLM"}
+
+    def norm(name):
+        return {f"{name}.weight": (64,), f"{name}.bias": (64,)}
+
+    def linear(name, rows=64, columns=64):
+        return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
+
+    def jina(code):
+        yield {"embeddings.word_embeddings.weight": (256, 64), "embeddings.token_type_embeddings.weight": (2, 64)}
+        yield norm("embeddings.LayerNorm")
+        for layer in ("encoder.layer.0", "encoder.layer.1"):
+            for part in ("query", "key", "value"):
+                yield linear(f"{layer}.attention.self.{part}")
+            yield linear(f"{layer}.attention.output.dense")
+            yield norm(f"{layer}.attention.output.LayerNorm")
+            yield {f"{layer}.mlp.{'up_gated_layer' if code else 'gated_layers'}.weight": (192, 64)}
+            yield linear(f"{layer}.mlp.{'down_layer' if code else 'wo'}", 64, 96)
+            own = ["layer_norm_1", "layer_norm_2", "attention.self.layer_norm_q", "attention.self.layer_norm_k"]
+            for name in own if code else ["mlp.layernorm"]:
+                yield norm(f"{layer}.{name}")
+        yield linear("pooler.dense")
+
+    def nomic(mixture):
+        yield {"embeddings.word_embeddings.weight": (256, 64), "embeddings.token_type_embeddings.weight": (2 - mixture, 64)}
+        yield norm("emb_ln")
+        for number in range(2):
+            layer = f"encoder.layers.{number}"
+            if not mixture:
+                yield {**norm(f"{layer}.norm1"), **norm(f"{layer}.norm2"), f"{layer}.attn.Wqkv.weight": (192, 64)}
+                yield {f"{layer}.attn.out_proj.weight": (64, 64), f"{layer}.mlp.fc2.weight": (64, 96)}
+                yield {f"{layer}.mlp.fc11.weight": (96, 64), f"{layer}.mlp.fc12.weight": (96, 64)}
+                continue
+            yield linear(f"{layer}.attn.Wqkv", 192)
+            yield linear(f"{layer}.attn.out_proj")
+            yield {**norm(f"{layer}.norm1"), **norm(f"{layer}.norm2")}
+            if number % 2 == 0:
+                yield {**linear(f"{layer}.mlp.fc1", 96), **linear(f"{layer}.mlp.fc2", 64, 96)}
+                continue
+            yield {f"{layer}.mlp.experts.mlp.w{part}": (4 * 96, 64) for part in (1, 2)}
+            yield {f"{layer}.mlp.experts.bias": (64,), f"{layer}.mlp.router.layer.weight": (4, 64)}
+
+    for name, mixture in (("nomic_bert-moe", True), ("nomic_bert-published", False)):
+        config = dict(
+            model_type="nomic_bert", architectures=["NomicBertModel"], n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=256,
+            causal=False, max_trained_positions=2048, prenorm=False, qkv_proj_bias=mixture, mlp_fc1_bias=mixture,
+            mlp_fc2_bias=mixture, rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None,
+        )
+        if mixture:
+            config.update(
+                n_positions=2048, activation_function="gelu", layer_norm_epsilon=1e-5, moe_every_n_layers=2, moe_top_k=2,
+                num_experts=4, rotary_emb_base=10000.0, type_vocab_size=1, pad_token_id=1,
+            )
+        else:
+            config.update(
+                n_positions=8192, activation_function="swiglu", layer_norm_epsilon=1e-12, rotary_emb_base=1000, type_vocab_size=2,
+                pad_token_id=0,
+            )
+        yield name, config, {key: shape for part in nomic(mixture) for key, shape in part.items()}
+    for name, code in (("jina-v2", False), ("jina-v2-code", True)):
+        config = dict(body, architectures=["JinaBertForMaskedLM" if code else "JinaBertModel"], auto_map=names)
+        yield name, config, {key: shape for part in jina(code) for key, shape in part.items()}
+
+
+def make_remote(config, shapes, folder):
+    generator = torch.Generator().manual_seed(0)
+    arrays = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+
+
 def draw(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -284,6 +365,11 @@ def make(name, folder):
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     match = re.compile(sys.argv[sys.argv.index("--match") + 1] if "--match" in sys.argv else "")
+    for name, config, shapes in remote():
+        if match.search(name):
+            folder = target / name
+            folder.mkdir(parents=True, exist_ok=True)
+            make_remote(config, shapes, folder)
     for name in MODELS:
         if match.search(name):
             folder = target / name

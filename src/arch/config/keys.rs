@@ -205,7 +205,7 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
         /// Groups that the experts of a token are chosen from.
@@ -225,7 +225,7 @@ parts! {
         /// Number of first layers that have no experts.
         n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
         /// Period of layers with experts.
-        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval"];
+        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval", "moe_every_n_layers"];
         /// Numbers of the layers that have no experts.
         dense_layers: Vec<u32> = counts,  gguf [],                            json ["mlp_only_layers"];
         /// Extra layers at the end that predict further tokens.

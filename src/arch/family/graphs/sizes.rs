@@ -476,3 +476,11 @@ pub(super) fn unscaled_logits(stated: &Map<String, Json>) -> Option<String> {
             .to_owned()
     })
 }
+
+/// The second layer of each period has experts.
+pub(super) fn second_of_period(n: &N<'_>, layer: u32) -> bool {
+    u64::from(layer).checked_rem(n.count("moe_every_n_layers")) == Some(1)
+}
+pub(super) fn other_of_period(n: &N<'_>, layer: u32) -> bool {
+    !second_of_period(n, layer)
+}
