@@ -219,11 +219,11 @@ class Converter:
         self.conversion, self.gguf, self.torch = conversion, gguf, torch
         loaded = conversion.ModelBase.load_hparams
 
-        def load(folder, mistral):
-            config = json.loads((folder / "config.json").read_text())
+        def load(dir_model, is_mistral_format):
+            config = json.loads((dir_model / "config.json").read_text())
             # A published config of the class on the hub. That of transformers, of the same name, has other keys and drops these.
             raw = config.get("model_type") == "nomic_bert" and "n_embd" in config
-            return config if raw else loaded(folder, mistral)
+            return config if raw else loaded(dir_model, is_mistral_format)
 
         conversion.ModelBase.load_hparams = staticmethod(load)
 
