@@ -255,12 +255,12 @@ fn every_stored_row_is_one_canonical_tensor() {
 const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
     (
         "tokenizer/mod.rs",
-        &["bert", "gpt2", "llama"],
+        &["bert", "gpt2", "llama", "t5"],
         "values of tokenizer.ggml.model: kinds of tokenizers, which many families have",
     ),
     (
         "translate/tokenizer/gguf.rs",
-        &["bert", "gpt2", "llama"],
+        &["bert", "gpt2", "llama", "t5"],
         "values of tokenizer.ggml.model: kinds of tokenizers, which many families have",
     ),
     (

@@ -743,8 +743,12 @@ fn list() {
     falcon          falcon                                                            falcon, RefinedWeb, RefinedWebModel                                                            Falcon 7B, 40B and 180B, Falcon 2, Falcon RW
     gpt2            gpt2                                                              gpt2                                                                                           GPT-2
     bert            bert                                                              bert, roberta, xlm-roberta, camembert                                                          BERT, RoBERTa, XLM-RoBERTa
+    jina-bert-v2    jina-bert-v2                                                                                                                                                     Jina Embeddings 2
     modernbert      modern-bert                                                       modernbert                                                                                     ModernBERT
     nomic-bert      nomic-bert                                                        nomic_bert                                                                                     Nomic Embed Text 1 and 1.5
+    nomic-bert-moe  nomic-bert-moe                                                                                                                                                   Nomic Embed Text 2
+    t5              t5                                                                t5, mt5, umt5                                                                                  T5, T5 1.1, Flan-T5, mT5, UMT5
+    t5encoder       t5encoder                                                                                                                                                        the encoder of T5 and its relatives
     whisper         whisper                                                           whisper                                                                                        Whisper
     ");
     let dtypes = printed(&["list", "dtypes"]);

@@ -118,6 +118,10 @@ static CUTS: &[CutRule] = &[
     row("layers.{n}.attn.k",                  Cut::Outputs(Unit::Key)),
     row("layers.{n}.attn.v",                  Cut::Outputs(Unit::Key)),
     row("layers.{n}.attn.output",             Cut::Inputs(Unit::Query)),
+    // A bias for each range of distances and each head.
+    row("layers.{n}.attention.relative_bias", Cut::Inputs(Unit::Query)),
+    row("layers.{n}.cross_attn.relative_bias", Cut::Inputs(Unit::Query)),
+    row("layers.{n}.attn.relative_bias",      Cut::Inputs(Unit::Query)),
     row("layers.{n}.ffn.gate",                Cut::Outputs(Unit::Element)),
     row("layers.{n}.ffn.up",                  Cut::Outputs(Unit::Element)),
     row("layers.{n}.ffn.down",                Cut::Inputs(Unit::Element)),
@@ -228,6 +232,13 @@ impl Architecture {
             false => (before, own_layers(config)),
         };
         let last = start.saturating_add(count).saturating_sub(1);
+        // The first layer may have the bias of all layers of its stack.
+        let shared = stack.layer == Some(0) && canonical.ends_with(".relative_bias.weight");
+        // Encoder and decoder have one embedding.
+        let of_both = self.counts_encoder_layers && canonical == "token_embedding.weight";
+        if shared || of_both {
+            return Stage::Every;
+        }
         if let Some(layer) = stack.layer {
             // Layers after the last one predict further tokens from its output.
             return Stage::At(start.saturating_add(u64::from(layer)).min(last));

@@ -28,7 +28,7 @@ struct NameCandidate {
 pub(crate) struct Rename {
     pub(crate) dialect: Dialect,
     /// A canonical tensor that a model must have for this rename to apply; empty if it always
-    /// applies.
+    /// applies. `{n}` stands for the number of any layer.
     pub(crate) requires: &'static str,
     /// The names of models that this rename applies to, as their files state them; empty if it
     /// applies to all.
@@ -69,9 +69,13 @@ pub(crate) fn dialect_tensors(
     let split_latent = canonical.iter().any(|name| name.ends_with(".ffn.router.correction_bias"));
     let joined = architecture.joined_experts.contains(&named);
     let forms = candidates(architecture, Habits { dialect, split_latent, joined });
+    let has = |required: &str| match required.contains("{n}") {
+        true => canonical.iter().any(|name| pattern(name).layers == required),
+        false => canonical.contains(&required),
+    };
     let of_these = |row: &&Rename| {
         row.dialect == dialect
-            && (row.requires.is_empty() || canonical.contains(&row.requires))
+            && (row.requires.is_empty() || has(row.requires))
             && (row.models.is_empty() || row.models.contains(&named))
     };
     let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();

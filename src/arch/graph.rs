@@ -32,6 +32,8 @@ pub(crate) struct Graph {
     pub(crate) differs: &'static [(&'static str, &'static str, &'static str)],
     /// What the graph computes differently for some files, in a sentence.
     pub(crate) remarks: &'static [Rule],
+    /// The same for what `config.json` states.
+    pub(crate) stated_remarks: &'static [StatedRule],
 }
 
 impl Graph {
@@ -45,6 +47,7 @@ impl Graph {
         ignores: &[],
         differs: &[],
         remarks: &[],
+        stated_remarks: &[],
     };
 }
 
@@ -54,6 +57,9 @@ pub(crate) type Size = fn(&Numbers<'_>, u32) -> u64;
 pub(crate) type When = fn(&Numbers<'_>, u32) -> bool;
 /// A condition that files must meet: the fault of one that does not.
 pub(crate) type Rule = fn(&Numbers<'_>) -> Option<String>;
+
+/// A condition that a `config.json` must meet: the fault of one that does not.
+pub(crate) type StatedRule = fn(&Map<String, Json>) -> Option<String>;
 
 /// A tensor that the loader requires or accepts.
 #[derive(Clone, Copy)]
@@ -175,6 +181,12 @@ impl Numbers<'_> {
             .unwrap_or(u32::MAX)
     }
 
+    /// The layers of the decoder of a model whose other layers are an encoder's.
+    fn decoder_layers(&self) -> u32 {
+        let stated = self.metadata.u64(&self.key("decoder_block_count"));
+        stated.map_or(self.layers(), |layers| u32::try_from(layers).unwrap_or(u32::MAX))
+    }
+
     pub(crate) fn heads(&self, layer: u32) -> u64 {
         self.each("attention.head_count", layer).unwrap_or(0)
     }
@@ -231,10 +243,14 @@ pub(crate) fn faults<'a>(
         return faults;
     }
     faults.extend(graph.rules.iter().filter_map(|rule| rule(&numbers)));
-    let layers = numbers.layers();
+    let (layers, decoder_layers) = (numbers.layers(), numbers.decoder_layers());
     let mut read = HashSet::new();
     for row in graph.tensors.iter().copied().flatten() {
-        let places = if row.name.contains("{n}") { 0..layers } else { 0..1 };
+        let places = match (row.name.contains("{n}"), row.name.starts_with("dec.")) {
+            (false, _) => 0..1,
+            (true, false) => 0..layers,
+            (true, true) => 0..decoder_layers,
+        };
         for layer in places {
             let named = |pattern: &str| expand(pattern, Some(layer));
             let other = |pattern: &str| !pattern.is_empty() && stored(&named(pattern)).is_some();
@@ -308,6 +324,7 @@ pub(crate) fn ignored(
     }
     let numbers = Numbers { metadata, architecture, vocab: 0 };
     out.extend(graph.remarks.iter().filter_map(|remark| remark(&numbers)));
+    out.extend(graph.stated_remarks.iter().filter_map(|remark| remark(stated)));
     for (key, value, instead) in graph.differs {
         if stated.get(*key).and_then(Json::as_str) == Some(value) {
             out.push(format!("{key} is {value}, but {instead}"));
@@ -357,6 +374,13 @@ fn keys(graph: &Graph, numbers: &Numbers<'_>) -> Vec<String> {
         (numbers.count("expert_group_count"), numbers.count("expert_group_used_count"));
     let counts = [
         ("block_count", numbers.count("block_count"), 1, MOST),
+        // A decoder with more layers than the encoder has no place for its keys and values.
+        (
+            "decoder_block_count",
+            numbers.count("decoder_block_count"),
+            0,
+            numbers.count("block_count"),
+        ),
         ("expert_count", experts, 0, MOST),
         ("expert_used_count", used, u64::from(experts > 0), experts),
         ("expert_group_count", groups, 0, experts.saturating_sub(1)),

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use foldhash::fast::RandomState;
+use serde_json::Value as Json;
 
 use crate::bytes::Text;
 pub use crate::dialect::Dialect;
@@ -58,6 +59,8 @@ pub struct Architecture {
     pub gguf: &'static [&'static str],
     /// Values of `model_type` in `config.json`.
     pub hf: &'static [&'static str],
+    /// Another row for some models with the same `model_type`.
+    pub(crate) instead: Option<Instead>,
     /// The order of rows that rotary embeddings expect in a Hugging Face checkpoint.
     pub rope: RopeLayout,
     /// Tables of names; the first table that has a name takes precedence.
@@ -103,6 +106,9 @@ pub struct Architecture {
     /// Substrings of the names of tensors that mlx-lm does not cast to the model's dtype
     /// (`cast_predicate` of its classes).
     pub(crate) mlx_uncast: &'static [&'static str],
+    /// Whether the number of layers in the files is that of an encoder before the decoder, which has as
+    /// many layers unless another key states their number.
+    pub(crate) counts_encoder_layers: bool,
     /// Whether the residual stream of published models exceeds the range of `F16`.
     pub(crate) exceeds_f16: bool,
     /// How ranks divide modules that they divide otherwise than in other families.
@@ -116,6 +122,7 @@ impl Architecture {
         summary: "",
         gguf: &[],
         hf: &[],
+        instead: None,
         rope: RopeLayout::None,
         rules: &[],
         mlx: &[],
@@ -134,9 +141,18 @@ impl Architecture {
         mlx_keeps_tower_names: false,
         outer_head: false,
         mlx_uncast: &[],
+        counts_encoder_layers: false,
         exceeds_f16: false,
         cuts: &[],
     };
+}
+
+/// The row of models whose `config.json` states the `model_type` of another row.
+#[derive(Debug)]
+pub(crate) struct Instead {
+    /// The condition on `config.json`.
+    pub(crate) when: fn(&Json) -> bool,
+    pub(crate) architecture: &'static Architecture,
 }
 
 /// A tensor of one value in each layer, which GGUF states as a key with a value for each layer.
@@ -367,7 +383,12 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| {
         let is = |names: &[&str]| names.contains(&named.name.as_str());
-        ARCHITECTURES.iter().find(|row| is(if gguf { row.gguf } else { row.hf }) || is(&[row.name]))
+        let mut rows = ARCHITECTURES.iter().copied();
+        let row = rows.find(|row| is(if gguf { row.gguf } else { row.hf }) || is(&[row.name]))?;
+        let config = store.document("config.json");
+        let instead =
+            row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
+        Some(instead.map_or(row, |(other, _)| other.architecture))
     });
     let reason = match (&named, found) {
         (Some(ArchitectureName { name, source }), Some(_)) => format!("{source} is \"{name}\""),
@@ -385,7 +406,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         _ => Dialect::HuggingFace,
     };
     let mut resolution = Resolution {
-        architecture: found.copied(),
+        architecture: found,
         dialect,
         reason,
         mapped: Vec::new(),
@@ -465,7 +486,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
     let promised = named.and_then(|named| {
         let defaults = family::defaults(&named.name);
-        config::layers(store, &defaults)
+        config::layers(store, architecture, &defaults)
     });
     let promised = promised.unwrap_or_default();
     resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);

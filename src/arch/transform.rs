@@ -51,6 +51,10 @@ pub enum Axes {
     Folded,
     /// No difference, and the last axis counts as rows: a vector for each expert.
     Vectors,
+    /// The matrices of all experts lie one below another in one stored matrix.
+    Joined,
+    /// The same, with the last two axes of each expert swapped.
+    JoinedTransposed,
 }
 
 /// Which rows of a stored tensor, in which order, form a canonical one. Rows are counted within the
@@ -158,8 +162,15 @@ impl Transform {
     pub(crate) fn needs_config(self) -> bool {
         let alone =
             |rows| matches!(rows, RowOrder::All | RowOrder::Half(_) | RowOrder::Alternate(_));
-        let by_width = matches!(self.axes, Axes::WidthLast | Axes::WidthFirst | Axes::Folded);
-        by_width || !alone(self.rows) || !alone(self.columns)
+        let by_numbers = matches!(
+            self.axes,
+            Axes::WidthLast
+                | Axes::WidthFirst
+                | Axes::Folded
+                | Axes::Joined
+                | Axes::JoinedTransposed
+        );
+        by_numbers || !alone(self.rows) || !alone(self.columns)
     }
 
     /// Whether rows of heads were reordered from halves to pairs.
@@ -214,6 +225,8 @@ impl fmt::Display for Transform {
             Axes::Squeezed => Some("an axis of 1 left out".to_owned()),
             Axes::Trailing => Some("an axis of 1 added".to_owned()),
             Axes::Folded => Some("a row for each group".to_owned()),
+            Axes::Joined => Some("experts in one matrix".to_owned()),
+            Axes::JoinedTransposed => Some("experts in one matrix, transposed".to_owned()),
         };
         let columns = (self.columns != RowOrder::All).then(|| format!("columns {}", self.columns));
         let rows = (self.rows != RowOrder::All).then(|| self.rows.to_string());

@@ -15,7 +15,7 @@ pub(super) fn capabilities(model: &Model) -> Vec<String> {
         return show::stored_capabilities(model).ok().flatten().unwrap_or_default();
     }
     let config = model.config().ok();
-    let hears = config.is_some_and(|config| config.encoder.enc_n_layers.is_some());
+    let hears = config.is_some_and(|config| config.encoder.n_mels.is_some());
     if hears || model.is_empty() || Adapter::of(model).is_ok_and(|adapter| adapter.is_some()) {
         return Vec::new();
     }

@@ -387,8 +387,14 @@ fn push_share(
 ) -> Result<Option<String>> {
     let resolution = model.resolution()?;
     let Share { rank, mut tensors, mut in_mxfp4, why_plain } = share;
-    let from_engine = matches!(resolution.dialect, Dialect::Gguf | Dialect::Mlx);
-    if from_engine && resolution.dialect != writer.dialect && is_tied(config)? {
+    let copied = match resolution.dialect {
+        Dialect::Gguf => {
+            let graph = model.metadata().str("general.architecture").and_then(family::graph);
+            graph.is_some_and(|graph| graph.requires("output.weight"))
+        }
+        dialect => dialect == Dialect::Mlx,
+    };
+    if copied && resolution.dialect != writer.dialect && is_tied(config)? {
         // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
         tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
     }

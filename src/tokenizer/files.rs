@@ -12,13 +12,14 @@ use crate::store::Store;
 type Parse = fn(Cow<'static, [u8]>, &Limits) -> Result<Vocabulary<'static>>;
 
 /// The name of a SentencePiece model whose pieces the model numbers in fairseq's order.
-const FAIRSEQ: &str = "sentencepiece.bpe.model";
+pub(crate) const FAIRSEQ: &str = "sentencepiece.bpe.model";
 
 /// The files that may hold a vocabulary, the most complete first.
-const FILES: [(&str, Parse); 5] = [
+const FILES: [(&str, Parse); 6] = [
     ("tokenizer.json", json::tokenizer),
     ("tokenizer.model", sentencepiece::tokenizer),
     (FAIRSEQ, sentencepiece::tokenizer),
+    ("spiece.model", sentencepiece::tokenizer),
     ("vocab.json", json::vocabulary),
     ("vocab.txt", lines::vocabulary),
 ];

@@ -3,7 +3,7 @@
 //! This library does not tokenize text. A [`Tokenizer`] has what a program needs to do so: the
 //! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
 //! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`,
-//! `sentencepiece.bpe.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
+//! `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod files;
@@ -20,6 +20,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
+pub(crate) use files::FAIRSEQ;
 pub use special::{ChatTemplate, special_token_key};
 pub(crate) use special::{chat_templates_beside, has_chat_template};
 use vocabulary::{Normalizer, Vocabulary};

@@ -1,4 +1,4 @@
-//! `tokenizer.model` and `sentencepiece.bpe.model`: a protocol buffer of SentencePiece, of which only a few fields are read.
+//! `tokenizer.model`, `spiece.model` and `sentencepiece.bpe.model`: a protocol buffer of SentencePiece, of which only a few fields are read.
 //!
 //! ```text
 //! ModelProto:    1 pieces (message, repeated), 2 trainer, 3 normalizer (messages), others skipped

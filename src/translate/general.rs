@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::{Mapping, Resolution};
+use crate::arch::{Axes, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
@@ -177,7 +177,9 @@ fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<
         let elements: u64 = tensors.iter().map(|tensor| tensor.elements()).sum();
         total = total.saturating_add(elements);
         let shape = tensors.first().map_or(&[][..], |tensor| tensor.shape());
+        let joined = matches!(mapping.transform.axes, Axes::Joined | Axes::JoinedTransposed);
         let number = match (mapping.stacked, shape) {
+            (false, [_, _]) if joined => routed(store, resolution),
             (true, [_, _]) => tensors.len() as u64,
             (false, [number, _, _]) if mapping.canonical.contains(".experts.") => *number,
             _ => continue,
@@ -195,21 +197,22 @@ fn size_label(store: &Store, resolution: &Resolution, generated: u64) -> Option<
     Some(format!("{experts}x{}", rounded(one_path)))
 }
 
+/// The number of experts, by the rows of a router.
+fn routed(store: &Store, resolution: &Resolution) -> u64 {
+    let routers = resolution.mapped.iter().filter(|m| m.canonical.ends_with(".ffn.router.weight"));
+    let mut stored = routers.filter_map(|mapping| store.find(mapping.stored.first()?));
+    stored.next().and_then(|router| router.shape().first().copied()).unwrap_or(0)
+}
+
 /// Whether GGUF has a name for a tensor. It has none for BERT's pooler.
 fn in_gguf(resolution: &Resolution, mapping: &Mapping) -> bool {
     let rules = resolution.architecture.into_iter().flat_map(|row| row.rules).copied().flatten();
     let mut named = rules.filter(|rule| !rule.gguf.name.is_empty());
-    let (layer, rest) = match mapping
-        .canonical
-        .split_once('.')
-        .map(|(stack, rest)| (stack, rest.split_once('.')))
-    {
-        Some((stack, Some((number, rest)))) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (format!("{stack}.{{n}}."), rest)
-        }
-        _ => (String::new(), mapping.canonical.as_str()),
-    };
-    named.any(|rule| rule.canonical.strip_prefix(layer.as_str()) == Some(rest))
+    // Canonical names have one number at most, that of the layer.
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = mapping.canonical.split('.').map(|part| if is_number(part) { "{n}" } else { part });
+    let pattern = parts.collect::<Vec<_>>().join(".");
+    named.any(|rule| rule.canonical == pattern)
 }
 
 /// A number of parameters with at least two digits: `1.3B`, `70B`, `451K`.

@@ -152,7 +152,7 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
 
 /// The documents that a Hugging Face or MLX directory may contain beside its weights and its
 /// `config.json`.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 16] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -162,6 +162,7 @@ const DOCUMENTS: [&str; 15] = [
     "chat_template.json",
     "tokenizer.model",
     "sentencepiece.bpe.model",
+    "spiece.model",
     "vocab.json",
     "merges.txt",
     "vocab.txt",

@@ -12,7 +12,7 @@ use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_document
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
 /// The model of a list, with further keys in its `config.json`.
-fn listed(name: &str, more: &Json) -> NamedModel {
+pub(crate) fn listed(name: &str, more: &Json) -> NamedModel {
     let list = LISTS.iter().find(|list| list.name == name).expect("a list of that name");
     let mut model = own(list);
     let config = model.config.as_object_mut().expect("an object");
@@ -21,16 +21,16 @@ fn listed(name: &str, more: &Json) -> NamedModel {
 }
 
 /// It as a directory of transformers.
-fn directory(model: &NamedModel) -> Opened {
+pub(crate) fn directory(model: &NamedModel) -> Opened {
     let (form, tensors) = &model.forms[0];
     open(model, *form, tensors)
 }
 
-fn keys(model: &Model) -> KeyValues {
+pub(crate) fn keys(model: &Model) -> KeyValues {
     gguf_metadata(model).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
+pub(crate) fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
     let value = keys.get(key).unwrap_or_else(|| panic!("no {key}"));
     match value.to_array() {
         Some(list) => list.integers().expect("integers").collect(),
@@ -39,7 +39,7 @@ fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
 }
 
 /// The `config.json` that a GGUF file of a list gives.
-fn config_of_gguf(model: &NamedModel) -> Json {
+pub(crate) fn config_of_gguf(model: &NamedModel) -> Json {
     let (form, tensors) = model.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
     let opened = open(model, *form, tensors);
     let files = hf_documents(&opened.model).and_then(Documents::into_files).expect("documents");
@@ -205,4 +205,57 @@ fn exaone_states_its_epsilon_under_both_names() {
     for key in ["attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"] {
         assert_eq!(found.get(&format!("exaone.{key}")), Some(Value::F32(1e-5)), "{key}");
     }
+}
+
+/// Models whose classes no package has: `config.json` names the repository of the class.
+#[test]
+fn classes_on_the_hub_are_named() {
+    for (name, architecture, repository) in [
+        ("jina-bert-v2", "jina-bert-v2", "jinaai/jina-bert-implementation--"),
+        ("jina-bert-v2 for code", "jina-bert-v2", "jinaai/jina-bert-v2-qk-post-norm--"),
+        ("nomic-bert-moe", "nomic-bert-moe", "nomic-ai/nomic-bert-2048--"),
+    ] {
+        let model = listed(name, &json!({}));
+        let opened = directory(&model);
+        let row = opened.model.resolution().expect("resolved").architecture;
+        assert_eq!(row.map(|row| row.name), Some(architecture), "{name}");
+        let written = keys(&opened.model);
+        let value = written.get("general.architecture").and_then(|value| value.to_text());
+        assert_eq!(value.and_then(|text| text.to_str()), Some(architecture), "{name}");
+        let config = config_of_gguf(&model);
+        let class = config["auto_map"]["AutoModel"].as_str().expect("a class");
+        assert!(class.starts_with(repository), "{name}: {class}");
+    }
+    let config = config_of_gguf(&listed("jina-bert-v2", &json!({})));
+    assert_eq!(config["position_embedding_type"], "alibi");
+    assert_eq!(config["feed_forward_type"], "geglu");
+}
+
+#[test]
+fn experts_in_every_other_layer() {
+    let model = listed("nomic-bert-moe", &json!({}));
+    let opened = directory(&model);
+    let written = keys(&opened.model);
+    for (key, number) in [
+        ("context_length", 512),
+        ("moe_every_n_layers", 2),
+        ("expert_count", 2),
+        ("expert_used_count", 1),
+    ] {
+        assert_eq!(integers(&written, &format!("nomic-bert-moe.{key}")), [number], "{key}");
+    }
+    let config = config_of_gguf(&model);
+    for (key, value) in [
+        ("n_layer", json!(2)),
+        ("num_experts", json!(2)),
+        ("moe_top_k", json!(1)),
+        ("n_positions", json!(2048)),
+        ("rotary_emb_scale_base", json!(null)),
+    ] {
+        assert_eq!(config[key], value, "{key}");
+    }
+    // A config that says another number of experts than there are rows for.
+    let opened = directory(&listed("nomic-bert-moe", &json!({"num_experts": 5})));
+    let error = opened.model.tensor("layers.1.ffn.experts.up.weight").expect_err("12 rows");
+    assert!(error.to_string().contains("its rows are no multiple of the 5 experts"), "{error}");
 }

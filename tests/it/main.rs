@@ -34,6 +34,7 @@ mod convert_names;
 mod corpus;
 mod create;
 mod diff;
+mod encoders_and_decoders;
 mod engines;
 mod examples;
 mod families;

@@ -1969,4 +1969,308 @@ pub(crate) const LISTS: &[List] = &[
             model.decoder.layers.0.fc2.bias                        8      decoder.blocks.0.mlp2.bias
         "],
     },
+    List {
+        name: "t5",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            shared.weight                                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                               8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                          12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                          12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                          12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                          8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight    4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                               8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi.weight                        10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                        8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                               8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                          12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                          12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                          12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                          8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.1.layer_norm.weight                               8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi.weight                        10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                        8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                         8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                               8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                          12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                          12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                          12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                          8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight    4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                               8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                        12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                        12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                        12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                        8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight  4,2   dec.blk.0.cross_attn_rel_b.weight
+            decoder.block.0.layer.2.layer_norm.weight                               8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi.weight                        10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                        8,10  dec.blk.0.ffn_down.weight
+            decoder.final_layer_norm.weight                                         8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 with gates",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            encoder.embed_tokens.weight                                           10,8  token_embd.weight
+            lm_head.weight                                                        10,8  output.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                             8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                        12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                        12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                        12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                        8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                             8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.2.layer_norm.weight                             8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.0.ffn_gate.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.0.ffn_down.weight
+            decoder.final_layer_norm.weight                                       8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "umt5",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "umt5", "architectures": ["UMT5ForConditionalGeneration"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 2,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5",
+        tensors: &["
+            decoder.embed_tokens.weight                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                             8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                        12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                        12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                        12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                        8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.1.attn_rel_b.weight
+            encoder.block.1.layer.1.layer_norm.weight                             8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.1.ffn_gate.weight
+            encoder.block.1.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+            decoder.block.0.layer.0.layer_norm.weight                             8     dec.blk.0.attn_norm.weight
+            decoder.block.0.layer.0.SelfAttention.q.weight                        12,8  dec.blk.0.attn_q.weight
+            decoder.block.0.layer.0.SelfAttention.k.weight                        12,8  dec.blk.0.attn_k.weight
+            decoder.block.0.layer.0.SelfAttention.v.weight                        12,8  dec.blk.0.attn_v.weight
+            decoder.block.0.layer.0.SelfAttention.o.weight                        8,12  dec.blk.0.attn_o.weight
+            decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.0.attn_rel_b.weight
+            decoder.block.0.layer.1.layer_norm.weight                             8     dec.blk.0.cross_attn_norm.weight
+            decoder.block.0.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.0.cross_attn_q.weight
+            decoder.block.0.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.0.cross_attn_k.weight
+            decoder.block.0.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.0.cross_attn_v.weight
+            decoder.block.0.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.0.cross_attn_o.weight
+            decoder.block.0.layer.2.layer_norm.weight                             8     dec.blk.0.ffn_norm.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.0.ffn_gate.weight
+            decoder.block.0.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.0.ffn_up.weight
+            decoder.block.0.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.0.ffn_down.weight
+            decoder.block.1.layer.0.layer_norm.weight                             8     dec.blk.1.attn_norm.weight
+            decoder.block.1.layer.0.SelfAttention.q.weight                        12,8  dec.blk.1.attn_q.weight
+            decoder.block.1.layer.0.SelfAttention.k.weight                        12,8  dec.blk.1.attn_k.weight
+            decoder.block.1.layer.0.SelfAttention.v.weight                        12,8  dec.blk.1.attn_v.weight
+            decoder.block.1.layer.0.SelfAttention.o.weight                        8,12  dec.blk.1.attn_o.weight
+            decoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight  4,2   dec.blk.1.attn_rel_b.weight
+            decoder.block.1.layer.1.layer_norm.weight                             8     dec.blk.1.cross_attn_norm.weight
+            decoder.block.1.layer.1.EncDecAttention.q.weight                      12,8  dec.blk.1.cross_attn_q.weight
+            decoder.block.1.layer.1.EncDecAttention.k.weight                      12,8  dec.blk.1.cross_attn_k.weight
+            decoder.block.1.layer.1.EncDecAttention.v.weight                      12,8  dec.blk.1.cross_attn_v.weight
+            decoder.block.1.layer.1.EncDecAttention.o.weight                      8,12  dec.blk.1.cross_attn_o.weight
+            decoder.block.1.layer.2.layer_norm.weight                             8     dec.blk.1.ffn_norm.weight
+            decoder.block.1.layer.2.DenseReluDense.wi_0.weight                    10,8  dec.blk.1.ffn_gate.weight
+            decoder.block.1.layer.2.DenseReluDense.wi_1.weight                    10,8  dec.blk.1.ffn_up.weight
+            decoder.block.1.layer.2.DenseReluDense.wo.weight                      8,10  dec.blk.1.ffn_down.weight
+            decoder.final_layer_norm.weight                                       8     dec.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 encoder",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 2,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5encoder",
+        tensors: &["
+            shared.weight                                                         10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi.weight                      10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.block.1.layer.0.layer_norm.weight                             8     enc.blk.1.attn_norm.weight
+            encoder.block.1.layer.0.SelfAttention.q.weight                        12,8  enc.blk.1.attn_q.weight
+            encoder.block.1.layer.0.SelfAttention.k.weight                        12,8  enc.blk.1.attn_k.weight
+            encoder.block.1.layer.0.SelfAttention.v.weight                        12,8  enc.blk.1.attn_v.weight
+            encoder.block.1.layer.0.SelfAttention.o.weight                        8,12  enc.blk.1.attn_o.weight
+            encoder.block.1.layer.1.layer_norm.weight                             8     enc.blk.1.ffn_norm.weight
+            encoder.block.1.layer.1.DenseReluDense.wi.weight                      10,8  enc.blk.1.ffn_up.weight
+            encoder.block.1.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.1.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+        "],
+    },
+    List {
+        name: "t5 encoder with gates",
+        source: "its class in transformers 5.23 as it is saved, and what llama.cpp's conversion/t5.py made of it",
+        config: r#"{"model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 8, "d_kv": 6, "d_ff": 10, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1,
+            "relative_attention_num_buckets": 4, "layer_norm_epsilon": 1e-6, "n_positions": 512, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "t5encoder",
+        tensors: &["
+            encoder.embed_tokens.weight                                           10,8  token_embd.weight
+            encoder.block.0.layer.0.layer_norm.weight                             8     enc.blk.0.attn_norm.weight
+            encoder.block.0.layer.0.SelfAttention.q.weight                        12,8  enc.blk.0.attn_q.weight
+            encoder.block.0.layer.0.SelfAttention.k.weight                        12,8  enc.blk.0.attn_k.weight
+            encoder.block.0.layer.0.SelfAttention.v.weight                        12,8  enc.blk.0.attn_v.weight
+            encoder.block.0.layer.0.SelfAttention.o.weight                        8,12  enc.blk.0.attn_o.weight
+            encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight  4,2   enc.blk.0.attn_rel_b.weight
+            encoder.block.0.layer.1.layer_norm.weight                             8     enc.blk.0.ffn_norm.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_0.weight                    10,8  enc.blk.0.ffn_gate.weight
+            encoder.block.0.layer.1.DenseReluDense.wi_1.weight                    10,8  enc.blk.0.ffn_up.weight
+            encoder.block.0.layer.1.DenseReluDense.wo.weight                      8,10  enc.blk.0.ffn_down.weight
+            encoder.final_layer_norm.weight                                       8     enc.output_norm.weight
+        "],
+    },
+    List {
+        name: "jina-bert-v2",
+        source: "the names that llama.cpp's conversion/bert.py and gguf-py/gguf/tensor_mapping.py know, which its converter wrote of them",
+        config: r#"{"model_type": "bert", "architectures": ["JinaBertModel"], "position_embedding_type": "alibi", "feed_forward_type": "geglu", "hidden_size": 8,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "layer_norm_eps": 1e-12, "max_position_embeddings": 64, "type_vocab_size": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "jina-bert-v2",
+        tensors: &["
+            embeddings.word_embeddings.weight                  10,8  token_embd.weight
+            embeddings.token_type_embeddings.weight            2,8   token_types.weight
+            embeddings.LayerNorm.weight                        8     token_embd_norm.weight
+            embeddings.LayerNorm.bias                          8     token_embd_norm.bias
+            encoder.layer.0.attention.self.query.weight        8,8   blk.0.attn_q.weight
+            encoder.layer.0.attention.self.query.bias          8     blk.0.attn_q.bias
+            encoder.layer.0.attention.self.key.weight          8,8   blk.0.attn_k.weight
+            encoder.layer.0.attention.self.key.bias            8     blk.0.attn_k.bias
+            encoder.layer.0.attention.self.value.weight        8,8   blk.0.attn_v.weight
+            encoder.layer.0.attention.self.value.bias          8     blk.0.attn_v.bias
+            encoder.layer.0.attention.output.dense.weight      8,8   blk.0.attn_output.weight
+            encoder.layer.0.attention.output.dense.bias        8     blk.0.attn_output.bias
+            encoder.layer.0.attention.output.LayerNorm.weight  8     blk.0.attn_output_norm.weight
+            encoder.layer.0.attention.output.LayerNorm.bias    8     blk.0.attn_output_norm.bias
+            encoder.layer.0.mlp.gated_layers.weight            12,8  blk.0.ffn_up.weight
+            encoder.layer.0.mlp.wo.weight                      8,6   blk.0.ffn_down.weight
+            encoder.layer.0.mlp.wo.bias                        8     blk.0.ffn_down.bias
+            encoder.layer.0.mlp.layernorm.weight               8     blk.0.layer_output_norm.weight
+            encoder.layer.0.mlp.layernorm.bias                 8     blk.0.layer_output_norm.bias
+            pooler.dense.weight                                8,8   -
+            pooler.dense.bias                                  8     -
+        "],
+    },
+    List {
+        name: "jina-bert-v2 for code",
+        source: "the names that llama.cpp's conversion/bert.py and gguf-py/gguf/tensor_mapping.py know, which its converter wrote of them",
+        config: r#"{"model_type": "bert", "architectures": ["JinaBertModel"], "position_embedding_type": "alibi", "feed_forward_type": "geglu", "hidden_size": 8,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "layer_norm_eps": 1e-12, "max_position_embeddings": 64, "type_vocab_size": 2, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "jina-bert-v2",
+        tensors: &["
+            embeddings.word_embeddings.weight                   10,8  token_embd.weight
+            embeddings.token_type_embeddings.weight             2,8   token_types.weight
+            embeddings.LayerNorm.weight                         8     token_embd_norm.weight
+            embeddings.LayerNorm.bias                           8     token_embd_norm.bias
+            encoder.layer.0.attention.self.query.weight         8,8   blk.0.attn_q.weight
+            encoder.layer.0.attention.self.query.bias           8     blk.0.attn_q.bias
+            encoder.layer.0.attention.self.key.weight           8,8   blk.0.attn_k.weight
+            encoder.layer.0.attention.self.key.bias             8     blk.0.attn_k.bias
+            encoder.layer.0.attention.self.value.weight         8,8   blk.0.attn_v.weight
+            encoder.layer.0.attention.self.value.bias           8     blk.0.attn_v.bias
+            encoder.layer.0.attention.output.dense.weight       8,8   blk.0.attn_output.weight
+            encoder.layer.0.attention.output.dense.bias         8     blk.0.attn_output.bias
+            encoder.layer.0.attention.output.LayerNorm.weight   8     blk.0.attn_output_norm.weight
+            encoder.layer.0.attention.output.LayerNorm.bias     8     blk.0.attn_output_norm.bias
+            encoder.layer.0.attention.self.layer_norm_q.weight  8     blk.0.attn_q_norm.weight
+            encoder.layer.0.attention.self.layer_norm_q.bias    8     blk.0.attn_q_norm.bias
+            encoder.layer.0.attention.self.layer_norm_k.weight  8     blk.0.attn_k_norm.weight
+            encoder.layer.0.attention.self.layer_norm_k.bias    8     blk.0.attn_k_norm.bias
+            encoder.layer.0.layer_norm_1.weight                 8     blk.0.attn_norm_2.weight
+            encoder.layer.0.layer_norm_1.bias                   8     blk.0.attn_norm_2.bias
+            encoder.layer.0.mlp.up_gated_layer.weight           12,8  blk.0.ffn_up.weight
+            encoder.layer.0.mlp.down_layer.weight               8,6   blk.0.ffn_down.weight
+            encoder.layer.0.mlp.down_layer.bias                 8     blk.0.ffn_down.bias
+            encoder.layer.0.layer_norm_2.weight                 8     blk.0.layer_output_norm.weight
+            encoder.layer.0.layer_norm_2.bias                   8     blk.0.layer_output_norm.bias
+            pooler.dense.weight                                 8,8   -
+            pooler.dense.bias                                   8     -
+        "],
+    },
+    List {
+        name: "nomic-bert-moe",
+        source: "the names that llama.cpp's conversion/bert.py and gguf-py/gguf/tensor_mapping.py know, which its converter wrote of them",
+        config: r#"{"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "n_embd": 8, "n_layer": 2, "n_head": 2, "n_inner": 6, "n_positions": 2048,
+            "max_trained_positions": 2048, "layer_norm_epsilon": 1e-5, "num_experts": 2, "moe_top_k": 1, "moe_every_n_layers": 2, "type_vocab_size": 1, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "nomic-bert-moe",
+        tensors: &["
+            embeddings.word_embeddings.weight         10,8  token_embd.weight
+            embeddings.token_type_embeddings.weight   1,8   token_types.weight
+            emb_ln.weight                             8     token_embd_norm.weight
+            emb_ln.bias                               8     token_embd_norm.bias
+            encoder.layers.0.attn.Wqkv.weight         24,8  blk.0.attn_qkv.weight
+            encoder.layers.0.attn.Wqkv.bias           24    blk.0.attn_qkv.bias
+            encoder.layers.0.attn.out_proj.weight     8,8   blk.0.attn_output.weight
+            encoder.layers.0.attn.out_proj.bias       8     blk.0.attn_output.bias
+            encoder.layers.0.norm1.weight             8     blk.0.attn_output_norm.weight
+            encoder.layers.0.norm1.bias               8     blk.0.attn_output_norm.bias
+            encoder.layers.0.norm2.weight             8     blk.0.layer_output_norm.weight
+            encoder.layers.0.norm2.bias               8     blk.0.layer_output_norm.bias
+            encoder.layers.0.mlp.fc1.weight           6,8   blk.0.ffn_up.weight
+            encoder.layers.0.mlp.fc1.bias             6     blk.0.ffn_up.bias
+            encoder.layers.0.mlp.fc2.weight           8,6   blk.0.ffn_down.weight
+            encoder.layers.0.mlp.fc2.bias             8     blk.0.ffn_down.bias
+            encoder.layers.1.attn.Wqkv.weight         24,8  blk.1.attn_qkv.weight
+            encoder.layers.1.attn.Wqkv.bias           24    blk.1.attn_qkv.bias
+            encoder.layers.1.attn.out_proj.weight     8,8   blk.1.attn_output.weight
+            encoder.layers.1.attn.out_proj.bias       8     blk.1.attn_output.bias
+            encoder.layers.1.norm1.weight             8     blk.1.attn_output_norm.weight
+            encoder.layers.1.norm1.bias               8     blk.1.attn_output_norm.bias
+            encoder.layers.1.norm2.weight             8     blk.1.layer_output_norm.weight
+            encoder.layers.1.norm2.bias               8     blk.1.layer_output_norm.bias
+            encoder.layers.1.mlp.router.layer.weight  2,8   blk.1.ffn_gate_inp.weight
+            encoder.layers.1.mlp.experts.mlp.w1       12,8  blk.1.ffn_up_exps.weight        apart(2)
+            encoder.layers.1.mlp.experts.mlp.w2       12,8  blk.1.ffn_down_exps.weight      apart(2)+transpose_last_two
+            encoder.layers.1.mlp.experts.bias         8     -
+        "],
+    },
 ];

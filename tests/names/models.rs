@@ -139,6 +139,11 @@ impl Array {
                     (start..end).step_by(number("step=").unwrap_or(1)).collect();
                 self.pick(axis, &which)
             }
+            "apart" => {
+                let arrays: usize = arguments.parse().expect("a number of arrays");
+                let shape = [&[arrays, self.shape[0] / arrays], &self.shape[1..]].concat();
+                Self { shape, ..self }
+            }
             "per_head" => {
                 let (heads, rows) = (number("n=").expect("heads"), number("rows=").expect("rows"));
                 let (start, len) =
@@ -355,11 +360,13 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("embedding_length",                  &["hidden_size", "n_embd", "d_model"]),
     ("block_count",                       &["num_hidden_layers", "n_layer", "num_layers"]),
     ("context_length",                    &["max_position_embeddings", "n_positions"]),
-    ("feed_forward_length",               &["intermediate_size_mlp", "intermediate_size", "n_inner"]),
-    ("attention.head_count",              &["num_attention_heads", "n_head"]),
+    ("feed_forward_length",               &["intermediate_size_mlp", "intermediate_size", "n_inner", "d_ff"]),
+    ("attention.head_count",              &["num_attention_heads", "n_head", "num_heads"]),
     ("attention.head_count_kv",           &["num_key_value_heads", "num_kv_heads"]),
-    ("attention.key_length",              &["global_head_dim", "head_dim"]),
-    ("attention.value_length",            &["global_head_dim", "head_dim"]),
+    ("attention.key_length",              &["global_head_dim", "head_dim", "d_kv"]),
+    ("attention.value_length",            &["global_head_dim", "head_dim", "d_kv"]),
+    ("decoder_block_count",               &["num_decoder_layers"]),
+    ("attention.relative_buckets_count",  &["relative_attention_num_buckets"]),
     ("attention.sliding_window",          &["sliding_window"]),
     ("attention.shared_kv_layers",        &["num_kv_shared_layers"]),
     ("embedding_length_per_layer_input",  &["hidden_size_per_layer_input"]),
@@ -369,7 +376,7 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("attention.layer_norm_epsilon",      &["layer_norm_eps", "layer_norm_epsilon"]),
     ("vocab_size",                        &["vocab_size"]),
     ("expert_count",                      &["num_local_experts", "num_experts", "n_routed_experts"]),
-    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k", "moe_topk"]),
+    ("expert_used_count",                 &["num_experts_per_tok", "top_k_experts", "moe_k", "moe_topk", "moe_top_k"]),
     ("expert_feed_forward_length",        &["moe_intermediate_size"]),
     ("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"]),
     ("expert_shared_count",               &["n_shared_experts"]),
@@ -387,6 +394,7 @@ pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("ssm.time_step_rank",                &["linear_num_value_heads", "mamba_dt_rank", "num_heads", "time_step_rank"]),
     ("shortconv.l_cache",                 &["conv_L_cache"]),
     ("interleave_moe_layer_step",         &["interleave_moe_layer_step"]),
+    ("moe_every_n_layers",                &["moe_every_n_layers"]),
     // The converter has no Whisper; these are as ggml's docs/gguf.md has them.
     ("encoder.block_count",               &["encoder_layers"]),
     ("encoder.attention.head_count",      &["encoder_attention_heads"]),

@@ -37,7 +37,8 @@ MODEL_TYPES = """
     gpt_oss deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 glm4 glm4_moe olmo2 olmo3 olmoe cohere cohere2
     starcoder2 falcon gpt2 bert roberta xlm-roberta camembert whisper minicpm3 modernbert phi
     stablelm nemotron seed_oss ernie4_5 ernie4_5_moe exaone4 hunyuan_v1_dense nomic_bert
-    exaone llama4_text qwen3_vl_moe_text phimoe hunyuan_v1_moe lfm2 lfm2_moe apertus jamba mamba mamba2
+    exaone llama4_text qwen3_vl_moe_text phimoe hunyuan_v1_moe lfm2 lfm2_moe apertus jamba mamba mamba2 t5 mt5
+    umt5
 """.split()
 
 # Models without a class of their own in transformers, and the class that runs them.
@@ -87,7 +88,7 @@ IGNORED = """
     max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
     deterministic_flash_attn sparse_prediction sparse_pred_ignore_index initializer_cutoff_factor cls_token_id
     sep_token_id scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
-    num_mtp_layers
+    num_mtp_layers dropout_rate initializer_factor
 """.split()
 IGNORED_ENDS = ("dropout", "pdrop", "drop")
 

@@ -1,11 +1,12 @@
 """Converts models with weighbridge, runs them with transformers and mlx-lm, and compares their logits with those of the
 original.
 
-    engines.py PROGRAM [--set FOLDER] [--match REGEX] [--keep FOLDER]
+    engines.py PROGRAM [--set FOLDER [--only]] [--match REGEX] [--keep FOLDER]
 
 The models are tiny, have random weights, and are saved by transformers in its own form: each class below, with tied and
 untied embeddings. FOLDER of --set has further models: a directory each, with config.json, model.safetensors and
-logits.safetensors (`tokens`, `logits`). --keep stores the models that were made.
+logits.safetensors (`tokens`, `logits`; `encoder_tokens` beside those of a decoder, or `last_hidden_state` of an encoder).
+With --only, the others are not made. --keep stores the models that were made.
 
 Ways: hf-mlx, gguf-hf (to GGUF and back), gguf-mlx, mlx-hf (to MLX and back). The largest difference of logits, divided by
 their standard deviation, is at most 0.002 with transformers and 0.02 with mlx-lm. A conversion that the program refuses
@@ -134,23 +135,34 @@ def make(name, model_type, numbers, folder):
     save_file({"tokens": tokens, "logits": logits.contiguous()}, folder / "logits.safetensors")
 
 
-def by_transformers(folder, tokens):
-    model, info = AutoModelForCausalLM.from_pretrained(
+def by_transformers(folder, expected):
+    config = json.loads((folder / "config.json").read_text())
+    # Encoders alone and pairs are loaded by the class that the config names.
+    own = config.get("is_encoder_decoder") or "logits" not in expected
+    class_ = getattr(transformers, config["architectures"][0]) if own else AutoModelForCausalLM
+    model, info = class_.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
     )
     missing = [key for key in info["missing_keys"] if "lm_head" not in key]
     if missing:
         raise ValueError(f"missing {missing[:3]}")
+    tokens = torch.as_tensor(expected["tokens"])[None]
     with torch.no_grad():
-        return model.eval()(torch.tensor(tokens)[None], use_cache=False).logits[0].numpy()
+        if "encoder_tokens" in expected:
+            text = torch.as_tensor(expected["encoder_tokens"])[None]
+            return model.eval()(input_ids=text, decoder_input_ids=tokens, use_cache=False).logits[0].numpy()
+        if "logits" not in expected:
+            return model.eval()(tokens).last_hidden_state[0].numpy()
+        return model.eval()(tokens, use_cache=False).logits[0].numpy()
 
 
-def by_mlx_lm(folder, tokens):
+def by_mlx_lm(folder, expected):
+    tokens = np.asarray(expected["tokens"])
     model, _ = load_model(folder, lazy=False)
     return np.array(model(mx.array(tokens.astype("int32"))[None])[0].astype(mx.float32))
 
 
-def mlx_lm_fault(folder, tokens, logits, limit):
+def mlx_lm_fault(folder, expected, logits, limit):
     """What is wrong if mlx-lm runs the original itself, with its own spelling of rope settings; None if nothing is."""
     with tempfile.TemporaryDirectory() as room:
         copy = Path(room)
@@ -164,7 +176,7 @@ def mlx_lm_fault(folder, tokens, logits, limit):
         (copy / "config.json").write_text(json.dumps(config))
         (copy / "model.safetensors").symlink_to((folder / "model.safetensors").resolve())
         try:
-            difference = np.abs(by_mlx_lm(copy, tokens) - logits).max() / logits.std()
+            difference = np.abs(by_mlx_lm(copy, expected) - logits).max() / logits.std()
         except (Exception, SystemExit) as error:
             return f"{type(error).__name__}: {error}"
         return f"{difference:.1e} of a standard deviation" if difference > limit else None
@@ -196,7 +208,7 @@ class Run:
 
     def check(self, name, folder):
         expected = load_file(folder / "logits.safetensors")
-        tokens, logits = expected["tokens"].numpy(), expected["logits"].numpy()
+        logits = expected.get("logits", expected.get("last_hidden_state")).numpy()
         with tempfile.TemporaryDirectory() as room:
             room = Path(room)
             original = room / "hf"
@@ -229,7 +241,7 @@ class Run:
                     self.said("skipped", f"{name} {way}")
                     continue
                 try:
-                    found = engine(target, tokens)
+                    found = engine(target, expected)
                     difference = np.abs(found - logits).max() / logits.std()
                     fault = f"{difference:.1e} of a standard deviation" if difference > limit else None
                 except (Exception, SystemExit) as error:
@@ -237,7 +249,7 @@ class Run:
                 if fault is None:
                     self.said("passed", f"{name} {way}")
                     continue
-                own = mlx_lm_fault(original, tokens, logits, limit) if engine is by_mlx_lm else None
+                own = mlx_lm_fault(original, expected, logits, limit) if engine is by_mlx_lm else None
                 if own:
                     self.said("skipped", f"{name} {way}", f"the original, run by mlx-lm: {own}")
                 else:
@@ -248,16 +260,17 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--set", type=Path)
+    parser.add_argument("--only", action="store_true")
     parser.add_argument("--match", default="")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     run = Run(options.program)
     for path in sorted(options.set.iterdir()) if options.set else ():
         if (path / "logits.safetensors").exists() and re.search(options.match, path.name):
-            if "logits" in load_file(path / "logits.safetensors"):
+            if {"logits", "last_hidden_state"} & set(load_file(path / "logits.safetensors")):
                 run.check(path.name, path)
     with tempfile.TemporaryDirectory() as room:
-        for name, (model_type, numbers) in MODELS.items():
+        for name, (model_type, numbers) in ({} if options.only else MODELS).items():
             for tied in (False, True):
                 full = f"{name}-{'tied' if tied else 'untied'}"
                 if re.search(options.match, full):

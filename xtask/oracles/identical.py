@@ -44,7 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VOCABULARY = "the converter writes it with the vocabulary, a step that is skipped here"
 OUTPUT = "llama.cpp does not load the model without it"
 EXPLAINED = [
-    (r"bert.*|xlm-roberta|nomic_bert", "converter", r"keys added: tokenizer.ggml.token_type_count", VOCABULARY),
+    (r"bert.*|xlm-roberta|nomic_bert.*|jina-v2.*", "converter", r"keys added: tokenizer.ggml.token_type_count", VOCABULARY),
     (r"gpt_oss|olmo3|olmoe|qwen2_moe", "converter", r"tensors added: output.weight", OUTPUT),
     (r"olmo3", "converter", r"keys missing: olmo2.rope.freq_base_swa; tensors added: output.weight", OUTPUT
         + "; the key has the value of rope.freq_base, which llama.cpp takes if it is missing"),
@@ -217,10 +217,19 @@ class Converter:
 
         logging.disable(logging.WARNING)
         self.conversion, self.gguf, self.torch = conversion, gguf, torch
+        loaded = conversion.ModelBase.load_hparams
+
+        def load(dir_model, is_mistral_format):
+            config = json.loads((dir_model / "config.json").read_text())
+            # A published config of the class on the hub. That of transformers, of the same name, has other keys and drops these.
+            raw = config.get("model_type") == "nomic_bert" and "n_embd" in config
+            return config if raw else loaded(dir_model, is_mistral_format)
+
+        conversion.ModelBase.load_hparams = staticmethod(load)
 
     def write(self, model, target, outtype, mmproj, pre="default"):
         """Writes a GGUF file as the script does with --outtype, and with --mmproj if it is set."""
-        has_tokenizer = (model / "tokenizer.json").exists()
+        has_tokenizer = (model / "tokenizer.json").exists() or (model / "spiece.model").exists()
         with tempfile.TemporaryDirectory() as room:
             folder = linked(model, Path(room))
             if not has_tokenizer and not mmproj:
@@ -228,7 +237,7 @@ class Converter:
                 config = json.loads((model / "config.json").read_text())
                 config = {**config, **config.get("text_config", {})}
                 numbers = {str(number): number for number in range(config.get("vocab_size", 0))}
-                (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": numbers}, "added_tokens": []}))
+                (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": numbers}, "added_tokens": []}))
             self.write_linked(folder, target, outtype, mmproj, pre, has_tokenizer)
 
     def write_linked(self, model, target, outtype, mmproj, pre, has_tokenizer):

@@ -128,6 +128,17 @@ def changes(file):
             yield f"without {name}", without(file.keys, name), file.tensors
 
 
+def encode(model):
+    """Computes the encoder's output, and then a token of the decoder if there is one."""
+    tokens = (llama_cpp.llama_token * 3)(1, 2, 3)
+    if llama_cpp.llama_encode(model.ctx, llama_cpp.llama_batch_get_one(tokens, 3)):
+        raise RuntimeError("llama_encode failed")
+    if llama_cpp.llama_model_has_decoder(model.model):
+        first = (llama_cpp.llama_token * 1)(0)
+        if llama_cpp.llama_decode(model.ctx, llama_cpp.llama_batch_get_one(first, 1)):
+            raise RuntimeError("llama_decode failed")
+
+
 def loads(path):
     """Whether llama.cpp loads a file and computes a token, in a process of its own; and its last words."""
     with tempfile.TemporaryFile() as log:
@@ -140,7 +151,10 @@ def loads(path):
                 model = llama_cpp.Llama(
                     str(path), n_ctx=32, verbose=True, n_threads=1, type_k=0, type_v=0, flash_attn=False
                 )
-                model.eval([1, 2, 3])
+                if llama_cpp.llama_model_has_encoder(model.model):
+                    encode(model)
+                else:
+                    model.eval([1, 2, 3])
             except BaseException as error:
                 print(repr(error), flush=True)
                 os._exit(1)

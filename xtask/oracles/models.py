@@ -3,14 +3,18 @@
     models.py FOLDER [--match REGEX]
 
 Each model is a directory FOLDER/NAME with config.json, model.safetensors (F32, as the class saves it) and logits.safetensors:
-tokens, their logits, and the greedy continuation of 16 tokens; of encoders their last hidden states. The logits are computed in F64 with eager attention and rounded.
+tokens, their logits, and the greedy continuation of 16 tokens; of encoders their last hidden states. Of a model with an encoder
+and a decoder, `encoder_tokens` are what the encoder reads. The logits are computed in F64 with eager attention and rounded.
 A seed is kept if F32 gives the same within 1e-4 of the standard deviation, and the best token of each step of the continuation
 leads by at least 1% of it. The weights mean nothing.
+
+Models whose class no package has are made without logits, for the comparison with llama.cpp's converter.
 
 The models are those of families that the fixtures in WEIGHBRIDGE_FIXTURES lack. The folder is given to the tests as
 WEIGHBRIDGE_MODELS: `reference/tests/logits.rs` runs them from all containers.
 """
 
+import io
 import json
 import re
 import sys
@@ -19,9 +23,13 @@ from pathlib import Path
 
 warnings.filterwarnings("ignore")
 
+import sentencepiece  # noqa: E402
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, logging  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSeq2SeqLM, T5EncoderModel,
+    UMT5EncoderModel, logging,
+)
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -37,6 +45,13 @@ LATENT = dict(
 
 # Encoders of text, of which the hidden states are kept instead.
 ENCODERS = ["nomic_bert"]
+
+# Models with an encoder and a decoder, which have names of their own for the numbers above, and encoders of such models alone.
+PAIR = dict(
+    vocab_size=256, d_model=64, d_kv=16, d_ff=96, num_layers=3, num_heads=4, relative_attention_num_buckets=8,
+    decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
+)
+ALONE = {"t5-encoder": T5EncoderModel, "umt5-encoder": UMT5EncoderModel}
 
 # Models with images, of which the numbers below are those of the language model, and those of the rest.
 IMAGES = {
@@ -87,6 +102,12 @@ MODELS = {
         moe_layer_interval=1, moe_layer_end_index=-1, moe_intermediate_size=32,
     )),
     "nomic_bert": ("nomic_bert", dict(num_key_value_heads=None, pad_token_id=0, type_vocab_size=2)),
+    "t5": ("t5", dict(PAIR, num_decoder_layers=2)),
+    "t5-gated": ("t5", dict(PAIR, d_kv=24, feed_forward_proj="gated-gelu", tie_word_embeddings=False)),
+    "mt5": ("mt5", dict(PAIR, num_decoder_layers=1)),
+    "umt5": ("umt5", dict(PAIR)),
+    "t5-encoder": ("t5", dict(PAIR, feed_forward_proj="gated-gelu")),
+    "umt5-encoder": ("umt5", dict(PAIR)),
     "ministral": ("ministral", dict(
         num_hidden_layers=4, head_dim=16, sliding_window=8, layer_types=["sliding_attention"] * 3 + ["full_attention"],
     )),
@@ -159,6 +180,101 @@ MODELS = {
 }
 
 
+# Models that have a tokenizer.
+WITH_PIECES = ["mt5"]
+
+
+def pieces():
+    """A `spiece.model` with the special tokens of T5."""
+    words = "the a tall truck horse bell morning windy full of pulled was".split()
+    texts = [" ".join(words[(n * k) % len(words)] for k in range(1, 7)) for n in range(1, 40)]
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=out, vocab_size=40, model_type="unigram", pad_id=0, eos_id=1, unk_id=2,
+        bos_id=-1, normalization_rule_name="nmt_nfkc", hard_vocab_limit=False, minloglevel=2,
+    )
+    return out.getvalue()
+
+
+def remote():
+    """Models whose class no package has: config.json, and the names and shapes of published checkpoints."""
+    body = dict(
+        model_type="bert", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=256,
+        max_position_embeddings=128, layer_norm_eps=1e-12, hidden_act="gelu", type_vocab_size=2, pad_token_id=0,
+        position_embedding_type="alibi", feed_forward_type="geglu",
+    )
+    auto = "jinaai/jina-bert-implementation--modeling_bert.JinaBert"
+    names = {"AutoModel": auto + "Model", "AutoModelForMaskedLM": auto + "ForMaskedLM"}
+
+    def norm(name):
+        return {f"{name}.weight": (64,), f"{name}.bias": (64,)}
+
+    def linear(name, rows=64, columns=64):
+        return {f"{name}.weight": (rows, columns), f"{name}.bias": (rows,)}
+
+    def jina(code):
+        yield {"embeddings.word_embeddings.weight": (256, 64), "embeddings.token_type_embeddings.weight": (2, 64)}
+        yield norm("embeddings.LayerNorm")
+        for layer in ("encoder.layer.0", "encoder.layer.1"):
+            for part in ("query", "key", "value"):
+                yield linear(f"{layer}.attention.self.{part}")
+            yield linear(f"{layer}.attention.output.dense")
+            yield norm(f"{layer}.attention.output.LayerNorm")
+            yield {f"{layer}.mlp.{'up_gated_layer' if code else 'gated_layers'}.weight": (192, 64)}
+            yield linear(f"{layer}.mlp.{'down_layer' if code else 'wo'}", 64, 96)
+            own = ["layer_norm_1", "layer_norm_2", "attention.self.layer_norm_q", "attention.self.layer_norm_k"]
+            for name in own if code else ["mlp.layernorm"]:
+                yield norm(f"{layer}.{name}")
+        yield linear("pooler.dense")
+
+    def nomic(mixture):
+        yield {"embeddings.word_embeddings.weight": (256, 64), "embeddings.token_type_embeddings.weight": (2 - mixture, 64)}
+        yield norm("emb_ln")
+        for number in range(2):
+            layer = f"encoder.layers.{number}"
+            if not mixture:
+                yield {**norm(f"{layer}.norm1"), **norm(f"{layer}.norm2"), f"{layer}.attn.Wqkv.weight": (192, 64)}
+                yield {f"{layer}.attn.out_proj.weight": (64, 64), f"{layer}.mlp.fc2.weight": (64, 96)}
+                yield {f"{layer}.mlp.fc11.weight": (96, 64), f"{layer}.mlp.fc12.weight": (96, 64)}
+                continue
+            yield linear(f"{layer}.attn.Wqkv", 192)
+            yield linear(f"{layer}.attn.out_proj")
+            yield {**norm(f"{layer}.norm1"), **norm(f"{layer}.norm2")}
+            if number % 2 == 0:
+                yield {**linear(f"{layer}.mlp.fc1", 96), **linear(f"{layer}.mlp.fc2", 64, 96)}
+                continue
+            yield {f"{layer}.mlp.experts.mlp.w{part}": (4 * 96, 64) for part in (1, 2)}
+            yield {f"{layer}.mlp.experts.bias": (64,), f"{layer}.mlp.router.layer.weight": (4, 64)}
+
+    for name, mixture in (("nomic_bert-moe", True), ("nomic_bert-published", False)):
+        config = dict(
+            model_type="nomic_bert", architectures=["NomicBertModel"], n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=256,
+            causal=False, max_trained_positions=2048, prenorm=False, qkv_proj_bias=mixture, mlp_fc1_bias=mixture,
+            mlp_fc2_bias=mixture, rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None,
+        )
+        if mixture:
+            config.update(
+                n_positions=2048, activation_function="gelu", layer_norm_epsilon=1e-5, moe_every_n_layers=2, moe_top_k=2,
+                num_experts=4, rotary_emb_base=10000.0, type_vocab_size=1, pad_token_id=1,
+            )
+        else:
+            config.update(
+                n_positions=8192, activation_function="swiglu", layer_norm_epsilon=1e-12, rotary_emb_base=1000, type_vocab_size=2,
+                pad_token_id=0,
+            )
+        yield name, config, {key: shape for part in nomic(mixture) for key, shape in part.items()}
+    for name, code in (("jina-v2", False), ("jina-v2-code", True)):
+        config = dict(body, architectures=["JinaBertForMaskedLM" if code else "JinaBertModel"], auto_map=names)
+        yield name, config, {key: shape for part in jina(code) for key, shape in part.items()}
+
+
+def make_remote(config, shapes, folder):
+    generator = torch.Generator().manual_seed(0)
+    arrays = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+
+
 def draw(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -179,24 +295,41 @@ def draw(model, seed):
         tensor.data.copy_(noise)
 
 
+# The tokens that the encoder of a pair reads; the decoder reads the others.
+PREFIX = 14
+
+
+def encodes(model):
+    return model.config.model_type in ENCODERS or isinstance(model, tuple(ALONE.values()))
+
+
 def logits_of(model, ids):
     with torch.no_grad():
-        if model.config.model_type in ENCODERS:
+        if encodes(model):
             return model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        if model.config.is_encoder_decoder:
+            text, ids = torch.tensor([ids[:PREFIX]]), torch.tensor([ids[PREFIX:]])
+            return model(input_ids=text, decoder_input_ids=ids, use_cache=False).logits[0]
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
 
 
 def make(name, folder):
     model_type, more = MODELS[name]
-    numbers = {**SMALL, **more}
+    numbers = more if "d_model" in more else {**SMALL, **more}
     if model_type in IMAGES:
         numbers = dict(text_config=numbers, **IMAGES[model_type])
     config = AutoConfig.for_model(model_type, **numbers)
     config._attn_implementation = "eager"
-    auto = AutoModel if model_type in ENCODERS else AutoModelForImageTextToText if model_type in IMAGES else AutoModelForCausalLM
+    pair = AutoModelForSeq2SeqLM if "d_model" in more else AutoModelForCausalLM
+    auto = AutoModel if model_type in ENCODERS else AutoModelForImageTextToText if model_type in IMAGES else pair
+    auto = ALONE.get(name, auto)
     for seed in range(100):
         torch.manual_seed(seed)
-        model = auto.from_config(config, attn_implementation="eager", experts_implementation="eager").float().eval()
+        model = auto(config) if name in ALONE else auto.from_config(config, attn_implementation="eager", experts_implementation="eager")
+        model = model.float().eval()
+        if "d_model" in more and more.get("tie_word_embeddings") is False:
+            # The class ties the output matrix whatever it is told, unless a checkpoint has both.
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.clone())
         draw(model, seed)
         model.save_pretrained(folder)
         load = dict(attn_implementation="eager", experts_implementation="eager")
@@ -206,7 +339,7 @@ def make(name, folder):
         expected = logits_of(wide, tokens)
         if (expected - logits_of(narrow, tokens)).abs().max() > 1e-4 * expected.std():
             continue
-        if model_type in ENCODERS:
+        if encodes(wide):
             hidden = {"tokens": torch.tensor(tokens), "last_hidden_state": expected.float().contiguous()}
             save_file(hidden, folder / "logits.safetensors")
             return seed
@@ -217,10 +350,12 @@ def make(name, folder):
             generated.append(int(best.indices[0]))
         if not clear:
             continue
-        save_file(
-            {"tokens": torch.tensor(tokens), "logits": expected.float().contiguous(), "generated": torch.tensor(generated)},
-            folder / "logits.safetensors",
-        )
+        kept = {"tokens": torch.tensor(tokens), "logits": expected.float().contiguous(), "generated": torch.tensor(generated)}
+        if wide.config.is_encoder_decoder:
+            kept.update(encoder_tokens=torch.tensor(tokens[:PREFIX]), tokens=torch.tensor(tokens[PREFIX:]))
+        save_file(kept, folder / "logits.safetensors")
+        if name in WITH_PIECES:
+            (folder / "spiece.model").write_bytes(pieces())
         for extra in ("generation_config.json",):
             (folder / extra).unlink(missing_ok=True)
         return seed
@@ -230,6 +365,11 @@ def make(name, folder):
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     match = re.compile(sys.argv[sys.argv.index("--match") + 1] if "--match" in sys.argv else "")
+    for name, config, shapes in remote():
+        if match.search(name):
+            folder = target / name
+            folder.mkdir(parents=True, exist_ok=True)
+            make_remote(config, shapes, folder)
     for name in MODELS:
         if match.search(name):
             folder = target / name

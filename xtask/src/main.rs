@@ -125,6 +125,15 @@ const ENGINE_DEFAULTS: Step =
 /// llama.cpp's loader make of them.
 const MODELS: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/models.py", "target/oracles/models"]);
+/// The engines run what is made of these models too.
+const MODELS_RUN: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/engines.py",
+    "target/release/weighbridge",
+    "--set",
+    "target/oracles/models",
+    "--only",
+]);
 const DECODED: Step = Step {
     folder: "reference",
     variable: Some(("WEIGHBRIDGE_MODELS", "../target/oracles/models")),
@@ -286,6 +295,7 @@ static TASKS: &[Task] = &[
             COMPARED,
             ENGINES,
             MODELS,
+            MODELS_RUN,
             MEASURED,
             DECODED,
             MODELS_LOADED,

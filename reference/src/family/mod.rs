@@ -75,10 +75,14 @@ static UNSUPPORTED: &[(&str, &str)] = &[
     ("apertus", "the activation xIELU"),
     ("granite_hybrid", "state-space layers"),
     ("jamba", "state-space layers"),
+    ("jina-bert-v2", "ALiBi on both sides"),
     ("lfm2", "short convolutions"),
     ("llama4", "attention within chunks"),
     ("mamba", "state-space layers"),
     ("mamba2", "state-space layers"),
+    ("t5", "an encoder, and biases for the distance of two tokens"),
+    ("t5encoder", "biases for the distance of two tokens"),
+    ("nomic-bert-moe", "a bias for all experts together"),
     ("phimoe", "a softmax for each chosen expert"),
 ];
 

@@ -13,7 +13,7 @@ use super::keys::{
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig, pooling};
-use crate::arch::{Dialect, Mapping, Resolution};
+use crate::arch::{Architecture, Dialect, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::store::tensor::StoredTensor;
@@ -38,8 +38,16 @@ const OUTPUTS: &[&str] =
 
 /// The number of layers that the config states, and the first layer that reuses the keys and values
 /// of an earlier one.
-pub(super) fn layers(reader: &ConfigReader<'_>, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
-    let layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
+pub(super) fn layers(
+    reader: &ConfigReader<'_>,
+    architecture: &Architecture,
+    defaults: &Defaults,
+) -> Option<(u32, Option<u32>)> {
+    let mut layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
+    if architecture.counts_encoder_layers {
+        let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
+        layers = decoder.map_or(layers, |decoder| decoder.value);
+    }
     let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
     let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
     // As in transformers: if all layers would share, none does.
@@ -98,7 +106,12 @@ pub(super) fn config(
     let mut ssm = SsmConfig::read(&reader)?;
 
     let dim = needed(&reader, resolution, "dim", core.dim.take())?;
-    let n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
+    let mut n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
+    if resolution.architecture.is_some_and(|row| row.counts_encoder_layers) {
+        let as_many = || Field::derived(n_layers.value, "as many as enc_n_layers");
+        let decoder = core.decoder_layers.take().unwrap_or_else(as_many);
+        encoder.enc_n_layers = Some(std::mem::replace(&mut n_layers, decoder));
+    }
     check_layers(&reader, resolution, &n_layers)?;
     if defaults.optional_rope && rope.layers.is_none() {
         rope.layers = without_rope(&core, resolution, n_layers.value);
@@ -152,8 +165,13 @@ pub(super) fn config(
         ffn_dim = ffn_dim.map(|stated| adjusted(&core, &stated));
     }
 
-    // Whisper's encoder is as wide as its decoder; configs of transformers state the width once.
+    // An encoder is as wide as its decoder; configs of transformers state the width once.
     if encoder.enc_n_layers.is_some() {
+        if resolution.architecture.is_some_and(|row| row.counts_encoder_layers) {
+            let same = |field: &Field<u32>, source| Field::derived(field.value, source);
+            encoder.enc_n_heads = Some(same(&n_heads, "same as n_heads"));
+            encoder.enc_ffn_dim = ffn_dim.as_ref().map(|width| same(width, "same as ffn_dim"));
+        }
         let width = || Field::derived(dim.value, "same as dim");
         let width = encoder.enc_dim.get_or_insert_with(width).clone();
         encoder.enc_ffn_dim =

@@ -63,14 +63,15 @@ parts! {
     pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
-        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head"];
+        decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
-        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim"];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim", "d_kv"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
@@ -96,7 +97,7 @@ parts! {
         stated_window: u32 = count,     gguf ["attention.sliding_window"],                                 json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
-        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function"];
+        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"];
     }
 
     /// Rotary position embeddings.
@@ -190,6 +191,10 @@ parts! {
         kv_lora_rank: u32 = room,         gguf ["attention.kv_lora_rank"],    json ["kv_lora_rank"];
         /// Elements of a latent head that are not rotated; `rope_dimension_count` elements are.
         qk_nope_head_dim: u32 = room,     gguf [],                            json ["qk_nope_head_dim"];
+        /// Number of learned biases of attention scores, one for each range of distances (T5).
+        relative_buckets: u32 = size,     gguf ["attention.relative_buckets_count"], json ["relative_attention_num_buckets"];
+        /// The distance from which on all have the same bias; 128 if the file does not state it.
+        relative_max_distance: u32 = size, gguf [],                           json ["relative_attention_max_distance"];
         /// Whether a position attends to earlier positions only.
         causal: bool = flag,              gguf ["attention.causal"],          json ["is_causal"];
         /// How the outputs of an embedding model are pooled: 0 none, 1 mean, 2 first, 3 last, 4
@@ -200,7 +205,7 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
         /// Groups that the experts of a token are chosen from.
@@ -220,7 +225,7 @@ parts! {
         /// Number of first layers that have no experts.
         n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
         /// Period of layers with experts.
-        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval"];
+        expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval", "moe_every_n_layers"];
         /// Numbers of the layers that have no experts.
         dense_layers: Vec<u32> = counts,  gguf [],                            json ["mlp_only_layers"];
         /// Extra layers at the end that predict further tokens.

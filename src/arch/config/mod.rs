@@ -15,7 +15,7 @@ use std::fmt;
 
 use serde_json::Value as Json;
 
-use super::Resolution;
+use super::{Architecture, Resolution};
 use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
@@ -173,9 +173,13 @@ pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "langua
 /// The number of layers that the config states, used to report missing tensors, and the first layer
 /// that stores no keys and values of its own. The number is unchecked: never use it as a loop
 /// bound.
-pub(super) fn layers(store: &Store, defaults: &Defaults) -> Option<(u32, Option<u32>)> {
+pub(super) fn layers(
+    store: &Store,
+    architecture: &Architecture,
+    defaults: &Defaults,
+) -> Option<(u32, Option<u32>)> {
     let (reader, _) = ConfigReader::new(store, defaults).ok()?;
-    derive::layers(&reader, defaults)
+    derive::layers(&reader, architecture, defaults)
 }
 
 impl ModelConfig {

@@ -3,13 +3,16 @@
 use serde_json::{Map, Value as Json};
 
 use super::decoder::{json, keys};
+use super::jina_bert;
 use crate::arch::config::Defaults;
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::rule::{NameRule, hf, rule};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, ConditionalName, Dialect, ModelConfig, Rename, RopeLayout};
+use crate::arch::{
+    Architecture, ConditionalName, Dialect, Instead, ModelConfig, Rename, RopeLayout,
+};
 use crate::error::{Error, Result};
 use crate::store::Encoding;
 
@@ -21,6 +24,7 @@ pub(super) static BERT: Architecture = Architecture {
     summary: "BERT, RoBERTa, XLM-RoBERTa",
     gguf: &["bert"],
     hf: &["bert", "roberta", "xlm-roberta", "camembert"],
+    instead: Some(Instead { when: jina_bert::is_own, architecture: &jina_bert::JINA_BERT_V2 }),
     rope: RopeLayout::None,
     rules: &[RULES],
     prefixes: PREFIXES,
@@ -202,6 +206,7 @@ static VARIANTS: &[Variant] = &[
         tokenizer: TOKENIZER,
         ..Variant::EMPTY
     },
+    Variant { hf: &["bert"], when: Some(jina_bert::is_own), ..jina_bert::VARIANT },
 ];
 
 #[rustfmt::skip]
@@ -210,7 +215,7 @@ const KEYS: &[K] = &[K::Fixed("attention.causal", Flag(false)), K::By(keys::pool
 #[rustfmt::skip]
 const CONFIG: &[C] = &[
     C::Field("norm_eps", "layer_norm_eps"), C::Fixed("hidden_act", Word("gelu")), C::Fixed("tie_word_embeddings", Flag(true)),
-    C::Fixed("position_embedding_type", Word("absolute")), C::By(segments),
+    C::Fixed("position_embedding_type", Word("absolute")), C::By(json::segments),
 ];
 
 /// BERT itself, with a tokenizer of words.
@@ -286,14 +291,6 @@ fn plus_pad(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> 
     let all = u64::from(longest).saturating_add(u64::from(pad)).saturating_add(1);
     out.insert("max_position_embeddings".to_owned(), all.into());
     out.insert("pad_token_id".to_owned(), pad.into());
-    Ok(())
-}
-
-/// Number of segments, which GGUF keeps as the number of token types.
-pub(super) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let stored = || model.shape("token_type_embedding.weight")?.first().copied();
-    let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
-    out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
     Ok(())
 }
 

@@ -401,6 +401,21 @@ pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
         derived: &["time_step_limit"],
         mlx_lm: &["conv_kernel", "head_dim", "layer_norm_epsilon", "n_groups", "num_heads", "state_size", "tie_word_embeddings", "time_step_limit", "time_step_rank", "use_bias", "use_conv_bias"],
         mlx_lm_reads_rope: false },
+    ClassDefaults { model_type: "t5",
+        transformers: &[("d_ff", Count(2048)), ("d_kv", Count(64)), ("feed_forward_proj", Word("relu")), ("is_decoder", Flag(false)), ("layer_norm_epsilon", Real(1e-06)), ("num_heads", Count(8)), ("num_layers", Count(6)), ("pad_token_id", Count(0)), ("relative_attention_max_distance", Count(128)), ("relative_attention_num_buckets", Count(32))],
+        derived: &["num_decoder_layers"],
+        mlx_lm: &[],
+        mlx_lm_reads_rope: false },
+    ClassDefaults { model_type: "mt5",
+        transformers: &[("d_ff", Count(1024)), ("d_kv", Count(64)), ("feed_forward_proj", Word("gated-gelu")), ("is_decoder", Flag(false)), ("layer_norm_epsilon", Real(1e-06)), ("num_heads", Count(6)), ("num_layers", Count(8)), ("pad_token_id", Count(0)), ("relative_attention_max_distance", Count(128)), ("relative_attention_num_buckets", Count(32))],
+        derived: &["num_decoder_layers"],
+        mlx_lm: &[],
+        mlx_lm_reads_rope: false },
+    ClassDefaults { model_type: "umt5",
+        transformers: &[("d_ff", Count(1024)), ("d_kv", Count(64)), ("feed_forward_proj", Word("gated-gelu")), ("is_decoder", Flag(false)), ("layer_norm_epsilon", Real(1e-06)), ("num_heads", Count(6)), ("num_layers", Count(8)), ("pad_token_id", Count(0)), ("relative_attention_max_distance", Count(128)), ("relative_attention_num_buckets", Count(32))],
+        derived: &["num_decoder_layers"],
+        mlx_lm: &[],
+        mlx_lm_reads_rope: false },
 ];
 
 /// Values of `model_type` whose class in mlx-lm has an output matrix of its own, even if the model ties

@@ -24,6 +24,7 @@ mod granite;
 mod graphs;
 mod hunyuan;
 mod jamba;
+mod jina_bert;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -41,6 +42,7 @@ mod qwen3_next;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod t5;
 mod towers;
 mod whisper;
 
@@ -105,8 +107,12 @@ pub static ARCHITECTURES: &[&Architecture] = &[
     &falcon::FALCON,
     &gpt2::GPT2,
     &bert::BERT,
+    &jina_bert::JINA_BERT_V2,
     &modernbert::MODERNBERT,
     &nomic_bert::NOMIC_BERT,
+    &nomic_bert::NOMIC_BERT_MOE,
+    &t5::T5,
+    &t5::T5_ENCODER,
     &whisper::WHISPER,
 ];
 

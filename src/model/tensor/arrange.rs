@@ -77,6 +77,17 @@ impl Tensor {
                 let each = each.filter(|each| each.checked_mul(groups) == Some(view.elements()));
                 view.shape = vec![groups, each.ok_or_else(|| misfit("groups of one length"))?];
             }
+            Axes::Joined | Axes::JoinedTransposed => {
+                if axes == Axes::JoinedTransposed {
+                    view = view.transpose()?;
+                }
+                view = view.by_rows();
+                let &[experts, each, columns] = view.shape.as_slice() else {
+                    return Err(misfit("a matrix for each expert is required"));
+                };
+                let rows = experts.checked_mul(each).ok_or_else(|| misfit("too many rows"))?;
+                view.shape = vec![rows, columns];
+            }
             Axes::Same | Axes::Squeezed | Axes::Vectors => {}
         }
         let change = Arithmetic::to_stored(values);

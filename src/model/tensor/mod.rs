@@ -343,6 +343,20 @@ impl Tensor {
             }
             (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),
+            (Axes::Joined | Axes::JoinedTransposed, &mut [rows, columns]) => {
+                let experts = config.map_or(0, |config| u64::from(config.n_experts.value));
+                let each = rows.checked_div(experts).filter(|_| rows.is_multiple_of(experts));
+                let each = each.ok_or_else(|| {
+                    misfit(&format!("its rows are no multiple of the {experts} experts"))
+                })?;
+                view.shape = vec![experts, each, columns];
+                if axes == Axes::JoinedTransposed {
+                    view = view.transpose()?;
+                }
+            }
+            (Axes::Joined | Axes::JoinedTransposed, _) => {
+                return Err(misfit("a matrix is required"));
+            }
             // The axis is restored below, after rows are selected.
             (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
             (Axes::Squeezed, [_, _]) => {}

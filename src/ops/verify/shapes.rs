@@ -99,9 +99,10 @@ static ROWS: &[ShapeRule] = &[
     row("layers.{n}.ffn.shared_expert.down.weight",  &[&[Dim, SharedFfn]]),
     row("layers.{n}.per_layer_gate.weight",          &[&[PerLayer, Dim]]),
     row("layers.{n}.per_layer_projection.weight",    &[&[Dim, PerLayer]]),
-    row("enc.layers.{n}.attn.q.weight",              &[&[EncoderDim, EncoderDim]]),
-    row("enc.layers.{n}.attn.k.weight",              &[&[EncoderDim, EncoderDim]]),
-    row("enc.layers.{n}.attn.v.weight",              &[&[EncoderDim, EncoderDim]]),
+    row("enc.layers.{n}.attn.q.weight",              &[&[EncoderDim, EncoderDim], &[Queries, EncoderDim]]),
+    row("enc.layers.{n}.attn.k.weight",              &[&[EncoderDim, EncoderDim], &[Keys, EncoderDim]]),
+    row("enc.layers.{n}.attn.v.weight",              &[&[EncoderDim, EncoderDim], &[Values, EncoderDim]]),
+    row("enc.layers.{n}.ffn.gate.weight",            &[&[EncoderFfn, EncoderDim]]),
     row("enc.layers.{n}.ffn.up.weight",              &[&[EncoderFfn, EncoderDim]]),
     row("enc.layers.{n}.ffn.down.weight",            &[&[EncoderDim, EncoderFfn]]),
 ];

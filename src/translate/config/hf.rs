@@ -156,7 +156,7 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
 
 /// Checks a width of heads that is not stated: it must be `hidden_size / num_attention_heads`.
 fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> Result<()> {
-    let states = ["head_dim", "qk_nope_head_dim"].iter().any(|key| out.contains_key(*key));
+    let states = ["head_dim", "qk_nope_head_dim", "d_kv"].iter().any(|key| out.contains_key(*key));
     let ModelConfig { dim, n_heads, head_dim, .. } = &model.config;
     if states || dim.value.checked_div(n_heads.value) == Some(head_dim.value) {
         return Ok(());

@@ -188,6 +188,7 @@ const OF_SHAPES: &[&str] = &[
     "n_inner",
     "new_decoder_architecture",
     "n_routed_experts",
+    "num_decoder_layers",
     "num_experts",
     "num_key_value_heads",
     "num_kv_heads",

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
+use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -125,6 +125,7 @@ pub(crate) fn gguf_keys(
     if let Some(file) = store.read_companion("tokenizer.model", limit)?
         // Llama 3 and others have a tiktoken file under this name.
         && let Ok(vocabulary) = sentencepiece::tokenizer(file.bytes.into(), limits)
+        && vocabulary.kind != TokenizerKind::Unigram
     {
         if vocabulary.kind != TokenizerKind::SentencePiece {
             let fault = format!("unsupported kind of tokenizer: {}", vocabulary.kind.name());
@@ -223,6 +224,12 @@ pub(crate) fn gguf_keys(
                 let score = token.score.unwrap_or(0.0);
                 table.put(token.id, token.text.into_owned(), score, kind)?;
             }
+            // Tokens after those of SentencePiece's file.
+            let len = tokenizer.len();
+            let after = files.added.iter().filter(|(id, _)| u64::from(**id) >= len);
+            if tokenizer.normalizer().is_some() && *tokenizer.kind.source != *FAIRSEQ {
+                table.add(&after.map(|(id, token)| (*id, token.clone())).collect())?;
+            }
             note = unigram_keys(table, &tokenizer, &files, out)
                 .map_err(|error| error.in_file(store.path()).in_key(&tokenizer.kind.source))?;
         }
@@ -234,7 +241,7 @@ pub(crate) fn gguf_keys(
         }
     }
     special_keys(store, &files, habits, rows, out)?;
-    if tokenizer.normalizer().is_some() {
+    if *tokenizer.kind.source == *FAIRSEQ {
         surrounding_keys(&tokenizer, out);
     }
     if habits.merges.is_some() {

@@ -1,4 +1,4 @@
-//! Keys of `config.json` that decoders share, under transformers' names.
+//! Keys of `config.json` that decoders share, under transformers' names, and one of encoders.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -198,5 +198,13 @@ pub(crate) fn layer_types(model: &SourceModel<'_>, out: &mut Map<String, Json>) 
     if let Some(kinds) = model.kinds() {
         out.insert("layer_types".to_owned(), kinds.into_iter().map(Reported::reported).collect());
     }
+    Ok(())
+}
+
+/// Number of segments, which GGUF keeps as the number of token types.
+pub(crate) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let stored = || model.shape("token_type_embedding.weight")?.first().copied();
+    let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
+    out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
     Ok(())
 }

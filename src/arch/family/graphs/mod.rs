@@ -244,6 +244,21 @@ const SECTIONED_HYBRID_KEYS: &[&str] = &[
     "ssm.group_count",
 ];
 
+/// T5's encoder.
+const T5_ENCODER: &[Row] = &[
+    must("enc.output_norm.weight", [embd]),
+    must("enc.blk.{n}.attn_norm.weight", [embd]),
+    may("enc.blk.{n}.attn_rel_b.weight", [heads, buckets]),
+    must("enc.blk.{n}.attn_q.weight", [embd, k]),
+    must("enc.blk.{n}.attn_k.weight", [embd, k]),
+    must("enc.blk.{n}.attn_v.weight", [embd, v]),
+    must("enc.blk.{n}.attn_o.weight", [v, embd]),
+    must("enc.blk.{n}.ffn_norm.weight", [embd]),
+    may("enc.blk.{n}.ffn_gate.weight", [embd, ff]),
+    must("enc.blk.{n}.ffn_up.weight", [embd, ff]),
+    must("enc.blk.{n}.ffn_down.weight", [ff, embd]),
+];
+
 const DENSE_2_3: &[Row] =
     &[may("dense_2.weight", [embd, dense_2]), may("dense_3.weight", [dense_3, embd])];
 
@@ -398,4 +413,21 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd]), must("blk.{n}.ffn_norm.weight", [embd]),
         may("cls.output.weight", [embd, one_class]), may("cls.output.bias", [one_class]), may("cls.weight", [embd, embd]), may("cls.norm.weight", [embd])]],
         rules: EQUAL_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["nomic-bert-moe"], keys: &[EPS, "moe_every_n_layers"], tensors: &[SQUARE_ATTENTION, ATTENTION_OUTPUT_BIAS, &[must("token_embd.weight", [embd, vocab]), may("token_types.weight", [embd, types]),
+        must("token_embd_norm.weight", [embd]), must("token_embd_norm.bias", [embd]), must("blk.{n}.attn_output_norm.weight", [embd]), must("blk.{n}.attn_output_norm.bias", [embd]),
+        must(ROUTER, [embd, experts]).when(second_of_period), must("blk.{n}.ffn_up_exps.weight", [embd, ff, experts]).when(second_of_period), must("blk.{n}.ffn_down_exps.weight", [ff, embd, experts]).when(second_of_period),
+        must("blk.{n}.ffn_up.weight", [embd, ff]).when(other_of_period), may("blk.{n}.ffn_up.bias", [ff]).when(other_of_period), must("blk.{n}.ffn_down.weight", [ff, embd]).when(other_of_period), may("blk.{n}.ffn_down.bias", [embd]).when(other_of_period),
+        must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
+        rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
+    Graph { architectures: &["jina-bert-v2"], keys: &[EPS], tensors: &[SQUARE_ATTENTION, &[must("token_embd.weight", [embd, vocab]), must("token_types.weight", [embd, types]), must("token_embd_norm.weight", [embd]), must("token_embd_norm.bias", [embd]),
+        may("blk.{n}.attn_q_norm.weight", [embd]), may("blk.{n}.attn_q_norm.bias", [embd]), may("blk.{n}.attn_k_norm.weight", [embd]), may("blk.{n}.attn_k_norm.bias", [embd]), must("blk.{n}.attn_output.bias", [embd]),
+        must("blk.{n}.attn_output_norm.weight", [embd]), must("blk.{n}.attn_output_norm.bias", [embd]), may("blk.{n}.attn_norm_2.weight", [embd]), may("blk.{n}.attn_norm_2.bias", [embd]),
+        must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd]), must("blk.{n}.ffn_down.bias", [embd]), must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
+        rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
+    Graph { architectures: &["t5"], keys: &[RMS, "attention.relative_buckets_count"], tensors: &[&[must("token_embd.weight", [embd, vocab]), must("dec.output_norm.weight", [embd])], TIED, T5_ENCODER, &[
+        must("dec.blk.{n}.attn_norm.weight", [embd]), may("dec.blk.{n}.attn_rel_b.weight", [heads, buckets]), must("dec.blk.{n}.attn_q.weight", [embd, k]), must("dec.blk.{n}.attn_k.weight", [embd, k]), must("dec.blk.{n}.attn_v.weight", [embd, v]), must("dec.blk.{n}.attn_o.weight", [v, embd]),
+        must("dec.blk.{n}.cross_attn_norm.weight", [embd]), may("dec.blk.{n}.cross_attn_rel_b.weight", [heads, buckets]), must("dec.blk.{n}.cross_attn_q.weight", [embd, k]), must("dec.blk.{n}.cross_attn_k.weight", [embd, k]), must("dec.blk.{n}.cross_attn_v.weight", [embd, v]), must("dec.blk.{n}.cross_attn_o.weight", [v, embd]),
+        must("dec.blk.{n}.ffn_norm.weight", [embd]), may("dec.blk.{n}.ffn_gate.weight", [embd, ff]), must("dec.blk.{n}.ffn_up.weight", [embd, ff]), must("dec.blk.{n}.ffn_down.weight", [ff, embd])]],
+        rules: EQUAL_HEADS, stated_remarks: &[unscaled_logits], ..Graph::EMPTY },
+    Graph { architectures: &["t5encoder"], keys: &[RMS, "attention.relative_buckets_count"], tensors: &[&[must("token_embd.weight", [embd, vocab])], TIED, T5_ENCODER], rules: EQUAL_HEADS, ..Graph::EMPTY },
 ];

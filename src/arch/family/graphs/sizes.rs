@@ -1,6 +1,8 @@
 //! Numbers of GGUF files as llama.cpp's loader derives them: lengths of axes, conditions, and rules
 //! that the loader checks.
 
+use serde_json::{Map, Value as Json};
+
 use crate::arch::graph::Numbers;
 
 type N<'a> = Numbers<'a>;
@@ -23,6 +25,10 @@ pub(super) fn head(n: &N<'_>, _: u32) -> u64 {
 }
 pub(super) fn heads(n: &N<'_>, _: u32) -> u64 {
     n.heads(0)
+}
+/// Ranges of distances that have a bias of their own.
+pub(super) fn buckets(n: &N<'_>, _: u32) -> u64 {
+    n.count("attention.relative_buckets_count")
 }
 pub(super) fn kv_heads(n: &N<'_>, _: u32) -> u64 {
     n.kv_heads(0)
@@ -453,4 +459,28 @@ pub(super) fn rms_for_layer_norms(_: &N<'_>) -> Option<String> {
 
 pub(super) fn softmax_for_sparse_mixer(_: &N<'_>) -> Option<String> {
     Some("each expert of a token has a softmax of its own, over the router's outputs near the largest, but llama.cpp computes one softmax over all".to_owned())
+}
+
+/// Transformers scales the decoder's output where input and output share a matrix. Its class of mT5
+/// does not, and that of UMT5 always does.
+pub(super) fn unscaled_logits(stated: &Map<String, Json>) -> Option<String> {
+    let flag = |key: &str| stated.get(key).and_then(Json::as_bool);
+    let tied = || flag("tie_word_embeddings").unwrap_or(true);
+    let scales = match stated.get("model_type").and_then(Json::as_str)? {
+        "t5" => flag("scale_decoder_outputs").unwrap_or_else(tied),
+        other => other == "umt5",
+    };
+    scales.then(|| {
+        "the logits are not divided by the square root of the width: their order is the \
+            same, but samples need a temperature that is higher by that factor"
+            .to_owned()
+    })
+}
+
+/// The second layer of each period has experts.
+pub(super) fn second_of_period(n: &N<'_>, layer: u32) -> bool {
+    u64::from(layer).checked_rem(n.count("moe_every_n_layers")) == Some(1)
+}
+pub(super) fn other_of_period(n: &N<'_>, layer: u32) -> bool {
+    !second_of_period(n, layer)
 }
