@@ -13,7 +13,7 @@ pub(crate) struct LayerCache {
     pub(crate) keys: Vec<f32>,
     /// Values, position by position.
     pub(crate) values: Vec<f32>,
-    /// Linear attention: the inputs that its convolution still sees.
+    /// The inputs that a convolution still sees.
     pub(crate) inputs: Vec<f32>,
     /// Linear attention: a matrix for each value head.
     pub(crate) state: Vec<f32>,

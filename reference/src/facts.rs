@@ -165,6 +165,13 @@ impl<'m> Facts<'m> {
             .ok_or_else(|| Error::Unsupported(format!("the activation \"{}\"", named.value)))
     }
 
+    /// The positions that a layer's convolution sees, if it has one in place of attention.
+    pub(crate) fn short_convolution(&self, layer: u32) -> Option<usize> {
+        let tensor = self.model.tensor(&format!("layers.{layer}.short_conv.weight")).ok()?;
+        let kernel = tensor.elements().checked_div(u64::from(self.config.dim.value))?;
+        usize::try_from(kernel).ok()
+    }
+
     pub(crate) fn linear(&self) -> Result<LinearPlan> {
         let ssm = &self.config.ssm;
         let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {

@@ -4,6 +4,7 @@ use weighbridge::arch::NormKind;
 
 use crate::attention::{Attention, Pass};
 use crate::cache::LayerCache;
+use crate::convolution::ShortConvolution;
 use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::math::Activation;
@@ -67,6 +68,7 @@ pub(crate) struct Layer {
 enum Mixer {
     Attention(Box<Attention>),
     Linear(Box<Linear>),
+    ShortConvolution(Box<ShortConvolution>),
 }
 
 /// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
@@ -128,6 +130,10 @@ impl Layer {
             MixerPlan::Linear(own) => {
                 let name = at("linear_attention");
                 Mixer::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
+            }
+            MixerPlan::ShortConvolution(kernel) => {
+                let loaded = ShortConvolution::load(loader, &at("short_conv"), dim, *kernel)?;
+                Mixer::ShortConvolution(Box::new(loaded))
             }
         };
         let cross = match (&layer.mixer, loader.has(&at("cross_attn.q.weight"))) {
@@ -276,6 +282,7 @@ impl Layer {
                 attention.of(x, context.pass, context.caches, self.place)
             }
             Mixer::Linear(linear) => linear.of(x, context.caches, self.place),
+            Mixer::ShortConvolution(own) => own.of(x, context.caches, self.place),
         }
     }
 

@@ -5,6 +5,7 @@
 mod attention;
 mod cache;
 mod chat;
+mod convolution;
 mod divergence;
 mod error;
 mod facts;
@@ -29,7 +30,7 @@ mod weight;
 pub use chat::{ChatTemplate, Message};
 pub use divergence::{Divergence, Likelihood, Prediction};
 pub use error::{Error, Result};
-pub use math::Activation;
+pub use math::{Activation, Xielu};
 pub use memory::{Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share};
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;

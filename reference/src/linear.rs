@@ -4,6 +4,7 @@
 use weighbridge::arch::NormKind;
 
 use crate::cache::LayerCache;
+use crate::convolution::Convolution;
 use crate::error::{Error, Result};
 use crate::math::{Activation, dot, sigmoid, softplus};
 use crate::plan::{LinearPlan, NormPlan};
@@ -22,8 +23,8 @@ pub(crate) struct Linear {
     gate: Weight,
     beta: Weight,
     alpha: Weight,
-    /// A run of `kernel` factors for each channel of q, k and v.
-    convolution: Vec<f32>,
+    /// Of the channels of q, k and v.
+    convolution: Convolution,
     a_log: Vec<f32>,
     dt_bias: Vec<f32>,
     norm: Norm,
@@ -51,7 +52,7 @@ impl Linear {
             gate: loader.sized(&at("gate"), values, dim)?,
             beta: loader.sized(&at("beta"), value_heads, dim)?,
             alpha: loader.sized(&at("alpha"), value_heads, dim)?,
-            convolution: loader.vector(&at("conv.weight"), (2 * keys + values) * kernel)?,
+            convolution: Convolution::load(loader, &at("conv"), 2 * keys + values, kernel)?,
             a_log: loader.vector(&at("a_log"), value_heads)?,
             dt_bias: loader.vector(&at("dt_bias"), value_heads)?,
             norm: loader.norm(&at("norm"), value_dim, norm)?,
@@ -64,8 +65,9 @@ impl Linear {
         let cache = caches.get_mut(layer);
         let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
-        let parts = [self.q.of(x)?, self.k.of(x)?, self.v.of(x)?];
-        let mixed = self.convolve(&parts, 2 * keys + values, cache);
+        let joined = Rows::joined(&[self.q.of(x)?, self.k.of(x)?, self.v.of(x)?]);
+        let mut mixed = self.convolution.of(&joined, cache);
+        mixed.each(|x| Activation::Silu.of(x));
         let (mut q, mut k) = (mixed.columns(0..keys), mixed.columns(keys..2 * keys));
         let v = mixed.columns(2 * keys..2 * keys + values);
         for rows in [&mut q, &mut k] {
@@ -103,31 +105,6 @@ impl Linear {
         self.norm.apply(&mut out);
         out.with(&gate, |out, gate| out * Activation::Silu.of(gate));
         self.output.of(&out)
-    }
-
-    /// Each channel's sum over the last positions, through SiLU.
-    fn convolve(&self, parts: &[Rows; 3], channels: usize, cache: &mut LayerCache) -> Rows {
-        let kernel = self.plan.kernel;
-        let before = (kernel - 1) * channels;
-        cache.inputs.resize(before, 0.0);
-        let [q, k, v] = parts;
-        let mut inputs = std::mem::take(&mut cache.inputs);
-        for ((q, k), v) in q.rows().zip(k.rows()).zip(v.rows()) {
-            inputs.extend(q.iter().chain(k).chain(v));
-        }
-        let mut out = Rows::zeros(q.len(), channels);
-        for (position, row) in out.rows_mut().enumerate() {
-            let seen = inputs.chunks_exact(channels).skip(position).take(kernel);
-            for (place, seen) in seen.enumerate() {
-                let factors = self.convolution.iter().skip(place).step_by(kernel);
-                let sums = row.iter_mut().zip(seen).zip(factors);
-                sums.for_each(|((sum, x), factor)| *sum += x * factor);
-            }
-        }
-        out.each(|x| Activation::Silu.of(x));
-        let rest = inputs.len().saturating_sub(before);
-        cache.inputs = inputs.split_off(rest);
-        out
     }
 }
 

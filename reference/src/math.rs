@@ -92,6 +92,22 @@ pub enum Activation {
         /// Bound of both halves.
         limit: f32,
     },
+    /// A parabola on the right and an exponential on the left (Huang and Schlag, "Deriving Activation
+    /// Functions Using Integration", 2024). Its numbers are those of a layer.
+    Xielu(Xielu),
+}
+
+/// The numbers of [`Activation::Xielu`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Xielu {
+    /// Factor of the left side.
+    pub alpha_n: f32,
+    /// Factor of the square on the right side.
+    pub alpha_p: f32,
+    /// Slope at 0.
+    pub beta: f32,
+    /// What the exponent is bounded by.
+    pub eps: f32,
 }
 
 impl Activation {
@@ -103,6 +119,7 @@ impl Activation {
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_tanh" => Self::GeluTanh,
             "relu" => Self::Relu,
             "relu2" => Self::ReluSquared,
+            "xielu" => Self::Xielu(Xielu::default()),
             _ => return None,
         })
     }
@@ -122,6 +139,13 @@ impl Activation {
             }
             Self::Relu => x.max(0.0),
             Self::ReluSquared => x.max(0.0) * x.max(0.0),
+            Self::Xielu(Xielu { alpha_n, alpha_p, beta, eps }) => {
+                let curved = match x > 0.0 {
+                    true => alpha_p * x * x,
+                    false => (x.min(eps).exp_m1() - x) * alpha_n,
+                };
+                curved + beta * x
+            }
         }
     }
 

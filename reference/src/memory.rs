@@ -443,6 +443,7 @@ fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
             }
         },
         MixerPlan::Linear(linear) => Kept::State(state(linear)),
+        MixerPlan::ShortConvolution(kernel) => Kept::State(kernel.saturating_sub(1) * plan.dim),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Feed-forward networks: dense ones, and experts that a router chooses.
 
 use crate::error::{Error, Result};
-use crate::math::{Activation, sigmoid, softmax};
+use crate::math::{Activation, Xielu, sigmoid, softmax, softplus};
 use crate::plan::{NetworkPlan, Routing, Scoring};
 use crate::rows::Rows;
 use crate::weight::{Loader, Weight};
@@ -27,7 +27,17 @@ impl Dense {
         let Some(up) = loader.weight_if(&format!("{name}.up"), dim)? else { return Ok(None) };
         let gate = loader.weight_if(&format!("{name}.gate"), dim)?;
         let down = loader.weight(&format!("{name}.down"), up.outputs())?;
-        let NetworkPlan { activation, sparsity, .. } = *plan;
+        let NetworkPlan { mut activation, sparsity, .. } = *plan;
+        if let Activation::Xielu(_) = activation {
+            let number = |what: &str| {
+                let found = loader.vector(&format!("{name}.activation.{what}"), 1)?;
+                Ok::<_, Error>(found.first().copied().unwrap_or_default())
+            };
+            let (beta, eps) = (number("beta")?, number("eps")?);
+            let alpha_n = beta + softplus(number("alpha_n")?);
+            let alpha_p = softplus(number("alpha_p")?);
+            activation = Activation::Xielu(Xielu { alpha_n, alpha_p, beta, eps });
+        }
         Ok(Some(Self { gate, up, down, activation, sparsity }))
     }
 
@@ -164,6 +174,7 @@ impl Experts {
             Scoring::Softmax => softmax(scores, None),
             Scoring::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
             Scoring::SoftmaxOfChosen => {}
+            Scoring::SoftmaxOfNear => return near(scores, used),
         }
         let correction = self.correction.iter().flatten().copied().chain(std::iter::repeat(0.0));
         let mut ranked: Vec<f32> = scores.iter().zip(correction).map(|(s, c)| s + c).collect();
@@ -197,6 +208,30 @@ impl Experts {
         let weighed = chosen.into_iter().zip(weights);
         weighed.map(|(expert, weight)| (expert, weight * scale * own(expert))).collect()
     }
+}
+
+/// How much smaller than the largest score another may be, as a part of the larger of both, so that it
+/// has a share of the weight: twice `router_jitter_noise` of transformers' class, which no published
+/// config changes.
+const NEAR: f32 = 0.02;
+
+/// Chooses one expert after another, each with its share among those that are near.
+fn near(scores: &[f32], used: usize) -> Vec<(usize, f32)> {
+    let mut left = scores.to_vec();
+    let mut chosen = Vec::new();
+    for _ in 0..used {
+        let Some(best) = largest(&left, 1).pop() else { break };
+        let most = left.get(best).copied().unwrap_or_default();
+        // If all are 0, so are the differences.
+        let is_far = |score: f32| (most - score) / score.abs().max(most) > NEAR;
+        let shares = left.iter().filter(|score| score.is_finite() && !is_far(**score));
+        let sum: f32 = shares.map(|score| (score - most).exp()).sum();
+        chosen.push((best, 1.0 / sum));
+        if let Some(own) = left.get_mut(best) {
+            *own = f32::NEG_INFINITY;
+        }
+    }
+    chosen
 }
 
 /// The places of the largest values, largest first.

@@ -87,6 +87,8 @@ pub enum MixerPlan {
     Latent(AttentionPlan, LatentPlan),
     /// Linear attention by the gated delta rule.
     Linear(LinearPlan),
+    /// A gated convolution over that many positions.
+    ShortConvolution(usize),
 }
 
 /// Attention.
@@ -188,6 +190,9 @@ pub enum Scoring {
     Softmax,
     /// Softmax over the chosen ones.
     SoftmaxOfChosen,
+    /// For each chosen one, softmax over those that are not much smaller and not chosen before (Liu, Gao
+    /// and Chen, "Sparse Backpropagation for MoE Training", 2023).
+    SoftmaxOfNear,
     /// Sigmoid of each. A group counts as much as its two best experts.
     Sigmoid,
 }
@@ -284,7 +289,7 @@ impl Plan {
     pub fn encodes(&self) -> bool {
         self.layers.iter().all(|layer| match &layer.mixer {
             MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => !attention.causal,
-            MixerPlan::Linear(_) => false,
+            MixerPlan::Linear(_) | MixerPlan::ShortConvolution(_) => false,
         })
     }
 
@@ -292,7 +297,7 @@ impl Plan {
     pub fn attentions(&mut self) -> impl Iterator<Item = &mut AttentionPlan> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
             MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => Some(attention),
-            MixerPlan::Linear(_) => None,
+            MixerPlan::Linear(_) | MixerPlan::ShortConvolution(_) => None,
         })
     }
 
@@ -312,6 +317,9 @@ impl LayerPlan {
         let config = facts.config;
         let kind = config.layer_kind(layer).cloned().unwrap_or(LayerKind::Full);
         let mixer = match kind {
+            _ if let Some(kernel) = facts.short_convolution(layer) => {
+                MixerPlan::ShortConvolution(kernel)
+            }
             LayerKind::Linear => MixerPlan::Linear(facts.linear()?),
             LayerKind::Full | LayerKind::Sliding => {
                 let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;

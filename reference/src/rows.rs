@@ -99,6 +99,14 @@ impl Rows {
         pairs.for_each(|(own, other)| *own = combine(*own, *other));
     }
 
+    /// The columns of several, side by side. All have the same number of rows.
+    pub(crate) fn joined(parts: &[Self]) -> Self {
+        let width = parts.iter().map(Self::width).sum();
+        let count = parts.first().map_or(0, Self::len);
+        let row = |place| parts.iter().filter_map(move |part| part.row(place)).flatten().copied();
+        Self::new((0..count).flat_map(row).collect(), width)
+    }
+
     /// Some columns of every row.
     pub(crate) fn columns(&self, columns: std::ops::Range<usize>) -> Self {
         let some = |row: &[f32]| row.get(columns.clone()).unwrap_or_default().to_vec();

@@ -3,6 +3,7 @@
 //! A family is a function that changes the plan which the config gave. Most change one thing or
 //! nothing. Facts are those of the models' classes in transformers.
 
+mod apertus;
 mod bert;
 mod cohere;
 mod deepseek;
@@ -14,6 +15,7 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod hunyuan;
+mod lfm2;
 mod llama;
 mod minicpm3;
 mod modernbert;
@@ -43,6 +45,7 @@ pub(crate) struct Family {
 
 /// Every family that can be run.
 pub(crate) static FAMILIES: &[&[Family]] = &[
+    apertus::FAMILIES,
     bert::FAMILIES,
     cohere::FAMILIES,
     deepseek::FAMILIES,
@@ -54,6 +57,7 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     gpt2::FAMILIES,
     gpt_oss::FAMILIES,
     hunyuan::FAMILIES,
+    lfm2::FAMILIES,
     llama::FAMILIES,
     minicpm3::FAMILIES,
     modernbert::FAMILIES,
@@ -72,18 +76,15 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
 
 /// Families that cannot be run, and what no operation here computes.
 static UNSUPPORTED: &[(&str, &str)] = &[
-    ("apertus", "the activation xIELU"),
     ("granite_hybrid", "state-space layers"),
     ("jamba", "state-space layers"),
     ("jina-bert-v2", "ALiBi on both sides"),
-    ("lfm2", "short convolutions"),
     ("llama4", "attention within chunks"),
     ("mamba", "state-space layers"),
     ("mamba2", "state-space layers"),
     ("t5", "an encoder, and biases for the distance of two tokens"),
     ("t5encoder", "biases for the distance of two tokens"),
     ("nomic-bert-moe", "a bias for all experts together"),
-    ("phimoe", "a softmax for each chosen expert"),
 ];
 
 /// The family of a model.

@@ -1,0 +1,88 @@
+//! Convolutions over the last positions, each channel by itself, and layers that consist of one.
+
+use crate::cache::LayerCache;
+use crate::error::{Error, Result};
+use crate::rows::Rows;
+use crate::weight::{Loader, Weight};
+
+/// A convolution over the last positions.
+#[derive(Debug)]
+pub(crate) struct Convolution {
+    channels: usize,
+    /// Positions that it sees, its own included.
+    kernel: usize,
+    /// A run of `kernel` factors for each channel.
+    factors: Vec<f32>,
+    bias: Option<Vec<f32>>,
+}
+
+impl Convolution {
+    /// The convolution `{name}.weight` and its bias, if it has one.
+    pub(crate) fn load(
+        loader: Loader<'_>,
+        name: &str,
+        channels: usize,
+        kernel: usize,
+    ) -> Result<Self> {
+        let factors = loader.vector(&format!("{name}.weight"), channels.saturating_mul(kernel))?;
+        let bias = loader.vector_if(&format!("{name}.bias"))?;
+        if channels == 0 || kernel == 0 || bias.as_ref().is_some_and(|own| own.len() != channels) {
+            let fault = format!("{name} has not {channels} channels of {kernel} positions");
+            return Err(Error::Mismatch(fault));
+        }
+        Ok(Self { channels, kernel, factors, bias })
+    }
+
+    /// Each channel's sum over the last positions.
+    pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Rows {
+        let before = (self.kernel - 1) * self.channels;
+        cache.inputs.resize(before, 0.0);
+        let mut inputs = std::mem::take(&mut cache.inputs);
+        inputs.extend_from_slice(x.values());
+        let mut out = Rows::zeros(x.len(), self.channels);
+        for (position, row) in out.rows_mut().enumerate() {
+            if let Some(bias) = &self.bias {
+                row.copy_from_slice(bias);
+            }
+            let seen = inputs.chunks_exact(self.channels).skip(position).take(self.kernel);
+            for (place, seen) in seen.enumerate() {
+                let factors = self.factors.iter().skip(place).step_by(self.kernel);
+                let sums = row.iter_mut().zip(seen).zip(factors);
+                sums.for_each(|((sum, x), factor)| *sum += x * factor);
+            }
+        }
+        let rest = inputs.len().saturating_sub(before);
+        cache.inputs = inputs.split_off(rest);
+        out
+    }
+}
+
+/// A gated convolution in place of attention (LFM2).
+#[derive(Debug)]
+pub(crate) struct ShortConvolution {
+    input: Weight,
+    convolution: Convolution,
+    output: Weight,
+}
+
+impl ShortConvolution {
+    pub(crate) fn load(loader: Loader<'_>, name: &str, dim: usize, kernel: usize) -> Result<Self> {
+        Ok(Self {
+            input: loader.sized(&format!("{name}.in"), 3 * dim, dim)?,
+            convolution: Convolution::load(loader, name, dim, kernel)?,
+            output: loader.sized(&format!("{name}.output"), dim, dim)?,
+        })
+    }
+
+    pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
+        let cache = caches.get_mut(layer);
+        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let dim = self.convolution.channels;
+        let parts = self.input.of(x)?;
+        let mut entering = parts.columns(0..dim);
+        entering.with(&parts.columns(2 * dim..3 * dim), |gate, x| gate * x);
+        let mut out = self.convolution.of(&entering, cache);
+        out.with(&parts.columns(dim..2 * dim), |x, gate| gate * x);
+        self.output.of(&out)
+    }
+}
