@@ -9,14 +9,14 @@ use crate::store::Encoding;
 use crate::tokenizer;
 
 /// The capabilities in Ollama's order. Empty for what it does not run: adapters, projectors, speech
-/// recognition, and files that say too little.
+/// recognition, models with an encoder and a decoder, and files that say too little.
 pub(super) fn capabilities(model: &Model) -> Vec<String> {
     if model.container() == OLLAMA.name {
         return show::stored_capabilities(model).ok().flatten().unwrap_or_default();
     }
     let config = model.config().ok();
-    let hears = config.is_some_and(|config| config.encoder.n_mels.is_some());
-    if hears || model.is_empty() || Adapter::of(model).is_ok_and(|adapter| adapter.is_some()) {
+    let pair = config.is_some_and(|config| config.encoder.enc_n_layers.is_some());
+    if pair || model.is_empty() || Adapter::of(model).is_ok_and(|adapter| adapter.is_some()) {
         return Vec::new();
     }
     match model.encoding() {
