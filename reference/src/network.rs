@@ -29,6 +29,10 @@ impl Dense {
         let down = loader.weight(&format!("{name}.down"), up.outputs())?;
         let NetworkPlan { mut activation, sparsity, .. } = *plan;
         if let Activation::Xielu(_) = activation {
+            if !loader.has(&format!("{name}.activation.beta")) {
+                let fault = "the numbers of xIELU, which a GGUF file states as keys";
+                return Err(Error::Unsupported(fault.to_owned()));
+            }
             let number = |what: &str| {
                 let found = loader.vector(&format!("{name}.activation.{what}"), 1)?;
                 Ok::<_, Error>(found.first().copied().unwrap_or_default())
