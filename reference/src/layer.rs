@@ -11,6 +11,7 @@ use crate::math::Activation;
 use crate::network::{Dense, Experts};
 use crate::plan::{Arrangement, LayerPlan, MixerPlan, NormPlan, Plan};
 use crate::rows::Rows;
+use crate::state_space::StateSpace;
 use crate::streams::{Laurel, Streams};
 use crate::weight::{Loader, Norm, Weight};
 
@@ -69,6 +70,7 @@ enum Mixer {
     Attention(Box<Attention>),
     Linear(Box<Linear>),
     ShortConvolution(Box<ShortConvolution>),
+    StateSpace(Box<StateSpace>),
 }
 
 /// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
@@ -131,6 +133,10 @@ impl Layer {
                 let name = at("linear_attention");
                 Mixer::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
             }
+            MixerPlan::StateSpace(own) => {
+                let loaded = StateSpace::load(loader, &at("ssm"), dim, *own, norm.eps)?;
+                Mixer::StateSpace(Box::new(loaded))
+            }
             MixerPlan::ShortConvolution(kernel) => {
                 let loaded = ShortConvolution::load(loader, &at("short_conv"), dim, *kernel)?;
                 Mixer::ShortConvolution(Box::new(loaded))
@@ -148,7 +154,8 @@ impl Layer {
         let network = &layer.network;
         let dense = Dense::load_if(loader, &at("ffn"), dim, network)?;
         let experts = Experts::load_if(loader, &at("ffn"), dim, network)?;
-        if dense.is_none() && experts.is_none() {
+        let needs_network = !matches!(mixer, Mixer::StateSpace(_));
+        if needs_network && dense.is_none() && experts.is_none() {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
         }
         let beside = match dense.is_some() && experts.is_some() {
@@ -222,8 +229,11 @@ impl Layer {
                     })?;
                     x.add(&attention.across(&norm.of(x), encoded)?, 1.0);
                 }
-                let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
-                x.add(&added, self.residual_scale);
+                // State-space layers may have none.
+                if self.dense.is_some() || self.experts.is_some() {
+                    let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
+                    x.add(&added, self.residual_scale);
+                }
             }
             Arrangement::Parallel => {
                 let seen = normed(self.attention_norm.as_ref(), x);
@@ -282,6 +292,7 @@ impl Layer {
                 attention.of(x, context.pass, context.caches, self.place)
             }
             Mixer::Linear(linear) => linear.of(x, context.caches, self.place),
+            Mixer::StateSpace(own) => own.of(x, context.caches, self.place),
             Mixer::ShortConvolution(own) => own.of(x, context.caches, self.place),
         }
     }

@@ -22,6 +22,7 @@ mod pooling;
 mod rope;
 mod rows;
 mod sound;
+mod state_space;
 mod streams;
 mod text;
 mod tokens;

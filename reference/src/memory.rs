@@ -443,6 +443,10 @@ fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
             }
         },
         MixerPlan::Linear(linear) => Kept::State(state(linear)),
+        MixerPlan::StateSpace(own) => {
+            let inputs = own.kernel.saturating_sub(1) * own.channels();
+            Kept::State(inputs + own.inner * own.state)
+        }
         MixerPlan::ShortConvolution(kernel) => Kept::State(kernel.saturating_sub(1) * plan.dim),
     }
 }

@@ -89,6 +89,8 @@ pub enum MixerPlan {
     Linear(LinearPlan),
     /// A gated convolution over that many positions.
     ShortConvolution(usize),
+    /// A state for each channel.
+    StateSpace(StateSpacePlan),
 }
 
 /// Attention.
@@ -154,6 +156,31 @@ pub struct LinearPlan {
     pub value_dim: usize,
     /// Positions that the convolution sees.
     pub kernel: usize,
+}
+
+/// A state-space layer.
+#[derive(Clone, Copy, Debug)]
+pub struct StateSpacePlan {
+    /// Its width.
+    pub inner: usize,
+    /// Elements of a channel's state.
+    pub state: usize,
+    /// Vectors that write and read the states of as many groups of channels.
+    pub groups: usize,
+    /// Mamba 2: heads, whose channels decay alike.
+    pub heads: Option<usize>,
+    /// Positions that its convolution sees.
+    pub kernel: usize,
+}
+
+impl StateSpacePlan {
+    /// The channels of its convolution.
+    pub fn channels(&self) -> usize {
+        match self.heads {
+            None => self.inner,
+            Some(_) => self.inner + 2 * self.groups * self.state,
+        }
+    }
 }
 
 /// What a layer computes of each position.
@@ -289,7 +316,7 @@ impl Plan {
     pub fn encodes(&self) -> bool {
         self.layers.iter().all(|layer| match &layer.mixer {
             MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => !attention.causal,
-            MixerPlan::Linear(_) | MixerPlan::ShortConvolution(_) => false,
+            _ => false,
         })
     }
 
@@ -297,7 +324,7 @@ impl Plan {
     pub fn attentions(&mut self) -> impl Iterator<Item = &mut AttentionPlan> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
             MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => Some(attention),
-            MixerPlan::Linear(_) | MixerPlan::ShortConvolution(_) => None,
+            _ => None,
         })
     }
 
@@ -320,6 +347,7 @@ impl LayerPlan {
             _ if let Some(kernel) = facts.short_convolution(layer) => {
                 MixerPlan::ShortConvolution(kernel)
             }
+            _ if facts.has_state_space(layer) => MixerPlan::StateSpace(facts.state_space(layer)?),
             LayerKind::Linear => MixerPlan::Linear(facts.linear()?),
             LayerKind::Full | LayerKind::Sliding => {
                 let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;

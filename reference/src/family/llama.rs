@@ -15,6 +15,7 @@ pub(super) static FAMILIES: &[Family] = &[
     Family { name: "internlm2", adjust: as_configured },
     Family { name: "olmo", adjust: olmo },
     Family { name: "granite", adjust: divided_logits },
+    Family { name: "granite_hybrid", adjust: divided_logits },
     Family { name: "deepseek", adjust: deepseek },
 ];
 

@@ -15,8 +15,10 @@ mod glm;
 mod gpt2;
 mod gpt_oss;
 mod hunyuan;
+mod jamba;
 mod lfm2;
 mod llama;
+mod mamba;
 mod minicpm3;
 mod modernbert;
 mod nemotron;
@@ -57,8 +59,10 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     gpt2::FAMILIES,
     gpt_oss::FAMILIES,
     hunyuan::FAMILIES,
+    jamba::FAMILIES,
     lfm2::FAMILIES,
     llama::FAMILIES,
+    mamba::FAMILIES,
     minicpm3::FAMILIES,
     modernbert::FAMILIES,
     nemotron::FAMILIES,
@@ -76,12 +80,8 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
 
 /// Families that cannot be run, and what no operation here computes.
 static UNSUPPORTED: &[(&str, &str)] = &[
-    ("granite_hybrid", "state-space layers"),
-    ("jamba", "state-space layers"),
     ("jina-bert-v2", "ALiBi on both sides"),
     ("llama4", "attention within chunks"),
-    ("mamba", "state-space layers"),
-    ("mamba2", "state-space layers"),
     ("t5", "an encoder, and biases for the distance of two tokens"),
     ("t5encoder", "biases for the distance of two tokens"),
     ("nomic-bert-moe", "a bias for all experts together"),
