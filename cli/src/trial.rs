@@ -43,6 +43,15 @@ pub(crate) fn run(model: &Model) -> Result<Trial, Stop> {
         examine(&reference.encode(&tokens, None)?.hidden, "hidden states", &mut trial);
         return Ok(trial);
     }
+    if let Some(beside) = &reference.plan().text_encoder {
+        // The decoder is given the same tokens, behind the one that it starts with.
+        let encoded = reference.encode(&tokens, None)?.hidden;
+        examine(&encoded, "hidden states", &mut trial);
+        let answer: Vec<u32> = std::iter::once(beside.start).chain(tokens).collect();
+        let logits = reference.session_of(&encoded)?.logits(&answer)?;
+        examine(&logits, "logits", &mut trial);
+        return Ok(trial);
+    }
     let logits = reference.session().logits(&tokens)?;
     examine(&logits, "logits", &mut trial);
     if text.is_some() && trial.faults.is_empty() {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{printed, refused, run};
+use support::{file, printed, refused, run};
 
 const FORMS: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 
@@ -102,4 +102,75 @@ fn what_does_not_fit_the_model_is_refused() {
     assert!(empty.starts_with("2\n") && empty.contains("nothing to continue"), "{empty}");
     let sound = refuse(&["1", "--features", "assets/sample/README.md"]);
     assert!(sound.starts_with("3\n") && sound.contains("no NumPy array file"), "{sound}");
+}
+
+/// A T5 of one layer each, with numbers that mean nothing.
+fn pair() -> (tempfile::TempDir, String) {
+    let config = serde_json::json!({
+        "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_ff": 16,
+        "d_kv": 4, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 32,
+        "relative_attention_num_buckets": 4, "decoder_start_token_id": 0, "eos_token_id": 1,
+    });
+    let mut names = vec![("shared.weight".to_owned(), vec![32, 8])];
+    for (stack, network) in [("encoder", 1), ("decoder", 2)] {
+        let block = format!("{stack}.block.0.layer");
+        names.push((format!("{stack}.final_layer_norm.weight"), vec![8]));
+        let attends = [("SelfAttention", 0), ("EncDecAttention", 1)].into_iter().take(network);
+        for (name, place) in attends {
+            names.push((format!("{block}.{place}.layer_norm.weight"), vec![8]));
+            names.extend(
+                ["q", "k", "v", "o"]
+                    .map(|part| (format!("{block}.{place}.{name}.{part}.weight"), vec![8, 8])),
+            );
+        }
+        let biases = format!("{block}.0.SelfAttention.relative_attention_bias.weight");
+        names.push((biases, vec![4, 2]));
+        names.push((format!("{block}.{network}.layer_norm.weight"), vec![8]));
+        let dense = format!("{block}.{network}.DenseReluDense");
+        names.push((format!("{dense}.wi.weight"), vec![16, 8]));
+        names.push((format!("{dense}.wo.weight"), vec![8, 16]));
+    }
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape) in names {
+        let start = data.len();
+        let values = (0..shape.iter().product::<usize>()).map(|place| {
+            let mixed = ((start + place) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed >> 40) as f32 / (1 << 23) as f32 - 1.0
+        });
+        data.extend(values.flat_map(f32::to_le_bytes));
+        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert(name, entry);
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    let (folder, path) = file("model.safetensors", &support::safetensors(&header, &data));
+    std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a config");
+    let path = std::path::Path::new(&path).parent().expect("a folder").to_owned();
+    let path = path.to_str().expect("a path in UTF-8").to_owned();
+    (folder, path)
+}
+
+#[test]
+fn a_decoder_answers_what_its_encoder_reads() {
+    let (_folder, model) = pair();
+    let generate = |words: &[&str]| {
+        let all =
+            [&["generate", &model], words, &["--max-tokens", "4", "--ignore-eos", "--print-ids"]];
+        printed(&all.concat())
+    };
+    let answer = generate(&["--encoder-ids", "3,4,5"]);
+    assert_eq!(answer.split(',').count(), 4, "{answer}");
+    // The decoder starts with the token that the config names.
+    assert_eq!(answer, generate(&["--encoder-ids", "3,4,5", "--ids", "0"]));
+    let scores = |read: &str| printed(&["logits", &model, "--encoder-ids", read, "--ids", "0,6"]);
+    let logits = scores("3,4,5");
+    assert_ne!(logits, scores("5,4,3"));
+    assert!(logits.starts_with("logits: 2 x 32\n"), "{logits}");
+    let first: Vec<&str> = answer.split(',').collect();
+    let row = logits.lines().nth(2).expect("the first position");
+    assert!(row.contains(&format!("  {}: ", first[0])), "{row} does not start with {answer}");
+    let without = refused(&["logits", &model, "--ids", "0,6"]);
+    assert!(without.starts_with("2\n") && without.contains("give --encoder-ids"), "{without}");
+    let verified = printed(&["verify", "--run", &model]);
+    assert!(verified.contains("ran 64 tokens"), "{verified}");
 }

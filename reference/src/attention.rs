@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::cache::LayerCache;
 use crate::error::{Error, Result};
 use crate::math::{dot, sigmoid, softmax};
-use crate::plan::{AttentionPlan, LatentPlan, NormPlan};
+use crate::plan::{AttentionPlan, DistancePlan, LatentPlan, NormPlan, Temperature};
 use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
 use crate::weight::{Loader, Norm, Weight};
@@ -28,6 +28,8 @@ pub(crate) struct Attention {
     k_norm: Option<Norm>,
     v_norm: Option<Norm>,
     sinks: Option<Vec<f32>>,
+    /// For each range of distances, the bias of each head's scores.
+    distances: Option<(DistancePlan, Vec<f32>)>,
     gate: Option<Weight>,
     output: Weight,
 }
@@ -96,7 +98,7 @@ impl Attention {
         let qk_norm = |what: &str, heads: usize| {
             let Some(count) = loader.vector_if(&at(&format!("{what}.weight")))?.map(|v| v.len())
             else {
-                return Ok(None);
+                return Ok(plan.bare_norms.then(|| Norm::bare(head_dim, norm)));
             };
             let of_heads = plan.norms_of_heads || count == head_dim;
             let width = if of_heads { head_dim } else { heads * head_dim };
@@ -113,10 +115,21 @@ impl Attention {
             k_norm: if plan.keys_of.is_none() { qk_norm("k_norm", kv_heads)? } else { None },
             v_norm: plan.value_norm.then(|| Norm::bare(value_dim, norm)),
             sinks,
+            distances: None,
             gate: loader.weight_if(&at("gate"), dim)?,
             plan: plan.clone(),
             output,
         })
+    }
+
+    /// The same attention, with the biases of distances that `owner` has, the attention of this layer or
+    /// of the first.
+    pub(crate) fn with_distances(mut self, loader: Loader<'_>, owner: &str) -> Result<Self> {
+        if let Some(plan) = self.plan.distances {
+            let name = format!("{owner}.relative_bias.weight");
+            self.distances = Some((plan, loader.vector(&name, plan.buckets * self.plan.heads)?));
+        }
+        Ok(self)
     }
 
     /// What attention adds for each row of `x`. Its keys and values go into `caches`, at its own place
@@ -194,8 +207,8 @@ impl Attention {
     #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
     fn mix(&self, mut q: Rows, x: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Result<Rows> {
         let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
-        if let Some((factor, step)) = self.plan.temperature {
-            for (position, row) in (pass.start..).zip(q.rows_mut()) {
+        if let Some(Temperature { factor, step, first }) = self.plan.temperature {
+            for (position, row) in (pass.start + first..).zip(q.rows_mut()) {
                 let growth = 1.0 + factor * (1.0 + (position / step.max(1)) as f32).ln();
                 row.iter_mut().for_each(|q| *q *= growth);
             }
@@ -207,6 +220,9 @@ impl Attention {
             let (first, last) = match (self.plan.window, self.plan.causal) {
                 (None, true) => (0, position + 1),
                 (None, false) => (0, all),
+                (Some(chunk), _) if self.plan.chunked => {
+                    (position - position % chunk.max(1), position + 1)
+                }
                 (Some(window), true) => ((position + 1).saturating_sub(window), position + 1),
                 // Half of the window to either side.
                 (Some(window), false) => {
@@ -223,6 +239,12 @@ impl Attention {
                 let fall = factor * slope(head, heads);
                 let places = (first..).zip(&mut scores);
                 places.for_each(|(place, score)| *score += fall * place as f32);
+            }
+            if let Some((plan, biases)) = &self.distances {
+                for (place, score) in (first..).zip(&mut scores) {
+                    let bucket = plan.bucket(position, place, self.plan.causal);
+                    *score += biases.get(bucket * heads + head).copied().unwrap_or_default();
+                }
             }
             if let Some(cap) = self.plan.softcap {
                 scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
@@ -244,6 +266,32 @@ impl Attention {
             mixed.with(&gate.of(x)?, |mixed, gate| mixed * sigmoid(gate));
         }
         self.output.of(&mixed)
+    }
+}
+
+impl DistancePlan {
+    /// The range that a distance is in. Half of the ranges are single distances, and the others grow
+    /// with the logarithm. Where positions see those behind them too, each side has half of the ranges.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "distances are computed in f32"
+    )]
+    fn bucket(&self, query: usize, key: usize, causal: bool) -> usize {
+        let (buckets, first) = match causal {
+            true => (self.buckets, 0),
+            false => (self.buckets / 2, if key > query { self.buckets / 2 } else { 0 }),
+        };
+        let distance = query.abs_diff(key);
+        let single = buckets / 2;
+        if distance < single || single == 0 {
+            return first + distance.min(buckets.saturating_sub(1));
+        }
+        let part = (distance as f32 / single as f32).ln()
+            / (self.farthest as f32 / single as f32).ln()
+            * (buckets - single) as f32;
+        first + (single + part as usize).min(buckets - 1)
     }
 }
 

@@ -122,8 +122,14 @@ impl Layer {
         let attention = at(names.attention);
         let mixer = match &layer.mixer {
             MixerPlan::Attention(own) => {
+                let owner = match own.distances {
+                    Some(distances) if !distances.of_layers => {
+                        format!("{}.0.{}", names.stack, names.attention)
+                    }
+                    _ => attention.clone(),
+                };
                 let loaded = Attention::load(loader, &attention, dim, own, None, norm)?;
-                Mixer::Attention(Box::new(loaded))
+                Mixer::Attention(Box::new(loaded.with_distances(loader, &owner)?))
             }
             MixerPlan::Latent(own, latent) => {
                 let loaded = Attention::load(loader, &attention, dim, own, Some(latent), norm)?;
@@ -144,7 +150,12 @@ impl Layer {
         };
         let cross = match (&layer.mixer, loader.has(&at("cross_attn.q.weight"))) {
             (MixerPlan::Attention(own), true) => {
-                let own = crate::plan::AttentionPlan { causal: false, rope: None, ..own.clone() };
+                let own = crate::plan::AttentionPlan {
+                    causal: false,
+                    rope: None,
+                    distances: None,
+                    ..own.clone()
+                };
                 let norm_before = loader.norm(&at("cross_attn_norm"), dim, norm)?;
                 let name = at("cross_attn");
                 Some((norm_before, Attention::load(loader, &name, dim, &own, None, norm)?))

@@ -114,9 +114,11 @@ impl Activation {
     /// The function of that name in `config.json`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "silu" | "swish" => Self::Silu,
+            "silu" | "swish" | "gated-silu" => Self::Silu,
             "gelu" => Self::Gelu,
-            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_tanh" => Self::GeluTanh,
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_tanh" | "gated-gelu" => {
+                Self::GeluTanh
+            }
             "relu" => Self::Relu,
             "relu2" => Self::ReluSquared,
             "xielu" => Self::Xielu(Xielu::default()),

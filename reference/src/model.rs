@@ -6,7 +6,7 @@ use weighbridge::arch::Resolution;
 use crate::attention::Pass;
 use crate::cache::LayerCache;
 use crate::error::{Error, Result};
-use crate::layer::{Context, DECODER, Layer, NORMED_SUM, Names, layer_norm};
+use crate::layer::{Context, DECODER, ENCODER, Layer, NORMED_SUM, Names, layer_norm};
 use crate::masked::MaskedWords;
 use crate::math::softmax;
 use crate::plan::{Arrangement, Plan};
@@ -46,6 +46,8 @@ pub struct Reference {
     per_layer: Option<LayerEmbeddings>,
     streams: Option<Ends>,
     sound: Option<SoundEncoder>,
+    /// The layers of the encoder of text beside the decoder, and the norm behind them.
+    text: Option<(Vec<Layer>, Norm)>,
     pooler: Option<Weight>,
     masked_words: Option<MaskedWords>,
 }
@@ -138,6 +140,13 @@ impl Reference {
                 Some(sound) => Some(SoundEncoder::load(loader, sound, &plan)?),
                 None => None,
             },
+            text: match &plan.text_encoder {
+                Some(text) => Some((
+                    load_layers(loader, ENCODER, &plan, &text.layers, dim)?,
+                    loader.norm("enc.output_norm", dim, norm)?,
+                )),
+                None => None,
+            },
             pooler: loader.weight_if("pooler", dim)?,
             masked_words: MaskedWords::load_if(loader, dim, layer_norm(norm.eps), &plan)?,
             plan,
@@ -172,7 +181,8 @@ impl Reference {
         sound.of(spectrum)
     }
 
-    /// A sequence without positions, that attends to what [`encode_sound`](Self::encode_sound) gave.
+    /// A sequence without positions, that attends to what [`encode_sound`](Self::encode_sound) or
+    /// [`encode`](Self::encode) gave.
     ///
     /// # Errors
     ///
@@ -182,14 +192,21 @@ impl Reference {
         Ok(Session { encoded: remembered.collect::<Result<_>>()?, ..self.session() })
     }
 
-    /// What an encoder of text gives. `segments` says of each token which of the texts it belongs to;
-    /// without, all belong to the first.
+    /// What an encoder of text gives, also that beside a decoder. `segments` says of each token which of
+    /// the texts it belongs to; without, all belong to the first.
     ///
     /// # Errors
     ///
     /// `Unsupported` if the model is no encoder of text; `Input` for a token or a position that it
     /// does not have.
     pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<EncodedText> {
+        if let Some((layers, norm)) = &self.text {
+            let mut caches = vec![LayerCache::default(); layers.len()];
+            let x = self.embed(tokens, 0)?;
+            let mut hidden = run(layers, &self.plan.ropes, x, 0, &mut caches)?;
+            norm.apply(&mut hidden);
+            return Ok(EncodedText { hidden, pooled: None, logits: None });
+        }
         if !self.plan.encodes() {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
         }

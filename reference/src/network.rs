@@ -140,12 +140,18 @@ impl Experts {
                 let (_, weight) = choice.iter().find(|(chosen, _)| *chosen == expert)?;
                 Some((row, *weight))
             });
-            let rows: Vec<(usize, f32)> = rows.collect();
+            let mut rows: Vec<(usize, f32)> = rows.collect();
             if rows.is_empty() {
                 continue;
             }
             let own = rows.iter().flat_map(|(row, _)| x.row(*row).unwrap_or_default());
-            let own = Rows::new(own.copied().collect(), x.width());
+            let mut own = Rows::new(own.copied().collect(), x.width());
+            if self.routing.weighs_inputs {
+                for (own, (_, weight)) in own.rows_mut().zip(&mut rows) {
+                    own.iter_mut().for_each(|x| *x *= *weight);
+                    *weight = 1.0;
+                }
+            }
             let mut inner = self.up.of_array(expert, &own)?;
             let gate = self.gate.of_array(expert, &own)?;
             inner.with(&gate, |up, gate| self.activation.gated(gate, up));
@@ -173,7 +179,7 @@ impl Experts {
 
     /// The experts of one token with their weights, by what the router says of each.
     fn choose(&self, scores: &mut [f32]) -> Vec<(usize, f32)> {
-        let Routing { used, scoring, normalized, scale, groups } = self.routing;
+        let Routing { used, scoring, normalized, scale, groups, .. } = self.routing;
         match scoring {
             Scoring::Softmax => softmax(scores, None),
             Scoring::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),

@@ -41,6 +41,8 @@ pub struct Plan {
     pub active_stream: Option<usize>,
     /// The encoder of sound beside the decoder.
     pub encoder: Option<EncoderPlan>,
+    /// The encoder of text beside the decoder.
+    pub text_encoder: Option<TextEncoderPlan>,
 }
 
 /// What norms compute.
@@ -110,24 +112,53 @@ pub struct AttentionPlan {
     pub softcap: Option<f32>,
     /// Positions that it looks back, its own included.
     pub window: Option<usize>,
+    /// Whether it looks back to the last multiple of the window instead.
+    pub chunked: bool,
     /// Whether a position sees those before it alone.
     pub causal: bool,
     /// Which of [`Plan::ropes`] it has.
     pub rope: Option<usize>,
     /// Scores fall with the distance, by a slope for each head (ALiBi): a factor of the slopes.
     pub alibi: Option<f32>,
+    /// Scores have a learned bias for the distance of two tokens.
+    pub distances: Option<DistancePlan>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
     /// Whether queries and keys are normed after they are turned.
     pub normed_last: bool,
+    /// Whether queries and keys are normed without factors.
+    pub bare_norms: bool,
     /// Whether norms of q and k have factors for each head.
     pub norms_of_heads: bool,
     /// Whether values are normed, without factors.
     pub value_norm: bool,
-    /// Queries grow with the logarithm of the position: the factor, and the positions of a step.
-    pub temperature: Option<(f32, usize)>,
+    /// Queries grow with the position.
+    pub temperature: Option<Temperature>,
     /// The earlier layer whose keys and values it uses.
     pub keys_of: Option<usize>,
+}
+
+/// Queries of position `p` are multiplied by 1 + factor * ln(1 + floor((first + p) / step)).
+#[derive(Clone, Copy, Debug)]
+pub struct Temperature {
+    /// Factor of the logarithm.
+    pub factor: f32,
+    /// Positions with the same factor.
+    pub step: usize,
+    /// The number that the first position counts as.
+    pub first: usize,
+}
+
+/// A learned bias of scores for the distance of two tokens (Raffel et al., "Exploring the Limits of
+/// Transfer Learning with a Unified Text-to-Text Transformer", 2020).
+#[derive(Clone, Copy, Debug)]
+pub struct DistancePlan {
+    /// Ranges of distances, each with a bias for each head.
+    pub buckets: usize,
+    /// From this distance on, all are in the last range.
+    pub farthest: usize,
+    /// Whether each layer has its own biases. Otherwise all have those of the first.
+    pub of_layers: bool,
 }
 
 /// What latent attention has beside.
@@ -207,6 +238,8 @@ pub struct Routing {
     pub scale: f32,
     /// How many groups experts form, and how many of them are chosen from.
     pub groups: Option<(usize, usize)>,
+    /// Whether the weights multiply what experts are given, not what they give.
+    pub weighs_inputs: bool,
 }
 
 /// How the router's outputs become scores.
@@ -235,6 +268,15 @@ pub struct EncoderPlan {
     pub positions: usize,
     /// Each layer.
     pub layers: Vec<LayerPlan>,
+}
+
+/// The encoder of text beside a decoder.
+#[derive(Clone, Debug)]
+pub struct TextEncoderPlan {
+    /// Each layer.
+    pub layers: Vec<LayerPlan>,
+    /// The token that the decoder starts with.
+    pub start: u32,
 }
 
 impl Plan {
@@ -309,6 +351,7 @@ impl Plan {
             per_layer_dim: scales.per_layer_dim.as_ref().map(|dim| size(dim.value)),
             active_stream: None,
             encoder: None,
+            text_encoder: None,
         })
     }
 
@@ -349,8 +392,13 @@ impl LayerPlan {
             }
             _ if facts.has_state_space(layer) => MixerPlan::StateSpace(facts.state_space(layer)?),
             LayerKind::Linear => MixerPlan::Linear(facts.linear()?),
-            LayerKind::Full | LayerKind::Sliding => {
-                let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
+            LayerKind::Full | LayerKind::Sliding | LayerKind::Chunked => {
+                let mut attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
+                if kind == LayerKind::Chunked {
+                    let chunk = config.attention.chunk_size.as_ref();
+                    attention.window = chunk.map(|chunk| size(chunk.value));
+                    attention.chunked = true;
+                }
                 match &config.attention.kv_lora_rank {
                     None => MixerPlan::Attention(attention),
                     Some(rank) => MixerPlan::Latent(
@@ -411,11 +459,14 @@ impl AttentionPlan {
             scale: attention.attention_scale.as_ref().map_or(usual_scale, |scale| scale.value),
             softcap: attention.attn_logit_softcap.as_ref().map(|cap| cap.value),
             window: window.map(|window| size(window.value)),
+            chunked: false,
             causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
             rope: facts.rotates(layer).then_some(usize::from(windowed)),
             alibi: None,
+            distances: None,
             clip: None,
             normed_last: false,
+            bare_norms: false,
             norms_of_heads: false,
             value_norm: false,
             temperature: None,
@@ -444,6 +495,7 @@ impl Routing {
             normalized: experts.expert_weights_norm.as_ref().is_none_or(|norm| norm.value),
             scale: experts.expert_weights_scale.as_ref().map_or(1.0, |scale| scale.value),
             groups: count(&experts.n_expert_groups).zip(count(&experts.n_expert_groups_used)),
+            weighs_inputs: false,
         })
     }
 }

@@ -51,6 +51,15 @@ const UNSAID: &[(&str, Said)] = &[
     }),
     // The weights of Qwen 3's experts always sum to 1.
     ("qwen3_moe-mixed", |plan| plan.routings().for_each(|routing| routing.normalized = false)),
+    // llama.cpp has one length of chunks, and of steps in which queries grow.
+    ("llama4_text-chunks", |plan| {
+        for attention in plan.attentions() {
+            attention.window = attention.chunked.then_some(8);
+            attention.temperature.iter_mut().for_each(|temperature| temperature.step = 4);
+        }
+    }),
+    // A file does not say whether it is T5 or mT5. The published models of mT5 have an output matrix.
+    ("mt5", |plan| plan.logit_scale = 1.0),
     // There is no scaling of that name.
     ("llama-rope-dynamic", |plan| {
         for rope in &mut plan.ropes {

@@ -14,7 +14,8 @@ use super::names::dtype;
   weighbridge logits ./Qwen3-0.6B --ids 9707,11 -o logits.npy
   weighbridge logits ./bge-small-en --ids 101,7592,102 -o hidden.npy
   weighbridge logits ./bert-base-uncased --ids 101,103,102 --masked-head --json
-  weighbridge logits ./whisper-tiny --features mel.npy --ids 50258,50259")]
+  weighbridge logits ./whisper-tiny --features mel.npy --ids 50258,50259
+  weighbridge logits ./flan-t5-small --encoder-ids 8774,296,1 --ids 0")]
 pub(crate) struct Logits {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
@@ -34,6 +35,9 @@ pub(crate) struct Logits {
     /// Whisper: the spectrum, a NumPy array file of f32, [bands, frames]
     #[arg(long, value_name = "FILE")]
     pub(crate) features: Option<PathBuf>,
+    /// T5: the tokens that the encoder reads; --ids are those of the decoder
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) encoder_ids: Vec<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -47,12 +51,15 @@ pub(crate) struct Logits {
   weighbridge generate ./Qwen3-0.6B --ids 9707,11 --max-tokens 16 --ignore-eos --print-ids
   weighbridge generate llama3.2 --chat --prompt 'Why is the sky dark at night?'
   weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --top-p 0.9 --seed 7
-  weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363")]
+  weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363
+  weighbridge generate ./flan-t5-small --prompt 'translate English to German: a weighbridge'")]
 pub(crate) struct Generate {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
-    /// The text to continue; tokens such as <|im_start|> are recognized in it
-    #[arg(long, value_name = "TEXT", conflicts_with = "ids", required_unless_present = "ids")]
+    /// The text to continue; tokens such as <|im_start|> are recognized in it. T5: the text that the
+    /// encoder reads
+    #[arg(long, value_name = "TEXT", conflicts_with = "ids",
+        required_unless_present_any = ["ids", "encoder_ids"])]
     pub(crate) prompt: Option<String>,
     /// The tokens to continue, as numbers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -84,6 +91,9 @@ pub(crate) struct Generate {
     /// Whisper: the spectrum, a NumPy array file of f32, [bands, frames]
     #[arg(long, value_name = "FILE")]
     pub(crate) features: Option<PathBuf>,
+    /// T5: the tokens that the encoder reads; --ids are the first ones of the answer
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "prompt")]
+    pub(crate) encoder_ids: Vec<u32>,
     #[command(flatten)]
     pub(crate) open: Open,
 }

@@ -155,7 +155,7 @@ pub(crate) fn run(args: &Compare) -> Done {
 fn over(candidates: &mut [Candidate], window: &[u32], start: usize) -> Result<(), Stop> {
     let mut hidden = Vec::new();
     for candidate in &*candidates {
-        let all = candidate.reference.session().hidden(window)?;
+        let all = behind_each(&candidate.reference, window)?;
         hidden.push(all.part(start..window.len() - 1));
     }
     let next = window.get(start + 1..).unwrap_or_default();
@@ -185,6 +185,18 @@ fn over(candidates: &mut [Candidate], window: &[u32], start: usize) -> Result<()
         }
     }
     Ok(())
+}
+
+/// A row for each token of a window, by which the model predicts the token behind it. A model with an
+/// encoder of text reads the window, and its decoder repeats it.
+fn behind_each(reference: &Reference, window: &[u32]) -> Result<Rows, Stop> {
+    let Some(text) = &reference.plan().text_encoder else {
+        return Ok(reference.session().hidden(window)?);
+    };
+    let encoded = reference.encode(window, None)?.hidden;
+    let tokens: Vec<u32> = std::iter::once(text.start).chain(window.iter().copied()).collect();
+    let all = reference.session_of(&encoded)?.hidden(&tokens)?;
+    Ok(all.part(1..all.len()))
 }
 
 /// The tokens that models are compared over.

@@ -9,7 +9,7 @@ use weighbridge_reference::{
 };
 
 use super::Done;
-use super::logits::read_npy;
+use super::logits::{encode, read_npy};
 use crate::args::run::Generate;
 use crate::print::{bytes, plural};
 use crate::{Status, Stop, note, remark};
@@ -20,20 +20,31 @@ pub(crate) fn run(args: &Generate) -> Done {
     let texts = if args.print_ids { None } else { Some(texts(&model)?) };
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
     let reference = Reference::new(&model)?;
-    let mut session = match &args.features {
-        Some(path) => reference.session_of(&reference.encode_sound(&read_npy(path)?)?)?,
-        None => reference.session(),
+    let mut tokens = prompt(args, &model)?;
+    let mut given = tokens.len();
+    let mut session = match (&args.features, &reference.plan().text_encoder) {
+        (Some(path), _) => reference.session_of(&reference.encode_sound(&read_npy(path)?)?)?,
+        (None, Some(text)) => {
+            let prompted = args.prompt.is_some();
+            let read =
+                if prompted { std::mem::take(&mut tokens) } else { args.encoder_ids.clone() };
+            given = read.len();
+            if tokens.is_empty() && !read.is_empty() {
+                tokens.push(text.start);
+            }
+            reference.session_of(&encode(&reference, &read)?)?
+        }
+        (None, None) => reference.session(),
     };
     let mut random = Random(args.seed);
     let mut out = std::io::stdout().lock();
     let mut found = Vec::new();
-    let mut tokens = prompt(args, &model)?;
     if tokens.is_empty() {
         return Err(Stop::Usage(
             "there is nothing to continue: the prompt has no tokens".to_owned(),
         ));
     }
-    let (start, given) = (Instant::now(), tokens.len());
+    let start = Instant::now();
     let mut first = None;
     while found.len() < args.max_tokens {
         let logits = session.next(&tokens)?;

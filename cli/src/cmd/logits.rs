@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde::Serialize;
 use weighbridge::{Error, ErrorKind};
-use weighbridge_reference::plan::Arrangement;
 use weighbridge_reference::{Reference, Rows};
 
 use super::Done;
@@ -39,9 +38,9 @@ pub(crate) fn run(args: &Logits) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
     let reference = Reference::new(&model)?;
-    let (output, rows) = match reference.plan().arrangement {
-        Arrangement::NormedSum => encoded(args, &reference)?,
-        _ => ("logits", continued(args, &reference)?),
+    let (output, rows) = match reference.plan().encodes() {
+        true => encoded(args, &reference)?,
+        false => ("logits", continued(args, &reference)?),
     };
     match &args.output {
         Some(path) => write_npy(path, &rows)?,
@@ -76,9 +75,21 @@ fn continued(args: &Logits, reference: &Reference) -> Result<Rows, Stop> {
         let fault = "--masked-head and --token-type-ids are for encoders of text";
         return Err(Stop::Usage(fault.to_owned()));
     }
-    let Some(path) = &args.features else { return Ok(reference.session().logits(&args.ids)?) };
-    let sound = reference.encode_sound(&read_npy(path)?)?;
-    Ok(reference.session_of(&sound)?.logits(&args.ids)?)
+    let mut session = match (&args.features, &reference.plan().text_encoder) {
+        (Some(path), _) => reference.session_of(&reference.encode_sound(&read_npy(path)?)?)?,
+        (None, Some(_)) => reference.session_of(&encode(reference, &args.encoder_ids)?)?,
+        (None, None) => reference.session(),
+    };
+    Ok(session.logits(&args.ids)?)
+}
+
+/// What the encoder of text beside a decoder gives.
+pub(super) fn encode(reference: &Reference, tokens: &[u32]) -> Result<Rows, Stop> {
+    if tokens.is_empty() {
+        let fault = "the model has an encoder of text, which needs tokens: give --encoder-ids";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
+    Ok(reference.encode(tokens, None)?.hidden)
 }
 
 /// For people: the likeliest tokens behind each position, or the first values of its hidden state.

@@ -6,7 +6,7 @@ use weighbridge::arch::NormKind;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::Activation;
-use crate::plan::Plan;
+use crate::plan::{Plan, Temperature};
 
 pub(super) static FAMILIES: &[Family] = &[
     Family { name: "llama", adjust: llama },
@@ -27,7 +27,8 @@ fn llama(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let growth = facts.real(&["attention.temperature_scale", "llama_4_scaling_beta"]);
     let trained = facts.config.rope_scaling.original_max_seq_len.as_ref();
     if let (Some(growth), Some(trained)) = (growth, trained) {
-        let temperature = Some((growth, size(trained.value)));
+        let step = size(trained.value);
+        let temperature = Some(Temperature { factor: growth, step, first: 0 });
         plan.attentions().for_each(|attention| attention.temperature = temperature);
     }
     if facts.named() == "smollm3" {

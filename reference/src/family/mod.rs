@@ -18,6 +18,7 @@ mod hunyuan;
 mod jamba;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba;
 mod minicpm3;
 mod modernbert;
@@ -31,6 +32,7 @@ mod qwen3_next;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod t5;
 mod whisper;
 
 use crate::error::{Error, Result};
@@ -62,6 +64,7 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     jamba::FAMILIES,
     lfm2::FAMILIES,
     llama::FAMILIES,
+    llama4::FAMILIES,
     mamba::FAMILIES,
     minicpm3::FAMILIES,
     modernbert::FAMILIES,
@@ -75,15 +78,13 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     seed_oss::FAMILIES,
     stablelm::FAMILIES,
     starcoder2::FAMILIES,
+    t5::FAMILIES,
     whisper::FAMILIES,
 ];
 
 /// Families that cannot be run, and what no operation here computes.
 static UNSUPPORTED: &[(&str, &str)] = &[
     ("jina-bert-v2", "ALiBi on both sides"),
-    ("llama4", "attention within chunks"),
-    ("t5", "an encoder, and biases for the distance of two tokens"),
-    ("t5encoder", "biases for the distance of two tokens"),
     ("nomic-bert-moe", "a bias for all experts together"),
 ];
 

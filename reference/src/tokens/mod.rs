@@ -2,12 +2,15 @@
 //!
 //! The library gives that document of every container, so that the same text has the same tokens
 //! whichever file the model lies in. Tokenizers that merge pairs (BPE) are here, those of nearly all
-//! language models, and those of BERT (WordPiece); others are `Unsupported`.
+//! language models, those of BERT (WordPiece), and those of T5 and XLM-RoBERTa (Unigram); others are
+//! `Unsupported`.
 
 mod bpe;
 mod split;
+mod unigram;
 mod word_piece;
 
+use fancy_regex::Regex;
 use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
 use weighbridge::{Model, translate};
@@ -15,6 +18,7 @@ use weighbridge::{Model, translate};
 use crate::error::{Error, Result};
 use bpe::Bpe;
 use split::Splitter;
+use unigram::{Replacements, Unigram};
 use word_piece::WordPiece;
 
 /// Turns text into the tokens of a model.
@@ -33,6 +37,7 @@ pub struct TextTokens {
 enum Vocabulary {
     Bpe(Bpe),
     WordPiece(WordPiece),
+    Unigram(Unigram),
 }
 
 /// A token that is found before all else.
@@ -49,6 +54,13 @@ struct Added {
 enum Normalizer {
     Prepend(String),
     Replace(String, String),
+    ReplaceMatches(Regex, String),
+    /// Spaces before and behind a text are dropped.
+    Strip {
+        before: bool,
+        behind: bool,
+    },
+    Precompiled(Replacements),
     Lowercase,
     Composed,
     Decomposed,
@@ -140,6 +152,7 @@ impl TextTokens {
             splitters: splitters.into_iter().map(Splitter::of).collect::<Result<_>>()?,
             vocabulary: match model.get("type").and_then(Json::as_str) {
                 Some("WordPiece") => Vocabulary::WordPiece(WordPiece::of(model)?),
+                Some("Unigram") => Vocabulary::Unigram(Unigram::of(model)?),
                 _ => Vocabulary::Bpe(Bpe::of(model)?),
             },
             around,
@@ -192,7 +205,11 @@ impl TextTokens {
         if text.is_empty() {
             return Ok(());
         }
-        let text = self.normalizers.iter().fold(text.to_owned(), |text, step| step.of_text(&text));
+        let text =
+            self.normalizers.iter().try_fold(text.to_owned(), |text, step| step.of_text(&text))?;
+        if text.is_empty() {
+            return Ok(());
+        }
         let mut pieces = vec![text];
         for splitter in &self.splitters {
             pieces = splitter.of_pieces(pieces, first)?;
@@ -201,6 +218,7 @@ impl TextTokens {
             match &self.vocabulary {
                 Vocabulary::Bpe(bpe) => bpe.tokens(piece, out)?,
                 Vocabulary::WordPiece(words) => words.tokens(piece, out),
+                Vocabulary::Unigram(pieces) => pieces.tokens(piece, out)?,
             }
         }
         Ok(())
@@ -211,6 +229,19 @@ impl Normalizer {
     fn of(json: &Json) -> Result<Self> {
         Ok(match json.get("type").and_then(Json::as_str) {
             Some("Prepend") => Self::Prepend(text(json, "prepend").unwrap_or_default()),
+            Some("Replace")
+                if let Some(pattern) = json.get("pattern").and_then(|p| text(p, "Regex")) =>
+            {
+                Self::ReplaceMatches(
+                    split::regex(&pattern)?,
+                    text(json, "content").unwrap_or_default(),
+                )
+            }
+            Some("Strip") => {
+                let flag = |key: &str| json.get(key).and_then(Json::as_bool).unwrap_or(true);
+                Self::Strip { before: flag("strip_left"), behind: flag("strip_right") }
+            }
+            Some("Precompiled") => Self::Precompiled(Replacements::of(json)?),
             Some("Replace") => {
                 let pattern = json.get("pattern").and_then(|pattern| text(pattern, "String"));
                 let pattern = pattern.filter(|pattern| !pattern.is_empty());
@@ -236,10 +267,20 @@ impl Normalizer {
         })
     }
 
-    fn of_text(&self, text: &str) -> String {
-        match self {
+    fn of_text(&self, text: &str) -> Result<String> {
+        Ok(match self {
             Self::Prepend(before) => format!("{before}{text}"),
             Self::Replace(pattern, by) => text.replace(pattern.as_str(), by),
+            Self::ReplaceMatches(pattern, by) => {
+                let by = fancy_regex::NoExpand(by);
+                let replaced = pattern.try_replacen(text, 0, by);
+                replaced.map_err(split::not_matched)?.into_owned()
+            }
+            Self::Strip { before, behind } => {
+                let text = if *before { text.trim_start() } else { text };
+                if *behind { text.trim_end() } else { text }.to_owned()
+            }
+            Self::Precompiled(replacements) => replacements.of_text(text),
             Self::Lowercase => text.to_lowercase(),
             Self::Composed => text.nfc().collect(),
             Self::Decomposed => text.nfd().collect(),
@@ -259,7 +300,7 @@ impl Normalizer {
                 }
                 if *lowers { text.to_lowercase() } else { text }
             }
-        }
+        })
     }
 }
 
@@ -399,8 +440,8 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_here_are_named() {
-        let json = serde_json::json!({"normalizer": {"type": "Precompiled"}, "model": {}});
+        let json = serde_json::json!({"normalizer": {"type": "Nmt"}, "model": {}});
         let error = TextTokens::of_document(&json).expect_err("a step that is not here");
-        assert_eq!(error.to_string(), "unsupported: a tokenizer with the normalizer Precompiled");
+        assert_eq!(error.to_string(), "unsupported: a tokenizer with the normalizer Nmt");
     }
 }

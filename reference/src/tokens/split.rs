@@ -47,9 +47,14 @@ pub(super) enum Prefix {
     Always,
 }
 
-fn regex(pattern: &str) -> Result<Regex> {
+pub(super) fn regex(pattern: &str) -> Result<Regex> {
     Regex::new(pattern)
         .map_err(|error| Error::Unsupported(format!("the pattern {pattern:?}: {error}")))
+}
+
+/// A pattern took too many steps.
+pub(super) fn not_matched(error: fancy_regex::Error) -> Error {
+    Error::Input(format!("text cannot be split: {error}"))
 }
 
 impl Splitter {
@@ -86,6 +91,9 @@ impl Splitter {
                     _ => return Err(unsupported("splitter", json)),
                 };
                 Ok(Self::Pattern { pattern, matches })
+            }
+            Some("WhitespaceSplit") => {
+                Ok(Self::Pattern { pattern: regex(r"\s+")?, matches: Matches::Removed })
             }
             Some("Digits") if flag("individual_digits", false) => isolated(r"\p{N}"),
             Some("Digits") => isolated(r"\p{N}+"),
@@ -154,8 +162,7 @@ fn split(pattern: &Regex, matches: Matches, text: &str, out: &mut Vec<String>) -
     // Where pieces end, and whether the piece that ends there stays.
     let mut ends: Vec<(usize, bool)> = Vec::new();
     for found in pattern.find_iter(text) {
-        let found =
-            found.map_err(|error| Error::Input(format!("text cannot be split: {error}")))?;
+        let found = found.map_err(not_matched)?;
         ends.extend(match matches {
             Matches::Isolated => [(found.start(), true), (found.end(), true)],
             Matches::Removed => [(found.start(), true), (found.end(), false)],

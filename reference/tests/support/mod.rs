@@ -85,6 +85,8 @@ pub(crate) struct Expected {
     pub(crate) pooled: Option<Rows>,
     pub(crate) spectrum: Option<Rows>,
     pub(crate) encoded: Option<Rows>,
+    /// What the encoder of text beside the decoder reads.
+    pub(crate) encoder_tokens: Option<Vec<u32>>,
 }
 
 impl Expected {
@@ -110,6 +112,7 @@ impl Expected {
             pooled: rows("pooler_output"),
             spectrum: rows("mel"),
             encoded: rows("encoder"),
+            encoder_tokens: ids("encoder_tokens"),
         }
     }
 }
@@ -145,6 +148,8 @@ pub(crate) fn compare(model: &Model, plan: Plan, expected: &Expected) -> Result<
         return Ok(worst);
     }
     let encoded = expected.spectrum.as_ref().map(|mel| reference.encode_sound(mel));
+    let read = expected.encoder_tokens.as_ref().map(|tokens| reference.encode(tokens, None));
+    let encoded = encoded.or(read.map(|given| given.map(|given| given.hidden)));
     let encoded = encoded.transpose().map_err(told)?;
     if let (Some(found), Some(expected)) = (&encoded, &expected.encoded) {
         check("the encoder's outputs", found, expected)?;

@@ -1,0 +1,46 @@
+//! Tokenizers of scored pieces give the tokens of Hugging Face's `tokenizers`: those of `tests/pieces`,
+//! which `xtask/oracles/pieces.py` makes, and of the folder that `WEIGHBRIDGE_PIECES` names.
+#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use weighbridge_reference::TextTokens;
+
+#[test]
+fn texts_are_cut_as_by_tokenizers() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pieces");
+    let made = std::env::var_os("WEIGHBRIDGE_PIECES").map(PathBuf::from);
+    let mut texts = 0;
+    for folder in [own].into_iter().chain(made) {
+        for entry in std::fs::read_dir(&folder).expect("a folder of tokenizers") {
+            let path = entry.expect("an entry").path();
+            let bytes = std::fs::read(&path).expect("a tokenizer");
+            let json: Json = serde_json::from_slice(&bytes).expect("JSON");
+            let tokenizer = TextTokens::of_document(&json["tokenizer"]).expect("a tokenizer");
+            for pair in json["texts"].as_array().expect("texts") {
+                let text = pair[0].as_str().expect("a text");
+                let found = Json::from(tokenizer.of(text).expect("tokens"));
+                assert_eq!(found, pair[1], "{}: {text:?}", path.display());
+                texts += 1;
+            }
+        }
+    }
+    assert!(texts >= 45, "{texts} texts");
+}
+
+/// Replacements whose trie leads out of the array are none.
+#[test]
+fn a_damaged_trie_ends_the_search() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pieces/split.json");
+    let mut json: Json =
+        serde_json::from_slice(&std::fs::read(path).expect("a tokenizer")).expect("JSON");
+    let document = &mut json["tokenizer"];
+    for charsmap in ["", "AA", "BAAAAP////8=", "/////wAA", "CAAAAAEAAAABAAAA"] {
+        document["normalizer"]["precompiled_charsmap"] = charsmap.into();
+        match TextTokens::of_document(document) {
+            Ok(tokenizer) => assert!(!tokenizer.of("the tall truck").expect("tokens").is_empty()),
+            Err(error) => assert!(error.to_string().contains("precompiled_charsmap"), "{error}"),
+        }
+    }
+}
