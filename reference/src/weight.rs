@@ -185,12 +185,18 @@ impl Weight {
             let rows = (self.outputs - block).min(pieces * at_once);
             turned.truncate(rows * count);
             turned.par_chunks_mut(at_once * count).enumerate().try_for_each_init(
-                Vec::new,
-                |scratch: &mut Vec<f32>, (piece, out)| -> Result<()> {
+                || (self.tensor.row_reader(), Vec::new()),
+                |(reader, scratch), (piece, out)| -> Result<()> {
+                    let reader = reader.as_mut().map_err(|error| Error::Model(error.clone()))?;
                     let rows = out.len() / count;
                     let start = first + block + piece * at_once;
+                    let stored = self.stored_rows(start..start + rows);
+                    if count == 1 && self.rows == 1 {
+                        reader.multiply_rows(stored, x.values(), out)?;
+                        return Ok(());
+                    }
                     scratch.resize(rows * self.inputs, 0.0);
-                    self.decode(start..start + rows, scratch)?;
+                    reader.dequantize_rows(stored, scratch, &DecodeOptions::new())?;
                     multiply_rows(scratch, x.values(), self.inputs, out);
                     Ok(())
                 },
@@ -210,11 +216,9 @@ impl Weight {
         Ok(out)
     }
 
-    /// The values of some rows, counted over all arrays.
-    fn decode(&self, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
-        let rows = (rows.start * self.rows) as u64..(rows.end * self.rows) as u64;
-        self.tensor.dequantize_rows(rows, out, &DecodeOptions::new())?;
-        Ok(())
+    /// The stored rows of some outputs, counted over all arrays.
+    fn stored_rows(&self, outputs: Range<usize>) -> Range<u64> {
+        (outputs.start * self.rows) as u64..(outputs.end * self.rows) as u64
     }
 
     /// One row for each of some numbers: an embedding's, for tokens.
@@ -226,7 +230,8 @@ impl Weight {
                 let fault = format!("{what} {number}, but there are {}", self.outputs);
                 return Err(Error::Input(fault));
             }
-            self.decode(number..number + 1, row)?;
+            let stored = self.stored_rows(number..number + 1);
+            self.tensor.dequantize_rows(stored, row, &DecodeOptions::new())?;
         }
         Ok(out)
     }

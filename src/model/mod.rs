@@ -39,7 +39,7 @@ pub(crate) use tensor::{
     Adaptation, BufferPiece, PIECE, PackedPart, PieceOrigin, ProductUse, plan_packed, plan_values,
     prefetch,
 };
-pub use tensor::{Axis, Convention, Derivation, Tensor};
+pub use tensor::{Axis, Convention, Derivation, RowReader, Tensor};
 
 /// An opened model: the parsed headers of its files, and its tensors under stored and canonical
 /// names.

@@ -230,9 +230,84 @@ impl<D: Decode, T: Element> KernelBody<ValueDecoding<T>> for D {
     }
 }
 
+/// Computes products of packed rows, without a copy of their values.
+pub(super) trait Multiply {
+    /// Fills `out` with the products of its number of rows with one row of inputs, whose length is a
+    /// multiple of 16 and of a block.
+    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]);
+}
+
+/// Multiplies packed rows with one row of inputs.
+pub(crate) struct InputProducts;
+
+impl KernelSignature for InputProducts {
+    type Input<'a> = (&'a Packed<'a>, &'a [f32], &'a mut [f32]);
+    type Output = ();
+}
+
+impl<M: Multiply> KernelBody<InputProducts> for M {
+    #[inline(always)]
+    fn run<S: Simd>(simd: S, (packed, input, out): (&Packed<'_>, &[f32], &mut [f32])) {
+        M::multiply(simd, packed, input, out);
+    }
+}
+
+/// Sums that are kept side by side. Their number is part of the result.
+const SUMS: usize = 4;
+
+/// The product of a row's values, as they are computed, with inputs.
+pub(super) struct Product<'a, S: Simd> {
+    simd: S,
+    sums: [S::Floats; SUMS],
+    /// The inputs of the next block.
+    pub(super) inputs: &'a [[f32; 16]],
+}
+
+impl<S: Simd> Product<'_, S> {
+    #[inline(always)]
+    pub(super) fn new(simd: S) -> Self {
+        Self { simd, sums: [simd.splat(0.0); SUMS], inputs: &[] }
+    }
+
+    #[inline(always)]
+    pub(super) fn total(self) -> f32 {
+        let [a, b, c, d] = self.sums;
+        let sum = self.simd.add(self.simd.add(a, b), self.simd.add(c, d));
+        let mut lanes = [0.0f32; 16];
+        self.simd.put_f32::<false>(sum, &mut lanes);
+        for half in [8, 4, 2, 1] {
+            for at in 0..half {
+                lanes[at] += lanes[at + half];
+            }
+        }
+        lanes[0]
+    }
+}
+
+impl<S: Simd> Put<S> for Product<'_, S> {
+    #[inline(always)]
+    fn half(&mut self, bytes: [u8; 2]) -> f32 {
+        self.simd.f16(u16::from_le_bytes(bytes))
+    }
+
+    #[inline(always)]
+    fn put(&mut self, number: usize, floats: S::Floats) {
+        let inputs = self.simd.load(&self.inputs[number]);
+        let sum = &mut self.sums[number % SUMS];
+        *sum = self.simd.fused(floats, inputs, *sum);
+    }
+
+    #[inline(always)]
+    fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
+        self.put(2 * number, floats[0]);
+        self.put(2 * number + 1, floats[1]);
+    }
+}
+
 impl Runs {
     pub(super) const fn of<D: Decode>() -> Self {
         Self {
+            products: None,
             to_f32: Kernels::of::<D>(),
             to_f16: Kernels::of::<D>(),
             to_bf16: Kernels::of::<D>(),

@@ -33,7 +33,7 @@ pub(crate) use float::{
 pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
-use kernel::{Decode, Kernels, Out, Put, ValueDecoding};
+use kernel::{Decode, InputProducts, Kernels, Multiply, Out, Product, Put, ValueDecoding};
 pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
     MXFP8 as MLX_MXFP8, NVFP4 as MLX_NVFP4,
@@ -76,6 +76,8 @@ pub(crate) struct Runs {
     to_f32: Kernels<ValueDecoding<f32>>,
     to_f16: Kernels<ValueDecoding<f16>>,
     to_bf16: Kernels<ValueDecoding<bf16>>,
+    /// Multiplies rows with inputs.
+    products: Option<Kernels<InputProducts>>,
     /// Decodes with the rounding of the format's own library, if it differs.
     native: Option<fn(&Packed<'_>, &mut [f32])>,
     /// Counts the values that are lost in the conversion to `f32`.
@@ -161,6 +163,15 @@ pub enum Rounding {
 }
 
 impl Runs {
+    /// Fills `out` with the products of rows with one row of inputs, whose length is a multiple of
+    /// 16 and of a block. Sums are `f32`, and their order is the same on every processor. `false` if
+    /// there is no kernel for it.
+    pub(crate) fn multiply(&self, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) -> bool {
+        let Some(products) = &self.products else { return false };
+        products.run((packed, input, out));
+        true
+    }
+
     /// Fills `out` with values, and counts those that did not survive rounding to `T`.
     pub(crate) fn decode<T: Element>(
         &self,
@@ -199,11 +210,13 @@ pub(crate) fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
 
 impl Codec {
     const fn blocks<B: Block<BYTES>, const BYTES: usize, const UNITS: usize>() -> Self {
-        Self(Decoder::Runs(Runs::of::<BlockDecoder<B, BYTES, UNITS>>()))
+        let products = Some(Kernels::of::<BlockDecoder<B, BYTES, UNITS>>());
+        Self(Decoder::Runs(Runs { products, ..Runs::of::<BlockDecoder<B, BYTES, UNITS>>() }))
     }
 
     const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
-        Self(Decoder::Runs(Runs::of::<Elements<P, WIDE>>()))
+        let products = Some(Kernels::of::<Elements<P, WIDE>>());
+        Self(Decoder::Runs(Runs { products, ..Runs::of::<Elements<P, WIDE>>() }))
     }
 
     const fn groups<D: Decode>(native: fn(&Packed<'_>, &mut [f32])) -> Self {
@@ -238,6 +251,25 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
             B::block(simd, bytes, packed.scale, &mut units);
         }
         rest.saw(&units);
+    }
+}
+
+impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Multiply
+    for BlockDecoder<B, BYTES, UNITS>
+{
+    #[inline(always)]
+    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) {
+        let (blocks, _) = packed.weight.as_chunks::<BYTES>();
+        let (inputs, _) = input.as_chunks::<16>().0.as_chunks::<UNITS>();
+        for (blocks, out) in blocks.chunks_exact(inputs.len().max(1)).zip(out) {
+            let mut product = Product::new(simd);
+            for (bytes, inputs) in blocks.iter().zip(inputs) {
+                simd.fetch_behind(bytes);
+                product.inputs = inputs;
+                B::block(simd, bytes, packed.scale, &mut product);
+            }
+            *out = product.total();
+        }
     }
 }
 
@@ -300,6 +332,26 @@ impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
             let len = last.len().min(WIDE);
             bytes[..len].copy_from_slice(&last[..len]);
             rest.rest(P::sixteen(simd, &bytes));
+        }
+    }
+}
+
+impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
+    #[inline(always)]
+    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) {
+        let (sixteens, _) = packed.weight.as_chunks::<WIDE>();
+        let (inputs, _) = input.as_chunks::<16>();
+        for (row, out) in sixteens.chunks_exact(inputs.len().max(1)).zip(out) {
+            let mut product = Product::new(simd);
+            // As many at a time as there are sums.
+            for (row, inputs) in row.chunks(4).zip(inputs.chunks(4)) {
+                product.inputs = inputs;
+                for (number, bytes) in row.iter().enumerate() {
+                    simd.fetch_behind(bytes);
+                    product.put(number, P::sixteen(simd, bytes));
+                }
+            }
+            *out = product.total();
         }
     }
 }

@@ -72,68 +72,130 @@ impl KernelSignature for RowProducts {
     type Output = ();
 }
 
-/// Rows of weights, and rows of inputs, whose products are summed side by side: as many sums as
-/// registers hold.
-const WEIGHTS: usize = 2;
-const INPUTS: usize = 2;
-
 /// Rows of inputs that are multiplied with all weights before the next ones: they stay in the cache.
 const NEAR: usize = 16;
+
+/// Columns whose products are summed before those of the next: four rows of them stay in the nearest
+/// cache.
+const COLUMNS: usize = 2048;
 
 impl KernelBody<Self> for RowProducts {
     #[inline(always)]
     fn run<S: Simd>(simd: S, (weights, inputs, width, out): (&[f32], &[f32], usize, &mut [f32])) {
+        let products = Products { weights, inputs, width };
+        // As many sums side by side as registers hold.
+        if inputs.len() == width {
+            products.fill::<S, 4, 1>(simd, out);
+        } else if S::IS_WIDE {
+            products.fill::<S, 4, 4>(simd, out);
+        } else {
+            products.fill::<S, 2, 2>(simd, out);
+        }
+    }
+}
+
+/// Rows of weights and rows of inputs, of the same width.
+#[derive(Clone, Copy)]
+struct Products<'a> {
+    weights: &'a [f32],
+    inputs: &'a [f32],
+    width: usize,
+}
+
+impl Products<'_> {
+    #[inline(always)]
+    fn fill<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(self, simd: S, out: &mut [f32]) {
+        let Self { weights, inputs, width } = self;
         let count = inputs.len() / width;
-        for (near, first) in inputs.chunks(NEAR * width).zip((0..).step_by(NEAR)) {
-            let rows = weights.chunks(WEIGHTS * width).zip(out.chunks_mut(WEIGHTS * count));
-            for (weights, out) in rows {
-                for (inputs, at) in near.chunks(INPUTS * width).zip((first..).step_by(INPUTS)) {
-                    let found = block(simd, weights, inputs, width);
-                    for (out, found) in out.chunks_mut(count).zip(&found) {
-                        let here = out.iter_mut().skip(at).take(inputs.len() / width);
-                        here.zip(found).for_each(|(out, found)| *out = *found);
+        for start in (0..width).step_by(COLUMNS) {
+            for (near, first) in inputs.chunks(NEAR * width).zip((0..).step_by(NEAR)) {
+                let rows = weights.chunks(WEIGHTS * width).zip(out.chunks_mut(WEIGHTS * count));
+                for (weights, out) in rows {
+                    for (inputs, at) in near.chunks(INPUTS * width).zip((first..).step_by(INPUTS)) {
+                        let part = Products { weights, inputs, width };
+                        let found = part.block::<S, WEIGHTS, INPUTS>(simd, start);
+                        for (out, found) in out.chunks_mut(count).zip(&found) {
+                            let here = out.iter_mut().skip(at).take(inputs.len() / width);
+                            match start {
+                                0 => here.zip(found).for_each(|(out, found)| *out = *found),
+                                _ => here.zip(found).for_each(|(out, found)| *out += *found),
+                            }
+                        }
                     }
                 }
             }
         }
     }
-}
 
-/// The products of at most [`WEIGHTS`] rows with at most [`INPUTS`] rows.
-#[inline(always)]
-fn block<S: Simd>(
-    simd: S,
-    weights: &[f32],
-    inputs: &[f32],
-    width: usize,
-) -> [[f32; INPUTS]; WEIGHTS] {
-    // Rows that are not there are read as the first one.
-    fn row(rows: &[f32], width: usize, number: usize) -> &[f32] {
-        rows.get(number * width..(number + 1) * width).unwrap_or(&rows[..width])
-    }
-    let weights: [&[f32]; WEIGHTS] = std::array::from_fn(|number| row(weights, width, number));
-    let inputs: [&[f32]; INPUTS] = std::array::from_fn(|number| row(inputs, width, number));
-    let mut sums = [[simd.splat(0.0); INPUTS]; WEIGHTS];
-    let whole = width / 16;
-    let weights = weights.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
-    let inputs = inputs.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
-    for at in 0..whole {
-        let weights = weights.map(|(row, _)| simd.load(&row[at]));
-        for (number, (row, _)) in inputs.iter().enumerate() {
-            let input = simd.load(&row[at]);
-            for (sums, weight) in sums.iter_mut().zip(weights) {
-                sums[number] = simd.add(sums[number], simd.mul(weight, input));
+    /// The products of at most so many rows, over [`COLUMNS`] from `start` on.
+    #[inline(always)]
+    fn block<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
+        self,
+        simd: S,
+        start: usize,
+    ) -> [[f32; INPUTS]; WEIGHTS] {
+        let Self { weights, inputs, width } = self;
+        let columns = start..width.min(start + COLUMNS);
+        // Rows that are not there are read as the first one.
+        let at = |rows: &[f32], number: usize| {
+            let first = if (number + 1) * width <= rows.len() { number * width } else { 0 };
+            first + columns.start..first + columns.end
+        };
+        let weights: [&[f32]; WEIGHTS] = std::array::from_fn(|row| &weights[at(weights, row)]);
+        let inputs: [&[f32]; INPUTS] = std::array::from_fn(|row| &inputs[at(inputs, row)]);
+        let whole = columns.len() / 16;
+        let weights = weights.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
+        let inputs = inputs.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
+        let mut sums = [[simd.splat(0.0); INPUTS]; WEIGHTS];
+        for at in 0..whole {
+            let inputs = inputs.map(|(row, _)| simd.load(&row[at]));
+            for (sums, (row, _)) in sums.iter_mut().zip(weights) {
+                let weight = simd.load(&row[at]);
+                for (sum, input) in sums.iter_mut().zip(inputs) {
+                    *sum = simd.fused(weight, input, *sum);
+                }
             }
         }
-    }
-    let mut found = [[0.0; INPUTS]; WEIGHTS];
-    for ((found, sums), (_, weights)) in found.iter_mut().zip(sums).zip(weights) {
-        for ((found, sum), (_, inputs)) in found.iter_mut().zip(sums).zip(inputs) {
-            let mut lanes = [0.0; 16];
-            simd.put_f32::<false>(sum, &mut lanes);
-            let rest: f32 = weights.iter().zip(inputs).map(|(a, b)| a * b).sum();
-            *found = lanes.iter().sum::<f32>() + rest;
+        let mut found = totals(simd, sums);
+        for (found, (_, weights)) in found.iter_mut().zip(weights) {
+            for (found, (_, inputs)) in found.iter_mut().zip(inputs) {
+                *found += weights.iter().zip(inputs).map(|(a, b)| a * b).sum::<f32>();
+            }
         }
+        found
+    }
+}
+
+/// The sums of the lanes: halves are added until one is left.
+#[inline(always)]
+fn totals<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
+    simd: S,
+    sums: [[S::Floats; INPUTS]; WEIGHTS],
+) -> [[f32; INPUTS]; WEIGHTS] {
+    let mut found = [[0.0; INPUTS]; WEIGHTS];
+    if WEIGHTS * INPUTS == 16 {
+        // All at once: the lanes of the transposed sums are different sums.
+        let all = std::array::from_fn(|at| sums[at / INPUTS][at % INPUTS]);
+        let mut rows = simd.transposed(all);
+        for half in [8, 4, 2, 1] {
+            for at in 0..half {
+                rows[at] = simd.add(rows[at], rows[at + half]);
+            }
+        }
+        let mut lanes = [0.0; 16];
+        simd.put_f32::<false>(rows[0], &mut lanes);
+        found.as_flattened_mut().copy_from_slice(&lanes);
+        return found;
+    }
+    for (found, sum) in found.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        let mut lanes = [0.0f32; 16];
+        simd.put_f32::<false>(*sum, &mut lanes);
+        for half in [8, 4, 2, 1] {
+            for at in 0..half {
+                lanes[at] += lanes[at + half];
+            }
+        }
+        *found = lanes[0];
     }
     found
 }
@@ -187,11 +249,20 @@ mod tests {
     #[test]
     fn rows_are_multiplied_in_the_same_order_everywhere() {
         let number = |n: usize| ((n * 2_654_435_761) % 1009) as f32 / 1009.0 - 0.5;
-        for (rows, count, width) in [(1, 1, 1), (3, 1, 40), (2, 5, 16), (5, 35, 33), (7, 2, 100)] {
+        for (rows, count, width) in [
+            (1, 1, 1),
+            (3, 1, 40),
+            (2, 5, 16),
+            (5, 35, 33),
+            (7, 2, 100),
+            (5, 1, 2100),
+            (3, 6, 2048 + 17),
+        ] {
             let weights: Vec<f32> = (0..rows * width).map(number).collect();
             let inputs: Vec<f32> = (0..count * width).map(|n| number(n + 77)).collect();
-            let product = |weights: &[f32], inputs: &[f32]| -> f64 {
-                weights.iter().zip(inputs).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            let product = |weights: &[f32], inputs: &[f32]| -> (f64, f64) {
+                let each = weights.iter().zip(inputs).map(|(a, b)| f64::from(*a) * f64::from(*b));
+                each.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()))
             };
             let mut all = Isa::available().map(|isa| {
                 let mut out = vec![f32::NAN; rows * count];
@@ -204,8 +275,9 @@ mod tests {
             let expected = weights
                 .chunks(width)
                 .flat_map(|weights| inputs.chunks(width).map(|inputs| product(weights, inputs)));
-            for (found, expected) in first.iter().zip(expected) {
-                assert!((f64::from(*found) - expected).abs() < 1e-5, "{found} for {expected}");
+            for (found, (expected, size)) in first.iter().zip(expected) {
+                let off = (f64::from(*found) - expected).abs();
+                assert!(off <= 1e-6 * size, "{found} for {expected}");
             }
         }
         multiply_rows(&[1.0; 3], &[], 2, &mut []);

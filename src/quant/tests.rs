@@ -81,6 +81,48 @@ impl Input {
     }
 }
 
+/// Products of three rows of a dtype with inputs are the same on every instruction set, and those of
+/// the decoded values but for the order of sums.
+#[test]
+fn products_agree() {
+    let random = |n: usize| (n + 1).wrapping_mul(2_654_435_761) >> 7;
+    let mut tested = 0;
+    for (row, runs) in runs().filter(|(row, _)| row.row_head == 0) {
+        let Some(products) = &runs.products else { continue };
+        tested += 1;
+        let unit = row.block_len as usize;
+        let (rows, columns) = (3, 5 * unit * 16);
+        let bytes: Vec<u8> = (0..503).map(|n| random(n).to_le_bytes()[0]).collect();
+        let elements = if row.packing == Packing::Plain { 1 } else { unit };
+        let count = rows * columns / elements;
+        let data = Input::new(row, count, &bytes, 0);
+        assert_eq!(data.len, rows * columns, "{}", row.name);
+        let input: Vec<f32> =
+            (0..columns).map(|n| (random(n) % 2003) as f32 / 1001.0 - 1.0).collect();
+        let mut values = vec![0.0; data.len];
+        runs.decode(&data.packed(), &mut values, Rounding::F32, false);
+        let mut all = Isa::available().map(|isa| {
+            let mut out = vec![0.0; rows];
+            products.run_on(isa, (&data.packed(), &input, &mut out));
+            out
+        });
+        let first = all.next().unwrap();
+        assert!(all.all(|other| bits(&other) == bits(&first)), "{}", row.name);
+        for (found, values) in first.iter().zip(values.chunks(columns)) {
+            let each = values.iter().zip(&input).map(|(a, b)| f64::from(*a) * f64::from(*b));
+            let (sum, size) = each.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
+            // Random bytes are also infinite and huge scales.
+            let off = (f64::from(*found) - sum).abs();
+            assert!(
+                !size.is_finite() || size > 1e37 || off <= 1e-6 * size,
+                "{}: {found} for {sum}",
+                row.name
+            );
+        }
+    }
+    assert!(tested > 40, "{tested} dtypes");
+}
+
 /// The bits of a number, with all NaN equal.
 trait Bits: Element {
     fn bits(self) -> u32;

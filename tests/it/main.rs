@@ -58,6 +58,7 @@ mod names;
 mod npz;
 mod ollama;
 mod ollama_create;
+mod products;
 mod provider;
 #[cfg(feature = "http")]
 mod pull;

@@ -483,6 +483,12 @@ fn walk_values(tensor: &Tensor) {
             Err(error) => look_at(&error),
         }
     }
+    if let (true, Ok(mut reader)) = (rows > 0, tensor.row_reader()) {
+        let (inputs, mut out) = (vec![1.0; row.len()], [0.0]);
+        if let Err(error) = reader.multiply_rows(0..1, &inputs, &mut out) {
+            look_at(&error);
+        }
+    }
     let beyond =
         tensor.dequantize_rows(rows..rows.saturating_add(1), &mut row, &DecodeOptions::new());
     look_at(&beyond.expect_err("there is no such row"));

@@ -12,6 +12,7 @@
 mod arrange;
 mod low_rank;
 mod packed;
+mod reader;
 mod slice;
 mod stored;
 mod values;
@@ -32,6 +33,7 @@ use crate::store::{Part, Store};
 pub(crate) use low_rank::{Adaptation, ProductUse};
 pub use packed::Derivation;
 pub(crate) use packed::PackedPart;
+pub use reader::RowReader;
 pub use slice::Axis;
 pub(crate) use work::{BufferPiece, PIECE, PieceOrigin, plan_packed, plan_values};
 

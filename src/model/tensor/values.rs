@@ -151,15 +151,7 @@ impl Tensor {
         out: &mut [T],
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        self.check_decodable()?;
-        let gathered = self.gathered(&rows)?;
-        let needed = (rows.end - rows.start).saturating_mul(shape::columns(self.shape()));
-        if out.len() as u64 != needed {
-            let fault =
-                format!("the buffer has room for {} values, but the rows have {needed}", out.len());
-            return Err(self.located(Error::mismatch(fault)));
-        }
-        self.decode(gathered, out, decoding)
+        self.row_reader()?.dequantize_rows(rows, out, decoding)
     }
 
     /// Passes all values to `sink`, in chunks, in row-major order.
@@ -249,7 +241,7 @@ impl Tensor {
     }
 
     /// Converts a range of rows, as the shape counts them, to gathered rows.
-    fn gathered(&self, rows: &Range<u64>) -> Result<Range<u64>> {
+    pub(super) fn gathered(&self, rows: &Range<u64>) -> Result<Range<u64>> {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
         if rows.start > rows.end || rows.end > count {
@@ -321,11 +313,11 @@ impl<'v, T: Element> ValueChunks<'v, T> {
 }
 
 /// State that is reused while a tensor is read from its first row to its last.
-struct ValueReader<'v> {
-    view: &'v Tensor,
+pub(super) struct ValueReader<'v> {
+    pub(super) view: &'v Tensor,
     adaptation: Option<&'v Adaptation>,
     /// Plans of the tensors read last: several, because rows of several tensors may alternate.
-    plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
+    pub(super) plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
     /// One array of a source whose rows are the tensor's columns.
     array: Option<(u32, u64, AlignedBuffer<f32>)>,
     /// The stored columns that are used of such a source.
@@ -397,12 +389,12 @@ fn in_steps<T>(
 }
 
 impl<'v> ValueReader<'v> {
-    fn new(view: &'v Tensor) -> Self {
+    pub(super) fn new(view: &'v Tensor) -> Self {
         let adaptation = view.adaptation();
         Self { view, adaptation, plans: Vec::new(), array: None, used: None, scratch: None }
     }
 
-    fn decode<T: Element>(
+    pub(super) fn decode<T: Element>(
         &mut self,
         rows: Range<u64>,
         out: &mut [T],
@@ -424,7 +416,7 @@ impl<'v> ValueReader<'v> {
     }
 
     /// The position of a tensor's plan in `plans`.
-    fn plan(&mut self, tensor: StoredTensor<'v>) -> Result<usize> {
+    pub(super) fn plan(&mut self, tensor: StoredTensor<'v>) -> Result<usize> {
         if let Some(held) = self.plans.iter().position(|(held, _)| held.is(&tensor)) {
             return Ok(held);
         }
@@ -435,7 +427,18 @@ impl<'v> ValueReader<'v> {
         Ok(self.plans.len() - 1)
     }
 
-    fn span<T: Element>(
+    /// The consecutive elements of the stored tensor that rows are, if they are no others.
+    pub(super) fn stored_elements(&self, source: &RowSource, span: RowSpan) -> Option<Range<u64>> {
+        let direct = source.transposed.is_none()
+            && source.change == Arithmetic::None
+            && self.adaptation.is_none()
+            && self.view.whole_rows();
+        let start = span.start * self.view.columns;
+        (direct && (span.step == 1 || span.count == 1))
+            .then(|| start..start + span.count * self.view.columns)
+    }
+
+    pub(super) fn span<T: Element>(
         &mut self,
         number: u32,
         source: &'v RowSource,
@@ -443,14 +446,7 @@ impl<'v> ValueReader<'v> {
         out: &mut [T],
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        let columns = self.view.columns;
-        let direct = source.transposed.is_none()
-            && source.change == Arithmetic::None
-            && self.adaptation.is_none()
-            && self.view.whole_rows();
-        if direct && (span.step == 1 || span.count == 1) {
-            let start = span.start * columns;
-            let elements = start..start + span.count * columns;
+        if let Some(elements) = self.stored_elements(source, span) {
             return self.elements(source.tensor.get(), elements, out, decoding);
         }
         // Rows with gaps, transposed matrices and changed values are decoded in steps, as f32.

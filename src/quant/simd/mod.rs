@@ -20,8 +20,8 @@ pub(super) use x86_64::{Avx2, Avx512};
 /// The operations of one instruction set. A value of the type proves that the processor supports
 /// it.
 ///
-/// Floats are multiplied and added one operation at a time, each rounded: operations are never
-/// fused.
+/// Floats are multiplied and added one operation at a time, each rounded. Only
+/// [`fused`](Self::fused) rounds once.
 pub(super) trait Simd: Copy {
     /// 32 bytes.
     type Bytes: Copy;
@@ -36,7 +36,13 @@ pub(super) trait Simd: Copy {
 
     /// Whether it has streaming stores, which bypass the cache.
     const STREAMS: bool;
+    /// Whether 16 floats are one register, of which there are at least 32.
+    const IS_WIDE: bool;
 
+    /// Asks for the memory a little behind some bytes, before it is read: the processor by itself does
+    /// not look beyond the end of a page.
+    #[inline(always)]
+    fn fetch_behind(self, _bytes: &[u8]) {}
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
     /// Joins two times 16 bytes.
     fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> Self::Bytes;
@@ -88,6 +94,8 @@ pub(super) trait Simd: Copy {
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, rounded once.
+    fn fused(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 
     /// Writes floats unchanged. With `PAST`, it uses streaming stores if `out` is aligned to the
     /// register size; [`fence`](Self::fence) must follow before another thread may read the values.

@@ -29,6 +29,7 @@ impl Simd for Portable {
     type Mask = [bool; 16];
 
     const STREAMS: bool = false;
+    const IS_WIDE: bool = false;
 
     #[inline(always)]
     fn bytes(self, from: &[u8; 32]) -> [u8; 32] {
@@ -199,6 +200,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn add(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn fused(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| a[i].mul_add(b[i], c[i]))
     }
 
     #[inline(always)]

@@ -23,7 +23,7 @@ pub(in super::super) struct Avx512(());
 impl Avx2 {
     /// # Safety
     ///
-    /// The processor must support AVX2 and F16C.
+    /// The processor must support AVX2, F16C and FMA.
     pub(in super::super) unsafe fn new() -> Self {
         Self(())
     }
@@ -32,7 +32,7 @@ impl Avx2 {
 impl Avx512 {
     /// # Safety
     ///
-    /// The processor must support AVX-512 F and BW, AVX2 and F16C.
+    /// The processor must support AVX-512 F and BW, AVX2, F16C and FMA.
     pub(in super::super) unsafe fn new() -> Self {
         Self(())
     }
@@ -41,6 +41,16 @@ impl Avx512 {
     fn narrow(self) -> Avx2 {
         Avx2(())
     }
+}
+
+/// How far ahead memory is asked for: some blocks before its page is reached.
+const AHEAD: usize = 1536;
+
+#[inline(always)]
+fn fetch_behind(bytes: &[u8]) {
+    let place = bytes.as_ptr().wrapping_add(AHEAD);
+    // SAFETY: SSE is part of x86-64, and a request for any address has no effect that a program sees.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
 }
 
 /// Declares methods whose bodies may use an instruction set. They are called through functions
@@ -223,8 +233,14 @@ impl Simd for Avx2 {
     type Mask = [__m256; 2];
 
     const STREAMS: bool = true;
+    const IS_WIDE: bool = false;
 
-    instructions! { "avx2,f16c":
+    #[inline(always)]
+    fn fetch_behind(self, bytes: &[u8]) {
+        fetch_behind(bytes);
+    }
+
+    instructions! { "avx2,f16c,fma":
         fn bytes(self, from: &[u8; 32]) -> __m256i {
             load256(from)
         }
@@ -419,6 +435,10 @@ impl Simd for Avx2 {
 
         fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
             [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])]
+        }
+
+        fn fused(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])]
         }
 
         fn sub(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {

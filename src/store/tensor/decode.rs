@@ -347,6 +347,24 @@ impl<'a> DecodePlan<'a> {
         Ok(lost)
     }
 
+    /// Fills `out` with the products of whole rows with one row of inputs, without a copy of their
+    /// values. `false` if there is no kernel for that.
+    pub(crate) fn multiply(
+        &self,
+        elements: Range<u64>,
+        input: &[f32],
+        out: &mut [f32],
+    ) -> Result<bool> {
+        let Decoder::Runs(runs) = &self.codec.0 else { return Ok(false) };
+        let is_whole = [16, self.unit].iter().all(|unit| self.columns.is_multiple_of(*unit));
+        let is_plain = self.row.row_head == 0 && self.globals.is_empty();
+        if !is_whole || !is_plain || !self.is_weight_alone() {
+            return Ok(false);
+        }
+        let weight = self.weight(&elements, None)?;
+        Ok(runs.multiply(&Packed::blocks(&weight), input, out))
+    }
+
     fn piece<T: Element>(
         &self,
         elements: Range<u64>,

@@ -88,6 +88,12 @@ impl Simd for Avx512 {
     type Mask = __mmask16;
 
     const STREAMS: bool = true;
+    const IS_WIDE: bool = true;
+
+    #[inline(always)]
+    fn fetch_behind(self, bytes: &[u8]) {
+        super::fetch_behind(bytes);
+    }
 
     as_avx2! {
         fn bytes(self, from: &[u8; 32]) -> __m256i;
@@ -191,6 +197,10 @@ impl Simd for Avx512 {
 
         fn add(self, a: __m512, b: __m512) -> __m512 {
             _mm512_add_ps(a, b)
+        }
+
+        fn fused(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            _mm512_fmadd_ps(a, b, c)
         }
 
         fn sub(self, a: __m512, b: __m512) -> __m512 {
