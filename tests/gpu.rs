@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use support::{Gguf, Safetensors, f32s, fixture, folder};
 use weighbridge::device::Device as _;
-use weighbridge::device::gpu::{Gpu, KernelCall};
+use weighbridge::device::gpu::{ChosenExperts, Gpu, KernelCall};
 use weighbridge::device::kernel::{Exactness, KERNELS, Operation};
 use weighbridge::load::{Fusion, LoadedTensor};
 use weighbridge::{
@@ -101,16 +101,39 @@ fn compute(
     let elements = match operation {
         Operation::GetRows => count_of * tensor.columns,
         Operation::MatrixVector | Operation::MatrixMatrix => rows * count_of,
+        Operation::ExpertVectors => panic!("see experts"),
         _ => rows * tensor.columns,
     };
     let bytes = elements * operation.output_bytes();
     let output = buffer(gpu, bytes, &[]);
     let input = buffer(gpu, input.len() as u64, input);
-    let call = KernelCall { operation, count, input: Some(&input), output: &output };
+    let call = KernelCall { operation, count, input: Some(&input), output: &output, experts: None };
     gpu.compute(&tensor, &loaded.buffer, call).expect("it runs");
     let mut out = read(gpu, &output);
     out.truncate(bytes as usize);
     out
+}
+
+/// The products of the vectors in `x` with the matrices of some experts, each of so many rows.
+fn experts(
+    gpu: &Gpu,
+    loaded: &LoadedTensor<Arc<Gpu>>,
+    device: &Arc<Gpu>,
+    x: &[f32],
+    chosen: &[u32],
+    [rows, per_vector]: [u32; 2],
+) -> Vec<f32> {
+    let tensor = loaded.kernel_tensor(device).expect("a kernel");
+    let output = buffer(gpu, 4 * u64::from(rows) * chosen.len() as u64, &[]);
+    let input = f32s(x);
+    let input = buffer(gpu, input.len() as u64, &input);
+    let numbers: Vec<u8> = chosen.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let numbers = buffer(gpu, numbers.len() as u64, &numbers);
+    let experts = Some(ChosenExperts { chosen: &numbers, rows, per_vector });
+    let (operation, count) = (Operation::ExpertVectors, chosen.len() as u32);
+    let call = KernelCall { operation, count, input: Some(&input), output: &output, experts };
+    gpu.compute(&tensor, &loaded.buffer, call).expect("it runs");
+    floats(&read(gpu, &output))
 }
 
 fn floats(bytes: &[u8]) -> Vec<f32> {
@@ -178,23 +201,40 @@ fn check(what: &str, provider: &WeightProvider<Arc<Gpu>>, names: &[&str]) {
         let found = floats(&compute(gpu, &loaded, &device, operation, &f32s(&x), count as u32));
         for (n, x) in x.chunks(columns).enumerate() {
             for row in 0..rows {
-                let terms = || {
-                    let row = &values[row * columns..][..columns];
-                    row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x))
-                };
-                let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
-                let found = found[n * rows + row];
-                if sum.is_finite() && size < 1e37 {
-                    let error = (f64::from(found) - sum).abs();
-                    assert!(
-                        error <= 1e-6 * size + 1e-37,
-                        "{what} {operation:?} row {row} vector {n}: {found}, not {sum} (of {size})"
-                    );
-                } else {
-                    assert!(!found.is_finite() || size >= 1e37, "{what} row {row}: {found}");
-                }
+                let weights = &values[row * columns..][..columns];
+                let case = format!("{what} {operation:?} row {row} vector {n}");
+                is_product(&case, found[n * rows + row], weights, x);
             }
         }
+    }
+
+    // The last expert, the first and the last again, with one vector for all and with one for each.
+    let of_each = if rows.is_multiple_of(2) { rows / 2 } else { 1 };
+    let chosen = [rows / of_each - 1, 0, rows / of_each - 1].map(|expert| expert as u32);
+    for shared in [1, 3] {
+        let x = numbers(8, columns * 3 / shared);
+        let sizes = [of_each, shared].map(|size| size as u32);
+        let found = experts(gpu, &loaded, &device, &x, &chosen, sizes);
+        for (place, expert) in chosen.iter().enumerate() {
+            for row in 0..of_each {
+                let weights = &values[(*expert as usize * of_each + row) * columns..][..columns];
+                let x = &x[place / shared * columns..][..columns];
+                let case = format!("{what} expert {expert} row {row} of {shared}");
+                is_product(&case, found[place * of_each + row], weights, x);
+            }
+        }
+    }
+}
+
+/// Checks the product of a row with a vector, within 1e-6 of the sum of magnitudes.
+fn is_product(case: &str, found: f32, weights: &[f32], x: &[f32]) {
+    let terms = || weights.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+    let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
+    if sum.is_finite() && size < 1e37 {
+        let error = (f64::from(found) - sum).abs();
+        assert!(error <= 1e-6 * size + 1e-37, "{case}: {found}, not {sum} (of {size})");
+    } else {
+        assert!(!found.is_finite() || size >= 1e37, "{case}: {found}");
     }
 }
 
@@ -359,19 +399,16 @@ fn windows_and_several_buffers_give_the_same() {
             &f32s(&x),
             1,
         ));
-        for (row, found) in found.iter().enumerate() {
-            let terms = || {
-                values[row * 256..][..256]
-                    .iter()
-                    .zip(&x)
-                    .map(|(w, x)| f64::from(*w) * f64::from(*x))
-            };
-            let (sum, size) = (terms().sum::<f64>(), terms().map(f64::abs).sum::<f64>());
-            if sum.is_finite() && size < 1e37 {
-                assert!(
-                    (f64::from(*found) - sum).abs() <= 1e-6 * size + 1e-37,
-                    "{dtype} row {row}"
-                );
+        for (row, (found, weights)) in found.iter().zip(values.chunks(256)).enumerate() {
+            is_product(&format!("{dtype} row {row}"), *found, weights, &x);
+        }
+        // Seven experts of 43 rows, some of which are in two windows.
+        let chosen = [6, 0, 3];
+        let found = experts(&gpu, &loaded, provider.device(), &x, &chosen, [43, 3]);
+        for (found, expert) in found.chunks(43).zip(chosen) {
+            let weights = values[expert as usize * 43 * 256..].chunks(256);
+            for (row, (found, weights)) in found.iter().zip(weights).enumerate() {
+                is_product(&format!("{dtype} expert {expert} row {row}"), *found, weights, &x);
             }
         }
         let found = compute(&gpu, &loaded, provider.device(), Operation::DequantizeF16, &[], 1);

@@ -15,8 +15,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::{BufferLayout, Device, DeviceLimits, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-pub use compute::KernelCall;
 use compute::Pipelines;
+pub use compute::{ChosenExperts, KernelCall};
+/// The version of wgpu whose types are in this module.
+pub use wgpu;
 
 /// The most bytes that are staged at a time for one transfer, and that are read back at a time.
 const STAGE: u64 = 8 << 20;

@@ -111,9 +111,15 @@ impl Dispatch {
     pub fn cost(&self, operation: Operation, count: u32) -> Result<Option<DispatchCost>> {
         let Some(tensor) = &self.tensor else { return Ok(None) };
         let windows = tensor.windows(operation, 0..tensor.rows)?;
+        // Experts' matrices are the outermost dimensions.
+        let of_expert = self.shape.iter().rev().nth(1).copied().unwrap_or(1);
         let groups = |window: &Window| {
             let parameters = window.parameters;
-            operation.workgroups(parameters.rows, parameters.columns, count)
+            let rows = match operation {
+                Operation::ExpertVectors => u32::try_from(of_expert).unwrap_or(u32::MAX),
+                _ => parameters.rows,
+            };
+            operation.workgroups(rows, parameters.columns, count)
         };
         let count = u64::from(count);
         let elements = tensor.rows.saturating_mul(tensor.columns);
@@ -121,6 +127,10 @@ impl Dispatch {
             Operation::GetRows => (count, 0),
             Operation::MatrixVector | Operation::MatrixMatrix => {
                 (tensor.rows, elements.saturating_mul(2).saturating_mul(count))
+            }
+            Operation::ExpertVectors => {
+                let rows = of_expert.saturating_mul(count);
+                (rows, rows.saturating_mul(2).saturating_mul(tensor.columns))
             }
             _ => (tensor.rows, 0),
         };

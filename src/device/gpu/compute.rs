@@ -31,8 +31,11 @@ impl fmt::Debug for Pipelines {
     }
 }
 
-/// The number of bindings for arrays; the parameters have the next one.
-const ARRAYS: u32 = 6;
+/// The number of bindings.
+const BINDINGS: u32 = 8;
+
+/// The binding of the parameters. All others are arrays.
+const PARAMETERS: u32 = 6;
 
 /// The binding that kernels write to.
 const OUTPUT: u32 = 5;
@@ -44,7 +47,7 @@ impl Pipelines {
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
                 ty: match binding {
-                    ARRAYS => wgpu::BufferBindingType::Uniform,
+                    PARAMETERS => wgpu::BufferBindingType::Uniform,
                     _ => wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
                 },
                 has_dynamic_offset: false,
@@ -52,7 +55,7 @@ impl Pipelines {
             },
             count: None,
         };
-        let entries: Vec<_> = (0..=ARRAYS).map(entry).collect();
+        let entries: Vec<_> = (0..BINDINGS).map(entry).collect();
         let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: None,
             entries: &entries,
@@ -78,13 +81,27 @@ impl Pipelines {
 pub struct KernelCall<'a> {
     /// The operation.
     pub operation: Operation,
-    /// The number of indices or of vectors; 1 for other operations.
+    /// The number of indices, of vectors or of chosen experts; 1 for other operations.
     pub count: u32,
     /// `u32` row numbers of `get_rows`, or `f32` vectors one after another; `None` for other
     /// operations.
     pub input: Option<&'a wgpu::Buffer>,
     /// The output, with usage `STORAGE`.
     pub output: &'a wgpu::Buffer,
+    /// Which matrices are multiplied; only for `expert_vectors`.
+    pub experts: Option<ChosenExperts<'a>>,
+}
+
+/// The experts of some vectors. A tensor's rows are those of all experts' matrices.
+#[derive(Clone, Copy, Debug)]
+pub struct ChosenExperts<'a> {
+    /// Their numbers, `u32`. All must exist.
+    pub chosen: &'a wgpu::Buffer,
+    /// The rows of one expert's matrix.
+    pub rows: u32,
+    /// The number of chosen experts that have one vector: those of one token, or 1 if each has its
+    /// own.
+    pub per_vector: u32,
 }
 
 impl Gpu {
@@ -115,22 +132,45 @@ impl Gpu {
         rows: Range<u64>,
         call: KernelCall<'_>,
     ) -> Result<()> {
-        let windows = tensor.windows(call.operation, rows)?;
-        let pipeline = self.pipeline(tensor, call.operation)?;
         let mut commands =
             self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        self.record(&mut commands, tensor, buffer, rows, call)?;
+        self.queue.submit([commands.finish()]);
+        self.check()
+    }
+
+    /// Adds a computation to commands that the caller submits: for engines with steps of their own
+    /// between those of this library.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`KernelTensor::windows`]; `Mismatch` if experts are given to another operation than
+    /// `expert_vectors`, or not to that.
+    pub fn record(
+        &self,
+        commands: &mut wgpu::CommandEncoder,
+        tensor: &KernelTensor,
+        buffer: &GpuBuffer,
+        rows: Range<u64>,
+        call: KernelCall<'_>,
+    ) -> Result<()> {
+        if call.experts.is_some() != (call.operation == Operation::ExpertVectors) {
+            let fault = format!("{} with or without experts", call.operation.name());
+            return Err(Error::mismatch(fault));
+        }
+        let windows = tensor.windows(call.operation, rows)?;
+        let pipeline = self.pipeline(tensor, call.operation)?;
         for window in windows {
             let group = self.bind(tensor, buffer, &window, call)?;
             let Window { parameters, .. } = window;
-            let [x, y, z] =
-                call.operation.workgroups(parameters.rows, parameters.columns, call.count);
+            let rows = call.experts.map_or(parameters.rows, |experts| experts.rows);
+            let [x, y, z] = call.operation.workgroups(rows, parameters.columns, call.count);
             let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
             pass.set_pipeline(&pipeline);
             pass.set_bind_group(0, &group, &[]);
             pass.dispatch_workgroups(x, y, z);
         }
-        self.queue.submit([commands.finish()]);
-        self.check()
+        Ok(())
     }
 
     /// The pipeline of a kernel, made on first use.
@@ -195,6 +235,9 @@ impl Gpu {
     ) -> Result<wgpu::BindGroup> {
         let mut parameters = window.parameters;
         parameters.count = call.count;
+        if let Some(ChosenExperts { rows, per_vector, .. }) = call.experts {
+            (parameters.all_rows, parameters.per_vector) = (rows, per_vector.max(1));
+        }
         let parameters = self.constant(&parameters.bytes(), wgpu::BufferUsages::UNIFORM);
         let held = &self.pipelines;
         let table = {
@@ -239,6 +282,7 @@ impl Gpu {
             whole(call.input.unwrap_or(&held.nothing)),
             output,
             whole(&parameters),
+            whole(call.experts.map_or(&held.nothing, |experts| experts.chosen)),
         ];
         let entries: Vec<_> = (0..)
             .zip(arrays)

@@ -27,16 +27,20 @@ pub enum Operation {
     MatrixVector,
     /// The products of all rows with several `f32` vectors, summed in `f32`.
     MatrixMatrix,
+    /// The products of `f32` vectors with the matrices of the experts that were chosen for them, summed
+    /// in `f32`.
+    ExpertVectors,
 }
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::DequantizeF32,
         Self::DequantizeF16,
         Self::GetRows,
         Self::MatrixVector,
         Self::MatrixMatrix,
+        Self::ExpertVectors,
     ];
 
     /// The name: that of the shader's entry point.
@@ -47,6 +51,7 @@ impl Operation {
             Self::GetRows => "get_rows",
             Self::MatrixVector => "matrix_vector",
             Self::MatrixMatrix => "matrix_matrix",
+            Self::ExpertVectors => "expert_vectors",
         }
     }
 
@@ -62,13 +67,13 @@ impl Operation {
     pub const fn per_workgroup(self) -> (u32, &'static str) {
         match self {
             Self::DequantizeF32 | Self::DequantizeF16 | Self::GetRows => (256, "elements"),
-            Self::MatrixVector => (1, "row"),
+            Self::MatrixVector | Self::ExpertVectors => (1, "row"),
             Self::MatrixMatrix => (4, "products of a row"),
         }
     }
 
-    /// The numbers of workgroups for `rows` rows of `columns` elements, and `count` indices or
-    /// vectors.
+    /// The numbers of workgroups for `rows` rows of `columns` elements, and `count` indices, vectors or
+    /// chosen experts. Of `expert_vectors`, `rows` are those of one expert's matrix.
     pub fn workgroups(self, rows: u32, columns: u32, count: u32) -> [u32; 3] {
         let quads = |rows: u32| u64::from(rows) * u64::from(columns.div_ceil(4));
         let flat = |groups: u64| {
@@ -87,6 +92,7 @@ impl Operation {
             Self::GetRows => (flat(quads(count).div_ceil(64)), 1),
             Self::MatrixVector => (flat(u64::from(rows)), 1),
             Self::MatrixMatrix => (flat(u64::from(rows)), count.div_ceil(4).max(1)),
+            Self::ExpertVectors => (flat(u64::from(rows)), count.max(1)),
         };
         [x, y, z]
     }
@@ -386,6 +392,7 @@ mod tests {
                     Operation::GetRows => u64::from(count) * columns.div_ceil(4) / 64,
                     Operation::MatrixVector => rows,
                     Operation::MatrixMatrix => rows * u64::from(count.div_ceil(4)),
+                    Operation::ExpertVectors => rows * u64::from(count),
                     _ => rows * columns / 256,
                 };
                 assert!(all >= needed && all < 2 * needed + 65_535, "{operation:?} {groups:?}");

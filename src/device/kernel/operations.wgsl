@@ -139,3 +139,22 @@ fn matrix_matrix(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroup
         y[(first + t) * p.all_rows + p.first_row + row] = bitcast<u32>(all[t]);
     }
 }
+
+// One row of the matrix of a chosen expert. Rows of other windows are left to their dispatches.
+@compute @workgroup_size(64)
+fn expert_vectors(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) n: vec3<u32>, @builtin(local_invocation_index) t: u32) {
+    let output = group.x + group.y * n.x;
+    let row = chosen[group.z] * p.all_rows + output - p.first_row;
+    let here = output < p.all_rows && row < p.rows;
+    var sum = vec4<f32>(0.0);
+    if here {
+        let first = group.z / p.per_vector * p.columns;
+        for (var column = t * 4u; column < p.columns; column += 256u) {
+            sum += values4(row, column) * activations4(first, column);
+        }
+    }
+    let all = reduce(t, sum);
+    if t == 0u && here {
+        y[group.z * p.all_rows + output] = bitcast<u32>((all.x + all.y) + (all.z + all.w));
+    }
+}

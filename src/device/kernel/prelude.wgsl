@@ -20,7 +20,8 @@ struct Parameters {
     // The number of the first row within the tensor, and the tensor's rows.
     first_row: u32,
     all_rows: u32,
-    spare: u32,
+    // Chosen experts that have one vector.
+    per_vector: u32,
 }
 
 @group(0) @binding(0) var<storage, read> w: array<u32>;
@@ -30,6 +31,7 @@ struct Parameters {
 @group(0) @binding(4) var<storage, read> x: array<u32>;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
 @group(0) @binding(6) var<uniform> p: Parameters;
+@group(0) @binding(7) var<storage, read> chosen: array<u32>;
 
 fn byte(at: u32) -> u32 {
     return (w[at >> 2u] >> ((at & 3u) * 8u)) & 255u;

@@ -79,18 +79,20 @@ pub struct Parameters {
     pub count: u32,
     /// The number of rows of the output before the window's first.
     pub first_row: u32,
-    /// All rows of the tensor.
+    /// All rows of the tensor; of `expert_vectors`, those of one expert's matrix.
     pub all_rows: u32,
+    /// Of `expert_vectors`, the number of chosen experts that have one vector.
+    pub per_vector: u32,
 }
 
 impl Parameters {
     /// The bytes of the uniform buffer.
     pub fn bytes(&self) -> [u8; 48] {
         let Self { rows, columns, row_bytes, weight_at, scale_at, bias_at, .. } = *self;
-        let Self { groups, group_size, count, first_row, all_rows, .. } = *self;
+        let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
         let numbers = [
             rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
-            first_row, all_rows, 0,
+            first_row, all_rows, per_vector,
         ];
         let mut bytes = [0; 48];
         for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -277,6 +279,7 @@ impl KernelTensor {
             count: 1,
             first_row: narrow(before)?,
             all_rows: narrow(self.rows)?,
+            per_vector: 1,
         };
         Ok(Window { rows, bindings, parameters, output_offset })
     }
