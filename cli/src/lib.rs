@@ -4,6 +4,7 @@
 
 mod args;
 mod cmd;
+mod device;
 mod failure;
 mod json;
 mod layers;

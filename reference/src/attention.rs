@@ -1,14 +1,20 @@
 //! Attention: queries, keys and values of heads, or unfolded from a narrower space.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use crate::cache::LayerCache;
+use crate::device::Engine;
 use crate::error::{Error, Result};
-use crate::math::{dot, sigmoid, softmax};
+use crate::math::{Function, dot, softmax};
 use crate::plan::{AttentionPlan, DistancePlan, LatentPlan, NormPlan, Temperature};
 use crate::rope::{Rope, Turns};
-use crate::rows::Rows;
+use crate::rows::{Rows, number};
 use crate::weight::{Loader, Norm, Weight};
+
+/// Scores that a GPU holds at a time, if those of one position are not more.
+const SCORES: usize = 1 << 24;
 
 /// One run of a model over new positions.
 #[derive(Debug)]
@@ -27,7 +33,9 @@ pub(crate) struct Attention {
     q_norm: Option<Norm>,
     k_norm: Option<Norm>,
     v_norm: Option<Norm>,
-    sinks: Option<Vec<f32>>,
+    sinks: Option<Rows>,
+    /// By how much the scores of each head fall with the distance.
+    slopes: Option<Rows>,
     /// For each range of distances, the bias of each head's scores.
     distances: Option<(DistancePlan, Vec<f32>)>,
     gate: Option<Weight>,
@@ -114,7 +122,10 @@ impl Attention {
             q_norm: qk_norm("q_norm", heads)?,
             k_norm: if plan.keys_of.is_none() { qk_norm("k_norm", kv_heads)? } else { None },
             v_norm: plan.value_norm.then(|| Norm::bare(value_dim, norm)),
-            sinks,
+            sinks: sinks.map(|sinks| Rows::new(sinks, heads)),
+            slopes: plan.alibi.map(|factor| {
+                Rows::new((0..heads).map(|head| factor * slope(head, heads)).collect(), heads)
+            }),
             distances: None,
             gate: loader.weight_if(&at("gate"), dim)?,
             plan: plan.clone(),
@@ -157,7 +168,11 @@ impl Attention {
                     self.bound(&mut values);
                     self.finish(&mut keys, self.k_norm.as_ref(), pass);
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
-                    cache.add(&keys, &values);
+                    match self.distances {
+                        None => cache.add(&keys, &values),
+                        // No step of a GPU computes with them.
+                        Some(_) => cache.add(&keys.on_host(), &values.on_host()),
+                    }
                 }
                 self.bound(&mut q);
                 self.finish(&mut q, self.q_norm.as_ref(), pass);
@@ -189,7 +204,7 @@ impl Attention {
 
     fn bound(&self, x: &mut Rows) {
         if let Some(bound) = self.plan.clip {
-            x.each(|value| value.max(-bound).min(bound));
+            x.apply(Function::Clip(bound));
         }
     }
 
@@ -206,15 +221,29 @@ impl Attention {
     /// The values of the positions that each query attends to, by the gate and the output matrix.
     #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
     fn mix(&self, mut q: Rows, x: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Result<Rows> {
-        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
         if let Some(Temperature { factor, step, first }) = self.plan.temperature {
-            for (position, row) in (pass.start + first..).zip(q.rows_mut()) {
-                let growth = 1.0 + factor * (1.0 + (position / step.max(1)) as f32).ln();
-                row.iter_mut().for_each(|q| *q *= growth);
-            }
+            let positions = pass.start + first..pass.start + first + q.len();
+            let growth =
+                |position: usize| 1.0 + factor * (1.0 + (position / step.max(1)) as f32).ln();
+            q.scale_rows(&Rows::new(positions.map(growth).collect(), 1));
         }
+        let mut mixed = match cache.keys.engine() {
+            Some(engine) => self.attend_on(&engine, &q, pass, cache),
+            None => self.attend(&q, pass, cache),
+        };
+        if let Some(gate) = &self.gate {
+            mixed.gate(&gate.of(x)?, Function::Sigmoid);
+        }
+        self.output.of(&mixed)
+    }
+
+    /// The values of the positions that each query attends to.
+    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
+    fn attend(&self, q: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Rows {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
         let mut mixed = Rows::zeros(q.len(), heads * value_dim);
-        let all = cache.keys.len() / (kv_heads * head_dim);
+        let all = cache.keys.len();
+        let (all_keys, all_values) = (cache.keys.values(), cache.values.values());
         let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
             let kv = head / (heads / kv_heads);
             let (first, last) = match (self.plan.window, self.plan.causal) {
@@ -230,13 +259,13 @@ impl Attention {
                 }
             };
             let last = last.min(all);
-            let keys = cache.keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
+            let keys = all_keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
             let score = |k: &[f32]| dot(q, k) * self.plan.scale;
             let mut scores: Vec<f32> =
                 keys.skip(first).take(last - first.min(last)).map(score).collect();
-            if let Some(factor) = self.plan.alibi {
+            let slopes = self.slopes.as_ref().and_then(|slopes| slopes.values().get(head));
+            if let Some(fall) = slopes {
                 // The position of the key alone: softmax takes no notice of what all scores share.
-                let fall = factor * slope(head, heads);
                 let places = (first..).zip(&mut scores);
                 places.for_each(|(place, score)| *score += fall * place as f32);
             }
@@ -249,23 +278,58 @@ impl Attention {
             if let Some(cap) = self.plan.softcap {
                 scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
             }
-            let sink = self.sinks.as_ref().and_then(|sinks| sinks.get(head)).copied();
+            let sink = self.sinks.as_ref().and_then(|sinks| sinks.values().get(head)).copied();
             softmax(&mut scores, sink);
-            let values = cache.values.chunks_exact(value_dim).skip(kv).step_by(kv_heads);
+            let values = all_values.chunks_exact(value_dim).skip(kv).step_by(kv_heads);
             for (weight, v) in scores.iter().zip(values.skip(first)) {
                 out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
             }
         };
         let outs = mixed.values_mut().par_chunks_exact_mut(value_dim).enumerate();
+        let queries = q.values();
         outs.for_each(|(place, out)| {
-            let query = q.values().get(place * head_dim..(place + 1) * head_dim);
+            let query = queries.get(place * head_dim..(place + 1) * head_dim);
             let (row, head) = (place / heads, place % heads);
             of_head(head, pass.start + row, query.unwrap_or_default(), out);
         });
-        if let Some(gate) = &self.gate {
-            mixed.with(&gate.of(x)?, |mixed, gate| mixed * sigmoid(gate));
+        mixed
+    }
+
+    /// As [`attend`](Self::attend), on the GPU that has the cache.
+    fn attend_on(
+        &self,
+        engine: &Arc<Engine>,
+        q: &Rows,
+        pass: &Pass<'_>,
+        cache: &LayerCache,
+    ) -> Rows {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
+        let all = cache.keys.len();
+        let mut mixed = Rows::unfilled(engine, q.len(), heads * value_dim);
+        let empty = Rows::default();
+        let at_once = (SCORES / (heads * all).max(1)).max(1);
+        for first in (0..q.len()).step_by(at_once) {
+            let runs = heads * at_once.min(q.len() - first);
+            let mut scores = Rows::unfilled(engine, runs, all);
+            let sizes = [runs * all, heads, kv_heads, all, head_dim, first, pass.start].map(number);
+            let masks = [
+                self.plan.scale.to_bits(),
+                u32::from(self.plan.causal),
+                number(self.plan.window.unwrap_or(0)),
+                u32::from(self.plan.chunked),
+                self.plan.softcap.unwrap_or(0.0).to_bits(),
+                u32::from(self.slopes.is_some()),
+            ];
+            let slopes = self.slopes.as_ref().unwrap_or(&empty);
+            let numbers = [&sizes[..], &masks].concat();
+            scores.step(engine, "scores", &[q, &cache.keys, slopes], &numbers);
+            let numbers = [runs, all, heads, usize::from(self.sinks.is_some())].map(number);
+            let sinks = self.sinks.as_ref().unwrap_or(&empty);
+            scores.step_by(engine, "softmax", &[sinks], &numbers, runs);
+            let numbers = [runs * value_dim, heads, kv_heads, all, value_dim, first].map(number);
+            mixed.step(engine, "mix", &[&scores, &cache.values], &numbers);
         }
-        self.output.of(&mixed)
+        mixed
     }
 }
 

@@ -10,9 +10,9 @@ const CELLS: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LayerCache {
     /// Keys, position by position.
-    pub(crate) keys: Vec<f32>,
+    pub(crate) keys: Rows,
     /// Values, position by position.
-    pub(crate) values: Vec<f32>,
+    pub(crate) values: Rows,
     /// The inputs that a convolution still sees.
     pub(crate) inputs: Vec<f32>,
     /// Linear attention: a matrix for each value head.
@@ -22,13 +22,7 @@ pub(crate) struct LayerCache {
 impl LayerCache {
     /// Adds the keys and the values of positions.
     pub(crate) fn add(&mut self, keys: &Rows, values: &Rows) {
-        for (kept, rows) in [(&mut self.keys, keys), (&mut self.values, values)] {
-            let len = kept.len() + rows.values().len();
-            if len > kept.capacity() {
-                let whole = len.next_multiple_of(CELLS * rows.width().max(1));
-                kept.reserve_exact(whole - kept.len());
-            }
-            kept.extend_from_slice(rows.values());
-        }
+        self.keys.append(keys, CELLS);
+        self.values.append(values, CELLS);
     }
 }

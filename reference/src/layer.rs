@@ -342,10 +342,9 @@ impl Layer {
     fn own_embedding(&self, x: &Rows, context: &Context<'_>) -> Result<Option<Rows>> {
         let (Some(own), Some(all)) = (&self.per_layer, context.per_layer) else { return Ok(None) };
         let width = own.gate.outputs();
-        let given = all.columns(self.place * width..(self.place + 1) * width);
-        let mut gate = own.gate.of(x)?;
-        gate.with(&given, |gate, given| own.activation.of(gate) * given);
-        let mut added = own.projection.of(&gate)?;
+        let mut given = all.columns(self.place * width..(self.place + 1) * width);
+        given.gate(&own.gate.of(x)?, own.activation);
+        let mut added = own.projection.of(&given)?;
         own.norm.apply(&mut added);
         Ok(Some(added))
     }

@@ -6,6 +6,8 @@ mod attention;
 mod cache;
 mod chat;
 mod convolution;
+#[cfg_attr(not(feature = "gpu"), path = "device/absent.rs")]
+mod device;
 mod divergence;
 mod error;
 mod facts;

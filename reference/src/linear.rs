@@ -6,7 +6,7 @@ use weighbridge::arch::NormKind;
 use crate::cache::LayerCache;
 use crate::convolution::Convolution;
 use crate::error::{Error, Result};
-use crate::math::{Activation, dot, sigmoid, softplus};
+use crate::math::{Activation, Function, dot, softplus};
 use crate::plan::{LinearPlan, NormPlan};
 use crate::rows::Rows;
 use crate::weight::{Loader, Norm, Weight};
@@ -67,7 +67,7 @@ impl Linear {
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
         let joined = Rows::joined(&[self.q.of(x)?, self.k.of(x)?, self.v.of(x)?]);
         let mut mixed = self.convolution.of(&joined, cache);
-        mixed.each(|x| Activation::Silu.of(x));
+        mixed.apply(Activation::Silu);
         let (mut q, mut k) = (mixed.columns(0..keys), mixed.columns(keys..2 * keys));
         let v = mixed.columns(2 * keys..2 * keys + values);
         for rows in [&mut q, &mut k] {
@@ -79,7 +79,7 @@ impl Linear {
         #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
         q.scale((key_dim as f32).sqrt().recip());
         let (mut beta, mut decay) = (self.beta.of(x)?, self.alpha.of(x)?);
-        beta.each(sigmoid);
+        beta.apply(Function::Sigmoid);
         for row in decay.rows_mut() {
             for ((alpha, a_log), bias) in row.iter_mut().zip(&self.a_log).zip(&self.dt_bias) {
                 *alpha = (-a_log.exp() * softplus(*alpha + bias)).exp();
@@ -103,7 +103,7 @@ impl Linear {
         }
         let gate = self.gate.of(x)?;
         self.norm.apply(&mut out);
-        out.with(&gate, |out, gate| out * Activation::Silu.of(gate));
+        out.gate(&gate, Activation::Silu);
         self.output.of(&out)
     }
 }

@@ -39,7 +39,7 @@ impl MaskedWords {
 
     pub(crate) fn of(&self, hidden: &Rows, embedding: &Weight) -> Result<Rows> {
         let mut x = self.dense.of(hidden)?;
-        x.each(|value| self.activation.of(value));
+        x.apply(self.activation);
         self.norm.apply(&mut x);
         let mut logits = self.output.as_ref().unwrap_or(embedding).of(&x)?;
         for row in logits.rows_mut() {

@@ -163,6 +163,65 @@ impl Activation {
     }
 }
 
+/// What is computed of single values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Function {
+    Activation(Activation),
+    /// A bound in both directions.
+    Clip(f32),
+    /// A bound that tanh puts in both directions.
+    Cap(f32),
+    Tanh,
+    Sigmoid,
+}
+
+impl From<Activation> for Function {
+    fn from(activation: Activation) -> Self {
+        Self::Activation(activation)
+    }
+}
+
+impl Function {
+    pub(crate) fn of(self, x: f32) -> f32 {
+        match self {
+            Self::Activation(activation) => activation.of(x),
+            Self::Clip(bound) => x.max(-bound).min(bound),
+            Self::Cap(cap) => (x / cap).tanh() * cap,
+            Self::Tanh => x.tanh(),
+            Self::Sigmoid => sigmoid(x),
+        }
+    }
+
+    /// The function of a gate, times what it lets through.
+    pub(crate) fn gated(self, gate: f32, x: f32) -> f32 {
+        match self {
+            Self::Activation(activation) => activation.gated(gate, x),
+            other => other.of(gate) * x,
+        }
+    }
+
+    /// Its number in `steps.wgsl`, and its own numbers.
+    pub(crate) fn code(self) -> (u32, [f32; 4]) {
+        match self {
+            Self::Activation(activation) => match activation {
+                Activation::Silu => (0, [0.0; 4]),
+                Activation::Gelu => (1, [0.0; 4]),
+                Activation::GeluTanh => (2, [0.0; 4]),
+                Activation::Relu => (3, [0.0; 4]),
+                Activation::ReluSquared => (4, [0.0; 4]),
+                Activation::ClampedSwiglu { alpha, limit } => (5, [alpha, limit, 0.0, 0.0]),
+                Activation::Xielu(Xielu { alpha_n, alpha_p, beta, eps }) => {
+                    (6, [alpha_n, alpha_p, beta, eps])
+                }
+            },
+            Self::Clip(bound) => (7, [bound, 0.0, 0.0, 0.0]),
+            Self::Cap(cap) => (8, [cap, 0.0, 0.0, 0.0]),
+            Self::Tanh => (9, [0.0; 4]),
+            Self::Sigmoid => (10, [0.0; 4]),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

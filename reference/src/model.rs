@@ -1,14 +1,17 @@
 //! A model that is ready to run, and what it remembers while it does.
 
+use std::sync::Arc;
+
 use weighbridge::Model;
 use weighbridge::arch::Resolution;
 
 use crate::attention::Pass;
 use crate::cache::LayerCache;
+use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
 use crate::layer::{Context, DECODER, ENCODER, Layer, NORMED_SUM, Names, layer_norm};
 use crate::masked::MaskedWords;
-use crate::math::softmax;
+use crate::math::{Function, softmax};
 use crate::plan::{Arrangement, Plan};
 use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
@@ -50,6 +53,7 @@ pub struct Reference {
     text: Option<(Vec<Layer>, Norm)>,
     pooler: Option<Weight>,
     masked_words: Option<MaskedWords>,
+    engine: Option<Arc<Engine>>,
 }
 
 /// The embeddings that each layer has of its own (Gemma 3n and 4).
@@ -102,6 +106,36 @@ impl Reference {
     ///
     /// As [`new`](Self::new).
     pub fn with_plan(model: &Model, plan: Plan) -> Result<Self> {
+        Self::load(model, plan, None)
+    }
+
+    /// As [`with_plan`](Self::with_plan), on a GPU, which holds the matrices as they are packed. Values
+    /// stay there from the embedding to the scores, except for what no step computes: latent and linear
+    /// attention, state spaces, biases of distances, experts in groups, alternating updates. These are
+    /// computed by the CPU.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); `Model` if the GPU fails or lacks memory.
+    #[cfg(feature = "gpu")]
+    pub fn on_gpu(
+        model: &Model,
+        plan: Plan,
+        gpu: Arc<weighbridge::device::gpu::Gpu>,
+    ) -> Result<Self> {
+        let loading = Loading::new(model, gpu)?;
+        let reference = Self::load(model, plan, Some(&loading))?;
+        loading.engine().check()?;
+        Ok(reference)
+    }
+
+    /// How often values were copied from the GPU to the host.
+    #[cfg(feature = "gpu")]
+    pub fn copies_from_gpu(&self) -> usize {
+        self.engine.as_ref().map_or(0, |engine| engine.copies())
+    }
+
+    fn load(model: &Model, plan: Plan, device: Option<&Loading>) -> Result<Self> {
         let Resolution { missing, unknown, .. } = model.resolution()?;
         if !missing.is_empty() {
             return Err(Error::Mismatch(format!("the model lacks {}", missing.join(", "))));
@@ -112,7 +146,7 @@ impl Reference {
                 format!("{} tensors without a canonical name, {first} first", unknown.len());
             return Err(Error::Unsupported(fault));
         }
-        let loader = Loader::new(model);
+        let loader = Loader::new(model, device);
         let (dim, norm) = (plan.dim, plan.norm);
         let names = match plan.arrangement {
             Arrangement::NormedSum => NORMED_SUM,
@@ -149,6 +183,7 @@ impl Reference {
             },
             pooler: loader.weight_if("pooler", dim)?,
             masked_words: MaskedWords::load_if(loader, dim, layer_norm(norm.eps), &plan)?,
+            engine: device.map(|device| Arc::clone(device.engine())),
             plan,
         })
     }
@@ -161,6 +196,15 @@ impl Reference {
     /// The number of tokens that the model has embeddings of.
     pub fn vocabulary(&self) -> usize {
         self.embedding.outputs()
+    }
+
+    /// The rows in host memory, and the error of the GPU if it failed on the way.
+    fn settled(&self, rows: Rows) -> Result<Rows> {
+        if let Some(engine) = &self.engine {
+            rows.values();
+            engine.check()?;
+        }
+        Ok(rows)
     }
 
     /// A sequence without positions.
@@ -178,7 +222,7 @@ impl Reference {
         let sound = self.sound.as_ref();
         let sound = sound
             .ok_or_else(|| Error::Unsupported("the model has no encoder of sound".to_owned()))?;
-        sound.of(spectrum)
+        self.settled(sound.of(spectrum)?)
     }
 
     /// A sequence without positions, that attends to what [`encode_sound`](Self::encode_sound) or
@@ -205,7 +249,7 @@ impl Reference {
             let x = self.embed(tokens, 0)?;
             let mut hidden = run(layers, &self.plan.ropes, x, 0, &mut caches)?;
             norm.apply(&mut hidden);
-            return Ok(EncodedText { hidden, pooled: None, logits: None });
+            return Ok(EncodedText { hidden: self.settled(hidden)?, pooled: None, logits: None });
         }
         if !self.plan.encodes() {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
@@ -227,14 +271,15 @@ impl Reference {
         let pooled = match &self.pooler {
             Some(pooler) => {
                 let mut first = pooler.of(&hidden.first())?;
-                first.each(f32::tanh);
+                first.apply(Function::Tanh);
                 Some(first.values().to_vec())
             }
             None => None,
         };
         let head = self.masked_words.as_ref();
         let logits = head.map(|head| head.of(&hidden, &self.embedding)).transpose()?;
-        Ok(EncodedText { hidden, pooled, logits })
+        let logits = logits.map(|logits| self.settled(logits)).transpose()?;
+        Ok(EncodedText { hidden: self.settled(hidden)?, pooled, logits })
     }
 
     /// Embeddings of tokens and their positions.
@@ -297,12 +342,16 @@ impl Reference {
     ///
     /// `Mismatch` if the rows have another width; `Model` if weights cannot be read.
     pub fn scores(&self, hidden: &Rows) -> Result<Rows> {
+        self.settled(self.scored(hidden)?)
+    }
+
+    fn scored(&self, hidden: &Rows) -> Result<Rows> {
         let mut logits = self.output.as_ref().unwrap_or(&self.embedding).of(hidden)?;
         if self.plan.logit_scale != 1.0 {
             logits.scale(self.plan.logit_scale);
         }
         if let Some(cap) = self.plan.logit_softcap {
-            logits.each(|logit| (logit / cap).tanh() * cap);
+            logits.apply(Function::Cap(cap));
         }
         Ok(logits)
     }
@@ -393,7 +442,8 @@ impl Session<'_> {
     ///
     /// As [`logits`](Self::logits).
     pub fn hidden(&mut self, tokens: &[u32]) -> Result<Rows> {
-        self.reference.hidden(self, tokens)
+        let hidden = self.reference.hidden(self, tokens)?;
+        self.reference.settled(hidden)
     }
 
     /// As [`logits`](Self::logits), for the last token alone.

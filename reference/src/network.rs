@@ -1,9 +1,9 @@
 //! Feed-forward networks: dense ones, and experts that a router chooses.
 
 use crate::error::{Error, Result};
-use crate::math::{Activation, Xielu, sigmoid, softmax, softplus};
+use crate::math::{Activation, Function, Xielu, sigmoid, softmax, softplus};
 use crate::plan::{NetworkPlan, Routing, Scoring};
-use crate::rows::Rows;
+use crate::rows::{Rows, number};
 use crate::weight::{Loader, Weight};
 
 /// Up and down, with or without a gate.
@@ -51,9 +51,9 @@ impl Dense {
             Some(gate) => {
                 let mut gate = gate.of(x)?;
                 self.sparsity.iter().for_each(|deviations| thin(&mut gate, *deviations));
-                inner.with(&gate, |up, gate| self.activation.gated(gate, up));
+                inner.gate(&gate, self.activation);
             }
-            None => inner.each(|up| self.activation.of(up)),
+            None => inner.apply(self.activation),
         }
         self.down.of(&inner)
     }
@@ -76,9 +76,9 @@ fn thin(x: &mut Rows, deviations: f32) {
 pub(crate) struct Experts {
     router: Weight,
     /// Added to scores when experts are chosen, and not to their weights.
-    correction: Option<Vec<f32>>,
+    correction: Option<Rows>,
     /// Factors of the experts' outputs.
-    output_scale: Option<Vec<f32>>,
+    output_scale: Option<Rows>,
     gate: Weight,
     up: Weight,
     down: Weight,
@@ -116,8 +116,8 @@ impl Experts {
             return Err(Error::Mismatch(format!("{name} has {count} experts in {groups} groups")));
         }
         Ok(Some(Self {
-            correction: loader.vector_if(&at("router.correction_bias"))?,
-            output_scale: loader.vector_if(&at("experts.output_scale"))?,
+            correction: loader.vector_if(&at("router.correction_bias"))?.map(one_row),
+            output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
             shared: Dense::load_if(loader, &at("shared_expert"), dim, plan)?,
             shared_router: loader.weight_if(&at("shared_expert.router"), dim)?,
             activation: plan.activation,
@@ -132,6 +132,10 @@ impl Experts {
     /// What the experts give for each row of `x`. `seen` is what the router sees of them.
     pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut scores = self.router.of(seen)?;
+        if let Some(mut out) = self.on_device(x, &scores) {
+            self.add_shared(x, &mut out)?;
+            return Ok(out);
+        }
         let choices = scores.rows_mut().map(|row| self.choose(row)).collect::<Vec<_>>();
         let mut out = Rows::zeros(x.len(), self.down.outputs());
         for expert in 0..self.up.arrays() {
@@ -154,7 +158,7 @@ impl Experts {
             }
             let mut inner = self.up.of_array(expert, &own)?;
             let gate = self.gate.of_array(expert, &own)?;
-            inner.with(&gate, |up, gate| self.activation.gated(gate, up));
+            inner.gate(&gate, self.activation);
             let given = self.down.of_array(expert, &inner)?;
             let mut places = rows.iter().zip(given.rows()).peekable();
             for (row, out) in out.rows_mut().enumerate() {
@@ -164,17 +168,58 @@ impl Experts {
                 }
             }
         }
-        if let Some(shared) = &self.shared {
-            let mut given = shared.of(x)?;
-            if let Some(router) = &self.shared_router {
-                let gates = router.of(x)?;
-                for (row, gate) in given.rows_mut().zip(gates.values()) {
-                    row.iter_mut().for_each(|value| *value *= sigmoid(*gate));
-                }
-            }
-            out.add(&given, 1.0);
-        }
+        self.add_shared(x, &mut out)?;
         Ok(out)
+    }
+
+    /// Adds what the shared expert gives.
+    fn add_shared(&self, x: &Rows, out: &mut Rows) -> Result<()> {
+        let Some(shared) = &self.shared else { return Ok(()) };
+        let mut given = shared.of(x)?;
+        if let Some(router) = &self.shared_router {
+            let mut gates = router.of(x)?;
+            gates.apply(Function::Sigmoid);
+            given.scale_rows(&gates);
+        }
+        out.add(&given, 1.0);
+        Ok(())
+    }
+
+    /// What the experts give, computed by a GPU without a look at what was chosen. `None` where no step
+    /// makes the choice, or the GPU lacks the matrices.
+    fn on_device(&self, x: &Rows, scores: &Rows) -> Option<Rows> {
+        let engine = scores.engine()?;
+        let Routing { used, scoring, normalized, scale, groups, weighs_inputs } = self.routing;
+        let scoring = match scoring {
+            Scoring::Softmax => 0,
+            Scoring::SoftmaxOfChosen => 1,
+            Scoring::Sigmoid => 2,
+            Scoring::SoftmaxOfNear => return None,
+        };
+        if weighs_inputs || groups.is_some_and(|(groups, kept)| kept < groups) {
+            return None;
+        }
+        let [rows, experts, places] = [scores.len(), scores.width(), used].map(number);
+        let empty = Rows::default();
+        let correction = self.correction.as_ref();
+        let mut chosen = Rows::unfilled(&engine, scores.len(), used);
+        let numbers = [rows, experts, places, scoring, u32::from(correction.is_some())];
+        let inputs = [scores, correction.unwrap_or(&empty)];
+        chosen.step(&engine, "choose", &inputs, &numbers);
+        let mut weights = Rows::unfilled(&engine, scores.len(), used);
+        let own = self.output_scale.as_ref();
+        let (normalized, has_own) = (u32::from(normalized), u32::from(own.is_some()));
+        let numbers = [rows, experts, places, scoring, normalized, scale.to_bits(), has_own];
+        let inputs = [scores, &chosen, own.unwrap_or(&empty)];
+        weights.step(&engine, "weigh", &inputs, &numbers);
+        let mut inner = self.up.of_experts(x, &chosen, used)?;
+        let gate = self.gate.of_experts(x, &chosen, used)?;
+        inner.gate(&gate, self.activation);
+        let given = self.down.of_experts(&inner, &chosen, 1)?;
+        let mut out = Rows::unfilled(&engine, x.len(), given.width());
+        let numbers = [out.count(), number(given.width()), places];
+        out.step(&engine, "combine", &[&given, &weights], &numbers);
+        Some(out)
     }
 
     /// The experts of one token with their weights, by what the router says of each.
@@ -186,7 +231,8 @@ impl Experts {
             Scoring::SoftmaxOfChosen => {}
             Scoring::SoftmaxOfNear => return near(scores, used),
         }
-        let correction = self.correction.iter().flatten().copied().chain(std::iter::repeat(0.0));
+        let correction = self.correction.iter().flat_map(Rows::values).copied();
+        let correction = correction.chain(std::iter::repeat(0.0));
         let mut ranked: Vec<f32> = scores.iter().zip(correction).map(|(s, c)| s + c).collect();
         if let Some((groups, kept)) = groups.filter(|(groups, kept)| kept < groups) {
             let width = ranked.len() / groups;
@@ -213,11 +259,17 @@ impl Experts {
             weights.iter_mut().for_each(|weight| *weight /= sum);
         }
         let own = |expert: usize| {
-            self.output_scale.as_ref().and_then(|scales| scales.get(expert)).copied().unwrap_or(1.0)
+            let scales = self.output_scale.as_ref().and_then(|scales| scales.values().get(expert));
+            scales.copied().unwrap_or(1.0)
         };
         let weighed = chosen.into_iter().zip(weights);
         weighed.map(|(expert, weight)| (expert, weight * scale * own(expert))).collect()
     }
+}
+
+fn one_row(values: Vec<f32>) -> Rows {
+    let width = values.len();
+    Rows::new(values, width)
 }
 
 /// How much smaller than the largest score another may be, as a part of the larger of both, so that it

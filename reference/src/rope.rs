@@ -5,7 +5,7 @@ use weighbridge::arch::{Field, RopeLayout, RopeScalingKind};
 
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
-use crate::rows::Rows;
+use crate::rows::{Rows, number};
 
 /// How elements of a head turn with the position.
 #[derive(Clone, Debug)]
@@ -176,6 +176,13 @@ impl Rope {
     /// Turns the heads of each row, which are `head_dim` wide, from their element `start` on.
     pub(crate) fn apply(&self, turns: &Turns, x: &mut Rows, head_dim: usize, start: usize) {
         let end = start + self.rotated;
+        if let Some(engine) = x.engine() {
+            let (heads, pairs) = (x.width() / head_dim.max(1), turns.cos.width());
+            let apart = if self.interleaved { 1 } else { self.rotated / 2 };
+            let count = if end <= head_dim { x.len() * heads * pairs } else { 0 };
+            let numbers = [count, heads, head_dim, pairs, start, apart].map(number);
+            return x.step(&engine, "turn", &[&turns.cos, &turns.sin], &numbers);
+        }
         let turns = turns.cos.rows().zip(turns.sin.rows());
         for (row, (cos, sin)) in x.rows_mut().zip(turns) {
             for head in row.chunks_exact_mut(head_dim.max(1)) {

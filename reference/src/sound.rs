@@ -56,7 +56,7 @@ impl SoundEncoder {
         let mut x = Rows::new(frames, bands);
         for (convolution, stride) in self.convolutions.iter().zip([1, 2]) {
             x = convolution.of(&windows(&x, stride))?;
-            x.each(|value| Activation::Gelu.of(value));
+            x.apply(Activation::Gelu);
         }
         x.add(&self.positions, 1.0);
         let mut caches = vec![LayerCache::default(); self.layers.len()];

@@ -31,7 +31,7 @@ enum Steps {
     /// Mamba: from what the convolution gives. A time step for each channel.
     Projected(Box<Projected>),
     /// Mamba 2: from the layer's input. A time step for each head.
-    Given { bias: Vec<f32>, norm: Option<Norm> },
+    Given { bias: Vec<f32>, norm: Box<Option<Norm>> },
 }
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl StateSpace {
             Some(heads) => Steps::Given {
                 bias: loader.vector(&at("dt.bias"), heads)?,
                 // Its factors are as wide as the layer, but each group is normed on its own.
-                norm: loader.norm_if(&at("norm"), inner / groups.max(1), norm)?,
+                norm: loader.norm_if(&at("norm"), inner / groups.max(1), norm)?.into(),
             },
         };
         let outputs = match heads {
@@ -107,7 +107,7 @@ impl StateSpace {
             Some(_) => (given.columns(inner..inner + channels), given.columns(0..inner)),
         };
         let mut seen = self.convolution.of(&entering, cache);
-        seen.each(|x| Activation::Silu.of(x));
+        seen.apply(Activation::Silu);
         let written = groups * state;
         let (values, b, c, mut dt) = match &self.steps {
             Steps::Projected(own) => {
@@ -137,12 +137,9 @@ impl StateSpace {
         for (out, ((values, dt), (b, c))) in out.rows_mut().zip(steps) {
             self.step(&mut cache.state, (values, dt), (b, c), out);
         }
-        match &self.steps {
-            Steps::Given { norm: Some(norm), .. } => {
-                out.with(&gate, |out, gate| out * Activation::Silu.of(gate));
-                norm.apply(&mut out);
-            }
-            _ => out.with(&gate, |out, gate| out * Activation::Silu.of(gate)),
+        out.gate(&gate, Activation::Silu);
+        if let Steps::Given { norm, .. } = &self.steps {
+            norm.iter().for_each(|norm| norm.apply(&mut out));
         }
         self.output.of(&out)
     }

@@ -3,6 +3,7 @@
 //! beside attention (Gemma 3n).
 
 use crate::error::{Error, Result};
+use crate::math::Function;
 use crate::plan::NormPlan;
 use crate::rows::Rows;
 use crate::weight::{Loader, Norm, Weight};
@@ -56,7 +57,7 @@ impl Streams {
         #[expect(clippy::cast_precision_loss, reason = "a width")]
         seen.scale((x.width() as f32).recip());
         let mut routed = self.router.of(&seen)?;
-        routed.each(f32::tanh);
+        routed.apply(Function::Tanh);
         Ok(routed)
     }
 

@@ -8,9 +8,10 @@ use weighbridge::model::DecodeOptions;
 use weighbridge::quant::multiply_rows;
 use weighbridge::{Model, Tensor};
 
+use crate::device::{Loading, Matrix};
 use crate::error::{Error, Result};
 use crate::plan::NormPlan;
-use crate::rows::Rows;
+use crate::rows::{Rows, number};
 
 /// Values that a thread decodes at a time, if a row is not longer.
 const PIECE: usize = 1 << 15;
@@ -27,18 +28,21 @@ pub(crate) struct Weight {
     inputs: usize,
     /// Stored rows of one output: more than one where its inputs have two dimensions.
     rows: usize,
-    bias: Option<Vec<f32>>,
+    bias: Option<Rows>,
+    /// The same in the memory of a GPU.
+    device: Option<Matrix>,
 }
 
 /// Finds a model's tensors, and checks that they have the shape that the config says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loader<'m> {
     model: &'m Model,
+    device: Option<&'m Loading>,
 }
 
 impl<'m> Loader<'m> {
-    pub(crate) fn new(model: &'m Model) -> Self {
-        Self { model }
+    pub(crate) fn new(model: &'m Model, device: Option<&'m Loading>) -> Self {
+        Self { model, device }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
@@ -64,7 +68,12 @@ impl<'m> Loader<'m> {
             let fault = format!("{name}.bias has {} values for {outputs} outputs", bias.len());
             return Err(Error::Mismatch(fault));
         }
-        Ok(Weight { tensor, arrays, outputs, inputs, rows: 1, bias })
+        let bias = bias.map(|bias| Rows::new(bias, outputs));
+        let device = match self.device {
+            Some(device) => device.matrix(&format!("{name}.weight"))?,
+            None => None,
+        };
+        Ok(Weight { tensor, arrays, outputs, inputs, rows: 1, bias, device })
     }
 
     /// The convolution `{name}.weight` as a matrix: inputs are windows of positions, channel by channel.
@@ -78,8 +87,8 @@ impl<'m> Loader<'m> {
         if rows.checked_mul(width) != Some(inputs) || inputs == 0 || outputs == 0 {
             return Err(misfit(name, tensor.shape(), &format!("the config says {inputs} inputs")));
         }
-        let bias = Some(self.vector(&format!("{name}.bias"), outputs)?);
-        Ok(Weight { tensor, arrays: 1, outputs, inputs, rows, bias })
+        let bias = Some(Rows::new(self.vector(&format!("{name}.bias"), outputs)?, outputs));
+        Ok(Weight { tensor, arrays: 1, outputs, inputs, rows, bias, device: None })
     }
 
     /// As [`weight`](Self::weight), or nothing where the model has no such matrix.
@@ -128,7 +137,9 @@ impl<'m> Loader<'m> {
             return Err(Error::Mismatch(fault));
         }
         let factors = factors.iter().map(|factor| factor + plan.added).collect();
-        Ok(Some(Norm { width, kind: plan.kind, eps: plan.eps, factors: Some(factors), bias }))
+        let factors = Some(Rows::new(factors, width));
+        let bias = bias.map(|bias| Rows::new(bias, width));
+        Ok(Some(Norm { width, kind: plan.kind, eps: plan.eps, factors, bias }))
     }
 
     /// As [`norm_if`](Self::norm_if); without factors where the plan says that norms have none.
@@ -174,6 +185,16 @@ impl Weight {
             return Ok(Rows::zeros(0, self.outputs));
         }
         let first = array * self.outputs;
+        if let Some(matrix) = &self.device {
+            let x = x.on(matrix.engine());
+            let given = match self.arrays {
+                1 => matrix.multiply(x, count),
+                _ => matrix.of_experts(x, &matrix.always(array, count), self.outputs, 1),
+            };
+            let mut out = Rows::of_array(given, count, self.outputs);
+            self.bias.iter().for_each(|bias| out.add_row(bias, first));
+            return Ok(out);
+        }
         let at_once = (PIECE / self.inputs).clamp(1, self.outputs);
         // A block has a piece for each thread, and no more than the transposed products of all inputs
         // take.
@@ -207,13 +228,23 @@ impl Weight {
                 row.zip(products).for_each(|(out, product)| *out = *product);
             }
         }
-        if let Some(bias) = &self.bias {
-            let own = bias.get(first..first + self.outputs).unwrap_or_default();
-            for row in out.rows_mut() {
-                row.iter_mut().zip(own).for_each(|(out, bias)| *out += bias);
-            }
-        }
+        self.bias.iter().for_each(|bias| out.add_row(bias, first));
         Ok(out)
+    }
+
+    /// The products of rows of `x` with the matrices of the experts in `chosen`, on the GPU that has the
+    /// matrices. A row is for `per_row` of them.
+    pub(crate) fn of_experts(&self, x: &Rows, chosen: &Rows, per_row: usize) -> Option<Rows> {
+        let matrix = self.device.as_ref()?;
+        let engine = matrix.engine();
+        let chosen_there = chosen.on(engine);
+        let given = matrix.of_experts(x.on(engine), chosen_there, self.outputs, per_row);
+        let mut out = Rows::of_array(given, chosen.len() * chosen.width(), self.outputs);
+        if let Some(bias) = &self.bias {
+            let numbers = [out.count(), number(self.outputs), 0, 1];
+            out.step(engine, "add_row", &[bias, chosen], &numbers);
+        }
+        Some(out)
     }
 
     /// The stored rows of some outputs, counted over all arrays.
@@ -223,13 +254,17 @@ impl Weight {
 
     /// One row for each of some numbers: an embedding's, for tokens.
     pub(crate) fn rows_of(&self, numbers: &[u32], what: &str) -> Result<Rows> {
+        let place = |number: &u32| usize::try_from(*number).unwrap_or(usize::MAX);
+        if let Some(beyond) = numbers.iter().find(|number| place(number) >= self.outputs) {
+            let fault = format!("{what} {beyond}, but there are {}", self.outputs);
+            return Err(Error::Input(fault));
+        }
+        if let Some(matrix) = self.device.as_ref().filter(|_| !numbers.is_empty()) {
+            return Ok(Rows::of_array(matrix.rows(numbers), numbers.len(), self.inputs));
+        }
         let mut out = Rows::zeros(numbers.len(), self.inputs);
         for (row, number) in out.rows_mut().zip(numbers) {
-            let number = usize::try_from(*number).unwrap_or(usize::MAX);
-            if number >= self.outputs {
-                let fault = format!("{what} {number}, but there are {}", self.outputs);
-                return Err(Error::Input(fault));
-            }
+            let number = place(number);
             let stored = self.stored_rows(number..number + 1);
             self.tensor.dequantize_rows(stored, row, &DecodeOptions::new())?;
         }
@@ -243,8 +278,8 @@ pub(crate) struct Norm {
     width: usize,
     kind: NormKind,
     eps: f32,
-    factors: Option<Vec<f32>>,
-    bias: Option<Vec<f32>>,
+    factors: Option<Rows>,
+    bias: Option<Rows>,
 }
 
 impl Norm {
@@ -262,14 +297,29 @@ impl Norm {
     /// Norms each run of `width` values. Factors for several runs, those of heads, are taken in turn.
     pub(crate) fn apply(&self, x: &mut Rows) {
         let width = self.width.max(1);
+        if let Some(engine) = x.engine() {
+            let runs = x.width() / width;
+            let empty = Rows::default();
+            let of = |values: &Option<Rows>| values.as_ref().map_or(0, Rows::len);
+            let numbers = [
+                number(x.len() * runs),
+                number(width),
+                number(runs.max(1)),
+                u32::from(self.kind == NormKind::Layer),
+                self.eps.to_bits(),
+                number(of(&self.factors)),
+                number(of(&self.bias)),
+            ];
+            let inputs =
+                [&self.factors, &self.bias].map(|values| values.as_ref().unwrap_or(&empty));
+            return x.step_by(&engine, "norm", &inputs, &numbers, x.len() * runs);
+        }
         for row in x.rows_mut() {
             for (place, run) in row.chunks_exact_mut(width).enumerate() {
                 self.normalize(run);
                 for (values, multiply) in [(&self.factors, true), (&self.bias, false)] {
                     let Some(values) = values else { continue };
-                    let all = (values.len() / width).max(1);
-                    let start = place % all * width;
-                    let own = values.get(start..start + width).unwrap_or_default();
+                    let own = values.row(place % values.len().max(1)).unwrap_or_default();
                     let pairs = run.iter_mut().zip(own);
                     if multiply {
                         pairs.for_each(|(x, factor)| *x *= factor);

@@ -54,6 +54,8 @@ const CLIPPY_GPU: Step = step(&[
     "--package",
     "weighbridge",
     "--package",
+    "weighbridge-reference",
+    "--package",
     "weighbridge-cli",
     "--features",
     "gpu",
@@ -64,8 +66,18 @@ const CLIPPY_GPU: Step = step(&[
 ]);
 /// On a machine without a GPU, and without a driver that runs on the CPU, the tests are skipped by
 /// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set.
-const TEST_GPU: Step =
-    step(&["cargo", "test", "--package", "weighbridge", "--features", "gpu", "--test", "gpu"]);
+const TEST_GPU: Step = step(&[
+    "cargo",
+    "test",
+    "--package",
+    "weighbridge",
+    "--package",
+    "weighbridge-reference",
+    "--features",
+    "gpu",
+    "--test",
+    "gpu",
+]);
 const HEADER: Step = step(&["cargo", "xtask", "header", "--check"]);
 /// The C library and its programs, which need a C compiler.
 const TEST_C: Step =

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use weighbridge::DType;
 
-use super::Open;
 use super::names::dtype;
+use super::{DeviceName, Open};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -38,6 +38,9 @@ pub(crate) struct Logits {
     /// T5: the tokens that the encoder reads; --ids are those of the decoder
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) encoder_ids: Vec<u32>,
+    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -94,6 +97,9 @@ pub(crate) struct Generate {
     /// T5: the tokens that the encoder reads; --ids are the first ones of the answer
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "prompt")]
     pub(crate) encoder_ids: Vec<u32>,
+    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
     #[command(flatten)]
     pub(crate) open: Open,
 }
@@ -127,6 +133,9 @@ pub(crate) struct Embed {
     /// Write the vectors as a NumPy array file of f32, [texts, dimensions]. FILE must not exist
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
+    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -220,6 +229,9 @@ pub(crate) struct Compare {
     /// End with status 1 if the mean KL divergence of a model is above this many nats
     #[arg(long, value_name = "NATS", value_parser = parse_not_negative)]
     pub(crate) max_kl: Option<f32>,
+    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -231,7 +243,8 @@ impl Compare {
     /// The models over the built-in text, with the usual settings.
     pub(crate) fn of(paths: Vec<PathBuf>, open: Open) -> Self {
         let (ids, tokens, context) = (Vec::new(), None, None);
-        Self { paths, text: None, ids, tokens, context, max_kl: None, json: false, open }
+        let (max_kl, device) = (None, DeviceName::Cpu);
+        Self { paths, text: None, ids, tokens, context, max_kl, device, json: false, open }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::args::run::Compare;
 use crate::json::{self, Versioned};
 use crate::print::{self, Steps, Table, bits, bytes, left, right, shown};
 use crate::trial::TEXT;
-use crate::{Status, Stop, failure, remark};
+use crate::{Status, Stop, device, failure, remark};
 
 /// Tokens in a window, unless another number is given.
 const CONTEXT: usize = 512;
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Compare) -> Done {
         if let Some(Candidate { model: first, .. }) = candidates.first() {
             same_vocabulary(first, &model)?;
         }
-        let reference = Reference::new(&model)?;
+        let reference = device::reference(&args.device, &model)?;
         let (likelihood, divergence) = <(Likelihood, Divergence)>::default();
         candidates.push(Candidate { model, reference, likelihood, divergence, best: Vec::new() });
     }

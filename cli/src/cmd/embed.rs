@@ -4,14 +4,14 @@ use std::io::Write;
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
-use weighbridge_reference::{Pooling, Reference, Rows, TextTokens, normalize};
+use weighbridge_reference::{Pooling, Rows, TextTokens, normalize};
 
 use super::Done;
 use super::logits::write_npy;
 use crate::args::run::{Embed, PoolingName};
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::print::{self, Table, left, right};
-use crate::{Status, Stop, failure, remark};
+use crate::{Status, Stop, device, failure, remark};
 
 /// Values shown for each text.
 const SHOWN: usize = 3;
@@ -39,7 +39,7 @@ struct TextReport {
 pub(crate) fn run(args: &Embed) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let reference = Reference::new(&model)?;
+    let reference = device::reference(&args.device, &model)?;
     let chosen = args.pooling.map(|pooling| match pooling {
         PoolingName::Mean => Pooling::Mean,
         PoolingName::First => Pooling::First,

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use weighbridge::{Error, ErrorKind, Model, ops};
 use weighbridge_reference::{
-    ChatTemplate, Message, Reference, TextTokens, TokenTexts, likeliest, probabilities,
+    ChatTemplate, Message, TextTokens, TokenTexts, likeliest, probabilities,
 };
 
 use super::Done;
 use super::logits::{encode, read_npy};
 use crate::args::run::Generate;
 use crate::print::{bytes, plural};
-use crate::{Status, Stop, note, remark};
+use crate::{Status, Stop, device, note, remark};
 
 pub(crate) fn run(args: &Generate) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
     let texts = if args.print_ids { None } else { Some(texts(&model)?) };
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
-    let reference = Reference::new(&model)?;
+    let reference = device::reference(&args.device, &model)?;
     let mut tokens = prompt(args, &model)?;
     let mut given = tokens.len();
     let mut session = match (&args.features, &reference.plan().text_encoder) {

@@ -11,8 +11,6 @@ use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
 use weighbridge::device::{Cpu, Device};
 use weighbridge::ops::{self, LoadReport};
-#[cfg(not(feature = "gpu"))]
-use weighbridge::{Error, ErrorKind};
 use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 
 use super::{Done, Filter, no_match};
@@ -42,18 +40,13 @@ pub(crate) fn run(args: &Load) -> Done {
         DeviceName::Cpu => load(args, WeightProvider::new(store, Cpu)?, start),
         #[cfg(feature = "gpu")]
         DeviceName::Gpu(which) => {
-            let gpu = weighbridge::device::gpu::Gpu::open(which.as_deref())?;
+            let gpu = crate::device::gpu(which.as_deref())?;
             // What no kernel computes with is decoded.
             let provider = WeightProvider::new(store, gpu)?.fallback(&[DType::F16, DType::F32]);
             load(args, provider, start)
         }
         #[cfg(not(feature = "gpu"))]
-        DeviceName::Gpu(which) => {
-            let name = which.as_ref().map_or("gpu".to_owned(), |which| format!("gpu:{which}"));
-            let fault = format!("device {name}: this program was built without GPUs");
-            let error = Error::new(ErrorKind::Unsupported, fault);
-            Err(error.advise("build it with `--features gpu`").into())
-        }
+        DeviceName::Gpu(which) => Err(crate::device::without_gpus(which.as_deref())),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::args::run::Logits;
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::newfile::NewFile;
 use crate::print::{self, Table, right};
-use crate::{Status, Stop, failure, remark};
+use crate::{Status, Stop, device, failure, remark};
 
 /// Tokens shown for each position.
 const SHOWN: usize = 5;
@@ -37,7 +37,7 @@ struct Report {
 pub(crate) fn run(args: &Logits) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let reference = Reference::new(&model)?;
+    let reference = device::reference(&args.device, &model)?;
     let (output, rows) = match reference.plan().encodes() {
         true => encoded(args, &reference)?,
         false => ("logits", continued(args, &reference)?),

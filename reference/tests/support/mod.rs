@@ -123,8 +123,17 @@ impl Expected {
 ///
 /// What cannot be run, or differs.
 pub(crate) fn compare(model: &Model, plan: Plan, expected: &Expected) -> Result<f32, String> {
+    let reference = Reference::with_plan(model, plan);
+    agrees(&reference.map_err(|error| error.to_string())?, expected)
+}
+
+/// As [`compare`], with a model that is ready.
+///
+/// # Errors
+///
+/// As [`compare`].
+pub(crate) fn agrees(reference: &Reference, expected: &Expected) -> Result<f32, String> {
     let told = |error: weighbridge_reference::Error| error.to_string();
-    let reference = Reference::with_plan(model, plan).map_err(told)?;
     let tokens = &expected.tokens;
     let mut worst = 0f32;
     let mut check = |what: &str, found: &Rows, expected: &Rows| {
