@@ -265,9 +265,8 @@ impl Attention {
                 keys.skip(first).take(last - first.min(last)).map(score).collect();
             let slopes = self.slopes.as_ref().and_then(|slopes| slopes.values().get(head));
             if let Some(fall) = slopes {
-                // The position of the key alone: softmax takes no notice of what all scores share.
                 let places = (first..).zip(&mut scores);
-                places.for_each(|(place, score)| *score += fall * place as f32);
+                places.for_each(|(place, score)| *score -= fall * position.abs_diff(place) as f32);
             }
             if let Some((plan, biases)) = &self.distances {
                 for (place, score) in (first..).zip(&mut scores) {

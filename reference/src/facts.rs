@@ -118,6 +118,16 @@ impl<'m> Facts<'m> {
         }
     }
 
+    /// The numbers of a key of GGUF that does not begin with the architecture's name; none without it.
+    pub(crate) fn listed(&self, key: &str) -> Vec<f64> {
+        match self.model.metadata().get(key) {
+            Some(Value::Array(array)) => {
+                array.values().filter_map(|value| value.to_f64()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Layers that the model runs: those behind them predict further tokens.
     pub(crate) fn layers(&self) -> u32 {
         let layers = self.config.n_layers.value;

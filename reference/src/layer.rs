@@ -54,6 +54,8 @@ pub(crate) struct Layer {
     attention_norm: Option<Norm>,
     mixer: Mixer,
     post_attention_norm: Option<Norm>,
+    /// Of what is normed behind attention and the layer's input (Jina's model for code).
+    sum_norm: Option<Norm>,
     cross: Option<(Norm, Attention)>,
     network_norm: Option<Norm>,
     dense: Option<Dense>,
@@ -205,6 +207,7 @@ impl Layer {
             attention_norm: before(names.attention_norm)?,
             mixer,
             post_attention_norm: behind(names.post_attention_norm)?,
+            sum_norm: behind("attention_sum_norm")?,
             cross,
             network_norm: before("ffn_norm")?,
             dense,
@@ -255,9 +258,14 @@ impl Layer {
                 x.add(&added, self.residual_scale);
             }
             Arrangement::NormedSum => {
-                let added = self.mix(x, context)?;
-                x.add(&added, 1.0);
-                self.post_attention_norm.iter().for_each(|norm| norm.apply(x));
+                let mut sum = self.mix(x, context)?;
+                sum.add(x, 1.0);
+                self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut sum));
+                if let Some(norm) = &self.sum_norm {
+                    sum.add(x, 1.0);
+                    norm.apply(&mut sum);
+                }
+                *x = sum;
                 let added = self.compute(x, x)?;
                 x.add(&added, 1.0);
                 self.post_network_norm.iter().for_each(|norm| norm.apply(x));

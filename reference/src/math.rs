@@ -110,6 +110,13 @@ pub struct Xielu {
     pub eps: f32,
 }
 
+impl Xielu {
+    /// The numbers, from those that checkpoints store.
+    pub(crate) fn stored(alpha_n: f32, alpha_p: f32, beta: f32, eps: f32) -> Self {
+        Self { alpha_n: beta + softplus(alpha_n), alpha_p: softplus(alpha_p), beta, eps }
+    }
+}
+
 impl Activation {
     /// The function of that name in `config.json`.
     pub fn named(name: &str) -> Option<Self> {

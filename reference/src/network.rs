@@ -1,7 +1,7 @@
 //! Feed-forward networks: dense ones, and experts that a router chooses.
 
 use crate::error::{Error, Result};
-use crate::math::{Activation, Function, Xielu, sigmoid, softmax, softplus};
+use crate::math::{Activation, Function, Xielu, sigmoid, softmax};
 use crate::plan::{NetworkPlan, Routing, Scoring};
 use crate::rows::{Rows, number};
 use crate::weight::{Loader, Weight};
@@ -28,19 +28,14 @@ impl Dense {
         let gate = loader.weight_if(&format!("{name}.gate"), dim)?;
         let down = loader.weight(&format!("{name}.down"), up.outputs())?;
         let NetworkPlan { mut activation, sparsity, .. } = *plan;
-        if let Activation::Xielu(_) = activation {
-            if !loader.has(&format!("{name}.activation.beta")) {
-                let fault = "the numbers of xIELU, which a GGUF file states as keys";
-                return Err(Error::Unsupported(fault.to_owned()));
-            }
+        if activation == Activation::Xielu(Xielu::default()) {
             let number = |what: &str| {
                 let found = loader.vector(&format!("{name}.activation.{what}"), 1)?;
                 Ok::<_, Error>(found.first().copied().unwrap_or_default())
             };
-            let (beta, eps) = (number("beta")?, number("eps")?);
-            let alpha_n = beta + softplus(number("alpha_n")?);
-            let alpha_p = softplus(number("alpha_p")?);
-            activation = Activation::Xielu(Xielu { alpha_n, alpha_p, beta, eps });
+            let [alpha_n, alpha_p] = [number("alpha_n")?, number("alpha_p")?];
+            let stored = Xielu::stored(alpha_n, alpha_p, number("beta")?, number("eps")?);
+            activation = Activation::Xielu(stored);
         }
         Ok(Some(Self { gate, up, down, activation, sparsity }))
     }
@@ -79,9 +74,11 @@ pub(crate) struct Experts {
     correction: Option<Rows>,
     /// Factors of the experts' outputs.
     output_scale: Option<Rows>,
-    gate: Weight,
+    gate: Option<Weight>,
     up: Weight,
     down: Weight,
+    /// Added to what the experts give together.
+    bias: Option<Rows>,
     shared: Option<Dense>,
     /// The gate of the shared expert.
     shared_router: Option<Weight>,
@@ -102,9 +99,12 @@ impl Experts {
         let router = loader.weight(&at("router"), dim)?;
         let count = router.outputs();
         let routing = plan.routing;
-        let gate = loader.sized(&at("experts.gate"), up.outputs(), dim)?;
+        let gate = match loader.has(&at("experts.gate.weight")) {
+            true => Some(loader.sized(&at("experts.gate"), up.outputs(), dim)?),
+            false => None,
+        };
         let down = loader.weight(&at("experts.down"), up.outputs())?;
-        if [&gate, &up, &down].iter().any(|weight| weight.arrays() != count)
+        if gate.iter().chain([&up, &down]).any(|weight| weight.arrays() != count)
             || !(1..=count).contains(&routing.used)
         {
             let fault = format!("{name} has {count} experts, {} for each token", routing.used);
@@ -120,6 +120,7 @@ impl Experts {
             output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
             shared: Dense::load_if(loader, &at("shared_expert"), dim, plan)?,
             shared_router: loader.weight_if(&at("shared_expert.router"), dim)?,
+            bias: loader.vector_if(&at("experts.bias"))?.map(one_row),
             activation: plan.activation,
             router,
             gate,
@@ -157,8 +158,10 @@ impl Experts {
                 }
             }
             let mut inner = self.up.of_array(expert, &own)?;
-            let gate = self.gate.of_array(expert, &own)?;
-            inner.gate(&gate, self.activation);
+            match &self.gate {
+                Some(gate) => inner.gate(&gate.of_array(expert, &own)?, self.activation),
+                None => inner.apply(self.activation),
+            }
             let given = self.down.of_array(expert, &inner)?;
             let mut places = rows.iter().zip(given.rows()).peekable();
             for (row, out) in out.rows_mut().enumerate() {
@@ -172,8 +175,9 @@ impl Experts {
         Ok(out)
     }
 
-    /// Adds what the shared expert gives.
+    /// Adds what does not depend on the choice: a bias, and what the shared expert gives.
     fn add_shared(&self, x: &Rows, out: &mut Rows) -> Result<()> {
+        self.bias.iter().for_each(|bias| out.add_row(bias, 0));
         let Some(shared) = &self.shared else { return Ok(()) };
         let mut given = shared.of(x)?;
         if let Some(router) = &self.shared_router {
@@ -213,8 +217,10 @@ impl Experts {
         let inputs = [scores, &chosen, own.unwrap_or(&empty)];
         weights.step(&engine, "weigh", &inputs, &numbers);
         let mut inner = self.up.of_experts(x, &chosen, used)?;
-        let gate = self.gate.of_experts(x, &chosen, used)?;
-        inner.gate(&gate, self.activation);
+        match &self.gate {
+            Some(gate) => inner.gate(&gate.of_experts(x, &chosen, used)?, self.activation),
+            None => inner.apply(self.activation),
+        }
         let given = self.down.of_experts(&inner, &chosen, 1)?;
         let mut out = Rows::unfilled(&engine, x.len(), given.width());
         let numbers = [out.count(), number(given.width()), places];

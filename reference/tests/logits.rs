@@ -74,8 +74,7 @@ const UNSAID: &[(&str, Said)] = &[
 const HEADLESS: &[&str] = &["bert-encoder", "bert-mlm", "modernbert", "roberta-mlm", "xlm-roberta"];
 
 /// Why models are skipped: no operation computes them, or a container does not hold them.
-const SKIPPED: [&str; 3] =
-    ["cannot be run yet", "mlx-lm has no class", "which a GGUF file states as keys"];
+const SKIPPED: [&str; 2] = ["cannot be run yet", "mlx-lm has no class"];
 
 type Said = fn(&mut Plan);
 

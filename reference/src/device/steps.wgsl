@@ -266,7 +266,7 @@ fn scores(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups)
     }
     sum *= f(7u);
     if n(12u) == 1u {
-        sum += ca(head) * f32(key);
+        sum -= ca(head) * abs(f32(n(6u) + row) - f32(key));
     }
     if f(11u) > 0.0 {
         sum = bounded_tanh(sum / f(11u)) * f(11u);

@@ -16,6 +16,7 @@ mod gpt2;
 mod gpt_oss;
 mod hunyuan;
 mod jamba;
+mod jina_bert;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -62,6 +63,7 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     gpt_oss::FAMILIES,
     hunyuan::FAMILIES,
     jamba::FAMILIES,
+    jina_bert::FAMILIES,
     lfm2::FAMILIES,
     llama::FAMILIES,
     llama4::FAMILIES,
@@ -82,21 +84,12 @@ pub(crate) static FAMILIES: &[&[Family]] = &[
     whisper::FAMILIES,
 ];
 
-/// Families that cannot be run, and what no operation here computes.
-static UNSUPPORTED: &[(&str, &str)] = &[
-    ("jina-bert-v2", "ALiBi on both sides"),
-    ("nomic-bert-moe", "a bias for all experts together"),
-];
-
 /// The family of a model.
 pub(crate) fn find(facts: &Facts<'_>) -> Result<&'static Family> {
     let name = facts.architecture.name;
     let found = FAMILIES.iter().copied().flatten().find(|family| family.name == name);
-    found.ok_or_else(|| {
-        let lacks = UNSUPPORTED.iter().find(|(family, _)| *family == name);
-        let lacks = lacks.map_or(String::new(), |(_, what)| format!(": {what}"));
-        Error::Unsupported(format!("the architecture \"{name}\" cannot be run yet{lacks}"))
-    })
+    found
+        .ok_or_else(|| Error::Unsupported(format!("the architecture \"{name}\" cannot be run yet")))
 }
 
 /// For families of which the config says everything.
@@ -108,14 +101,13 @@ pub(crate) fn as_configured(_: &Facts<'_>, _: &mut Plan) -> Result<()> {
 mod tests {
     use weighbridge::arch::ARCHITECTURES;
 
-    use super::{FAMILIES, UNSUPPORTED};
+    use super::FAMILIES;
 
     #[test]
     fn every_architecture_of_the_library_has_a_row() {
         for row in ARCHITECTURES {
             let found = FAMILIES.iter().copied().flatten().filter(|family| family.name == row.name);
-            let lacking = UNSUPPORTED.iter().filter(|(name, _)| *name == row.name);
-            assert_eq!(found.count() + lacking.count(), 1, "{}", row.name);
+            assert_eq!(found.count(), 1, "{}", row.name);
         }
         for family in FAMILIES.iter().copied().flatten() {
             assert!(ARCHITECTURES.iter().any(|row| row.name == family.name), "{}", family.name);
