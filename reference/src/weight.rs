@@ -56,7 +56,9 @@ impl<'m> Loader<'m> {
             tensor.shape().iter().filter_map(|n| usize::try_from(*n).ok()).collect();
         let (outer, outputs, found) = match shape.as_slice() {
             [outer @ .., outputs, inputs] => (outer, *outputs, *inputs),
-            _ => return Err(misfit(name, tensor.shape(), "a matrix was expected")),
+            // llama-quantize drops outermost dimensions of 1.
+            [inputs] => (&[][..], 1, *inputs),
+            [] => return Err(misfit(name, tensor.shape(), "a matrix was expected")),
         };
         if found != inputs || inputs == 0 || outputs == 0 {
             return Err(misfit(name, tensor.shape(), &format!("the config says {inputs} inputs")));

@@ -6,9 +6,12 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use support::{Container, Expected, compare, converted, outside};
-use weighbridge::Model;
+use weighbridge::ops::quantize;
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::{Model, WriteOptions};
 use weighbridge_reference::plan::AttentionPlan;
-use weighbridge_reference::{Activation, Frequencies, Plan};
+use weighbridge_reference::{Activation, Frequencies, Plan, Reference, likeliest};
 
 /// What the logits were computed with and the models do not say.
 const COMPUTED_WITH: &[(&str, Said)] = &[
@@ -148,6 +151,63 @@ fn a_directory_gives_the_logits_of_transformers() {
 #[test]
 fn a_gguf_gives_the_logits_of_transformers() {
     all(Container::Gguf);
+}
+
+/// The likeliest token is the same wherever it leads by more than half a standard deviation.
+/// Models with experts are left out, since a router chooses others where two are nearly equal.
+#[test]
+fn eight_bits_keep_the_likeliest_token() {
+    let Some(folder) = outside("logits") else { return };
+    let (mut compared, mut faults) = (0, Vec::new());
+    for name in support::fixtures(&folder) {
+        let expected = Expected::read(&folder.join(&name).join("logits.safetensors"));
+        let (Some(logits), None, None) =
+            (&expected.logits, &expected.spectrum, &expected.encoder_tokens)
+        else {
+            continue;
+        };
+        let model = Model::open(folder.join(&name)).expect("a fixture");
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("model.gguf");
+        let options = LlamaOptions::new(FileType::Q8_0);
+        let plan = match quantize(&model, &options, None, &path) {
+            Ok(plan) => plan,
+            // What llama.cpp could not load is written by `convert` alone.
+            Err(error) => {
+                println!("skipped: {name}: {error}");
+                continue;
+            }
+        };
+        plan.run(&path, &WriteOptions::new()).expect("it is written");
+        let model = Model::open(&path).expect("the file");
+        let Ok(mut plan) = Plan::of(&model) else { continue };
+        for (of, change) in COMPUTED_WITH.iter().chain(UNSAID) {
+            if *of == name {
+                change(&mut plan);
+            }
+        }
+        let routes = model.names().expect("names").any(|name| name.contains(".router."));
+        if plan.encodes() || routes {
+            continue;
+        }
+        let reference = Reference::with_plan(&model, plan).expect("a model");
+        let found = reference.session().logits(&expected.tokens).expect("logits");
+        let square = logits.values().iter().map(|value| value * value).sum::<f32>();
+        let deviation = (square / logits.values().len() as f32).sqrt();
+        for (found, expected) in found.rows().zip(logits.rows()) {
+            let best = likeliest(expected).expect("a token") as usize;
+            let others = expected.iter().enumerate().filter(|(token, _)| *token != best);
+            let next = others.map(|(_, value)| *value).fold(f32::NEG_INFINITY, f32::max);
+            if expected[best] - next > deviation / 2.0 {
+                compared += 1;
+                if likeliest(found).expect("a token") as usize != best {
+                    faults.push(format!("{name}: not {best}"));
+                }
+            }
+        }
+    }
+    println!("{compared} positions");
+    assert!(compared > 150 && faults.is_empty(), "{compared}: {}", faults.join("\n"));
 }
 
 #[test]
