@@ -102,15 +102,67 @@ fn models_that_continue_texts_take_the_last_token() {
     assert!(shown.contains("SIMILARITY") && shown.matches("1.0000").count() == 2, "{shown}");
 }
 
+/// Writes a module of sentence-transformers: a matrix and a bias, and what is computed of the products.
+fn dense(folder: &Path, [outputs, inputs]: [usize; 2], activation: &str) -> (Vec<f64>, Vec<f64>) {
+    let value = |n: usize| ((n * 37 % 101) as f32 - 50.0) / 200.0;
+    let weight: Vec<f32> = (0..outputs * inputs).map(value).collect();
+    let bias: Vec<f32> = (0..outputs).map(|n| value(n + 7)).collect();
+    let split = 4 * weight.len();
+    let header = json!({
+        "linear.weight": { "dtype": "F32", "shape": [outputs, inputs], "data_offsets": [0, split] },
+        "linear.bias":
+            { "dtype": "F32", "shape": [outputs], "data_offsets": [split, split + 4 * outputs] },
+    });
+    let header = header.to_string();
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(weight.iter().chain(&bias).flat_map(|value| value.to_le_bytes()));
+    fs::create_dir_all(folder).expect("a folder");
+    fs::write(folder.join("model.safetensors"), bytes).expect("a file");
+    let config = json!({ "in_features": inputs, "out_features": outputs, "bias": true,
+        "activation_function": format!("torch.nn.modules.{activation}") });
+    fs::write(folder.join("config.json"), config.to_string()).expect("a file");
+    let wide = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
+    (wide(weight), wide(bias))
+}
+
 #[test]
-fn layers_behind_the_pooling_are_refused() {
+fn dense_layers_behind_the_pooling_are_computed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = stating(folder.path(), &json!({ "pooling_mode": "mean" }));
-    let dense = json!([{ "path": "2_Dense", "type": "sentence_transformers.models.Dense" }]);
-    fs::write(folder.path().join("modules.json"), dense.to_string()).expect("a file");
-    for words in [&[][..], &["--pooling", "mean"]] {
-        let refusal = refused(&[&["embed", &model, "--ids", IDS], words].concat());
-        assert!(refusal.starts_with("4\n") && refusal.contains("dense layers"), "{refusal}");
+    let list = |path: &str| {
+        let module = json!({ "path": path, "type": "sentence_transformers.models.Dense" });
+        fs::write(folder.path().join("modules.json"), json!([module]).to_string()).expect("a file");
+    };
+    list("2_Dense");
+    let (weight, bias) = dense(&folder.path().join("2_Dense"), [24, 64], "activation.Tanh");
+    let rows = hidden(BERT);
+    let mean = |i: usize| rows.iter().map(|row| row[i]).sum::<f64>() / rows.len() as f64;
+    let expected = weight.chunks(64).zip(&bias).map(|(row, bias)| {
+        let product: f64 = row.iter().enumerate().map(|(i, weight)| weight * mean(i)).sum();
+        (product + bias).tanh()
+    });
+    let words = [&model, "--ids", IDS, "--pooling", "mean", "--no-normalize"];
+    let found = report(&words.map(|word: &str| word));
+    near(&numbers(&found["embeddings"][0]["embedding"]), &expected.collect::<Vec<_>>());
+
+    // Layers that do not fit, or compute something else, and folders elsewhere.
+    for (size, activation, path, status, said) in [
+        (
+            [24, 64],
+            "activation.Mish",
+            "2_Dense",
+            "4",
+            "activation torch.nn.modules.activation.Mish",
+        ),
+        ([24, 32], "linear.Identity", "2_Dense", "3", "takes 32 values, but gets 64"),
+        ([24, 64], "linear.Identity", "../2_Dense", "3", "which is not beside it"),
+        ([24, 64], "linear.Identity", "3_Dense", "5", "3_Dense"),
+    ] {
+        dense(&folder.path().join("2_Dense"), size, activation);
+        list(path);
+        let refusal = refused(&["embed", &model, "--ids", IDS]);
+        assert!(refusal.starts_with(&format!("{status}\n")) && refusal.contains(said), "{refusal}");
     }
     let nothing = refused(&["embed", BERT]);
     assert!(nothing.starts_with("2\n") && nothing.contains("--text"), "{nothing}");

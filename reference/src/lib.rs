@@ -37,7 +37,7 @@ pub use math::{Activation, Xielu};
 pub use memory::{Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share};
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
-pub use pooling::{Pooling, normalize};
+pub use pooling::{Embedder, Pooling, normalize};
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
 pub use text::TokenTexts;

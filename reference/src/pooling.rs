@@ -1,9 +1,12 @@
 //! One vector for a text: the hidden states of its tokens, pooled.
 
+use std::path::{Component, Path, PathBuf};
+
 use serde_json::Value as Json;
-use weighbridge::Model;
+use weighbridge::{Model, Tensor};
 
 use crate::error::{Error, Result};
+use crate::math::{Activation, Function};
 use crate::model::Reference;
 use crate::rows::Rows;
 
@@ -20,22 +23,9 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    /// The pooling that was chosen or, without a choice, the one that the model states. A model that
-    /// states none takes the mean if its tokens see the whole text, and the last token if they see what
-    /// came before.
-    ///
-    /// # Errors
-    ///
-    /// `Model` if the config cannot be read; `Unsupported` if the model has dense layers behind the
-    /// pooling, or states a pooling that does not give one vector.
-    pub fn of(model: &Model, reference: &Reference, chosen: Option<Self>) -> Result<Self> {
-        if has_dense_layers(model)? {
-            let fault = "the model has dense layers behind its pooling (EmbeddingGemma)";
-            return Err(Error::Unsupported(fault.to_owned()));
-        }
-        if let Some(chosen) = chosen {
-            return Ok(chosen);
-        }
+    /// The pooling that the model states. A model that states none takes the mean if its tokens see the
+    /// whole text, and the last token if they see what came before.
+    fn stated(model: &Model, reference: &Reference) -> Result<Self> {
         let Some(stated) = &model.config()?.attention.pooling_type else {
             return Ok(if reference.plan().encodes() { Self::Mean } else { Self::Last });
         };
@@ -66,31 +56,153 @@ impl Pooling {
     }
 }
 
-/// Whether dense layers change the pooled vector. GGUF has them as tensors; sentence-transformers keeps
-/// them in folders of their own, which `modules.json` lists.
-fn has_dense_layers(model: &Model) -> Result<bool> {
-    let modules = model.read_document("modules.json")?;
-    let modules = modules.as_deref().and_then(Json::as_array).into_iter().flatten();
-    let mut kinds = modules.filter_map(|module| module.get("type")?.as_str());
-    Ok(model.has("dense_2.weight") || kinds.any(|kind| kind.ends_with("Dense")))
+/// How a model makes one vector of a text: its pooling, and the dense layers behind that, which
+/// EmbeddingGemma has.
+#[derive(Debug)]
+pub struct Embedder<'r> {
+    reference: &'r Reference,
+    pooling: Pooling,
+    layers: Vec<DenseLayer>,
 }
 
-impl Reference {
+/// A matrix behind the pooling.
+#[derive(Debug)]
+struct DenseLayer {
+    weight: Tensor,
+    outputs: usize,
+    bias: Option<Vec<f32>>,
+    activation: Option<Function>,
+}
+
+impl<'r> Embedder<'r> {
+    /// The steps that a model states, with another pooling if one is chosen. GGUF has the dense layers as
+    /// tensors; sentence-transformers keeps them in folders of their own, which `modules.json` lists.
+    ///
+    /// # Errors
+    ///
+    /// `Model` if the config or a layer cannot be read; `Unsupported` if the model states a pooling that
+    /// does not give one vector, or a layer with an activation that is not here; `Mismatch` if the layers
+    /// do not fit.
+    pub fn new(model: &Model, reference: &'r Reference, chosen: Option<Pooling>) -> Result<Self> {
+        let pooling = chosen.map_or_else(|| Pooling::stated(model, reference), Ok)?;
+        let mut layers = Vec::new();
+        for name in ["dense_2.weight", "dense_3.weight"] {
+            if model.has(name) {
+                layers.push(DenseLayer::new(model.tensor(name)?, None, None)?);
+            }
+        }
+        let modules = model.read_document("modules.json")?;
+        for module in modules.as_deref().and_then(Json::as_array).into_iter().flatten() {
+            let text = |key: &str| module.get(key).and_then(Json::as_str).unwrap_or_default();
+            if text("type").ends_with("Dense") {
+                layers.push(DenseLayer::open(&beside(model.path(), text("path"))?)?);
+            }
+        }
+        let mut width = reference.plan().dim;
+        for layer in &layers {
+            let inputs = layer.weight.shape().last().copied().unwrap_or_default();
+            if inputs != width as u64 {
+                let fault = format!("a dense layer takes {inputs} values, but gets {width}");
+                return Err(Error::Mismatch(fault));
+            }
+            width = layer.outputs;
+        }
+        Ok(Self { reference, pooling, layers })
+    }
+
+    /// The pooling.
+    pub fn pooling(&self) -> Pooling {
+        self.pooling
+    }
+
+    /// The number of values in a vector.
+    pub fn width(&self) -> usize {
+        self.layers.last().map_or(self.reference.plan().dim, |layer| layer.outputs)
+    }
+
     /// One vector for a text, which is not normalized.
     ///
     /// # Errors
     ///
     /// `Input` if there are no tokens, or one that the model does not have; `Model` if weights cannot
     /// be read.
-    pub fn embedding(&self, tokens: &[u32], pooling: Pooling) -> Result<Vec<f32>> {
+    pub fn embed(&self, tokens: &[u32]) -> Result<Vec<f32>> {
         if tokens.is_empty() {
             return Err(Error::Input("a text without tokens has no embedding".to_owned()));
         }
-        let hidden = match self.plan().encodes() {
-            true => self.encode(tokens, None)?.hidden,
-            false => self.session().hidden(tokens)?,
+        let hidden = match self.reference.plan().encodes() {
+            true => self.reference.encode(tokens, None)?.hidden,
+            false => self.reference.session().hidden(tokens)?,
         };
-        Ok(pooling.of_rows(&hidden).values().to_vec())
+        let mut vector = self.pooling.of_rows(&hidden).values().to_vec();
+        for layer in &self.layers {
+            vector = layer.of(&vector)?;
+        }
+        Ok(vector)
+    }
+}
+
+/// A folder beside a model's files.
+fn beside(path: &Path, name: &str) -> Result<PathBuf> {
+    let plain = |part| matches!(part, Component::Normal(_));
+    if name.is_empty() || !Path::new(name).components().all(plain) {
+        let fault = format!("modules.json names the folder \"{name}\", which is not beside it");
+        return Err(Error::Mismatch(fault));
+    }
+    let folder = if path.is_file() { path.parent().unwrap_or(path) } else { path };
+    Ok(folder.join(name))
+}
+
+impl DenseLayer {
+    fn new(weight: Tensor, bias: Option<Vec<f32>>, activation: Option<Function>) -> Result<Self> {
+        let [outputs, _] = weight.shape() else {
+            let fault = format!("{} has the shape {:?}", weight.name(), weight.shape());
+            return Err(Error::Mismatch(fault));
+        };
+        let outputs = usize::try_from(*outputs).unwrap_or(usize::MAX);
+        if bias.as_ref().is_some_and(|bias| bias.len() != outputs) {
+            let fault = format!("a bias that does not fit {}", weight.name());
+            return Err(Error::Mismatch(fault));
+        }
+        Ok(Self { weight, outputs, bias, activation })
+    }
+
+    /// A module of sentence-transformers.
+    fn open(folder: &Path) -> Result<Self> {
+        let model = Model::open(folder)?;
+        let named = model.document("config.json").and_then(|json| json.get("activation_function"));
+        // A name in Python, as in `torch.nn.modules.activation.Tanh`.
+        let named = named.and_then(Json::as_str).unwrap_or("Tanh");
+        let activation = match named.rsplit('.').next() {
+            Some("Identity") => None,
+            Some("Tanh") => Some(Function::Tanh),
+            Some("Sigmoid") => Some(Function::Sigmoid),
+            Some("ReLU") => Some(Function::Activation(Activation::Relu)),
+            Some("GELU") => Some(Function::Activation(Activation::Gelu)),
+            Some("SiLU") => Some(Function::Activation(Activation::Silu)),
+            _ => {
+                let fault = format!("a dense layer with the activation {named}");
+                return Err(Error::Unsupported(fault));
+            }
+        };
+        let names: Vec<&str> = model.names()?.collect();
+        let bias = match names.contains(&"linear.bias") {
+            true => Some(model.tensor("linear.bias")?.dequantize()?.to_vec()),
+            false => None,
+        };
+        Self::new(model.tensor("linear.weight")?, bias, activation)
+    }
+
+    fn of(&self, x: &[f32]) -> Result<Vec<f32>> {
+        let mut out = vec![0.0; self.outputs];
+        self.weight.row_reader()?.multiply_rows(0..self.outputs as u64, x, &mut out)?;
+        for (out, bias) in out.iter_mut().zip(self.bias.iter().flatten()) {
+            *out += bias;
+        }
+        if let Some(activation) = self.activation {
+            out.iter_mut().for_each(|value| *value = activation.of(*value));
+        }
+        Ok(out)
     }
 }
 

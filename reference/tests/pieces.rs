@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
+use weighbridge::Model;
 use weighbridge_reference::TextTokens;
 
 #[test]
@@ -15,6 +16,10 @@ fn texts_are_cut_as_by_tokenizers() {
     for folder in [own].into_iter().chain(made) {
         for entry in std::fs::read_dir(&folder).expect("a folder of tokenizers") {
             let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").to_string_lossy();
+            if !name.ends_with(".json") || name.ends_with(".tokens.json") {
+                continue;
+            }
             let bytes = std::fs::read(&path).expect("a tokenizer");
             let json: Json = serde_json::from_slice(&bytes).expect("JSON");
             let tokenizer = TextTokens::of_document(&json["tokenizer"]).expect("a tokenizer");
@@ -27,6 +32,37 @@ fn texts_are_cut_as_by_tokenizers() {
         }
     }
     assert!(texts >= 45, "{texts} texts");
+}
+
+/// A directory whose only tokenizer is a model of sentencepiece.
+#[test]
+fn texts_are_cut_as_by_sentencepiece() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pieces");
+    let made = std::env::var_os("WEIGHBRIDGE_PIECES").map(PathBuf::from);
+    for folder in [own].into_iter().chain(made) {
+        for (name, file) in
+            [("t5", "spiece.model"), ("bytes", "spiece.model"), ("llama", "tokenizer.model")]
+        {
+            let place = tempfile::tempdir().expect("a folder");
+            let header = br#"{"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+            let length = (header.len() as u64).to_le_bytes();
+            let weights = [&length[..], header, &[0; 4]].concat();
+            std::fs::write(place.path().join("model.safetensors"), weights).expect("a file");
+            std::fs::write(place.path().join("config.json"), "{}").expect("a file");
+            std::fs::copy(folder.join(format!("{name}.model")), place.path().join(file))
+                .expect("a file");
+            let model = Model::open(place.path()).expect("a directory");
+            let tokenizer = TextTokens::new(&model).expect("a tokenizer");
+            let path = folder.join(format!("{name}.tokens.json"));
+            let texts = std::fs::read(path).expect("tokens");
+            let texts: Json = serde_json::from_slice(&texts).expect("JSON");
+            for pair in texts.as_array().expect("texts") {
+                let text = pair[0].as_str().expect("a text");
+                let found = Json::from(tokenizer.of_rendered(text).expect("tokens"));
+                assert_eq!(found, pair[1], "{name}: {text:?}");
+            }
+        }
+    }
 }
 
 /// Replacements whose trie leads out of the array are none.

@@ -274,6 +274,28 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     Ok(documents)
 }
 
+/// The model's `tokenizer.json`: the one beside the weights, or one that splits text as the model's other
+/// tokenizer does, which is GGUF's keys or a model of SentencePiece. `None` without a tokenizer.
+///
+/// # Errors
+///
+/// `Unsupported` for a tokenizer that cannot be translated; `Malformed` if a file breaks its format;
+/// `LimitExceeded`; `Io` if a file cannot be read.
+pub fn tokenizer_json(model: &Model) -> Result<Option<Json>> {
+    let store = model.store();
+    let name = "tokenizer.json";
+    if store.encoding() != Encoding::Gguf {
+        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+        if let Some(file) = store.read_companion(name, limit)? {
+            let json = serde_json::from_slice(&file.bytes);
+            let fault = |error| Error::malformed(format!("not valid JSON: {error}"));
+            return json.map(Some).map_err(|error| fault(error).in_file(&file.path));
+        }
+    }
+    let mut made = tokenizer::hf::files(store, None)?.into_iter();
+    Ok(made.find(|(found, _)| *found == name).map(|(_, json)| json))
+}
+
 /// The documents beside the weights, or those that follow from GGUF's metadata.
 fn documents(model: &Model) -> Result<Documents> {
     let store = model.store();

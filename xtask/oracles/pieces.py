@@ -3,7 +3,8 @@
     pieces.py FOLDER
 
 FOLDER/NAME.json is `{"tokenizer": the tokenizer.json, "texts": [[text, tokens], ...]}`. `reference/tests/pieces` has those that
-the tests compare with. With `--rules nmt_nfkc` the replacements are sentencepiece's own, which are too many for the repository.
+the tests compare with. FOLDER/NAME.model is a model of sentencepiece, and FOLDER/NAME.tokens.json the tokens that sentencepiece
+itself gives, without those around a text. With `--rules nmt_nfkc` the replacements are sentencepiece's own, which are too many for the repository.
 """
 
 import base64
@@ -26,7 +27,7 @@ TEXTS = [
 RULES = {"Ａ": "a", "ﬁ": "fi", "①": "1", "\u00a0": " ", "\n": " ", "\t": " ", "e\u0301": "é", "\u200b": "", "\u1112\u1161\u11ab": "\ud55c", "\u1112\u1161": "\ud558"}
 
 
-def model(rules, fallback):
+def model(rules, fallback, kind="unigram", **more):
     words = TRAINED_ON.split()
     texts = [" ".join(words[(n * k) % len(words)] for k in range(1, 9)) for n in range(1, 60)]
     out = io.BytesIO()
@@ -38,8 +39,9 @@ def model(rules, fallback):
             table.flush()
             options = dict(normalization_rule_tsv=table.name)
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(texts), model_writer=out, vocab_size=400 if fallback else 90, model_type="unigram", pad_id=0,
-            eos_id=1, unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2, byte_fallback=fallback, **options,
+            sentence_iterator=iter(texts), model_writer=out, vocab_size=400 if fallback else 90, model_type=kind,
+            hard_vocab_limit=False, minloglevel=2, byte_fallback=fallback,
+            **{**dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), **options, **more},
         )
     proto = sentencepiece_model_pb2.ModelProto()
     proto.ParseFromString(out.getvalue())
@@ -81,3 +83,16 @@ if __name__ == "__main__":
         tokenizer = Tokenizer.from_str(json.dumps(made))
         texts = [[text, tokenizer.encode(text).ids] for text in TEXTS]
         (folder / f"{name}.json").write_text(json.dumps({"tokenizer": made, "texts": texts}, indent=1) + "\n")
+    # As of T5, of a model with bytes, and of Llama 2: pairs, no replacements, and spaces left as they are.
+    of_llama = dict(pad_id=-1, unk_id=0, bos_id=1, eos_id=2, normalization_rule_name="identity", remove_extra_whitespaces=False)
+    for name, made in (
+        ("t5", model(rules, False)),
+        ("bytes", model(rules, True)),
+        ("llama", model("identity", True, "bpe", **of_llama, split_digits=True)),
+    ):
+        whole = made.SerializeToString()
+        processor = sentencepiece.SentencePieceProcessor(model_proto=whole)
+        # Names of tokens within a text are another matter, and tokenizers replaces no cluster of more than five bytes.
+        texts = [[text, processor.encode(text)] for text in TEXTS if "<unk>" not in text and "\u1112" not in text]
+        (folder / f"{name}.model").write_bytes(whole)
+        (folder / f"{name}.tokens.json").write_text(json.dumps(texts, indent=1) + "\n")

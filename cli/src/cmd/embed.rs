@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
-use weighbridge_reference::{Pooling, Rows, TextTokens, normalize};
+use weighbridge_reference::{Embedder, Pooling, Rows, TextTokens, normalize};
 
 use super::Done;
 use super::logits::write_npy;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &Embed) -> Done {
         PoolingName::First => Pooling::First,
         PoolingName::Last => Pooling::Last,
     });
-    let pooling = Pooling::of(&model, &reference, chosen)?;
-    let name = name(pooling);
+    let embedder = Embedder::new(&model, &reference, chosen)?;
+    let name = name(embedder.pooling());
     let mut inputs = Vec::new();
     if !args.text.is_empty() {
         let tokens = TextTokens::new(&model)?;
@@ -59,13 +59,13 @@ pub(crate) fn run(args: &Embed) -> Done {
     }
     let mut values = Vec::new();
     for (_, tokens) in &inputs {
-        let mut vector = reference.embedding(tokens, pooling)?;
+        let mut vector = embedder.embed(tokens)?;
         if !args.no_normalize {
             normalize(&mut vector);
         }
         values.extend(vector);
     }
-    let rows = Rows::new(values, reference.plan().dim);
+    let rows = Rows::new(values, embedder.width());
     match &args.output {
         Some(path) => write_npy(path, &rows)?,
         None if args.json => {

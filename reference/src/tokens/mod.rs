@@ -107,16 +107,11 @@ impl TextTokens {
     /// # Errors
     ///
     /// `Unsupported` if the model has no tokenizer, or one with steps that are not here; `Model` if its
-    /// files cannot be read, or the library has no `tokenizer.json` for its container.
+    /// files cannot be read, or its tokenizer cannot be translated.
     pub fn new(model: &Model) -> Result<Self> {
-        let documents = translate::hf_documents(model)?;
-        let document = documents.others.into_iter().find(|(name, _)| *name == "tokenizer.json");
-        let (_, bytes) = document.ok_or_else(|| {
-            Error::Unsupported("text for a model without tokenizer.json".to_owned())
-        })?;
-        let json: Json = serde_json::from_slice(&bytes)
-            .map_err(|error| Error::Mismatch(format!("tokenizer.json: {error}")))?;
-        Self::of_document(&json)
+        let json = translate::tokenizer_json(model)?;
+        let lacks = || Error::Unsupported("text for a model without a tokenizer".to_owned());
+        Self::of_document(&json.ok_or_else(lacks)?)
     }
 
     /// The tokenizer that a `tokenizer.json` describes.

@@ -1,4 +1,4 @@
-//! The tokenizer as Hugging Face's files, from GGUF keys.
+//! The tokenizer as Hugging Face's files, from GGUF keys or a model of SentencePiece.
 //!
 //! `tokenizer.json` is complete: with it, programs based on Hugging Face's tokenizers split text as
 //! llama.cpp does with the GGUF file. The other files name the special tokens and the chat
@@ -217,6 +217,12 @@ fn key_flag(store: &Store, name: &str) -> Option<bool> {
     store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
 
+/// Whether a space is put before a text.
+fn adds_space(store: &Store, tokenizer: &Tokenizer<'_>) -> bool {
+    let stated = || Some(tokenizer.normalizer()?.adds_space);
+    key_flag(store, "add_space_prefix").or_else(stated).unwrap_or(true)
+}
+
 fn byte_level(
     store: &Store,
     tokenizer: &Tokenizer<'_>,
@@ -273,7 +279,7 @@ fn sentencepiece(
     tokenizer: &Tokenizer<'_>,
     entries: &[JsonToken],
 ) -> TokenizerParts {
-    let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
+    let prefix = adds_space(store, tokenizer);
     let normalizer = match prefix {
         true => {
             let prepend = json!({"type": "Prepend", "prepend": BLOCK});
@@ -368,9 +374,11 @@ fn unigram(
 ) -> Result<TokenizerParts> {
     let metadata = store.metadata();
     let key = "tokenizer.ggml.precompiled_charsmap";
-    let normalizer = match metadata.get(key) {
-        None => Json::Null,
-        Some(value) => {
+    let precompiled = |bytes: &[u8]| json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)});
+    let normalizer = match (metadata.get(key), tokenizer.normalizer()) {
+        (None, Some(stated)) if !stated.charsmap.is_empty() => precompiled(&stated.charsmap),
+        (None, _) => Json::Null,
+        (Some(value), _) => {
             let integers = match value {
                 Value::Array(charsmap) => charsmap.integers(),
                 _ => None,
@@ -382,16 +390,16 @@ fn unigram(
                     .in_key(key)
             })?;
             // Some files store signed bytes.
-            let bytes: Vec<u8> = integers.map(|byte| byte.to_le_bytes()[0]).collect();
-            json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(bytes)})
+            precompiled(&integers.map(|byte| byte.to_le_bytes()[0]).collect::<Vec<u8>>())
         }
     };
-    let prefix = key_flag(store, "add_space_prefix").unwrap_or(true);
+    let prefix = adds_space(store, tokenizer);
     let block = json!({
         "type": "Metaspace", "replacement": BLOCK, "split": true,
         "prepend_scheme": if prefix { "always" } else { "never" },
     });
-    let pre_tokenizer = match key_flag(store, "remove_extra_whitespaces") {
+    let removes = || Some(tokenizer.normalizer()?.removes_spaces);
+    let pre_tokenizer = match key_flag(store, "remove_extra_whitespaces").or_else(removes) {
         Some(true) => json!({
             "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, block],
         }),
