@@ -418,6 +418,58 @@ fn windows_and_several_buffers_give_the_same() {
     }
 }
 
+/// Tensors that are stored as the GPU uses them are the file's own memory, where the driver imports that.
+#[test]
+fn mapped_files_are_used_where_they_are() {
+    let Some(gpu) = gpu("mapped_files_are_used_where_they_are") else { return };
+    let (rows, columns) = (301, 256);
+    let bytes = DType::Q8_0.tensor_bytes(&[rows, columns]).unwrap() as usize;
+    let contents = [random(1, bytes), random(2, bytes), random(3, bytes)];
+    let mut file = Gguf::new();
+    for (name, contents) in ["a", "b", "c"].iter().zip(&contents) {
+        file = file.tensor(name, DType::Q8_0, &[rows, columns], contents.clone());
+    }
+    let small = f32s(&numbers(1, 7));
+    let file = file.tensor("small", DType::F32, &[7], small.clone()).build();
+    let folder = folder(&[("model.gguf", file)]);
+    let path = folder.path().join("model.gguf");
+    let copying = Arc::new(Gpu::open(None).unwrap().without_import());
+    let gpu = Arc::new(gpu);
+    let imports = gpu.limits().import.is_some();
+    for (device, maps, wanted) in
+        [(&gpu, true, imports), (&gpu, false, false), (&copying, true, false)]
+    {
+        let options = OpenOptions::new();
+        let options = if maps { options } else { options.read() };
+        let model = options.open(&path).unwrap();
+        let provider = WeightProvider::new(model, Arc::clone(device)).unwrap();
+        let loaded = provider.load_all(|_| true, &LoadOptions::new()).unwrap();
+        let imported: Vec<bool> = loaded.iter().map(|tensor| tensor.imported).collect();
+        // The last page of the file is not whole, which "c" reaches into; small tensors are copied.
+        assert_eq!(imported, [wanted, wanted, false, false], "{maps}");
+        let owned: u64 =
+            loaded.iter().filter(|tensor| !tensor.imported).map(|tensor| tensor.bytes()).sum();
+        assert_eq!(device.usage(), (4, owned.next_multiple_of(4)));
+        for (tensor, contents) in loaded.iter().zip(contents.iter().chain([&small])) {
+            assert_eq!(tensor.read(provider.device(), Part::Weight).unwrap(), *contents);
+            provider.verify(tensor).unwrap();
+        }
+        check("in a file", &provider, &["b"]);
+        // Fused tensors are copied.
+        let fused = provider.fuse(&["a", "c"]).unwrap();
+        assert!(!fused.imported);
+        drop((fused, loaded));
+        provider.unload_all();
+        assert_eq!(device.usage(), (0, 0), "nothing is left");
+    }
+    // The memory is kept as long as the buffer.
+    let provider = WeightProvider::new(Model::open(&path).unwrap(), Arc::clone(&gpu)).unwrap();
+    let tensor = provider.load("b").unwrap();
+    let device = Arc::clone(provider.device());
+    drop(provider);
+    assert_eq!(tensor.read(&device, Part::Weight).unwrap(), contents[1]);
+}
+
 /// Every form of the sample, and every model among the fixtures: loaded, read back and equal.
 #[test]
 fn every_model_is_loaded_and_read_back() {

@@ -263,6 +263,14 @@ impl Source {
         })
     }
 
+    /// The whole file, if it is mapped or can be.
+    pub(crate) fn map(&self) -> Option<&[u8]> {
+        match &self.kind {
+            SourceKind::Mapped { file, map } if self.len > 0 => self.mapped(file, map).ok(),
+            _ => None,
+        }
+    }
+
     fn mapped<'a>(&'a self, file: &FileHandle, map: &'a OnceLock<MappedFile>) -> Result<&'a [u8]> {
         if let Some(map) = map.get() {
             return Ok(map.bytes());

@@ -1,6 +1,8 @@
 //! The memory of a GPU, by Vulkan, Metal or Direct3D 12.
 
 mod compute;
+#[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
+mod import;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{BufferLayout, Device, DeviceLimits, beyond};
+use super::{BufferLayout, Device, DeviceLimits, HostMemory, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use compute::Pipelines;
@@ -77,6 +79,8 @@ struct GpuState {
 pub struct GpuBuffer {
     chunks: Vec<GpuChunk>,
     bytes: u64,
+    /// The bytes of the device's memory.
+    owned: u64,
     state: Arc<GpuState>,
 }
 
@@ -91,13 +95,14 @@ pub struct GpuChunk {
 
 impl Drop for GpuBuffer {
     fn drop(&mut self) {
-        self.state.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.state.used.fetch_sub(self.owned, Ordering::Relaxed);
         self.state.buffers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl GpuBuffer {
-    /// The buffers of the driver, in order.
+    /// The buffers of the driver, in order. That of imported memory is a file's own pages: a kernel that
+    /// writes to it ends the program.
     pub fn chunks(&self) -> &[GpuChunk] {
         &self.chunks
     }
@@ -148,15 +153,29 @@ impl Gpu {
             }
         })?;
         let info = info(adapter);
-        let opened = block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+        let description = wgpu::DeviceDescriptor {
             label: Some("weighbridge"),
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..wgpu::DeviceDescriptor::default()
-        }));
-        let (device, queue) = opened.map_err(|error| {
-            Error::new(ErrorKind::Device, format!("cannot open {}", info.name)).with_source(error)
-        })?;
+        };
+        // To a GPU with memory of its own, host memory is far away.
+        let is_near = matches!(info.kind, "integrated" | "cpu");
+        #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
+        let importing = is_near.then(|| import::open(adapter, &description)).flatten();
+        #[cfg(not(any(windows, all(unix, not(target_vendor = "apple")))))]
+        let importing: Option<(wgpu::Device, wgpu::Queue, u64)> = None.filter(|_| is_near);
+        let (device, queue, import) = match importing {
+            Some((device, queue, alignment)) => (device, queue, Some(alignment)),
+            None => {
+                let opened = block_on(adapter.request_device(&description));
+                let (device, queue) = opened.map_err(|error| {
+                    let fault = format!("cannot open {}", info.name);
+                    Error::new(ErrorKind::Device, fault).with_source(error)
+                })?;
+                (device, queue, None)
+            }
+        };
         let state = Arc::<GpuState>::default();
         let note = |state: &GpuState, fault: String| {
             let mut first = state.fault.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,6 +191,7 @@ impl Gpu {
         let mut limits = DeviceLimits::new(info.alignment);
         limits.unit = wgpu::COPY_BUFFER_ALIGNMENT;
         (limits.binding, limits.buffer) = (info.max_binding_bytes, info.max_buffer_bytes);
+        limits.import = import;
         let (flight, staging) = (Mutex::default(), Mutex::default());
         let pipelines = Pipelines::new(&device);
         Ok(Self { info, limits, device, queue, state, flight, staging, pipelines })
@@ -183,6 +203,13 @@ impl Gpu {
         self.limits.memory = memory.or(self.limits.memory);
         self.limits.buffer = buffer.min(self.limits.buffer);
         self.limits.binding = binding.min(self.limits.binding);
+        self
+    }
+
+    /// Copies all tensors, also those that could be used where they lie.
+    #[must_use]
+    pub fn without_import(mut self) -> Self {
+        self.limits.import = None;
         self
     }
 
@@ -306,13 +333,26 @@ impl Device for Gpu {
         super::kernel::supports(dtype)
     }
 
+    #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
+    fn import(&self, memory: HostMemory) -> Option<GpuBuffer> {
+        let bytes = memory.bytes().len() as u64;
+        if bytes == 0 || bytes > self.limits.buffer {
+            return None;
+        }
+        let buffer = import::buffer(&self.device, memory)?;
+        self.state.buffers.fetch_add(1, Ordering::Relaxed);
+        let chunks = vec![GpuChunk { range: 0..bytes, buffer }];
+        Some(GpuBuffer { chunks, bytes, owned: 0, state: Arc::clone(&self.state) })
+    }
+
     fn allocate(&self, layout: &BufferLayout) -> Result<GpuBuffer> {
         self.check()?;
         let used = self.state.used.fetch_add(layout.bytes, Ordering::Relaxed);
         self.state.buffers.fetch_add(1, Ordering::Relaxed);
         let state = Arc::clone(&self.state);
         // Dropping it takes the numbers back.
-        let mut buffer = GpuBuffer { chunks: Vec::new(), bytes: layout.bytes, state };
+        let (bytes, owned) = (layout.bytes, layout.bytes);
+        let mut buffer = GpuBuffer { chunks: Vec::new(), bytes, owned, state };
         let free = self.limits.memory.map_or(u64::MAX, |memory| memory.saturating_sub(used));
         if layout.bytes > free {
             return Err(Error::out_of_memory(&self.info.name, layout.bytes, Some(free)));

@@ -7,7 +7,7 @@ pub mod kernel;
 mod paper;
 
 use std::borrow::Cow;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,6 +41,14 @@ pub trait Device: Debug + Send + Sync + 'static {
     fn supports(&self, dtype: DType) -> bool {
         let _ = dtype;
         true
+    }
+
+    /// Uses bytes of a file that lie in host memory as a buffer, without a copy. `None`, the default,
+    /// where the device cannot. It is only called if [`DeviceLimits::import`] is set, and the bytes
+    /// begin and end at multiples of it.
+    fn import(&self, memory: HostMemory) -> Option<Self::Buffer> {
+        let _ = memory;
+        None
     }
 
     /// Allocates a buffer. Its contents are unspecified: every byte of every part is filled later.
@@ -119,6 +127,9 @@ pub struct DeviceLimits {
     /// Whether regions are the buffer's own memory. Long parts are then placed so that they can be
     /// read directly from the file into place.
     pub in_place: bool,
+    /// The alignment, in bytes, of host memory that [`Device::import`] takes: a power of two. `None`
+    /// if the device does not import memory.
+    pub import: Option<u64>,
 }
 
 impl DeviceLimits {
@@ -132,7 +143,33 @@ impl DeviceLimits {
             buffer: u64::MAX,
             memory: None,
             in_place: false,
+            import: None,
         }
+    }
+}
+
+/// Bytes of a file in host memory, which stay in place as long as this exists. They are read-only.
+#[derive(Clone)]
+pub struct HostMemory {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    range: Range<usize>,
+}
+
+impl HostMemory {
+    /// Some bytes of `owner`, whose bytes must always be the same memory.
+    pub(crate) fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, range: Range<usize>) -> Self {
+        Self { owner, range }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.owner).as_ref().get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostMemory({:?})", self.range)
     }
 }
 
@@ -250,6 +287,10 @@ impl<D: Device> Device for Arc<D> {
 
     fn supports(&self, dtype: DType) -> bool {
         (**self).supports(dtype)
+    }
+
+    fn import(&self, memory: HostMemory) -> Option<Self::Buffer> {
+        (**self).import(memory)
     }
 
     fn allocate(&self, layout: &BufferLayout) -> Result<Self::Buffer> {

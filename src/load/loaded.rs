@@ -54,6 +54,8 @@ pub struct LoadedTensor<D: Device> {
     pub members: Vec<Member>,
     /// Why the values were computed instead of copied from the file; `None` if they were copied.
     pub computed: Option<&'static str>,
+    /// Whether the buffer is the file's own memory, which was not copied.
+    pub imported: bool,
     /// The values that became infinite or 0 when they were rounded to this dtype.
     pub lost: Narrowing,
     /// The buffer with the bytes.
@@ -182,6 +184,7 @@ impl<D: Device> LoadedTensor<D> {
             row_axis: self.row_axis,
             members: vec![Member { name: name.to_owned(), rows: 0..rows }],
             computed: self.computed,
+            imported: false,
             lost: Narrowing::default(),
             buffer,
         })

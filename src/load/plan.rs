@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::policy::LoadedForm;
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
-use crate::device::{BufferLayout, Device, DeviceLimits};
+use crate::device::{BufferLayout, Device, DeviceLimits, HostMemory};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{BufferPiece, PIECE, Tensor, plan_packed, plan_values};
@@ -71,6 +72,9 @@ impl<'w> LoadOptions<'w> {
         self
     }
 }
+
+/// The bytes of the smallest part that a device imports. Drivers limit the number of imports.
+const IMPORTED: u64 = 64 << 10;
 
 /// A tensor that is being loaded.
 pub(super) struct LoadJob<D: Device> {
@@ -153,9 +157,18 @@ impl<D: Device> WeightProvider<D> {
 
     /// Computes the buffer layout of one tensor or of several fused ones, and allocates it.
     pub(super) fn job(&self, views: Vec<Tensor>) -> Result<LoadJob<D>> {
-        let placed = self.placed(views)?;
-        self.cache.make_room(placed.bytes());
-        let buffer = self.device.allocate(&placed.layout);
+        let mut placed = self.placed(views)?;
+        let imported = self.import(&placed);
+        let (imported, buffer) = match imported {
+            Some((range, buffer)) => {
+                placed.move_to(range);
+                (true, Ok(buffer))
+            }
+            None => {
+                self.cache.make_room(placed.bytes());
+                (false, self.device.allocate(&placed.layout))
+            }
+        };
         let loaded = LoadedTensor {
             dtype: placed.dtype,
             shape: placed.view.shape().to_vec(),
@@ -164,10 +177,32 @@ impl<D: Device> WeightProvider<D> {
             row_axis: placed.view.row_axis(),
             members: placed.members.clone(),
             computed: placed.computed,
+            imported,
             lost: Narrowing::default(),
             buffer: buffer.map_err(|error| error.in_tensor(placed.view.name()))?,
         };
         Ok(LoadJob { placed, loaded })
+    }
+
+    /// The file's own memory as the buffer, and where the part is in it, if the device imports memory and
+    /// the tensor has one part, as it is stored.
+    fn import(&self, placed: &PlacedTensor) -> Option<(Range<u64>, D::Buffer)> {
+        let page = self.device.limits().import?;
+        let LoadedForm::Packed(parts) = &placed.form else { return None };
+        let [(part, dtype)] = parts.as_slice() else { return None };
+        if part.dtype != *dtype || part.bytes < IMPORTED {
+            return None;
+        }
+        let (file, range) = placed.view.file_memory(part.part)?;
+        let whole = range.start / page * page..range.end.checked_next_multiple_of(page)?;
+        let place = |at: u64| usize::try_from(at).ok();
+        let memory = HostMemory::new(Arc::new(file), place(whole.start)?..place(whole.end)?);
+        let is_whole = memory.bytes().len() as u64 == whole.end - whole.start;
+        if !is_whole || memory.bytes().as_ptr().addr() as u64 % page != 0 {
+            return None;
+        }
+        let buffer = self.device.import(memory)?;
+        Some((range.start - whole.start..range.end - whole.start, buffer))
     }
 
     /// The places of a tensor's parts in its buffer, and where the last one ends. `None` if a number
@@ -219,6 +254,15 @@ impl<D: Device> WeightProvider<D> {
 }
 
 impl PlacedTensor {
+    /// Sets where the only part is in its buffer.
+    pub(super) fn move_to(&mut self, range: Range<u64>) {
+        self.layout = BufferLayout::new(range.end);
+        if let [part] = self.parts.as_mut_slice() {
+            part.range = range;
+            self.layout = layout(&self.parts, self.layout.bytes);
+        }
+    }
+
     /// The bytes of all parts.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.range.end - part.range.start).sum()

@@ -39,6 +39,8 @@ pub struct LoadReport {
     pub weights: u64,
     /// The bytes of all their parts.
     pub bytes: u64,
+    /// Those of tensors whose buffer is the file's own memory, which was not copied.
+    pub imported_bytes: u64,
     /// The number of values that became infinite by rounding.
     pub lost_to_infinity: u64,
     /// The number of values that became 0 by rounding.
@@ -110,6 +112,11 @@ pub fn load<D: Device>(
         verified: None,
         weights: loaded.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum(),
         bytes,
+        imported_bytes: loaded
+            .iter()
+            .filter(|tensor| tensor.imported)
+            .map(|tensor| tensor.bytes())
+            .sum(),
         lost_to_infinity: lost.overflows,
         lost_to_zero: lost.flushes,
         computed: computed.collect(),

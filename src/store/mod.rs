@@ -91,6 +91,19 @@ pub(crate) struct StoredFile {
     pub(crate) big_endian: bool,
 }
 
+/// A mapped file of a store, which keeps the store.
+pub(crate) struct MappedFile {
+    store: Arc<Store>,
+    file: u32,
+}
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        let file = self.store.files.get(self.file as usize);
+        file.and_then(|file| file.source.map()).unwrap_or_default()
+    }
+}
+
 /// A JSON document that belongs to a model, such as `config.json`.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -226,6 +239,12 @@ impl Store {
         let sources = self.files.iter().map(|file| &file.source);
         let elsewhere = sources.filter(|source| crate::place::scheme(source.path()).is_some());
         elsewhere.map(|source| (source.path(), source.len(), source.version()))
+    }
+
+    /// A file of the store as host memory, if it is mapped or can be.
+    pub(crate) fn map(self: &Arc<Self>, file: u32) -> Option<MappedFile> {
+        self.files.get(file as usize)?.source.map()?;
+        Some(MappedFile { store: Arc::clone(self), file })
     }
 
     /// The number of tensors. Scales and other parts of a tensor do not count.

@@ -148,6 +148,15 @@ fn write_text(
         report.gigabytes_per_second,
         seconds(open_seconds),
     )?;
+    if report.imported_bytes > 0 {
+        let (imported, copied) = (report.imported_bytes, report.bytes - report.imported_bytes);
+        writeln!(
+            out,
+            "{} used where the file is mapped, {} copied",
+            bytes(imported),
+            bytes(copied)
+        )?;
+    }
     if let Some(verified) = report.verified {
         writeln!(out, "read back from {}: {verified} buffers are equal", report.device)?;
     }

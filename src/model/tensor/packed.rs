@@ -8,8 +8,8 @@ use crate::arch::RowSpan;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
-use crate::store::Part;
 use crate::store::tensor::{Segment, StoredHandle, StoredTensor};
+use crate::store::{MappedFile, Part};
 
 /// The number of bytes passed on at a time.
 const CHUNK: u64 = 1 << 20;
@@ -149,6 +149,13 @@ impl Tensor {
         }
         let packed = self.part(part)?;
         self.each_piece(&packed, 0..packed.bytes, sink)
+    }
+
+    /// The mapped file that holds a part's packed bytes without any change, and where they are in it.
+    pub(crate) fn file_memory(&self, part: Part) -> Option<(MappedFile, Range<u64>)> {
+        let (file, start) = self.as_native()?.place(part)?;
+        let end = start.checked_add(self.part(part).ok()?.bytes)?;
+        Some((self.stores().next()?.map(file)?, start..end))
     }
 
     /// The stored tensor whose file bytes are the packed form without any change.

@@ -1,0 +1,123 @@
+//! Host memory as a buffer of the GPU, by Vulkan's `VK_EXT_external_memory_host`. One of the few files that may
+//! contain unsafe code.
+#![allow(unsafe_code, reason = "wgpu has no safe way to import memory")]
+
+use std::ffi::c_void;
+
+use ash::ext::external_memory_host as extension;
+use ash::vk;
+use wgpu::hal::api::Vulkan;
+use wgpu::hal::vulkan::Buffer;
+
+use super::super::HostMemory;
+
+/// Opens a device with the extension, if the adapter has it: the device, its queue, and the alignment of
+/// memory that it imports.
+pub(super) fn open(
+    adapter: &wgpu::Adapter,
+    description: &wgpu::DeviceDescriptor<'_>,
+) -> Option<(wgpu::Device, wgpu::Queue, u64)> {
+    // SAFETY: the adapter is only asked, and opened once below.
+    let vulkan = unsafe { adapter.as_hal::<Vulkan>() }?;
+    if !vulkan.physical_device_capabilities().supports_extension(extension::NAME) {
+        return None;
+    }
+    let mut host = vk::PhysicalDeviceExternalMemoryHostPropertiesEXT::default();
+    let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut host);
+    let instance = vulkan.shared_instance().raw_instance();
+    // SAFETY: the adapter is of this instance, which is of Vulkan 1.1 or has the call as an extension:
+    // wgpu itself calls it for every adapter. The structure is one that the extension adds.
+    unsafe {
+        instance.get_physical_device_properties2(vulkan.raw_physical_device(), &mut properties);
+    }
+    let alignment = host.min_imported_host_pointer_alignment;
+    // SAFETY: the callback adds an extension that the adapter has, and nothing else.
+    let opened = unsafe {
+        vulkan.open_with_callback(
+            description.required_features,
+            &description.required_limits,
+            &description.memory_hints,
+            Some(Box::new(|given| given.extensions.push(extension::NAME))),
+        )
+    };
+    // SAFETY: the device was opened from this adapter, with what the description requires.
+    let created = unsafe { adapter.create_device_from_hal::<Vulkan>(opened.ok()?, description) };
+    let (device, queue) = created.ok()?;
+    alignment.is_power_of_two().then_some((device, queue, alignment))
+}
+
+/// A buffer that is this memory, or `None` if the driver refuses it.
+pub(super) fn buffer(device: &wgpu::Device, memory: HostMemory) -> Option<wgpu::Buffer> {
+    let bytes = memory.bytes();
+    let (pointer, size) = (bytes.as_ptr().cast::<c_void>().cast_mut(), bytes.len() as u64);
+    let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
+    // SAFETY: the device is only used for calls that Vulkan allows from any thread.
+    let vulkan = unsafe { device.as_hal::<Vulkan>() }?;
+    let raw = vulkan.raw_device();
+    if !vulkan.enabled_device_extensions().contains(&extension::NAME) {
+        return None;
+    }
+    let calls = extension::Device::new(vulkan.shared_instance().raw_instance(), raw);
+    let mut allowed = vk::MemoryHostPointerPropertiesEXT::default();
+    // SAFETY: the extension is enabled, so that the call exists; the pointer is that of readable memory.
+    let asked = unsafe {
+        (calls.fp().get_memory_host_pointer_properties_ext)(
+            raw.handle(),
+            kind,
+            pointer,
+            &mut allowed,
+        )
+    };
+    if asked != vk::Result::SUCCESS {
+        return None;
+    }
+    let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind);
+    let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC;
+    let wanted = vk::BufferCreateInfo::default().size(size).usage(usage).push_next(&mut external);
+    // SAFETY: a new buffer without memory; it is destroyed below, or when wgpu drops it.
+    let made = unsafe { raw.create_buffer(&wanted, None) }.ok()?;
+    // SAFETY: the buffer was just made by this device.
+    let needs = unsafe { raw.get_buffer_memory_requirements(made) };
+    let types = needs.memory_type_bits & allowed.memory_type_bits;
+    let mut import =
+        vk::ImportMemoryHostPointerInfoEXT::default().handle_type(kind).host_pointer(pointer);
+    let allocation = vk::MemoryAllocateInfo::default()
+        .allocation_size(size)
+        .memory_type_index(types.trailing_zeros())
+        .push_next(&mut import);
+    // SAFETY: the memory type is one that both the buffer and the pointer allow. The caller has aligned
+    // the memory, and `memory` keeps it until the buffer is gone.
+    let imported = (types != 0 && needs.size <= size)
+        .then(|| unsafe { raw.allocate_memory(&allocation, None) }.ok())
+        .flatten();
+    // SAFETY: both are of this device, and neither is bound to anything else.
+    let bound =
+        imported.filter(|memory| unsafe { raw.bind_buffer_memory(made, *memory, 0) }.is_ok());
+    let Some(bound) = bound else {
+        // SAFETY: nothing uses them.
+        unsafe {
+            raw.destroy_buffer(made, None);
+            imported.into_iter().for_each(|memory| raw.free_memory(memory, None));
+        }
+        return None;
+    };
+    let own = raw.clone();
+    let release = move || {
+        // SAFETY: wgpu calls this once, when the GPU is done with the buffer.
+        unsafe {
+            own.destroy_buffer(made, None);
+            own.free_memory(bound, None);
+        }
+        drop(memory);
+    };
+    // SAFETY: the buffer is valid until `release` is called.
+    let whole = unsafe { Buffer::from_raw_externally_owned(made, Box::new(release)) };
+    let description = wgpu::BufferDescriptor {
+        label: None,
+        size,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC,
+        mapped_at_creation: false,
+    };
+    // SAFETY: the buffer has this size and these usages, and its memory is initialized.
+    Some(unsafe { device.create_buffer_from_hal::<Vulkan>(whole, &description) })
+}
