@@ -198,7 +198,7 @@ impl<D: Device> WeightProvider<D> {
         let place = |at: u64| usize::try_from(at).ok();
         let memory = HostMemory::new(Arc::new(file), place(whole.start)?..place(whole.end)?);
         let is_whole = memory.bytes().len() as u64 == whole.end - whole.start;
-        if !is_whole || memory.bytes().as_ptr().addr() as u64 % page != 0 {
+        if !is_whole || !(memory.bytes().as_ptr().addr() as u64).is_multiple_of(page) {
             return None;
         }
         let buffer = self.device.import(memory)?;
