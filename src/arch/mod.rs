@@ -95,6 +95,9 @@ pub struct Architecture {
     /// Values of `model_type` whose classes in transformers store all experts of a layer in one
     /// tensor, where others of the family store a tensor for each.
     pub(crate) joined_experts: &'static [&'static str],
+    /// Values of `model_type` that mlx-lm has no class for, and a program with one whose tensors and
+    /// keys are those of Hugging Face's directories.
+    pub(crate) mlx_readers: &'static [(&'static str, &'static str)],
     /// mlx-lm's choices for some modules.
     pub(crate) mlx_modules: &'static [MlxModules],
     /// Whether mlx-lm's class expects the names of vision and audio models as Hugging Face's files
@@ -106,6 +109,8 @@ pub struct Architecture {
     /// Substrings of the names of tensors that mlx-lm does not cast to the model's dtype
     /// (`cast_predicate` of its classes).
     pub(crate) mlx_uncast: &'static [&'static str],
+    /// Whether its models are encoders, which generate no text: each token sees those behind it.
+    pub(crate) encodes: bool,
     /// Whether the number of layers in the files is that of an encoder before the decoder, which has as
     /// many layers unless another key states their number.
     pub(crate) counts_encoder_layers: bool,
@@ -137,10 +142,12 @@ impl Architecture {
         variants: &[],
         keyed: &[],
         joined_experts: &[],
+        mlx_readers: &[],
         mlx_modules: &[],
         mlx_keeps_tower_names: false,
         outer_head: false,
         mlx_uncast: &[],
+        encodes: false,
         counts_encoder_layers: false,
         exceeds_f16: false,
         cuts: &[],

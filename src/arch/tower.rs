@@ -26,6 +26,8 @@ pub(crate) struct Tower {
     pub(crate) vision: &'static [&'static str],
     /// Starts of stored names, and what the table has instead. Each is tried once, in order.
     pub(crate) prefixes: &'static [(&'static str, &'static str)],
+    /// Pieces of stored names, and what the table has instead.
+    pub(crate) pieces: &'static [(&'static str, &'static str)],
     /// Its tensors.
     pub(crate) rules: &'static [TowerRule],
     /// Rows of the token embedding that the file has as vectors: the token's text, and the name in
@@ -42,7 +44,7 @@ pub(crate) struct Tower {
 }
 
 /// One tensor of a vision model in GGUF. `{n}` stands for the first number in a name. A name
-/// without `.weight` or `.bias` at the end stands for both.
+/// without one of [`ENDINGS`] at its end stands for all of them.
 #[derive(Debug)]
 pub(crate) struct TowerRule {
     /// The name in Hugging Face's files.
@@ -66,6 +68,12 @@ pub(crate) enum TowerForm {
     Third(u8),
     /// One of the two frames of a convolution over two frames.
     Frame(u8),
+    /// Each row is a square of pixels, whose channels are last; they come first, as in a convolution.
+    Pixels,
+    /// Without the second axis, whose length is 1.
+    Squeezed,
+    /// `ln(1 + e^x)` of each value.
+    Softplus,
     /// Unchanged; the number in the name is an index into this list of `vision_config`.
     Numbered(&'static str),
     /// llama.cpp has no use for the tensor.
@@ -145,6 +153,11 @@ impl<'a> TowerConfig<'a> {
     /// A value of the image processor's documents.
     pub(crate) fn preprocessor(&self, key: &str) -> Option<&Json> {
         self.preprocessor.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A value of `audio_config`.
+    pub(crate) fn audio(&self, key: &str) -> Option<&Json> {
+        self.root.get("audio_config")?.get(key).filter(|value| !value.is_null())
     }
 
     /// A value of `vision_config`.
@@ -283,6 +296,10 @@ pub(crate) struct TowerTensor {
     dtype: Option<DType>,
 }
 
+/// Ends of names. The limits are those of the values before and after a matrix.
+const ENDINGS: [&str; 6] =
+    [".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min"];
+
 impl Tower {
     /// The tensors that are made of a stored one; `None` for a name that the table does not have.
     ///
@@ -300,7 +317,12 @@ impl Tower {
                 name = format!("{instead}{rest}").into();
             }
         }
-        let ending = [".weight", ".bias"].into_iter().find(|ending| name.ends_with(ending));
+        for (piece, instead) in self.pieces {
+            if name.contains(piece) {
+                name = name.replace(piece, instead).into();
+            }
+        }
+        let ending = ENDINGS.into_iter().find(|ending| name.ends_with(ending));
         let stem = ending.and_then(|ending| name.strip_suffix(ending)).unwrap_or(&name);
         let mut found = Vec::new();
         for (look, ending) in [(&*name, ""), (stem, ending.unwrap_or_default())] {
@@ -398,6 +420,17 @@ impl TowerTensor {
                     RowLoops::repeated(u64::from(frame) * height, height, kernels, 2 * height);
                 Ok(Some((run, vec![outputs, channels, height, width])))
             }
+            (TowerForm::Pixels, &[outputs, columns]) => {
+                let pixels = columns / 3;
+                let side = pixels.isqrt();
+                let square = side.checked_mul(side) == Some(pixels);
+                if !square || !columns.is_multiple_of(3) {
+                    return Err(misfit("rows of squares of pixels with 3 channels are needed"));
+                }
+                let loops = [(outputs, columns), (3, 1), (pixels, 3)];
+                Ok(Some((RowLoops { start: 0, loops }, vec![outputs, 3, side, side])))
+            }
+            (TowerForm::Pixels, _) => Err(misfit("[outputs, pixels] is needed")),
             (TowerForm::Frame(_), _) => {
                 Err(misfit("[outputs, channels, 2, height, width] is needed"))
             }

@@ -100,6 +100,8 @@ pub enum Change {
     PlusOne,
     /// x became -e^x: logarithms of decay rates.
     NegExp,
+    /// x became ln(1 + e^x): scales that are stored so that none is negative.
+    Softplus,
 }
 
 /// Stored in canonical form.
@@ -113,6 +115,8 @@ pub(super) const PERMUTE_Q: Transform = rows(RowOrder::PairsQ);
 pub(super) const PERMUTE_K: Transform = rows(RowOrder::PairsK);
 
 pub(crate) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
+pub(crate) const SOFTPLUS: Transform = Transform { values: Change::Softplus, ..SAME };
+pub(crate) const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
 
 /// A transform of rows only.
 pub(super) const fn rows(rows: RowOrder) -> Transform {
@@ -234,6 +238,7 @@ impl fmt::Display for Transform {
             Change::None => None,
             Change::PlusOne => Some("plus_one".to_owned()),
             Change::NegExp => Some("neg_exp".to_owned()),
+            Change::Softplus => Some("softplus".to_owned()),
         };
         let steps: Vec<String> = [axes, rows, columns, values].into_iter().flatten().collect();
         if steps.is_empty() { f.write_str("none") } else { f.write_str(&steps.join(", ")) }

@@ -25,7 +25,9 @@ pub(super) fn capabilities(model: &Model) -> Vec<String> {
             let encodes = |config: &crate::arch::ModelConfig| {
                 config.attention.causal.as_ref().is_some_and(|causal| !causal.value)
             };
-            if config.is_some_and(encodes) {
+            let resolution = model.resolution().ok();
+            let family = resolution.and_then(|resolution| resolution.architecture);
+            if config.is_some_and(encodes) || family.is_some_and(|family| family.encodes) {
                 return vec!["embedding".to_owned()];
             }
             of_directory(model)

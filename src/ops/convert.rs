@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
 use super::experts::{self, stacked};
 use super::gguf::{Finish, GgufDraft};
+use super::mlx_class;
 use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
 use super::ranks;
@@ -80,7 +81,8 @@ impl ConvertOptions {
         }
     }
 
-    /// Plans a GGUF file even if llama.cpp could not load it: for other readers.
+    /// Plans a GGUF file even if llama.cpp could not load it, and an MLX directory even if mlx-lm has
+    /// no class for it: for other readers.
     #[must_use]
     pub fn allow_unloadable(mut self, allow: bool) -> Self {
         self.finish.unloadable = allow;
@@ -291,6 +293,10 @@ fn directory(
     });
     let shares = shares.collect::<Result<Vec<Share>>>()?;
     let (config, others) = documents(model, writer, &mut builder)?;
+    if writer.dialect == Dialect::Mlx && !writer.keeps_attachments {
+        let note = mlx_class::check(model, config.as_ref(), options.finish.unloadable)?;
+        note.into_iter().for_each(|note| builder.note(note));
+    }
     let mut why_plain = Vec::new();
     for share in shares {
         why_plain.extend(push_share(model, writer, options, share, config.as_ref(), &mut builder)?);

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value as Json;
 
 use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
-use crate::arch::transform::PLUS_ONE;
+use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family};
 use crate::container::gguf;
 use crate::dtype::DType;
@@ -163,10 +163,17 @@ fn formed(view: Tensor, tensor: &TowerTensor, heads: u32) -> Result<Tensor> {
         return Err(Error::mismatch(fault));
     }
     if let Some((run, shape)) = tensor.rows(view.shape(), heads)? {
+        let view = if tensor.form == TowerForm::Pixels { view.by_elements() } else { view };
         return Ok(view.selected(run, shape)?.named(&tensor.name));
     }
+    let as_stored =
+        |view, transform| Tensor::stored_as(&tensor.name, vec![(view, transform)], None);
     match tensor.form {
-        TowerForm::PlusOne => Tensor::stored_as(&tensor.name, vec![(view, PLUS_ONE)], None),
+        TowerForm::PlusOne => as_stored(view, PLUS_ONE),
+        TowerForm::Softplus => as_stored(view, SOFTPLUS),
+        TowerForm::Squeezed => as_stored(view, SQUEEZED),
+        // GGUF has no tensors without axes.
+        _ if view.shape().is_empty() => Ok(view.with_shape(&[1]).named(&tensor.name)),
         _ => Ok(view.named(&tensor.name)),
     }
 }

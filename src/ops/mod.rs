@@ -11,6 +11,7 @@ mod gguf;
 mod hash;
 mod inspect;
 mod load;
+mod mlx_class;
 mod mmproj;
 mod ollama_layers;
 #[cfg(feature = "http")]

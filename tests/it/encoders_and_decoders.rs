@@ -123,12 +123,40 @@ fn a_decoder_deeper_than_the_encoder_is_refused() {
 
 #[test]
 fn mlx_lm_has_no_class() {
-    for name in ["t5", "t5 encoder"] {
+    let planned = |name: &str, options: ConvertOptions| {
         let opened = directory(&listed(name, &json!({})));
-        let error = ops::convert(&opened.model, &ConvertOptions::new(&MLX)).expect_err("refused");
+        let plan = ops::convert(&opened.model, &options);
+        plan.map(|plan| plan.notes.join("; "))
+    };
+    for (name, model_type) in [
+        ("t5", "t5"),
+        ("t5 encoder", "t5"),
+        ("nomic-bert", "nomic_bert"),
+        ("jina-bert-v2", "bert"),
+        ("roberta with a head for masked words", "roberta"),
+    ] {
+        let said = format!("mlx-lm has no class for {model_type}");
+        let error = planned(name, ConvertOptions::new(&MLX)).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("mlx-lm has no class for t5"), "{error}");
+        assert!(error.to_string().contains(&said), "{error}");
+        let notes = planned(name, ConvertOptions::new(&MLX).allow_unloadable(true));
+        let notes = notes.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(notes.contains(&format!("{said}: the directory is for other readers")), "{notes}");
     }
+    // Another program has one.
+    for (name, model_type) in [
+        ("bert classifier", "bert"),
+        ("xlm-roberta classifier", "xlm-roberta"),
+        ("modernbert", "modernbert"),
+    ] {
+        let notes = planned(name, ConvertOptions::new(&MLX));
+        let notes = notes.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let said =
+            format!("mlx-lm has no class for {model_type}: the directory is for mlx-embeddings");
+        assert!(notes.contains(&said), "{notes}");
+    }
+    let notes = planned("llama with biases", ConvertOptions::new(&MLX)).expect("a plan");
+    assert!(!notes.contains("class"), "{notes}");
 }
 
 /// Nine pieces of ten rows, in SentencePiece's own order.

@@ -388,3 +388,99 @@ fn documents_of_images_stay_with_the_model() {
     let copied = std::fs::read_to_string(path.join("preprocessor_config.json")).expect("a file");
     assert_eq!(copied, PROCESSOR);
 }
+
+/// Gemma 4 has an audio model beside the vision model, and limits of values around its matrices.
+#[test]
+fn gemma4_has_channels_behind_pixels_and_an_audio_model() {
+    let mut text = language("gemma4_text");
+    text["layer_types"] = json!(["full_attention"]);
+    let mut config = json!({"model_type": "gemma4", "text_config": text});
+    config["vision_config"] = json!({
+        "model_type": "gemma4_vision", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "patch_size": 2
+    });
+    config["audio_config"] = json!({
+        "model_type": "gemma4_audio", "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.vision_tower.patch_embedder.input_proj.weight", &[4, 12]),
+        ("model.vision_tower.patch_embedder.position_embedding_table", &[2, 4, 4]),
+        ("model.vision_tower.encoder.layers.0.pre_feedforward_layernorm.weight", &[4]),
+        ("model.vision_tower.encoder.layers.0.self_attn.q_proj.linear.weight", &[4, 4]),
+        ("model.vision_tower.encoder.layers.0.self_attn.q_proj.input_max", &[]),
+        ("model.embed_vision.embedding_projection.weight", &[8, 4]),
+        ("model.audio_tower.layers.0.self_attn.per_dim_scale", &[4]),
+        ("model.audio_tower.layers.0.lconv1d.depthwise_conv1d.weight", &[4, 1, 5]),
+        ("model.audio_tower.layers.0.feed_forward2.ffw_layer_1.linear.weight", &[16, 4]),
+        ("model.audio_tower.subsample_conv_projection.layer1.conv.weight", &[2, 1, 3, 3]),
+        ("model.embed_audio.embedding_projection.weight", &[8, 4]),
+    ];
+    let source = model(&config, vision);
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    // The shape of a row is that of a square of pixels.
+    let odd = [&vision[1..], &[("model.vision_tower.patch_embedder.input_proj.weight", &[4, 9])]];
+    insta::assert_snapshot!(refused(&model(&config, &odd.concat()), ConvertOptions::new(&GGUF)));
+}
+
+#[test]
+fn llama4_has_a_second_norm_and_a_projector_of_three_layers() {
+    let mut config = json!({"model_type": "llama4", "text_config": language("llama4_text")});
+    config["vision_config"] = json!({
+        "model_type": "llama4_vision_model", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 4, "patch_size": 2, "norm_eps": 1e-5, "hidden_act": "gelu",
+        "pixel_shuffle_ratio": 0.5
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("vision_model.class_embedding", &[4]),
+        ("vision_model.positional_embedding_vlm", &[5, 4]),
+        ("vision_model.patch_embedding.linear.weight", &[4, 12]),
+        ("vision_model.model.layers.0.post_attention_layernorm.bias", &[4]),
+        ("vision_model.vision_adapter.mlp.fc1.weight", &[4, 4]),
+        ("vision_model.vision_adapter.mlp.fc2.weight", &[4, 4]),
+        ("multi_modal_projector.linear_1.weight", &[8, 4]),
+    ];
+    let source = model(&config, vision);
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    config["vision_config"]["pixel_shuffle_ratio"] = json!(2.0);
+    insta::assert_snapshot!(refused(&model(&config, vision), ConvertOptions::new(&GGUF)));
+}
+
+#[test]
+fn internvl_under_both_of_its_names() {
+    let vision_config = json!({
+        "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
+        "image_size": 4, "patch_size": 2, "layer_norm_eps": 1e-6, "hidden_act": "gelu"
+    });
+    let published: &[(&str, &[u64])] = &[
+        ("vision_model.embeddings.class_embedding", &[1, 1, 4]),
+        ("vision_model.embeddings.position_embedding", &[1, 5, 4]),
+        ("vision_model.encoder.layers.0.attn.qkv.bias", &[12]),
+        ("vision_model.encoder.layers.0.ls1", &[4]),
+        ("mlp1.3.weight", &[8, 8]),
+    ];
+    let mut config = json!({
+        "model_type": "internvl_chat", "downsample_ratio": 0.5, "min_dynamic_patch": 1, "max_dynamic_patch": 12,
+        "llm_config": language("qwen2"), "vision_config": vision_config
+    });
+    let options = || ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let source = model(&config, published);
+    let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    let of_transformers: &[(&str, &[u64])] = &[
+        ("model.vision_tower.embeddings.cls_token", &[1, 1, 4]),
+        ("model.vision_tower.encoder.layer.0.lambda_2", &[4]),
+        ("model.vision_tower.encoder.layer.0.attention.projection_layer.weight", &[4, 4]),
+        ("model.multi_modal_projector.layer_norm.weight", &[16]),
+    ];
+    config["model_type"] = json!("internvl");
+    config["text_config"] = config["llm_config"].take();
+    config["vision_config"]["image_size"] = json!([4, 4]);
+    config["vision_config"]["patch_size"] = json!([2, 2]);
+    let source = model(&config, of_transformers);
+    let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+}

@@ -147,6 +147,13 @@ def unties(model_type):
     return "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source)
 
 
+def classes():
+    """The values of model_type that mlx-lm has a class for."""
+    folder = Path(importlib.import_module("mlx_lm.models").__path__[0])
+    modules = [path.stem for path in folder.glob("*.py") if re.search(r"^class Model\(", path.read_text(), re.M)]
+    return sorted(set(modules) | {name for name, module in MODEL_REMAPPING.items() if module in modules})
+
+
 def computes_width(model_type):
     """Whether transformers' class computes the width of a head from the others if config.json omits it."""
     name = SAME_CLASS.get(model_type, model_type)
@@ -209,6 +216,7 @@ def text():
     rows = "".join(row(model_type) for model_type in MODEL_TYPES)
     computed = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if computes_width(model_type))
     untied = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if unties(model_type))
+    names = "".join(f'    "{name}",\n' for name in classes())
     return f"""//! What the classes of transformers {version("transformers")} take for keys that `config.json` omits, and the keys that
 //! mlx-lm {version("mlx-lm")} requires. Written by `xtask/oracles/engine_defaults.py`; do not edit.
 
@@ -239,6 +247,11 @@ pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
 #[rustfmt::skip]
 pub(super) static MLX_LM_UNTIED: &[&str] = &[
 {untied}];
+
+/// Values of `model_type` that mlx-lm has a class for.
+#[rustfmt::skip]
+pub(super) static MLX_LM_CLASSES: &[&str] = &[
+{names}];
 
 /// Values of `model_type` whose class in transformers computes the width of a head from the others if
 /// `config.json` omits it.

@@ -66,6 +66,11 @@ MODELS = {
     "qwen3_vl": ("qwen3_vl", dict(TEXT, rope_parameters=dict(SECTIONS, mrope_interleaved=True)), DEEP, TOKENS),
     "qwen3_5": ("qwen3_5", dict(TEXT, **LINEAR), dict(DEEP, deepstack_visual_indexes=[]), TOKENS),
     "smolvlm": ("smolvlm", dict(TEXT, model_type="llama"), dict(VISION, model_type="smolvlm_vision"), dict(image_token_id=310, scale_factor=2)),
+    "gemma4": ("gemma4", dict(TEXT, pad_token_id=0, vocab_size_per_layer_input=320), dict(VISION, head_dim=32, num_key_value_heads=2, patch_size=4, position_embedding_size=16),
+        dict(audio_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, output_proj_dims=48))),
+    "internvl": ("internvl", dict(TEXT, model_type="qwen2"), dict(VISION, image_size=[56, 56], patch_size=[14, 14]), dict(image_token_id=310)),
+    "llama4": ("llama4", dict(TEXT, intermediate_size_mlp=192, num_local_experts=2), dict(VISION, intermediate_size=256,
+        projector_input_dim=64, projector_output_dim=64, vision_output_dim=64), dict(image_token_index=310)),
 }
 
 # What the published files of a model have instead of the start of a name that transformers 5 saves.

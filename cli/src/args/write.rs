@@ -199,8 +199,8 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 /// Whether a model must be complete.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
-    /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp could
-    /// not load it
+    /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp or
+    /// mlx-lm could not load it
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
 }

@@ -39,7 +39,9 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     remark(&model);
     if let Some(options) = args.mlx {
         let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
-        let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(options));
+        let options = ConvertOptions::new(&MLX)
+            .quantize(QuantizationRules::MlxLm(options))
+            .allow_unloadable(args.whole.allow_incomplete);
         let plan = ops::convert(&model, &options)?;
         return Ok(Prepared { model, plan, dst, others });
     }

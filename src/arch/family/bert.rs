@@ -41,6 +41,8 @@ pub(super) static BERT: Architecture = Architecture {
         ("lm_head.decoder.bias", "a copy of lm_head.bias"),
     ],
     rows_before_positions: Some(rows_before_positions),
+    mlx_readers: &[("bert", "mlx-embeddings"), ("xlm-roberta", "mlx-embeddings")],
+    encodes: true,
     variants: VARIANTS,
     ..Architecture::EMPTY
 };

@@ -27,6 +27,7 @@ pub(super) static JINA_BERT_V2: Architecture = Architecture {
     prefixes: &[("bert.", "")],
     required: REQUIRED,
     renames: RENAMES,
+    encodes: true,
     variants: VARIANTS,
     ..Architecture::EMPTY
 };

@@ -54,7 +54,7 @@ use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
 pub(crate) use class_defaults::ClassDefaults;
-use class_defaults::{CLASS_DEFAULTS, MLX_LM_UNTIED};
+use class_defaults::{CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_UNTIED};
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
@@ -169,6 +169,11 @@ pub(crate) fn class_defaults(model_type: &str) -> Option<&'static ClassDefaults>
 /// to the embedding.
 pub(crate) fn is_untied_in_mlx_lm(model_type: &str) -> bool {
     MLX_LM_UNTIED.contains(&model_type)
+}
+
+/// Whether mlx-lm has a class for a `model_type`.
+pub(crate) fn is_in_mlx_lm(model_type: &str) -> bool {
+    MLX_LM_CLASSES.contains(&model_type)
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.

@@ -26,6 +26,8 @@ pub(super) static MODERNBERT: Architecture = Architecture {
     rules: &[RULES],
     prefixes: &[("", "model.")],
     required: REQUIRED,
+    mlx_readers: &[("modernbert", "mlx-embeddings")],
+    encodes: true,
     variants: VARIANTS,
     ..Architecture::EMPTY
 };

@@ -27,6 +27,7 @@ pub(super) static NOMIC_BERT: Architecture = Architecture {
     rope: RopeLayout::HalfSplit,
     rules: &[RULES],
     required: REQUIRED,
+    encodes: true,
     variants: VARIANTS,
     ..Architecture::EMPTY
 };
@@ -39,6 +40,7 @@ pub(super) static NOMIC_BERT_MOE: Architecture = Architecture {
     rope: RopeLayout::HalfSplit,
     rules: &[MIXTURE_RULES, RULES],
     required: MIXTURE_REQUIRED,
+    encodes: true,
     variants: MIXTURE_VARIANTS,
     ..Architecture::EMPTY
 };

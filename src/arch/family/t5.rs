@@ -14,7 +14,7 @@ use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Instead, NormKind, Rename, RopeLayout};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 use Constant::Flag;
 
@@ -43,6 +43,7 @@ pub(super) static T5_ENCODER: Architecture = Architecture {
     rules: &[EMBEDDINGS, ENCODER_RULES],
     required: ENCODER_REQUIRED,
     renames: ENCODER_RENAMES,
+    encodes: true,
     variants: ENCODER_VARIANTS,
     ..Architecture::EMPTY
 };
@@ -178,7 +179,6 @@ static VARIANTS: &[Variant] = &[
                 rules: &[CONFIG, WITH_DECODER], ..Class::EMPTY },
             Class { model_type: "t5", class: "T5ForConditionalGeneration", rules: &[CONFIG, WITH_DECODER], ..Class::EMPTY },
         ],
-        mlx_config: Some(not_in_mlx_lm),
         defaults: DEFAULTS,
         ..Variant::EMPTY
     },
@@ -207,7 +207,6 @@ static ENCODER_VARIANTS: &[Variant] = &[Variant {
 const ENCODER: Variant = Variant {
     gguf: "t5encoder",
     keys: &[SIZES, &[K::By(one_count)], ATTENTION, &[K::FileType]],
-    mlx_config: Some(not_in_mlx_lm),
     defaults: DEFAULTS,
     ..Variant::EMPTY
 };
@@ -299,10 +298,4 @@ fn layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("num_layers".to_owned(), encoder.unwrap_or(own).into());
     out.extend(encoder.map(|_| ("num_decoder_layers".to_owned(), own.into())));
     Ok(())
-}
-
-/// Refuses an MLX directory: no program could run it.
-fn not_in_mlx_lm(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
-    let fault = format!("mlx-lm has no class for {}", model.architecture());
-    Err(Error::unsupported(fault).in_file(model.path()))
 }

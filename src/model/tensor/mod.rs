@@ -115,6 +115,20 @@ enum Arithmetic {
     NegExp,
     /// x becomes log(-x).
     LogNeg,
+    /// x becomes log(1 + e^x).
+    Softplus,
+    /// x becomes log(e^x - 1).
+    LogExpMinusOne,
+}
+
+/// `ln(1 + e^x)`, computed in `f64`. From 20 on, torch takes x itself.
+fn softplus(value: f32) -> f32 {
+    if value > 20.0 { value } else { rounded(f64::from(value).exp().ln_1p()) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "values are kept as f32")]
+fn rounded(value: f64) -> f32 {
+    value as f32
 }
 
 impl Arithmetic {
@@ -124,6 +138,7 @@ impl Arithmetic {
             Change::None => Self::None,
             Change::PlusOne => Self::SubtractOne,
             Change::NegExp => Self::LogNeg,
+            Change::Softplus => Self::LogExpMinusOne,
         }
     }
 
@@ -133,6 +148,7 @@ impl Arithmetic {
             Change::None => Self::None,
             Change::PlusOne => Self::AddOne,
             Change::NegExp => Self::NegExp,
+            Change::Softplus => Self::Softplus,
         }
     }
 
@@ -144,6 +160,8 @@ impl Arithmetic {
             Self::SubtractOne => Self::AddOne,
             Self::NegExp => Self::LogNeg,
             Self::LogNeg => Self::NegExp,
+            Self::Softplus => Self::LogExpMinusOne,
+            Self::LogExpMinusOne => Self::Softplus,
         }
     }
 
@@ -154,6 +172,11 @@ impl Arithmetic {
             Self::SubtractOne => values.iter_mut().for_each(|value| *value -= 1.0),
             Self::NegExp => values.iter_mut().for_each(|value| *value = -value.exp()),
             Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
+            Self::Softplus => values.iter_mut().for_each(|value| *value = softplus(*value)),
+            Self::LogExpMinusOne => {
+                let inverse = |value: f64| value + (-(-value).exp()).ln_1p();
+                values.iter_mut().for_each(|value| *value = rounded(inverse(f64::from(*value))));
+            }
         }
     }
 

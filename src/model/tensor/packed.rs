@@ -98,6 +98,9 @@ impl Tensor {
             Arithmetic::AddOne => Some("1 is added to the stored values"),
             Arithmetic::SubtractOne => Some("1 is subtracted from the stored values"),
             Arithmetic::NegExp => Some("its values are the exponentials of the stored values"),
+            Arithmetic::Softplus | Arithmetic::LogExpMinusOne => {
+                Some("its values are computed by softplus or its inverse")
+            }
             Arithmetic::LogNeg => Some("its values are the logarithms of the stored values"),
             Arithmetic::None if source.transposed.is_some() => {
                 Some("its rows are stored as columns")
