@@ -69,7 +69,8 @@ MODELS = {
     "gemma4": ("gemma4", dict(TEXT, pad_token_id=0, vocab_size_per_layer_input=320), dict(VISION, head_dim=32, num_key_value_heads=2, patch_size=4, position_embedding_size=16),
         dict(audio_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, output_proj_dims=48))),
     "internvl": ("internvl", dict(TEXT, model_type="qwen2"), dict(VISION, image_size=[56, 56], patch_size=[14, 14]), dict(image_token_id=310)),
-    "llama4": ("llama4", dict(TEXT, intermediate_size_mlp=192, num_local_experts=2), dict(VISION, intermediate_size=256,
+    # llama.cpp aborts if every layer of Llama 4 rotates; the fourth does not.
+    "llama4": ("llama4", dict(TEXT, num_hidden_layers=4, intermediate_size_mlp=192, num_local_experts=2), dict(VISION, intermediate_size=256,
         projector_input_dim=64, projector_output_dim=64, vision_output_dim=64), dict(image_token_index=310)),
 }
 

@@ -346,14 +346,17 @@ impl Reader<'_> {
 
     /// Which layers have rotary embeddings; null if all have.
     fn rotated_layers(&self, layers: u32) -> Json {
-        if let Some(listed) = self.get("no_rope_layers").and_then(Json::as_array) {
-            let each: Vec<bool> = listed.iter().map(|flag| flag.as_u64() == Some(1)).collect();
-            return if each.iter().all(|flag| *flag) { Json::Null } else { json!(each) };
-        }
-        let Some(period) = self.count("no_rope_layer_interval") else { return Json::Null };
-        let rotated = |layer: u32| {
-            u64::from(layer).saturating_add(1).checked_rem(period).is_none_or(|rest| rest != 0)
+        let listed = self.get("no_rope_layers").and_then(Json::as_array);
+        let period = self.count("no_rope_layer_interval");
+        let each: Vec<bool> = match (listed, period) {
+            (Some(listed), _) => listed.iter().map(|flag| flag.as_u64() == Some(1)).collect(),
+            (None, Some(period)) => {
+                let rotated = |layer: u64| layer.checked_rem(period).is_none_or(|rest| rest != 0);
+                (1..=u64::from(layers)).map(rotated).collect()
+            }
+            (None, None) => Vec::new(),
         };
-        json!((0..layers).map(rotated).collect::<Vec<bool>>())
+        // A model without such layers may have fewer than the period.
+        if each.iter().all(|rotated| *rotated) { Json::Null } else { json!(each) }
     }
 }

@@ -258,6 +258,16 @@ mod tests {
         }))
     }
 
+    /// Llama 4's fourth layer does not rotate; a model with three has none that does not.
+    #[test]
+    fn a_model_with_fewer_layers_than_the_period_loses_nothing() {
+        let stated = map(json!({"model_type": "llama4_text", "no_rope_layers": [1, 1, 1]}));
+        let derived = map(json!({"model_type": "llama4_text", "no_rope_layer_interval": 4}));
+        let losses = |layers| Kept::of(&stated, &derived, layers, true).losses.join("; ");
+        assert_eq!(losses(3), "");
+        assert!(losses(4).contains("layers with rotary embeddings"), "{}", losses(4));
+    }
+
     #[test]
     fn only_what_differs_is_kept_and_comes_back() {
         let kept = Kept::of(&mistral(), &derived(), 2, true);
