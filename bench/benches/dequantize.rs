@@ -330,18 +330,17 @@ fn row(row: &Row) {
         report(&format!("{name} -> f32"), LARGE, row.2, &mut cases, 9, 1);
     }
     let half_target = match row.0 {
-        DType::Q4_K | DType::Q6_K | DType::Q8_0 => 0.75,
-        DType::BF16 => 0.85,
+        DType::F16 | DType::BF16 | DType::Q4_K | DType::Q6_K | DType::Q8_0 => 0.85,
         _ => 0.0,
     };
-    if half_target > 0.0 || std::env::args().len() > 2 {
+    {
         let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
         report(&format!("{name} -> f16"), LARGE, half_target, &mut cases, 9, 1);
         drop(cases);
         let mut out = AlignedBuffer::<bf16>::zeroed(LARGE).unwrap();
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
-        report(&format!("{name} -> bf16"), LARGE, 0.0, &mut cases, 9, 1);
+        report(&format!("{name} -> bf16"), LARGE, half_target, &mut cases, 9, 1);
     }
     if matches!(row.0, DType::Q4_K | DType::Q6_K | DType::Q8_0 | DType::Q4_0) {
         small(name, &file(row.0, SMALL, &blocks(row, SMALL)));
@@ -404,7 +403,11 @@ fn mode(mode: &Mode) {
     if (bits, name.starts_with("affine")) == (4, true) {
         let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
-        report(&format!("{name} -> f16"), LARGE, 0.75, &mut cases, 9, 1);
+        report(&format!("{name} -> f16"), LARGE, 0.85, &mut cases, 9, 1);
+        drop(cases);
+        let mut out = AlignedBuffer::<bf16>::zeroed(LARGE).unwrap();
+        let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
+        report(&format!("{name} -> bf16"), LARGE, 0.85, &mut cases, 9, 1);
         let (store, _folder) = mlx(mode, SMALL);
         small(&name, &store);
     }

@@ -25,6 +25,10 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         const BOUNDS: Option<Bounds>;
 
+        /// Whether NaN takes steps of its own to write.
+        #[doc(hidden)]
+        const TELLS_NAN: bool;
+
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
         fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>>;
@@ -37,9 +41,30 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         fn round(value: f32) -> Self;
 
+        /// Writes values. None of them may be NaN unless `nan` says so.
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
-        fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]);
+        fn put<S: Simd, const PAST: bool>(
+            simd: S,
+            floats: S::Floats,
+            out: &mut [Self; 16],
+            nan: bool,
+        );
+
+        /// Like [`put`](Self::put), for twice as many values.
+        #[doc(hidden)]
+        #[inline(always)]
+        #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
+        fn pair<S: Simd, const PAST: bool>(
+            simd: S,
+            floats: [S::Floats; 2],
+            out: &mut [[Self; 16]; 2],
+            nan: bool,
+        ) {
+            for (floats, out) in floats.iter().zip(out) {
+                Self::put::<S, PAST>(simd, *floats, out, nan);
+            }
+        }
 
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
@@ -73,11 +98,15 @@ impl Bounds {
 
 macro_rules! sealed {
     (
-        $element:ty, $decoders:ident, $encoders:ident, $put:ident, $load:ident, $bounds:expr, $round:expr,
+        $element:ty, $decoders:ident, $encoders:ident, $load:ident, $bounds:expr, $round:expr,
+        nan $tells_nan:literal, |$to:ident, $values:ident, $out:ident, $nan:ident| $put:expr,
         |$simd:ident, $floats:ident| $rounded:expr
+        $(, pair |$two:ident, $pair:ident, $room:ident, $no_number:ident| $store:expr)?
     ) => {
         impl sealed::Sealed for $element {
             const BOUNDS: Option<Bounds> = $bounds;
+
+            const TELLS_NAN: bool = $tells_nan;
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
             fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>> {
@@ -100,9 +129,31 @@ macro_rules! sealed {
                 private_interfaces,
                 reason = "nobody outside can name the trait"
             )]
-            fn put<S: Simd, const PAST: bool>(simd: S, floats: S::Floats, out: &mut [Self; 16]) {
-                simd.$put::<PAST>(floats, out);
+            fn put<S: Simd, const PAST: bool>(
+                $to: S,
+                $values: S::Floats,
+                $out: &mut [Self; 16],
+                $nan: bool,
+            ) {
+                $put;
             }
+
+            $(
+                #[inline(always)]
+                #[allow(
+                    private_bounds,
+                    private_interfaces,
+                    reason = "nobody outside can name the trait"
+                )]
+                fn pair<S: Simd, const PAST: bool>(
+                    $two: S,
+                    $pair: [S::Floats; 2],
+                    $room: &mut [[Self; 16]; 2],
+                    $no_number: bool,
+                ) {
+                    $store;
+                }
+            )?
 
             #[inline(always)]
             #[allow(
@@ -133,11 +184,22 @@ macro_rules! sealed {
 const F16: Bounds = Bounds { over: 0x477f_f000, under: 0x3300_0000 };
 const BF16: Bounds = Bounds { over: 0x7f7f_8000, under: 0x8000 };
 
-sealed!(f32, to_f32, from_f32, put_f32, load, None, std::convert::identity, |simd, a| a);
-sealed!(f16, to_f16, from_f16, put_f16, load_f16, Some(F16), f16::from_f32, |simd, a| simd
-    .as_f16(a));
-sealed!(bf16, to_bf16, from_bf16, put_bf16, load_bf16, Some(BF16), bf16::from_f32, |simd, a| simd
-    .as_bf16(a));
+sealed!(
+    f32, to_f32, from_f32, load, None, std::convert::identity,
+    nan false, |simd, a, out, _nan| simd.put_f32::<PAST>(a, out),
+    |simd, a| a
+);
+sealed!(
+    f16, to_f16, from_f16, load_f16, Some(F16), f16::from_f32,
+    nan false, |simd, a, out, _nan| simd.put_f16::<PAST>(a, out),
+    |simd, a| simd.as_f16(a)
+);
+sealed!(
+    bf16, to_bf16, from_bf16, load_bf16, Some(BF16), bf16::from_f32,
+    nan true, |simd, a, out, nan| simd.put_bf16::<PAST>(a, out, nan),
+    |simd, a| simd.as_bf16(a),
+    pair |simd, a, out, nan| simd.pair_bf16::<PAST>(a, out, nan)
+);
 
 /// The values that rounding to a narrower format turned into infinity or 0.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -7,22 +7,25 @@ use super::simd::Simd;
 use super::{Codec, Decoder, Narrowing, Packed, Runs, plain};
 
 plain! {
-    F32: 64, |simd, bytes| simd.f32s(bytes);
-    F16: 32, |simd, bytes| simd.f16s(bytes);
-    BF16: 32, |simd, bytes| simd.bf16s(bytes);
-    F8_E4M3: 16, |simd, bytes| simd.e4m3(simd.halves(bytes, bytes))[0];
-    F8_E5M2: 16, |simd, bytes| each(simd, bytes, |[b]| e5m2(b));
-    F8_E8M0: 16, |simd, bytes| each(simd, bytes, |[b]| match b {
+    F32: 64 FINE, |simd, bytes| simd.f32s(bytes);
+    F16: 32 COARSE, |simd, bytes| simd.f16s(bytes);
+    BF16: 32 FINE, |simd, bytes| simd.bf16s(bytes);
+    F8_E4M3: 16 COARSE, |simd, bytes| simd.e4m3(simd.halves(bytes, bytes))[0];
+    /// The upper bytes of `f16` numbers.
+    F8_E5M2: 16 COARSE, |simd, bytes| {
+        simd.f16s(&std::array::from_fn(|i| if i % 2 == 0 { 0 } else { bytes[i / 2] }))
+    };
+    F8_E8M0: 16 FINE, |simd, bytes| each(simd, bytes, |[b]| match b {
         // The specification of the format has NaN here; MLX has infinity, see `e8m0`.
         255 => f32::NAN,
         b => e8m0(b),
     });
-    F8_E4M3FNUZ: 16, |simd, bytes| each(simd, bytes, |[b]| E4M3FNUZ[usize::from(b)]);
-    F8_E5M2FNUZ: 16, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
-    F6_E2M3: 12, |simd, bytes| sixes(simd, bytes, &E2M3);
-    F6_E3M2: 12, |simd, bytes| sixes(simd, bytes, &E3M2);
+    F8_E4M3FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E4M3FNUZ[usize::from(b)]);
+    F8_E5M2FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
+    F6_E2M3: 12 COARSE, |simd, bytes| sixes(simd, bytes, &E2M3);
+    F6_E3M2: 12 COARSE, |simd, bytes| sixes(simd, bytes, &E3M2);
     /// The low nibble holds the first of two elements.
-    F4: 8, |simd, bytes| {
+    F4: 8 COARSE, |simd, bytes| {
         let mut pairs = [0; 16];
         pairs[..8].copy_from_slice(bytes);
         simd.e2m1(simd.nibble_pairs(&pairs))[0]
@@ -33,6 +36,8 @@ plain! {
 pub(crate) static F64: Codec = {
     struct Body;
     impl super::Plain<128> for Body {
+        const FINE: bool = true;
+
         #[inline(always)]
         fn sixteen<S: Simd>(simd: S, bytes: &[u8; 128]) -> S::Floats {
             each(simd, bytes, |b| to_f32(f64::from_le_bytes(b)))
@@ -60,11 +65,6 @@ fn lost(packed: &Packed<'_>) -> Narrowing {
 #[inline(always)]
 pub(super) fn bf16(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
-}
-
-/// The upper half of an `f16`.
-fn e5m2(bits: u8) -> f32 {
-    f16::from_bits(u16::from(bits) << 8).to_f32()
 }
 
 /// The value of an E8M0 code, a power of two, in MLX's interpretation: 255 is infinity.

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use super::element::Element;
 use super::mlx::{GroupParts, Grouping};
+#[cfg(target_arch = "aarch64")]
+use super::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
@@ -41,7 +43,7 @@ impl<'a, S: Simd, T: Element> Out<'a, S, T> {
         let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
         let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
         // A copy, so that it stays in registers while values are written.
-        let units = Units { simd, past, seen: *seen, close: true, out: &mut [] };
+        let units = Units { simd, past, seen: *seen, close: true, nan: false, out: &mut [] };
         (runs, units, Self { simd, past, values: rest, seen })
     }
 
@@ -61,7 +63,7 @@ impl<'a, S: Simd, T: Element> Out<'a, S, T> {
         self.simd.put_f32::<false>(floats, &mut exact);
         exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
         let floats = self.simd.load(&exact);
-        T::put::<S, false>(self.simd, floats, &mut all);
+        T::put::<S, false>(self.simd, floats, &mut all, true);
         self.simd.look(self.seen, floats);
         let len = self.values.len().min(16);
         self.values[..len].copy_from_slice(&all[..len]);
@@ -81,15 +83,23 @@ pub(super) struct Units<'a, S: Simd, T> {
     /// Whether the next values may be so small or so large that they do not survive rounding, so
     /// that they must be checked.
     pub(super) close: bool,
+    /// Whether the next values may be NaN even if they are not `close`.
+    pub(super) nan: bool,
     /// The output for the next block.
     pub(super) out: &'a mut [[T; 16]],
 }
 
 /// A consumer of the values of one block.
 pub(super) trait Put<S: Simd> {
-    /// Converts a scale in half precision. From 8 on, values may become infinite as `f16`: no codec
-    /// multiplies the scale by more than 4096, or adds more than 64 times another.
+    /// Converts a scale in half precision. If it is less than 8, no value becomes infinite as `f16`, and
+    /// none is NaN: no codec multiplies the scale by more than 4096, or adds more than 64 times another.
     fn half(&mut self, bytes: [u8; 2]) -> f32;
+
+    /// Like [`half`](Self::half), for values that may be as small as an eighth of the scale.
+    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32;
+
+    /// Says that values are multiples of 2^(`e` - 128), up to 12 times as large.
+    fn steps_of(&mut self, e: u8);
 
     /// Accepts 16 values at position `number` of their block, in units of 16.
     fn put(&mut self, number: usize, floats: S::Floats);
@@ -108,30 +118,58 @@ impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
     }
 
     #[inline(always)]
+    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32 {
+        // An eighth of all others is a multiple of 2^-24.
+        self.close |= u16::from_le_bytes(bytes) & 0x7fff < 8;
+        self.half(bytes)
+    }
+
+    #[inline(always)]
+    fn steps_of(&mut self, e: u8) {
+        self.close |= !(104..=140).contains(&e);
+    }
+
+    #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
-        self.store(number, [floats]);
+        let nan = self.look([floats]);
+        let out = &mut self.out[number];
+        match S::STREAMS && self.past {
+            true => T::put::<S, true>(self.simd, floats, out, nan),
+            false => T::put::<S, false>(self.simd, floats, out, nan),
+        }
     }
 
     #[inline(always)]
     fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
-        self.store(2 * number, floats);
+        let nan = self.look(floats);
+        let out = &mut self.out.as_chunks_mut::<2>().0[number];
+        // Decided once for both.
+        match S::STREAMS && self.past {
+            true => T::pair::<S, true>(self.simd, floats, out, nan),
+            false => T::pair::<S, false>(self.simd, floats, out, nan),
+        }
     }
 }
 
 impl<S: Simd, T: Element> Units<'_, S, T> {
-    /// Stores `N` times 16 values, from unit `first` on, and decides once for all of them.
+    /// Asks for what is read some time after these bytes, if the output is large.
     #[inline(always)]
-    fn store<const N: usize>(&mut self, first: usize, floats: [S::Floats; N]) {
+    pub(super) fn fetch_behind(&self, bytes: &[u8]) {
+        if S::STREAMS && self.past {
+            bytes.chunks(64).for_each(|line| self.simd.fetch_behind(line));
+        }
+    }
+
+    /// Records magnitudes, if they may be out of range. Returns whether values may be NaN; known to be
+    /// false for elements to which NaN makes no difference.
+    #[inline(always)]
+    fn look<const N: usize>(&mut self, floats: [S::Floats; N]) -> bool {
         if T::BOUNDS.is_some() && self.close {
-            for floats in floats {
-                self.simd.look(&mut self.seen, floats);
+            for floats in &floats {
+                self.simd.look(&mut self.seen, *floats);
             }
         }
-        let out = self.out[first..first + N].iter_mut().zip(floats);
-        match S::STREAMS && self.past {
-            true => out.for_each(|(out, floats)| T::put::<S, true>(self.simd, floats, out)),
-            false => out.for_each(|(out, floats)| T::put::<S, false>(self.simd, floats, out)),
-        }
+        T::TELLS_NAN && (self.close || self.nan)
     }
 }
 
@@ -153,6 +191,10 @@ pub(crate) struct Kernels<W: KernelSignature> {
     avx2: unsafe fn(W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "x86_64")]
     avx512: unsafe fn(W::Input<'_>) -> W::Output,
+    #[cfg(target_arch = "aarch64")]
+    neon: unsafe fn(W::Input<'_>) -> W::Output,
+    #[cfg(target_arch = "aarch64")]
+    neon_bf16: unsafe fn(W::Input<'_>) -> W::Output,
 }
 
 impl<W: KernelSignature> std::fmt::Debug for Kernels<W> {
@@ -179,6 +221,20 @@ fn avx512<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Outpu
     B::run(unsafe { Avx512::new() }, given)
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn neon<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
+    // SAFETY: this function is compiled for this feature, so its caller must have checked it.
+    B::run(unsafe { Neon::new() }, given)
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,bf16")]
+fn neon_bf16<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
+    // SAFETY: this function is compiled for these features, so its caller must have checked them.
+    B::run(unsafe { Neon::with_bf16() }, given)
+}
+
 impl<W: KernelSignature> Kernels<W> {
     pub(super) const fn of<B: KernelBody<W>>() -> Self {
         Self {
@@ -187,6 +243,20 @@ impl<W: KernelSignature> Kernels<W> {
             avx2: avx2::<B, W>,
             #[cfg(target_arch = "x86_64")]
             avx512: avx512::<B, W>,
+            #[cfg(target_arch = "aarch64")]
+            neon: neon::<B, W>,
+            // Only kernels that write `bf16` have a use for the instructions.
+            #[cfg(target_arch = "aarch64")]
+            neon_bf16: neon::<B, W>,
+        }
+    }
+
+    /// Kernels that write `bf16`.
+    const fn to_bf16<B: KernelBody<W>>() -> Self {
+        Self {
+            #[cfg(target_arch = "aarch64")]
+            neon_bf16: neon_bf16::<B, W>,
+            ..Self::of::<B>()
         }
     }
 
@@ -205,6 +275,12 @@ impl<W: KernelSignature> Kernels<W> {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512 => unsafe { (self.avx512)(given) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon => unsafe { (self.neon)(given) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::NeonBf16 => unsafe { (self.neon_bf16)(given) },
         }
     }
 }
@@ -291,6 +367,14 @@ impl<S: Simd> Put<S> for Product<'_, S> {
     }
 
     #[inline(always)]
+    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32 {
+        self.half(bytes)
+    }
+
+    #[inline(always)]
+    fn steps_of(&mut self, _: u8) {}
+
+    #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
         let inputs = self.simd.load(&self.inputs[number]);
         let sum = &mut self.sums[number % SUMS];
@@ -310,7 +394,7 @@ impl Runs {
             products: None,
             to_f32: Kernels::of::<D>(),
             to_f16: Kernels::of::<D>(),
-            to_bf16: Kernels::of::<D>(),
+            to_bf16: Kernels::to_bf16::<D>(),
             native: None,
             lost: None,
         }
@@ -369,6 +453,10 @@ enum InstructionSet {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    #[cfg(target_arch = "aarch64")]
+    NeonBf16,
 }
 
 impl Isa {
@@ -387,7 +475,18 @@ impl Isa {
                 (avx2 && avx512).then_some(InstructionSet::Avx512),
             ]
         };
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        let found = {
+            use std::arch::is_aarch64_feature_detected as is_detected;
+            // The order of bytes in registers is that of little-endian systems.
+            let neon = cfg!(target_endian = "little") && is_detected!("neon");
+            [
+                Some(InstructionSet::Portable),
+                neon.then_some(InstructionSet::Neon),
+                (neon && is_detected!("bf16")).then_some(InstructionSet::NeonBf16),
+            ]
+        };
+        #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
         let found = [Some(InstructionSet::Portable)];
         found.into_iter().flatten().map(Self)
     }

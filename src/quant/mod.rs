@@ -226,10 +226,11 @@ impl Codec {
 
 /// Decodes one block of `BYTES` bytes.
 trait Block<const BYTES: usize> {
-    /// Whether values may lie between 0 and 2^-24, so that rounding could turn them into 0. They
-    /// cannot if they are computed only from `f16` numbers and integers: every `f16` number is a
-    /// multiple of 2^-24, and so are products, sums and differences, however they round. Whether
-    /// such values become infinite depends only on the `f16` scales, see [`Put::half`].
+    /// Whether values may lie between 0 and 2^-24, so that rounding could turn them into 0, and be
+    /// infinite or NaN, whatever the body says with [`Put::half`] and its like. They cannot lie there if
+    /// they are computed only from `f16` numbers and integers: every `f16` number is a multiple of
+    /// 2^-24, and so are products, sums and differences, however they round. Nor can they if none but 0
+    /// is smaller than the scale.
     const FINE: bool;
 
     fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
@@ -248,6 +249,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
         let (runs, mut units, rest) = out.runs::<UNITS>();
         for (bytes, run) in blocks.iter().zip(runs) {
             (units.close, units.out) = (B::FINE, run);
+            units.fetch_behind(bytes);
             B::block(simd, bytes, packed.scale, &mut units);
         }
         rest.saw(&units);
@@ -304,12 +306,15 @@ macro_rules! blocks {
 }
 use blocks;
 
-/// Values without fine steps, for `blocks!`: see [`Block::FINE`].
+/// Values without fine steps, for `blocks!` and `plain!`: see [`Block::FINE`].
 const COARSE: bool = false;
 const FINE: bool = true;
 
 /// Converts 16 elements of `WIDE` bytes in total.
 trait Plain<const WIDE: usize> {
+    /// Whether values may not survive rounding to `f16` or `bf16`.
+    const FINE: bool;
+
     fn sixteen<S: Simd>(simd: S, bytes: &[u8; WIDE]) -> S::Floats;
 }
 
@@ -321,8 +326,17 @@ impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
     fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>) {
         let simd = out.simd;
         let (sixteens, last) = packed.weight.as_chunks::<WIDE>();
-        let (runs, mut units, rest) = out.runs::<1>();
-        for (bytes, run) in sixteens.iter().zip(runs) {
+        let (runs, mut units, rest) = out.runs::<2>();
+        let (pairs, odd) = sixteens.split_at(sixteens.len().min(2 * runs.len()));
+        (units.close, units.nan) = (P::FINE, true);
+        for (pair, run) in pairs.as_chunks::<2>().0.iter().zip(runs) {
+            units.out = run;
+            units.fetch_behind(pair.as_flattened());
+            units.pair(0, [P::sixteen(simd, &pair[0]), P::sixteen(simd, &pair[1])]);
+        }
+        // At most one.
+        let (runs, mut units, rest) = rest.saw(&units).runs::<1>();
+        for (bytes, run) in odd.iter().zip(runs) {
             units.out = run;
             units.put(0, P::sixteen(simd, bytes));
         }
@@ -356,13 +370,16 @@ impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
     }
 }
 
-/// Declares codecs of plain dtypes: the bytes of 16 elements, and their conversion to floats.
+/// Declares codecs of plain dtypes: the bytes of 16 elements, COARSE or FINE values (see
+/// [`Plain::FINE`]), and their conversion to floats.
 macro_rules! plain {
-    ($($(#[$doc:meta])* $name:ident: $wide:literal, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         pub(crate) static $name: $crate::quant::Codec = {
             struct Body;
             impl $crate::quant::Plain<$wide> for Body {
+                const FINE: bool = $crate::quant::$grain;
+
                 #[inline(always)]
                 fn sixteen<S: $crate::quant::simd::Simd>(
                     $simd: S,

@@ -1,5 +1,7 @@
 //! Kernel tests: every instruction set gives the same results as the portable code.
 
+mod counts;
+
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -217,6 +219,86 @@ fn kernels_agree_on_every_length() {
     let bytes: Vec<u8> = (0..997u32).map(|i| (i * i * 31 + i * 7).to_le_bytes()[1]).collect();
     for count in 0..70 {
         all_agree(count, &bytes, count);
+    }
+}
+
+/// Compares all kernels on units whose bytes are, at random places, those of a number, and anything
+/// elsewhere.
+fn agree_around(
+    row: &DTypeDescriptor,
+    runs: &Runs,
+    numbers: &[u16],
+    seed: usize,
+    any: impl Fn(usize) -> u16,
+) {
+    for choice in [3, 4, 6] {
+        let whole = Input::new(row, numbers.len(), &[0], choice);
+        let set = |part: &[u8], each: usize| -> Vec<u8> {
+            let units = part.chunks(each.max(2)).zip(numbers.iter().cycle());
+            let words = units.enumerate().flat_map(|(unit, (part, number))| {
+                let place = 1000 * unit + seed;
+                (0..part.len().div_ceil(2)).flat_map({
+                    let any = &any;
+                    move |at| {
+                        let own = random(place + at) & 1 == 0;
+                        (if own { *number } else { any(place + at) }).to_le_bytes()
+                    }
+                })
+            });
+            words.take(part.len()).collect()
+        };
+        let input = Input {
+            weight: set(&whole.weight, row.block_bytes as usize),
+            scale: set(&whole.scale, whole.formats.0.bytes()),
+            bias: set(&whole.bias, whole.formats.1.bytes()),
+            ..whole
+        };
+        let mut exact = vec![f32::NAN; input.len];
+        runs.decode(&input.packed(), &mut exact, Rounding::F32, false);
+        agree::<f16>(row.name, runs, &input, &exact);
+        agree::<bf16>(row.name, runs, &input, &exact);
+        if row.packing != Packing::Group {
+            break;
+        }
+    }
+}
+
+fn random(n: usize) -> u16 {
+    let seed = u32::try_from(n + 1).unwrap();
+    let [.., a, b] = seed.wrapping_mul(0x9e37_79b9).rotate_left(7).to_be_bytes();
+    u16::from_le_bytes([a, b])
+}
+
+/// NaN and infinite scales give the right numbers, wherever in a block the scale is: every dtype, all
+/// `f16` scales that are NaN.
+#[test]
+fn every_half_that_is_no_number() {
+    let halves: Vec<u16> = (0x7c00..0x8000).flat_map(|bits| [bits, bits | 0x8000]).collect();
+    for (row, runs) in runs() {
+        agree_around(row, runs, &halves, 0, random);
+    }
+}
+
+/// Scales next to the limits of the kernels' checks, one block at a time, with small and with large
+/// codes: no loss goes unseen.
+#[test]
+fn limits_of_checks() {
+    let around = |bits: u16| bits - 2..bits + 3;
+    let numbers = (0..20)
+        .chain(around(0x0400))
+        .chain(around(0x4800))
+        .chain([0x4c00, 0x4fff, 0x5000, 0x7bff])
+        // As two scales of one byte.
+        .chain((101..106).chain(138..143).map(|byte| byte << 8 | byte));
+    for number in numbers {
+        for (row, runs) in runs() {
+            for (seed, fill) in
+                [0x0000, 0x1111, 0x7777, 0x7f7f, 0x8080, 0xffff].into_iter().enumerate()
+            {
+                agree_around(row, runs, &[number], 777 * seed, |_| fill);
+                agree_around(row, runs, &[number], 999 * seed, random);
+            }
+        }
     }
 }
 

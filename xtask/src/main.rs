@@ -4,6 +4,7 @@ mod dist;
 mod faults;
 mod header;
 mod machine;
+mod neon;
 mod page;
 mod tools;
 mod web;
@@ -366,6 +367,8 @@ fn main() -> ExitCode {
             "page" => return page::run(options),
             "web" => return web::run(options),
             "machine" => return machine::run(options),
+            "neon" => return neon::test(options),
+            "counts" => return neon::count(options),
             _ => {}
         }
     }
@@ -388,6 +391,10 @@ fn main() -> ExitCode {
         eprintln!("    {:<12} {help}", "web");
         let help = "make small models in the layouts of all programs: FOLDER [FILES, or 10000]";
         eprintln!("    {:<12} {help}", "machine");
+        let help = "the kernels for ARM in an emulator, which it needs; fewer numbers [--all]";
+        eprintln!("    {:<12} {help}", "neon");
+        let help = "count the instructions of kernels in emulators [--ggml FOLDER]";
+        eprintln!("    {:<12} {help}", "counts");
         return ExitCode::from(2);
     };
     for step in task.steps {

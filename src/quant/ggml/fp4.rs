@@ -40,7 +40,8 @@ pub(in super::super) static HALF_UE4M3: [f32; 256] = {
 
 blocks! {
     /// One E8M0 byte, then 16 bytes of codes in the order of `Q4_0`. Value: e2m1 2^(e - 127).
-    MXFP4: 17 => 32 FINE, |simd, [e, codes @ ..], out| {
+    MXFP4: 17 => 32 COARSE, |simd, [e, codes @ ..], out| {
+        out.steps_of(*e);
         let codes = simd.lookup(&DOUBLED, simd.nibbles(codes));
         out.pair(0, scaled(simd, codes, half_e8m0(*e)));
     }

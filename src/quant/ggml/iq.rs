@@ -67,7 +67,7 @@ fn eighths<S: Simd>(simd: S, grid: [u64; 4], deltas: [u64; 4], d: [f32; 2]) -> [
 blocks! {
     /// `d` f16; for each 32 elements 4 points of 8, then 32 bits: 4 times 7 for signs, 4 for a
     /// scale. Value: d (0.5 + s) 0.25 grid.
-    IQ2_XXS: 66 => 256 FINE, |simd, bytes, out| {
+    IQ2_XXS: 66 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         for number in 0..8 {
             let points: &[u8; 4] = field(bytes, 2 + 8 * number);
@@ -81,7 +81,7 @@ blocks! {
 
     /// `d` f16; for each 8 elements 9 bits for a point and 7 for signs; 16 nibbles, each the scale
     /// of 16 elements. Value: d (0.5 + s) 0.25 grid.
-    IQ2_XS: 74 => 256 FINE, |simd, bytes, out| {
+    IQ2_XS: 74 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         let scales: &[u8; 8] = field(bytes, 66);
         for number in 0..8 {
@@ -97,7 +97,7 @@ blocks! {
 
     /// `d` f16; 32 bytes of points' low bits, 32 bytes of signs, 8 bytes of points' two high bits,
     /// 16 nibbles as in `IQ2_XS`. Value: d (0.5 + s) 0.25 grid.
-    IQ2_S: 82 => 256 FINE, |simd, bytes, out| {
+    IQ2_S: 82 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         let high: &[u8; 8] = field(bytes, 66);
         let scales: &[u8; 8] = field(bytes, 74);
@@ -115,7 +115,7 @@ blocks! {
     }
 
     /// `d` f16; 64 points of 4; 8 times 32 bits as in `IQ2_XXS`. Value: d (0.5 + s) 0.5 grid.
-    IQ3_XXS: 98 => 256 FINE, |simd, bytes, out| {
+    IQ3_XXS: 98 => 256 COARSE, |simd, bytes, out| {
         let d = out.half(*field(bytes, 0));
         for number in 0..8 {
             let points: &[u8; 8] = field(bytes, 2 + 8 * number);
@@ -150,8 +150,8 @@ blocks! {
     /// `d` f16; 32 bytes of points' low bits; 16 bits for each 32 elements: 4 times 3 of points'
     /// high bits, 3 for a scale, the sign of delta. Value: d (2 s + 1) (grid + delta), where delta
     /// is 1/8 or -1/8.
-    IQ1_S: 50 => 256 FINE, |simd, bytes, out| {
-        let d = out.half(*field(bytes, 0));
+    IQ1_S: 50 => 256 COARSE, |simd, bytes, out| {
+        let d = out.half_of_eighths(*field(bytes, 0));
         for number in 0..8 {
             let low: &[u8; 4] = field(bytes, 2 + 4 * number);
             let high = u16::from_le_bytes(*field(bytes, 34 + 2 * number));
@@ -166,10 +166,10 @@ blocks! {
     /// 32 bytes of points' low bits; a nibble for each 8 elements: 3 high bits and the sign of
     /// delta; 4 words of four 3-bit scales, each for 16 elements, and a nibble of `d`. Value as for
     /// `IQ1_S`.
-    IQ1_M: 56 => 256 FINE, |simd, bytes, out| {
+    IQ1_M: 56 => 256 COARSE, |simd, bytes, out| {
         let words = [0, 1, 2, 3].map(|i| u16::from_le_bytes(*field(bytes, 48 + 2 * i)));
         let d = words[0] >> 12 | words[1] >> 8 & 0x00f0 | words[2] >> 4 & 0x0f00 | words[3] & 0xf000;
-        let d = out.half(d.to_le_bytes());
+        let d = out.half_of_eighths(d.to_le_bytes());
         for number in 0..8 {
             let low: &[u8; 4] = field(bytes, 4 * number);
             let high: &[u8; 2] = field(bytes, 32 + 2 * number);

@@ -63,6 +63,9 @@ trait DecodeMode {
     /// The step that all elements are multiples of.
     const STEP: f32;
 
+    /// Whether an element may be NaN.
+    const NAN: bool = false;
+
     /// Decodes 32 elements, from a position in a stream.
     fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2];
 
@@ -124,6 +127,7 @@ impl DecodeMode for E4m3Codes {
     const BITS: usize = 8;
     const BIASED: bool = false;
     const STEP: f32 = 1.0 / 512.0;
+    const NAN: bool = true;
 
     #[inline(always)]
     fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2] {
@@ -154,6 +158,12 @@ impl<'a> CodeReader<'a> {
         Self { bytes, tail, start }
     }
 
+    /// One byte, if there is any from a position on.
+    #[inline(always)]
+    fn after(&self, at: usize) -> &[u8] {
+        self.bytes.get(at..=at).unwrap_or_default()
+    }
+
     /// At most 32 bytes, from a position.
     #[inline(always)]
     fn from<const N: usize>(&self, at: usize) -> &[u8; N] {
@@ -179,11 +189,13 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
         if packed.group_size == 16 {
             // Two groups at a time, and a last one if their number is odd.
             let (runs, mut units, rest) = out.runs::<2>();
+            units.nan = M::NAN;
             for runs in runs.chunks_mut(TILE / 2) {
                 scaling.next(2 * runs.len());
                 units.close = T::BOUNDS.is_some() && scaling.close();
                 for (slot, number) in runs.iter_mut().zip(0..TILE / 2) {
                     units.out = slot;
+                    units.fetch_behind(stream.after(at));
                     let [a, b] = M::elements(simd, &stream, at);
                     let a = scaling.value(simd, a, 2 * number);
                     let b = scaling.value(simd, b, 2 * number + 1);
@@ -203,12 +215,14 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
         // A group has 32 elements or a multiple.
         let runs_per_group = (packed.group_size / 32).max(1);
         let (runs, mut units, rest) = out.runs::<2>();
+        units.nan = M::NAN;
         for tile in runs.chunks_mut(TILE * runs_per_group) {
             scaling.next(tile.len() / runs_per_group);
             units.close = T::BOUNDS.is_some() && scaling.close();
             for (group, number) in tile.chunks_mut(runs_per_group).zip(0..TILE) {
                 for slot in group {
                     units.out = slot;
+                    units.fetch_behind(stream.after(at));
                     let [a, b] = M::elements(simd, &stream, at);
                     let a = scaling.value(simd, a, number);
                     let b = scaling.value(simd, b, number);

@@ -316,7 +316,7 @@ impl CodeWriter<'_> {
 #[inline(always)]
 pub(super) fn store<S: Simd, T: Element>(simd: S, numbers: &Each, out: &mut [u8]) {
     let mut rounded = [T::round(0.0); TILE];
-    T::put::<S, false>(simd, simd.load(numbers), &mut rounded);
+    T::put::<S, false>(simd, simd.load(numbers), &mut rounded, true);
     for (out, number) in out.chunks_exact_mut(size_of::<T>()).zip(&rounded) {
         out.copy_from_slice(bytemuck::bytes_of(number));
         if cfg!(target_endian = "big") {

@@ -72,7 +72,11 @@ impl Repacker {
     }
 
     #[cfg(test)]
-    fn run_on(&self, isa: super::kernel::Isa, given: RepackInput<'_>) -> Option<NotExact> {
+    pub(super) fn run_on(
+        &self,
+        isa: super::kernel::Isa,
+        given: RepackInput<'_>,
+    ) -> Option<NotExact> {
         self.0.run_on(isa, given)
     }
 }

@@ -490,6 +490,15 @@ fn kernels_and_pieces_agree() {
                     elements: 3 * packed.columns,
                 };
                 let said = repack.repacker.run_on(isa, given).map(|fault| fault.to_string());
+                // The compiler may choose the sign of NaN.
+                if scales == DType::F32 {
+                    let numbers = scale.as_chunks_mut::<4>().0.iter_mut();
+                    for number in numbers.chain(bias.as_chunks_mut().0) {
+                        if f32::from_le_bytes(*number).is_nan() {
+                            *number = [0xff; 4];
+                        }
+                    }
+                }
                 (said, weight, scale, bias)
             });
             let expected = all.next().unwrap();

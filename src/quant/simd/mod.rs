@@ -2,9 +2,11 @@
 //! floats or words.
 //!
 //! A codec is one body, generic over [`Simd`], and is compiled once for each instruction set.
-//! [`Portable`] defines the meaning of each operation, and runs on processors without AVX2 and
-//! F16C.
+//! [`Portable`] defines the meaning of each operation, and runs on processors that are neither
+//! 64-bit ARM nor x86-64 with AVX2 and F16C.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod portable;
 #[cfg(test)]
 mod tests;
@@ -13,9 +15,32 @@ mod x86_64;
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "aarch64")]
+pub(super) use aarch64::Neon;
 pub(super) use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Avx2, Avx512};
+
+/// Declares methods whose bodies may use an instruction set. They are called through functions
+/// compiled for it, which are inlined into kernels compiled for it.
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+macro_rules! instructions {
+    ($features:literal: $(
+        fn $name:ident $(<$(const $generic:ident: $kind:ty),+>)? (self $(, $arg:ident: $type:ty)*) $(-> $result:ty)? $body:block
+    )*) => {$(
+        #[inline(always)]
+        fn $name $(<$(const $generic: $kind),+>)? (self $(, $arg: $type)*) $(-> $result)? {
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn inner $(<$(const $generic: $kind),+>)? ($($arg: $type),*) $(-> $result)? $body
+            // SAFETY: a value of this type exists only if the processor has these features.
+            unsafe { inner $(::<$($generic),+>)? ($($arg),*) }
+        }
+    )*};
+}
+
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
+use instructions;
 
 /// The operations of one instruction set. A value of the type proves that the processor supports
 /// it.
@@ -40,9 +65,10 @@ pub(super) trait Simd: Copy {
     const IS_WIDE: bool;
 
     /// Asks for the memory a little behind some bytes, before it is read: the processor by itself does
-    /// not look beyond the end of a page.
+    /// not look beyond the end of a page, and looks less far while it writes with streaming stores.
     #[inline(always)]
     fn fetch_behind(self, _bytes: &[u8]) {}
+
     fn bytes(self, from: &[u8; 32]) -> Self::Bytes;
     /// Joins two times 16 bytes.
     fn halves(self, low: &[u8; 16], high: &[u8; 16]) -> Self::Bytes;
@@ -102,8 +128,21 @@ pub(super) trait Simd: Copy {
     fn put_f32<const PAST: bool>(self, a: Self::Floats, out: &mut [f32; 16]);
     /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32).
     fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
-    /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32).
-    fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16]);
+    /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32). None of them may
+    /// be NaN unless `nan` says so.
+    fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16], nan: bool);
+    /// Like [`put_bf16`](Self::put_bf16), for twice as many floats.
+    #[inline(always)]
+    fn pair_bf16<const PAST: bool>(
+        self,
+        a: [Self::Floats; 2],
+        out: &mut [[bf16; 16]; 2],
+        nan: bool,
+    ) {
+        for (a, out) in a.iter().zip(out) {
+            self.put_bf16::<PAST>(*a, out, nan);
+        }
+    }
     /// Makes the values of streaming stores visible to other threads.
     fn fence(self);
 

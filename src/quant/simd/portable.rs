@@ -1,8 +1,8 @@
 //! Plain Rust for every processor. It defines the meaning of each operation.
 //!
 //! Operations that take many instructions are calls: inside of every kernel, they would take a tenth
-//! of the time that the library takes to compile. On x86-64 more of them are: only processors from before
-//! AVX2 run this code there.
+//! of the time that the library takes to compile. On x86-64 and ARM more of them are: only x86-64
+//! processors from before AVX2 run this code there.
 
 use std::array::from_fn;
 
@@ -87,68 +87,68 @@ impl Simd for Portable {
         a.map(|byte| byte << BITS)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn at_least(self, a: [u8; 32], least: u8) -> [u8; 32] {
         a.map(|byte| if byte >= least { 255 } else { 0 })
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn tops(self, a: [u8; 32]) -> u32 {
         a.iter().rev().fold(0, |bits, byte| bits << 1 | u32::from(byte >> 7))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn nibbles(self, from: &[u8; 16]) -> [u8; 32] {
         from_fn(|i| if i < 16 { from[i] & 15 } else { from[i - 16] >> 4 })
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn put_nibbles(self, a: [u8; 32], out: &mut [u8; 16]) {
         *out = from_fn(|i| a[i] | a[i + 16] << 4);
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn nibble_pairs(self, from: &[u8; 16]) -> [u8; 32] {
         from_fn(|i| (from[i / 2] >> (i % 2 * 4)) & 15)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn spread(self, bits: u32) -> [u8; 32] {
         from_fn(|i| if bits >> i & 1 == 1 { 255 } else { 0 })
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn lookup(self, table: &[i8; 16], index: [u8; 32]) -> [u8; 32] {
         index.map(|index| table[usize::from(index & 15)].cast_unsigned())
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn signed(self, a: [u8; 32]) -> [[f32; 16]; 2] {
         two(|i| f32::from(a[i].cast_signed()))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn unsigned(self, a: [u8; 32]) -> [[f32; 16]; 2] {
         two(|i| f32::from(a[i]))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn e2m1(self, a: [u8; 32]) -> [[f32; 16]; 2] {
         two(|i| float::E2M1[usize::from(a[i] & 15)])
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn e4m3(self, a: [u8; 32]) -> [[f32; 16]; 2] {
         two(|i| float::E4M3[usize::from(a[i])])
     }
@@ -170,14 +170,14 @@ impl Simd for Portable {
         from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn bf16s(self, from: &[u8; 32]) -> [f32; 16] {
         from_fn(|i| float::bf16([from[2 * i], from[2 * i + 1]]))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn f16(self, bits: u16) -> f32 {
         f16::from_bits(bits).to_f32()
     }
@@ -222,9 +222,9 @@ impl Simd for Portable {
         *out = a.map(f16::from_f32);
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
-    fn put_bf16<const PAST: bool>(self, a: [f32; 16], out: &mut [bf16; 16]) {
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
+    fn put_bf16<const PAST: bool>(self, a: [f32; 16], out: &mut [bf16; 16], _: bool) {
         *out = a.map(bf16::from_f32);
     }
 
@@ -236,8 +236,8 @@ impl Simd for Portable {
         (0, u32::MAX)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn look(self, seen: &mut (u32, u32), a: [f32; 16]) {
         for magnitude in a.map(|value| value.abs().to_bits()) {
             *seen = (seen.0.max(magnitude), seen.1.min(magnitude.wrapping_sub(1)));
@@ -274,8 +274,8 @@ impl Simd for Portable {
         from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn below(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
         from_fn(|i| a[i] < b[i])
     }
@@ -302,33 +302,33 @@ impl Simd for Portable {
         from_fn(|i| a[i] || b[i])
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn any(self, a: [bool; 16]) -> bool {
         a.contains(&true)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn all(self, a: [bool; 16]) -> bool {
         a == [true; 16]
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn choose(self, mask: [bool; 16], yes: [f32; 16], no: [f32; 16]) -> [f32; 16] {
         from_fn(|i| if mask[i] { yes[i] } else { no[i] })
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn nearest(self, a: [f32; 16], low: i32, high: i32) -> [f32; 16] {
         let number = |a: f32| ((a + 12_582_912.0).to_bits() & 0x7f_ffff).cast_signed() - 0x40_0000;
         self.numbers(a.map(|a| number(a).max(low).min(high).cast_unsigned()))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn even(self, a: [f32; 16]) -> [f32; 16] {
         a.map(|a| (a + 12_582_912.0) - 12_582_912.0)
     }
@@ -380,8 +380,8 @@ impl Simd for Portable {
         a.map(|a| a >> BITS)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn entries(self, table: &[f32; 16], index: [u32; 16]) -> [f32; 16] {
         index.map(|index| table[index as usize & 15])
     }
@@ -406,8 +406,8 @@ impl Simd for Portable {
         from.map(f16::to_f32)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn load_bf16(self, from: &[bf16; 16]) -> [f32; 16] {
         from.map(|value| f32::from_bits(u32::from(value.to_bits()) << 16))
     }
@@ -417,20 +417,20 @@ impl Simd for Portable {
         from_fn(|i| f32::from_bits(a[i].abs().to_bits().max(b[i].abs().to_bits())))
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn largest(self, a: [f32; 16]) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn smallest(self, a: [f32; 16]) -> f32 {
         a.into_iter().fold(f32::INFINITY, f32::min)
     }
 
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn highest(self, a: [f32; 16]) -> f32 {
         f32::from_bits(a.into_iter().fold(0, |most, value| most.max(value.abs().to_bits())))
     }

@@ -48,7 +48,7 @@ const CALLS: Kernels<Calls> = Kernels::of::<All>();
 
 /// A buffer that is one number longer than the result.
 #[repr(align(64))]
-struct Room<T>([T; 17]);
+struct Room<T, const LEN: usize>([T; LEN]);
 
 /// The bits of a number, with all NaN equal.
 fn bits(value: f32) -> u32 {
@@ -343,6 +343,7 @@ impl<S: Simd> Found<S> {
     /// To an aligned destination, where streaming stores work, and to an unaligned one.
     #[inline(always)]
     fn put<const PAST: bool>(&mut self, a: S::Floats) {
+        let numbers = self.simd.choose(self.simd.same(a, a), a, self.simd.splat(0.5));
         for off in 0..2 {
             let mut room = Room([0.25f32; 17]);
             let out = room.0[off..].first_chunk_mut().unwrap();
@@ -356,9 +357,24 @@ impl<S: Simd> Found<S> {
             self.list.push(("put_f16", room.0.map(half_bits).to_vec()));
             let mut room = Room([bf16::ONE; 17]);
             let out = room.0[off..].first_chunk_mut().unwrap();
-            self.simd.put_bf16::<PAST>(a, out);
+            self.simd.put_bf16::<PAST>(a, out, true);
             self.simd.fence();
             self.list.push(("put_bf16", room.0.map(bf16_bits).to_vec()));
+            let mut room = Room([bf16::ONE; 17]);
+            let out = room.0[off..].first_chunk_mut().unwrap();
+            self.simd.put_bf16::<PAST>(numbers, out, false);
+            self.simd.fence();
+            self.list.push(("put_bf16", room.0.map(bf16_bits).to_vec()));
+            // The second place suits a store of half as many.
+            for place in [off, 16 * (off + 1)] {
+                for (a, nan) in [([a, numbers], true), ([numbers, numbers], false)] {
+                    let mut room = Room([bf16::ONE; 65]);
+                    let (out, _) = room.0[place..].as_chunks_mut();
+                    self.simd.pair_bf16::<PAST>(a, out.first_chunk_mut().unwrap(), nan);
+                    self.simd.fence();
+                    self.list.push(("pair_bf16", room.0.map(bf16_bits).to_vec()));
+                }
+            }
         }
     }
 

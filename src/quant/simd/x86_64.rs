@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use rows::{LaneChoice, of_each, transposed16};
 
-use super::Simd;
+use super::{Simd, instructions};
 
 /// AVX2, with F16C.
 #[derive(Clone, Copy, Debug)]
@@ -52,25 +52,6 @@ fn fetch_behind(bytes: &[u8]) {
     // SAFETY: SSE is part of x86-64, and a request for any address has no effect that a program sees.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
 }
-
-/// Declares methods whose bodies may use an instruction set. They are called through functions
-/// compiled for it, which are inlined into kernels compiled for it.
-macro_rules! instructions {
-    ($features:literal: $(
-        fn $name:ident $(<$(const $generic:ident: $kind:ty),+>)? (self $(, $arg:ident: $type:ty)*) $(-> $result:ty)? $body:block
-    )*) => {$(
-        #[inline(always)]
-        fn $name $(<$(const $generic: $kind),+>)? (self $(, $arg: $type)*) $(-> $result)? {
-            #[inline]
-            #[target_feature(enable = $features)]
-            fn inner $(<$(const $generic: $kind),+>)? ($($arg: $type),*) $(-> $result)? $body
-            // SAFETY: a value of this type exists only if the processor has these features.
-            unsafe { inner $(::<$($generic),+>)? ($($arg),*) }
-        }
-    )*};
-}
-
-use instructions;
 
 /// The bits of each byte that remain after a shift of 16-bit words.
 const fn kept_right(bits: i32) -> i8 {
@@ -475,9 +456,9 @@ impl Simd for Avx2 {
             }
         }
 
-        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16]) {
-            let nan = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[1])) != 0;
-            let [low, high] = if nan {
+        fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16], nan: bool) {
+            let found = _mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[1]);
+            let [low, high] = if nan && _mm256_movemask_ps(found) != 0 {
                 a.map(|a| upper_halves_or_nan(a))
             } else {
                 a.map(|a| upper_halves(a))

@@ -73,7 +73,7 @@ impl Encode for Upper {
     fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         narrow::<S>(rows, out, |values| {
             let mut uppers = [bf16::ZERO; 16];
-            simd.put_bf16::<false>(simd.load(values), &mut uppers);
+            simd.put_bf16::<false>(simd.load(values), &mut uppers, true);
             uppers.map(bf16::to_bits)
         });
     }

@@ -10,6 +10,45 @@ use super::{
     touched,
 };
 
+/// The positions of the upper halves of 32 words in two registers, as shuffle indices.
+static UPPER_HALVES: [u16; 32] = {
+    let mut table = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        table[i as usize] = 2 * i + 1;
+        i += 1;
+    }
+    table
+};
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn upper_halves() -> __m512i {
+    // SAFETY: reads 64 bytes behind a reference.
+    unsafe { _mm512_loadu_si512((&raw const UPPER_HALVES).cast()) }
+}
+
+/// Floats whose upper halves are the nearest `bf16` numbers, ties to even. None of them may be NaN
+/// unless `nan` says so. The upper halves can then be moved in one step: shifting and narrowing take
+/// three.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn rounded(a: __m512, nan: bool) -> __m512i {
+    let bits = _mm512_castps_si512(a);
+    let half = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    let one = _mm512_set1_epi32(1);
+    if nan {
+        // Without the mask for odd numbers: comparing and shuffling share an execution port.
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), one);
+        let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
+        let quiet = _mm512_set1_epi32(0x40_0000);
+        _mm512_mask_or_epi32(_mm512_add_epi32(half, odd), nan, bits, quiet)
+    } else {
+        let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x1_0000));
+        _mm512_mask_add_epi32(half, odd, half, one)
+    }
+}
+
 /// Transposes a 16 by 16 matrix.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -224,16 +263,28 @@ impl Simd for Avx512 {
             store256::<_, PAST>(out, halfs);
         }
 
-        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16]) {
-            let bits = _mm512_castps_si512(a);
-            let upper = _mm512_srli_epi32::<16>(bits);
-            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-            let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half));
-            let quiet = _mm512_or_si512(upper, _mm512_set1_epi32(0x40));
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a);
-            let halves = _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet));
-            store256::<_, PAST>(out, halves);
+        fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16], nan: bool) {
+            let upper = _mm512_permutexvar_epi16(upper_halves(), rounded(a, nan));
+            store256::<_, PAST>(out, _mm512_castsi512_si256(upper));
+        }
+
+        fn pair_bf16<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool) {
+            let [a, b] = a.map(|a| rounded(a, nan));
+            let upper = _mm512_permutex2var_epi16(a, upper_halves(), b);
+            let all: *mut __m512i = out.as_mut_ptr().cast();
+            if PAST && !all.is_aligned() {
+                store256::<_, PAST>(&mut out[0], _mm512_castsi512_si256(upper));
+                store256::<_, PAST>(&mut out[1], _mm512_extracti64x4_epi64::<1>(upper));
+                return;
+            }
+            // SAFETY: writes 64 bytes behind a reference; the streaming store only if aligned.
+            unsafe {
+                if PAST {
+                    _mm512_stream_si512(all, upper);
+                } else {
+                    _mm512_storeu_si512(all, upper);
+                }
+            }
         }
 
         fn blank(self) -> (__m512i, __m512i) {
