@@ -25,6 +25,10 @@ const HELD: u64 = 1 << 17;
 /// The same when the bytes come from a disk, which is faster with long reads.
 const COLD: u64 = 1 << 20;
 
+/// The number of values from which [`Tensor::dequantize`] uses all processors. The system clears new
+/// memory as it is first written, which takes longer than decoding.
+const SHARED: usize = 1 << 21;
+
 /// The number of decoding plans that are kept while a tensor is read.
 const PLANS: usize = 4;
 
@@ -85,6 +89,10 @@ impl Tensor {
 
     /// Returns all values as `f32`, in row-major order, in new memory.
     ///
+    /// New memory costs more than the values, so large tensors are shared by one thread for each
+    /// processor. To read many tensors, keep a buffer and use
+    /// [`dequantize_into`](Self::dequantize_into), which is several times as fast.
+    ///
     /// # Errors
     ///
     /// Same as [`bytes`](Self::bytes); `Unsupported` for a dtype whose values cannot be read.
@@ -94,7 +102,8 @@ impl Tensor {
             .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out =
             AlignedBuffer::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
-        self.dequantize_into(&mut out, &DecodeOptions::new())?;
+        let threads = if elements < SHARED { Threads::one() } else { Threads::default() };
+        self.dequantize_into(&mut out, &DecodeOptions::new().threads(threads))?;
         Ok(out)
     }
 
