@@ -401,3 +401,6 @@ impl Model {
         Tensor::fuse(names.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?)
     }
 }
+
+#[cfg(test)]
+mod tests;

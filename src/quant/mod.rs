@@ -19,7 +19,7 @@ mod scheme;
 mod simd;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::marker::PhantomData;
 

@@ -1,6 +1,6 @@
 //! Kernel tests: every instruction set gives the same results as the portable code.
 
-mod counts;
+pub(crate) mod counts;
 
 use half::{bf16, f16};
 use proptest::prelude::*;

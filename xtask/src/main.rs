@@ -393,7 +393,8 @@ fn main() -> ExitCode {
         eprintln!("    {:<12} {help}", "machine");
         let help = "the kernels for ARM in an emulator, which it needs; fewer numbers [--all]";
         eprintln!("    {:<12} {help}", "neon");
-        let help = "count the instructions of kernels in emulators [--ggml FOLDER]";
+        let help =
+            "count instructions in an emulator [--all: every kernel, ARM too [--ggml FOLDER]]";
         eprintln!("    {:<12} {help}", "counts");
         return ExitCode::from(2);
     };

@@ -1,8 +1,8 @@
-//! Kernels for 64-bit ARM: `cargo xtask neon` tests them in QEMU's emulator of a processor, and
-//! `cargo xtask counts` counts their instructions.
+//! `cargo xtask neon` tests the kernels for 64-bit ARM in QEMU's emulator of a processor, and
+//! `cargo xtask counts` counts instructions in it.
 //!
-//! Both need a C compiler for the processor and the emulator: on Debian the packages
-//! `gcc-aarch64-linux-gnu`, `libc6-dev-arm64-cross` and `qemu-user`; and, with rustup, its target.
+//! The emulator is Debian's package `qemu-user`. For ARM, both also need a C compiler, the packages
+//! `gcc-aarch64-linux-gnu` and `libc6-dev-arm64-cross`, and, with rustup, its target.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,20 +55,30 @@ fn variable(setting: &str) -> String {
     format!("CARGO_TARGET_{}_{setting}", ARM.to_uppercase().replace('-', "_"))
 }
 
-/// Prints a table of instruction counts.
+/// A machine in an emulator: its name in [`COLUMNS`], the compiler's target, and the emulator.
+type Machine = (&'static str, &'static str, &'static [&'static str]);
+
+const MACHINES: &[Machine] =
+    &[("x86", "x86_64-unknown-linux-gnu", &["qemu-x86_64", "-cpu", "max"]), ("arm", ARM, EMULATOR)];
+
+/// Prints a table of instruction counts: of opening models and of the kernels that are used most, on
+/// x86-64, or of all kernels on every machine.
 pub(crate) fn count(options: &[String]) -> ExitCode {
-    let ggml = match options {
-        [] => None,
-        [option, folder] if option == "--ggml" => Some(Path::new(folder)),
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    finished(match *words {
+        [] => print_counts(&MACHINES[..1], "hot", None),
+        ["--all"] => prepare().and_then(|()| print_counts(MACHINES, "all", None)),
+        ["--all", "--ggml", folder] => {
+            prepare().and_then(|()| print_counts(MACHINES, "all", Some(Path::new(folder))))
+        }
         _ => {
-            eprintln!("usage: cargo xtask counts [--ggml FOLDER of ggml's sources]");
+            eprintln!("usage: cargo xtask counts [--all [--ggml FOLDER of ggml's sources]]");
             return ExitCode::from(2);
         }
-    };
-    finished(prepare().and_then(|()| print_counts(ggml)))
+    })
 }
 
-/// The instructions for 256 elements, by kernel and by who runs it.
+/// The instructions for 256 elements or for opening a model, by what is done and by who does it.
 type Counts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// The columns of the table: the machine and the instruction set.
@@ -78,10 +88,11 @@ const COLUMNS: &[(&str, &str)] = &[
     ("arm NeonBf16", "NEON with BF16"),
     ("x86 Portable", "x86-64: portable"),
     ("x86 Avx2", "AVX2"),
+    ("x86 all", "x86-64"),
     ("arm ggml", "ggml, ARM"),
 ];
 
-fn print_counts(ggml: Option<&Path>) -> Done {
+fn print_counts(machines: &[Machine], which: &str, ggml: Option<&Path>) -> Done {
     let folder = Path::new("target/counts");
     create_folder(folder)?;
     let plugin = folder.join("instructions.so");
@@ -90,13 +101,12 @@ fn print_counts(ggml: Option<&Path>) -> Done {
     run_command(command.arg("xtask/counts/instructions.c"))?;
 
     let mut counts = Counts::new();
-    for (machine, target, emulator) in [
-        ("arm", ARM, EMULATOR),
-        ("x86", "x86_64-unknown-linux-gnu", &["qemu-x86_64", "-cpu", "max"]),
-    ] {
+    for (machine, target, emulator) in machines {
         let mut command = emulated(emulator, &plugin, &test_program(target)?);
         command.args(["--ignored", "--exact", "quant::tests::counts::counts"]);
-        collect(command.args(["--nocapture", "--test-threads", "1"]), machine, &mut counts)?;
+        command.args(["model::tests::counts", "--nocapture", "--test-threads", "1"]);
+        command.env("WEIGHBRIDGE_COUNTS", which);
+        collect(&mut command, machine, &mut counts)?;
     }
     if let Some(ggml) = ggml {
         let program = folder.join("ggml");
@@ -119,14 +129,17 @@ fn print_counts(ggml: Option<&Path>) -> Done {
         collect(&mut emulated(EMULATOR, &plugin, &program), "arm", &mut counts)?;
     }
 
-    let titles: Vec<&str> = COLUMNS.iter().map(|(_, title)| *title).collect();
-    println!("| instructions for 256 elements | {} |", titles.join(" | "));
-    println!("|---|{}", "---|".repeat(COLUMNS.len()));
-    for (kernel, found) in &counts {
+    let filled = |(key, _): &&(&str, &str)| counts.values().any(|found| found.contains_key(*key));
+    let columns: Vec<_> = COLUMNS.iter().filter(filled).collect();
+    let titles: Vec<&str> = columns.iter().map(|(_, title)| *title).collect();
+    println!("Instructions for 256 elements, or for one model:\n");
+    println!("| | {} |", titles.join(" | "));
+    println!("|---|{}", "---|".repeat(columns.len()));
+    for (what, found) in &counts {
         let cell =
-            |(key, _): &(&str, &str)| found.get(*key).map_or_else(String::new, u64::to_string);
-        let cells: Vec<String> = COLUMNS.iter().map(cell).collect();
-        println!("| {kernel} | {} |", cells.join(" | "));
+            |(key, _): &&(&str, &str)| found.get(*key).map_or_else(String::new, u64::to_string);
+        let cells: Vec<String> = columns.iter().map(cell).collect();
+        println!("| {what} | {} |", cells.join(" | "));
     }
     Ok(())
 }
@@ -175,11 +188,15 @@ fn collect(command: &mut Command, machine: &str, counts: &mut Counts) -> Done {
         }
     }
     for ((kernel, column), marks) in marks {
-        // Of n elements, and of 2 n, where n is 32 times 256.
-        if let [begin, end, begin_more, end_more] = *marks {
-            let more = (end_more - begin_more) - (end - begin);
-            counts.entry(kernel).or_default().insert(column, (more + 16) / 32);
-        }
+        let count = match *marks {
+            // Of n elements, and of 2 n, where n is 32 times 256.
+            [begin, end, begin_more, end_more] => {
+                ((end_more - begin_more) - (end - begin) + 16) / 32
+            }
+            [begin, end] => end - begin,
+            _ => continue,
+        };
+        counts.entry(kernel).or_default().insert(column, count);
     }
     Ok(())
 }

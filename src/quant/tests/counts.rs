@@ -12,13 +12,32 @@ use crate::repack::{PackedRows, REPACKS};
 const ELEMENTS: usize = 16 * COLUMNS;
 const COLUMNS: usize = 512;
 
+/// What is used most: the part of a name before the instruction set.
+const HOT: &[&str] = &[
+    "decode BF16 f32",
+    "decode MLX_AFFINE4 f32",
+    "decode MXFP4 f32",
+    "decode Q4_0 f32",
+    "decode Q4_K bf16",
+    "decode Q4_K f32",
+    "decode Q6_K f32",
+    "decode Q8_0 f32",
+    "quantize Q4_K f32",
+    "quantize Q8_0 f32",
+];
+
 /// Prints a line without a second call of the system, which would be counted too.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     std::io::stderr().write_all(line.as_bytes()).expect("standard error");
 }
 
-/// Runs a kernel on [`ELEMENTS`] elements, and on twice as many.
+/// Runs a kernel on [`ELEMENTS`] elements, and on twice as many: if it is one of [`HOT`], or
+/// `WEIGHBRIDGE_COUNTS` is `all`.
 fn measure(what: &str, isa: Isa, mut run: impl FnMut(usize)) {
+    let all = std::env::var_os("WEIGHBRIDGE_COUNTS").is_some_and(|which| which == "all");
+    if !all && !HOT.contains(&what) {
+        return;
+    }
     // What is computed once, such as tables.
     run(ELEMENTS);
     let [begin, end] = ["begin", "end"].map(|at| format!("{what} {isa:?} {at}\n"));
