@@ -102,7 +102,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/quant/mlx/quantize.rs", "cfg!(target_endian = \"big\")", "big-endian machines"),
     ("src/container/ollama/manifest.rs", "cfg!(all(target_os = \"macos\", target_arch = \"aarch64\"))", "macOS"),
     // How work is divided.
-    ("src/threads.rs", "count < 2", "a thread for one item"),
+    ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "end > at && next - at > room", "longer pieces"),
