@@ -30,6 +30,7 @@ import transformers
 from mlx_lm.utils import MODEL_REMAPPING, load_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 transformers.logging.set_verbosity_error()
 mx.set_default_device(mx.cpu)
@@ -137,8 +138,9 @@ def make(name, model_type, numbers, folder):
 
 def by_transformers(folder, expected):
     config = json.loads((folder / "config.json").read_text())
-    # Encoders alone and pairs are loaded by the class that the config names.
-    own = config.get("is_encoder_decoder") or "logits" not in expected
+    # Encoders alone, pairs and models with images are loaded by the class that the config names.
+    causal = config["model_type"] in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    own = config.get("is_encoder_decoder") or "logits" not in expected or not causal
     class_ = getattr(transformers, config["architectures"][0]) if own else AutoModelForCausalLM
     model, info = class_.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
