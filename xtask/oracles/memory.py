@@ -25,7 +25,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 CONTEXT, BATCH = 8192, 512
 LIMIT = 0.02
 # Models of which llama.cpp is known to keep something else, and why.
-EXCEPTIONS = {"exaone4": "llama.cpp has windows in models of 64 layers only"}
+OF_ENCODER = "llama.cpp keeps keys of as many layers as the encoder has, whatever the decoder has"
+EXCEPTIONS = {
+    "exaone4": "llama.cpp has windows in models of 64 layers only",
+    **dict.fromkeys(["mt5", "t5", "t5-encoder", "umt5-encoder"], OF_ENCODER),
+}
 SMALL = dict(
     vocab_size=256, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=16, intermediate_size=96,
     max_position_embeddings=8192, bos_token_id=1, eos_token_id=2, pad_token_id=0,
