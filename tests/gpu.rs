@@ -363,6 +363,144 @@ fn every_group_dtype_computes_as_the_cpu() {
     assert!(checked.len() >= 9, "{checked:?}");
 }
 
+/// An array of a checkpoint: the end of its name, its dtype and its shape.
+type Array = (&'static str, &'static str, &'static [u64]);
+
+/// A checkpoint with one tensor, `t`, of random arrays.
+fn checkpoint(dtype: DType, arrays: &[Array], seed: u64) -> tempfile::TempDir {
+    let format = if dtype.name().ends_with("V2") { "gptq_v2" } else { "gptq" };
+    let config = format!(
+        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"checkpoint_format\":\"{format}\"}}}}"
+    );
+    let mut file = Safetensors::new();
+    for (number, (name, dtype, shape)) in arrays.iter().enumerate() {
+        let len = shape.iter().product::<u64>() as usize;
+        let width = DType::from_safetensors(dtype.as_bytes()).and_then(|dtype| dtype.row_bytes(1));
+        let mut bytes = random(seed + number as u64, len * width.expect("whole bytes") as usize);
+        // Three groups in any order; values and sizes that are no NaN; the shape [7, 64].
+        if name.ends_with("g_idx") {
+            bytes = (0..len).flat_map(|i| (i as u32 * 7 % 3).to_le_bytes()).collect();
+        } else if ["absmax", "map", "SCB"].iter().any(|end| name.ends_with(end)) && *dtype == "F32"
+        {
+            bytes = f32s(&numbers(seed + number as u64, len));
+        } else if name.ends_with("weight_shape") {
+            bytes = [7u64, 64].iter().flat_map(|side| side.to_le_bytes()).collect();
+        }
+        file = file.tensor(&format!("t{name}"), dtype, shape, bytes);
+    }
+    if let Some(kind) =
+        ["nf4", "fp4"].into_iter().find(|kind| dtype.name().ends_with(&kind.to_uppercase()))
+    {
+        let state =
+            r#"{"shape": [6, 30], "blocksize": 64, "nested_blocksize": 2, "nested_offset": 0.25}"#;
+        let state = match arrays.iter().any(|(name, ..)| name.contains("nested")) {
+            true => state.to_owned(),
+            false => r#"{"shape": [6, 30], "blocksize": 64}"#.to_owned(),
+        };
+        let name = format!("t.weight.quant_state.bitsandbytes__{kind}");
+        file = file.tensor(&name, "U8", &[state.len() as u64], state);
+    }
+    folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())])
+}
+
+const NESTED: &[Array] = &[
+    (".weight", "U8", &[90, 1]),
+    (".weight.absmax", "U8", &[3]),
+    (".weight.quant_map", "F32", &[16]),
+    (".weight.nested_absmax", "F32", &[2]),
+    (".weight.nested_quant_map", "F32", &[256]),
+];
+
+const BITSANDBYTES: &[Array] = &[
+    (".weight", "U8", &[90, 1]),
+    (".weight.absmax", "F32", &[3]),
+    (".weight.quant_map", "F32", &[16]),
+];
+
+/// The arrays of each scheme, with random codes, scales and zero points.
+#[rustfmt::skip]
+const SCHEMES: &[(DType, &[Array])] = &[
+    (DType::GPTQ2, &[(".qweight", "I32", &[4, 16]), (".scales", "F16", &[2, 16]), (".qzeros", "I32", &[2, 1])]),
+    (DType::GPTQ2_V2, &[(".qweight", "I32", &[4, 16]), (".scales", "F16", &[2, 16]), (".qzeros", "I32", &[2, 1])]),
+    (DType::GPTQ3, &[(".qweight", "I32", &[6, 32]), (".scales", "F16", &[2, 32]), (".qzeros", "I32", &[2, 3])]),
+    (DType::GPTQ3_V2, &[(".qweight", "I32", &[6, 32]), (".scales", "BF16", &[1, 32]), (".qzeros", "I32", &[1, 3])]),
+    (DType::GPTQ4, &[(".qweight", "I32", &[8, 24]), (".scales", "F16", &[4, 24]), (".qzeros", "I32", &[4, 3])]),
+    (DType::GPTQ4, &[(".qweight", "I32", &[8, 24]), (".scales", "F16", &[3, 24]), (".qzeros", "I32", &[3, 3]), (".g_idx", "I32", &[64])]),
+    (DType::GPTQ4_V2, &[(".qweight", "I32", &[8, 24]), (".scales", "F32", &[1, 24]), (".qzeros", "I32", &[1, 3])]),
+    (DType::GPTQ8, &[(".qweight", "I32", &[16, 4]), (".scales", "F16", &[2, 4]), (".qzeros", "I32", &[2, 1])]),
+    (DType::GPTQ8_V2, &[(".qweight", "I32", &[16, 4]), (".scales", "F16", &[2, 4]), (".qzeros", "I32", &[2, 1])]),
+    (DType::AWQ4, &[(".qweight", "I32", &[64, 3]), (".scales", "F16", &[2, 24]), (".qzeros", "I32", &[2, 3])]),
+    (DType::CT_INT4, &[(".weight_packed", "I32", &[7, 8]), (".weight_scale", "BF16", &[7, 2]), (".weight_shape", "I64", &[2])]),
+    (DType::CT_INT4, &[(".weight_packed", "I32", &[7, 8]), (".weight_scale", "F16", &[7, 3]), (".weight_zero_point", "I32", &[1, 3]), (".weight_g_idx", "I32", &[64]), (".weight_shape", "I64", &[2])]),
+    (DType::CT_INT8, &[(".weight_packed", "I32", &[7, 16]), (".weight_scale", "F16", &[7, 1]), (".weight_shape", "I64", &[2])]),
+    (DType::CT_INT8, &[(".weight_packed", "I32", &[7, 16]), (".weight_scale", "F16", &[7, 2]), (".weight_zero_point", "I32", &[2, 2]), (".weight_shape", "I64", &[2])]),
+    (DType::SCALED_I8, &[(".weight", "I8", &[7, 21]), (".weight_scale", "F16", &[7, 1])]),
+    (DType::SCALED_I8, &[(".weight", "I8", &[7, 21]), (".weight_scale", "BF16", &[7]), (".weight_zero_point", "I8", &[7])]),
+    (DType::SCALED_I8, &[(".weight", "I8", &[7, 21]), (".weight_scale", "F32", &[])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[7, 21]), (".weight_scale", "F32", &[1])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[7, 21]), (".weight_scale", "BF16", &[7, 1])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[130, 260]), (".weight_scale_inv", "F32", &[2, 3])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[2, 6, 20]), (".weight_scale", "F16", &[2, 1, 1])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[3, 6, 20]), (".weight_scale", "F16", &[3])]),
+    (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[2, 6, 20]), (".weight_scale_inv", "F16", &[2, 3, 5])]),
+    (DType::BNB_NF4, BITSANDBYTES),
+    (DType::BNB_NF4, NESTED),
+    (DType::BNB_FP4, BITSANDBYTES),
+    (DType::BNB_FP4, NESTED),
+    (DType::BNB_INT8, &[(".weight", "I8", &[7, 21]), (".SCB", "F32", &[7])]),
+];
+
+#[test]
+fn every_scheme_computes_as_the_cpu() {
+    let Some(gpu) = gpu("every_scheme_computes_as_the_cpu") else { return };
+    let gpu = Arc::new(gpu);
+    for (number, (dtype, arrays)) in SCHEMES.iter().enumerate() {
+        let what = format!("{number}: {dtype} {arrays:?}");
+        let folder = checkpoint(*dtype, arrays, 100 * number as u64);
+        for tight in [false, true] {
+            let model =
+                Model::open(folder.path()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+            let provider = if tight { provider.tightly_packed() } else { provider };
+            let loaded = provider.load("t.weight").unwrap();
+            assert_eq!((loaded.dtype, loaded.computed), (*dtype, None), "{what}");
+            check(&what, &provider, &["t.weight"]);
+        }
+    }
+    let with = |row: &&weighbridge::device::kernel::Kernel| {
+        let grouped = row.is_grouped() && !row.dtype.name().starts_with("MLX");
+        grouped && !row.dtype.name().starts_with("HF")
+    };
+    for kernel in KERNELS.iter().filter(with) {
+        assert!(SCHEMES.iter().any(|(dtype, _)| *dtype == kernel.dtype), "{}", kernel.dtype);
+    }
+}
+
+/// Codes that lie in rows are used in windows of rows; others are bound as a whole.
+#[test]
+fn schemes_are_used_in_windows() {
+    let Some(gpu) = gpu("schemes_are_used_in_windows") else { return };
+    let gpu = Arc::new(gpu.limited(None, 96 << 10, 40 << 10));
+    let scaled: &[Array] =
+        &[(".weight", "F8_E4M3", &[300, 256]), (".weight_scale_inv", "BF16", &[3, 2])];
+    let gptq: &[Array] = &[
+        (".qweight", "I32", &[32, 256]),
+        (".scales", "F16", &[2, 256]),
+        (".qzeros", "I32", &[2, 32]),
+    ];
+    for (dtype, arrays, windows) in [(DType::SCALED_F8_E4M3, scaled, 2), (DType::GPTQ4, gptq, 1)] {
+        let folder = checkpoint(dtype, arrays, 1);
+        let model = Model::open(folder.path()).unwrap();
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+        let tensor = provider.load("t.weight").unwrap().kernel_tensor(provider.device()).unwrap();
+        let found = tensor.windows(Operation::MatrixVector, 0..tensor.rows).unwrap().len();
+        assert!(found == 1 && windows == 1 || found >= windows && windows > 1, "{dtype}: {found}");
+        let rows = tensor.windows(Operation::DequantizeF32, 0..tensor.rows).unwrap().len();
+        assert!(rows > 1, "{dtype}: {rows}");
+        check(dtype.name(), &provider, &["t.weight"]);
+    }
+}
+
 /// Tensors beyond a binding are used in windows of whole rows, and tensors beyond a buffer are
 /// divided into several.
 #[test]

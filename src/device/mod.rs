@@ -13,8 +13,27 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::store::Part;
 pub use cpu::Cpu;
 pub use paper::Paper;
+
+/// One part of a tensor in device memory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoadedPart {
+    /// The kind of the part.
+    pub part: Part,
+    /// The dtype of the part's elements.
+    pub dtype: DType,
+    /// The dimensions, in elements of this dtype, outermost first.
+    pub shape: Vec<u64>,
+    /// The part's bytes in the buffer, little-endian. The range starts at a multiple of the
+    /// device's alignment, unless parts are [tightly
+    /// packed](crate::WeightProvider::tightly_packed). The first part need not start at 0.
+    pub range: Range<u64>,
+    /// The part's bytes for each row; `None` if the tensor has the part only once.
+    pub row_bytes: Option<u64>,
+}
 
 /// A device that holds weights, such as host memory or the memory of a GPU.
 ///

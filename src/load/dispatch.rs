@@ -1,9 +1,9 @@
 //! The dispatch table: for each tensor and operation, the kernel and what a call of it needs.
 
 use super::plan::layout;
-use super::{Fusion, LoadedPart, LoadedTensor, WeightProvider};
+use super::{Fusion, LoadedTensor, WeightProvider};
+use crate::device::Device;
 use crate::device::kernel::{KernelTensor, Operation, Window};
-use crate::device::{BufferLayout, Device, DeviceLimits};
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -81,10 +81,10 @@ impl DispatchTable {
         for group in provider.groups(&names, fusions)? {
             let views = group.iter().map(|name| provider.tensor(name)).collect::<Result<_>>()?;
             let placed = provider.placed(views)?;
-            let tensor = kernel_tensor(
+            let tensor = KernelTensor::new(
                 placed.dtype,
                 placed.view.shape(),
-                placed.group_size,
+                (placed.group_size, placed.blocks),
                 &placed.parts,
                 &placed.layout,
                 provider.device().limits(),
@@ -149,19 +149,7 @@ impl<D: Device> LoadedTensor<D> {
         let limits = device.limits();
         let end = self.parts.iter().map(|part| part.range.end).max().unwrap_or(0);
         let layout = layout(&self.parts, end.next_multiple_of(limits.unit.max(1)));
-        kernel_tensor(self.dtype, &self.shape, self.group_size, &self.parts, &layout, limits)
+        let groups = (self.group_size, self.blocks);
+        KernelTensor::new(self.dtype, &self.shape, groups, &self.parts, &layout, limits)
     }
-}
-
-fn kernel_tensor(
-    dtype: DType,
-    shape: &[u64],
-    group_size: Option<u32>,
-    parts: &[LoadedPart],
-    layout: &BufferLayout,
-    limits: DeviceLimits,
-) -> Option<KernelTensor> {
-    let parts =
-        parts.iter().map(|part| (part.part, part.dtype, part.range.clone(), part.row_bytes));
-    KernelTensor::new(dtype, shape, group_size, parts, layout, limits)
 }

@@ -2,28 +2,13 @@
 
 use std::ops::Range;
 
-use crate::device::{BufferLayout, Device};
+use crate::device::kernel::BlockScales;
+use crate::device::{BufferLayout, Device, LoadedPart};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::PIECE;
 use crate::quant::Narrowing;
 use crate::store::Part;
-
-/// One part of a loaded tensor.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LoadedPart {
-    /// The kind of the part.
-    pub part: Part,
-    /// The dtype of the part's elements.
-    pub dtype: DType,
-    /// The part's bytes in the buffer, little-endian. The range starts at a multiple of the
-    /// device's alignment, unless parts are [tightly
-    /// packed](super::WeightProvider::tightly_packed). The first part need not start at 0.
-    pub range: Range<u64>,
-    /// The part's bytes for each row; `None` if the tensor has the part only once.
-    pub row_bytes: Option<u64>,
-}
 
 /// A member of a fused tensor.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -46,6 +31,9 @@ pub struct LoadedTensor<D: Device> {
     /// The number of elements that share a scale, for dtypes whose group size differs between
     /// tensors (MLX).
     pub group_size: Option<u32>,
+    /// The elements that share a scale, for dtypes whose files state it apart from the weights
+    /// (bitsandbytes).
+    pub blocks: Option<BlockScales>,
     /// The location of each part in the buffer, the weight first.
     pub parts: Vec<LoadedPart>,
     /// The dimension along which the rows of members are counted.
@@ -136,7 +124,13 @@ impl<D: Device> LoadedTensor<D> {
         for (part, (_, runs)) in self.parts.iter().zip(&runs) {
             let start = end.next_multiple_of(alignment);
             end = start + runs.iter().map(|run| run.end - run.start).sum::<u64>();
-            parts.push(LoadedPart { range: start..end, ..part.clone() });
+            let mut shape = part.shape.clone();
+            if let (Some(count), Some(_), true) =
+                (shape.get_mut(self.row_axis), part.row_bytes, self.members.len() > 1)
+            {
+                *count = rows;
+            }
+            parts.push(LoadedPart { shape, range: start..end, ..part.clone() });
         }
         let mut layout = BufferLayout::new(end.next_multiple_of(unit));
         for part in &parts {
@@ -180,6 +174,7 @@ impl<D: Device> LoadedTensor<D> {
             dtype: self.dtype,
             shape,
             group_size: self.group_size,
+            blocks: self.blocks,
             parts,
             row_axis: self.row_axis,
             members: vec![Member { name: name.to_owned(), rows: 0..rows }],

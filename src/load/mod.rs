@@ -24,9 +24,10 @@ use crate::model::{Axis, Convention, Model, Sharding, Tensor};
 use cache::Cache;
 use policy::Choices;
 
+pub use crate::device::LoadedPart;
 pub use dispatch::{Dispatch, DispatchCost, DispatchTable};
 pub use fuse::{FUSIONS, Fusion};
-pub use loaded::{LoadedPart, LoadedTensor, Member};
+pub use loaded::{LoadedTensor, Member};
 pub use plan::LoadOptions;
 pub use policy::{PartToLoad, Policy};
 

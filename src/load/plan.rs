@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::policy::LoadedForm;
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
+use crate::device::kernel::BlockScales;
 use crate::device::{BufferLayout, Device, DeviceLimits, HostMemory};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -89,6 +90,7 @@ pub(super) struct PlacedTensor {
     form: LoadedForm,
     pub(super) dtype: DType,
     pub(super) group_size: Option<u32>,
+    pub(super) blocks: Option<BlockScales>,
     pub(super) parts: Vec<LoadedPart>,
     pub(super) layout: BufferLayout,
     members: Vec<Member>,
@@ -146,6 +148,7 @@ impl<D: Device> WeightProvider<D> {
                 LoadedForm::Values(dtype) => *dtype,
             },
             group_size: view.group_size().filter(|_| is_packed),
+            blocks: if is_packed { view.block_scales()? } else { None },
             layout: layout(&parts, bytes),
             parts,
             members,
@@ -173,6 +176,7 @@ impl<D: Device> WeightProvider<D> {
             dtype: placed.dtype,
             shape: placed.view.shape().to_vec(),
             group_size: placed.group_size,
+            blocks: placed.blocks,
             parts: placed.parts.clone(),
             row_axis: placed.view.row_axis(),
             members: placed.members.clone(),
@@ -216,14 +220,14 @@ impl<D: Device> WeightProvider<D> {
         let alignment = limits.alignment.max(1);
         let mut parts = Vec::new();
         let mut end = 0u64;
-        let mut push = |part, dtype, bytes: u64, row_bytes, lead: &dyn Fn(u64) -> u64| {
+        let mut push = |part, dtype, shape, bytes: u64, row_bytes, lead: &dyn Fn(u64) -> u64| {
             let start = match self.is_tight {
                 true => end,
                 false => end.checked_next_multiple_of(alignment)?,
             };
             let start = start.checked_add(lead(start))?;
             end = start.checked_add(bytes)?;
-            parts.push(LoadedPart { part, dtype, range: start..end, row_bytes });
+            parts.push(LoadedPart { part, dtype, shape, range: start..end, row_bytes });
             Some(())
         };
         match form {
@@ -239,14 +243,14 @@ impl<D: Device> WeightProvider<D> {
                         true => lead(view, part.part, bytes, start, alignment),
                         false => 0,
                     };
-                    push(part.part, *to, bytes, row, &lead)?;
+                    push(part.part, *to, view.part_shape(part), bytes, row, &lead)?;
                 }
             }
             LoadedForm::Values(dtype) => {
                 let width = u64::from(dtype.descriptor().block_bytes);
                 let bytes = view.elements().checked_mul(width)?;
                 let row = crate::shape::columns(view.shape()).checked_mul(width)?;
-                push(Part::Weight, *dtype, bytes, Some(row), &|_| 0)?;
+                push(Part::Weight, *dtype, view.shape().to_vec(), bytes, Some(row), &|_| 0)?;
             }
         }
         Some((parts, end))

@@ -48,11 +48,12 @@ pub(crate) use product::{ProductRow, add_product};
 pub(crate) use quantizer::QuantizerInput;
 pub use quantizer::{Importance, Quantizer};
 pub use repack::NotExact;
+pub use scheme::BlockScales;
 pub(crate) use scheme::{
     AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
     GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,
 };
-pub(crate) use scheme::{SchemeArrays, StoredArray};
+pub(crate) use scheme::{SchemeArrays, StoredArray, scale_reach};
 use simd::Simd;
 pub(crate) use sums::{LANES, sums};
 

@@ -42,6 +42,18 @@ impl StoredArray<'_> {
     }
 }
 
+/// The elements that share a scale, where the file states their number: bitsandbytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BlockScales {
+    /// The elements that share a scale.
+    pub block: u32,
+    /// The scales that share one of their own; 0 if scales are not coded.
+    pub nested_block: u32,
+    /// The offset that is added to each decoded scale.
+    pub nested_offset: f32,
+}
+
 /// All arrays of one tensor. Arrays that a scheme does not use are absent.
 #[derive(Debug)]
 pub(crate) struct SchemeArrays<'a> {
@@ -56,12 +68,8 @@ pub(crate) struct SchemeArrays<'a> {
     pub(crate) code_values: Option<StoredArray<'a>>,
     pub(crate) nested_absmax: Option<StoredArray<'a>>,
     pub(crate) nested_code_values: Option<StoredArray<'a>>,
-    /// The number of elements that share an entry of `absmax`.
-    pub(crate) block: usize,
-    /// The number of entries of `absmax` that share an entry of `nested_absmax`.
-    pub(crate) nested_block: usize,
-    /// The offset that is added to each entry of `absmax`.
-    pub(crate) nested_offset: f32,
+    /// What shares an entry of `absmax`.
+    pub(crate) blocks: BlockScales,
 }
 
 /// Decodes a range of rows; `None` if the arrays are too small for them.
@@ -219,7 +227,7 @@ fn compressed<const BITS: usize>(
 
 /// The number of elements along a dimension that share a scale, derived from the numbers of
 /// elements and of scales: all, one, or a power of two, of which at most one fits.
-fn reach(elements: usize, scales: usize) -> Option<usize> {
+pub(crate) fn scale_reach(elements: usize, scales: usize) -> Option<usize> {
     if scales <= 1 {
         return Some(elements.max(1));
     }
@@ -251,7 +259,7 @@ fn scaled(
         .zip(&dims)
         .map(|(&len, &scales)| {
             let len = usize::try_from(len).ok()?;
-            Some((len, scales, reach(len, scales)?))
+            Some((len, scales, scale_reach(len, scales)?))
         })
         .collect();
     let reaches = reaches?;
@@ -282,19 +290,20 @@ fn bitsandbytes(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) 
     let (absmax, table) = (parts.absmax.as_ref()?, parts.code_values.as_ref()?);
     let table: Option<Vec<f32>> = (0..16).map(|code| table.float(code)).collect();
     let table = table?;
+    let BlockScales { block: each, nested_block, nested_offset } = parts.blocks;
+    let (each, nested_block) = (each as usize, nested_block as usize);
     let factor = |block: usize| match (&parts.nested_absmax, &parts.nested_code_values) {
         (Some(nested), Some(values)) => {
             let code = usize::from(*absmax.bytes.get(block)?);
-            let product =
-                values.float(code)? * nested.float(block.checked_div(parts.nested_block)?)?;
-            Some(product + parts.nested_offset)
+            let product = values.float(code)? * nested.float(block.checked_div(nested_block)?)?;
+            Some(product + nested_offset)
         }
         _ => absmax.float(block),
     };
     let start = range.start.checked_mul(parts.columns)?;
     let (mut block, mut scale) = (usize::MAX, 0.0);
     for (element, out) in (start..).zip(out.iter_mut()) {
-        let now = element.checked_div(parts.block)?;
+        let now = element.checked_div(each)?;
         if now != block {
             (block, scale) = (now, factor(now)?);
         }

@@ -6,11 +6,13 @@
 //! has the bindings.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod schemes;
 mod windows;
 
 use crate::dtype::{DType, Packing};
 use crate::quant::{Codebook, codebook_words};
 
+pub use crate::quant::BlockScales;
 pub use windows::{Binding, KernelTensor, Parameters, Window};
 
 /// What a kernel computes.
@@ -135,6 +137,9 @@ enum Body {
     Codebook(&'static str, Codebook),
     /// Codes and scales in separate parts, with the format of the scales if it is not their dtype's.
     Group { function: &'static str, scale: Option<u32> },
+    /// The parts of a checkpoint's scheme. `by_rows` says whether each row has codes of its own,
+    /// `less` what zero points are stored minus.
+    Scheme { function: &'static str, by_rows: bool, less: u32 },
 }
 
 /// A row of [`KERNELS`]: how a GPU computes with tensors of one dtype.
@@ -148,9 +153,11 @@ pub struct Kernel {
     pub exactness: Exactness,
 }
 
-/// The formats of numbers in `groups.wgsl`.
+/// The formats of numbers in `numbers.wgsl`, of which the first are 0 to 2.
+const BF16: u32 = 2;
 const E8M0: u32 = 3;
 const E4M3: u32 = 4;
+const U8: u32 = 5;
 
 macro_rules! kernels {
     ($($dtype:ident: $exactness:ident, $body:expr;)*) => {
@@ -170,6 +177,15 @@ const fn affine() -> Body {
 
 const fn float(function: &'static str, scale: u32) -> Body {
     Body::Group { function, scale: Some(scale) }
+}
+
+/// Codes packed along the columns of the tensor, and zero points along its rows.
+const fn gptq(less: u32) -> Body {
+    Body::Scheme { function: "gptq", by_rows: false, less }
+}
+
+const fn scheme(function: &'static str, by_rows: bool) -> Body {
+    Body::Scheme { function, by_rows, less: 0 }
 }
 
 kernels! {
@@ -233,8 +249,24 @@ kernels! {
     MLX_MXFP4: Within, float("scaled_e2m1", E8M0);
     MLX_MXFP8: Within, float("scaled_e4m3", E8M0);
     MLX_NVFP4: Always, float("scaled_e2m1", E4M3);
+    GPTQ2: HalfScales, gptq(1);
+    GPTQ2_V2: HalfScales, gptq(0);
+    GPTQ3: HalfScales, gptq(1);
+    GPTQ3_V2: HalfScales, gptq(0);
+    GPTQ4: HalfScales, gptq(1);
+    GPTQ4_V2: HalfScales, gptq(0);
+    GPTQ8: HalfScales, gptq(1);
+    GPTQ8_V2: HalfScales, gptq(0);
+    AWQ4: HalfScales, scheme("awq", false);
+    CT_INT4: HalfScales, scheme("compressed", true);
+    CT_INT8: HalfScales, scheme("compressed", true);
+    SCALED_I8: HalfScales, scheme("scaled_i8", true);
+    SCALED_F8_E4M3: HalfScales, scheme("scaled_f8", true);
     HF_NVFP4: Always, float("scaled_e2m1", E4M3);
     HF_MXFP4: Within, float("scaled_e2m1", E8M0);
+    BNB_NF4: Within, scheme("bitsandbytes", false);
+    BNB_FP4: Within, scheme("bitsandbytes", false);
+    BNB_INT8: Within, scheme("bitsandbytes_int8", true);
 }
 
 /// The kernel of a dtype, if it has one.
@@ -252,12 +284,13 @@ impl Kernel {
     /// The dtypes of scales and biases for which the kernel's text differs; `None` if it does not,
     /// or if a part is missing.
     pub fn takes(&self, scale: Option<DType>, bias: Option<DType>) -> bool {
-        let is_float = |dtype| number_format(dtype).is_some();
+        let is_float = |dtype| number_format(dtype).is_some_and(|format| format <= BF16);
         match self.body {
             Body::Group { scale: None, .. } => {
                 scale.is_some_and(is_float) && bias.is_some_and(is_float)
             }
             Body::Group { .. } => scale.is_some_and(|dtype| dtype.bits() == 8),
+            Body::Scheme { .. } => scale.and_then(number_format).is_some(),
             _ => true,
         }
     }
@@ -300,11 +333,27 @@ impl Kernel {
                     "const BITS = {bits}u;\nconst SCALE = {scale}u;\nconst BIAS = {bias}u;\n"
                 );
                 let body = format!("return bitcast<vec4<u32>>({function}(row, column));");
-                (constants, include_str!("groups.wgsl"), body)
+                (
+                    constants,
+                    concat!(include_str!("numbers.wgsl"), include_str!("groups.wgsl")),
+                    body,
+                )
+            }
+            Body::Scheme { function, less, .. } => {
+                let (bits, scale) = (self.dtype.bits(), scale.and_then(number_format).unwrap_or(0));
+                let constants = format!(
+                    "const BITS = {bits}u;\nconst SCALE = {scale}u;\nconst BIAS = 0u;\nconst LESS = {less}u;\n"
+                );
+                let body = format!("return bitcast<vec4<u32>>({function}(row, column));");
+                (
+                    constants,
+                    concat!(include_str!("numbers.wgsl"), include_str!("schemes.wgsl")),
+                    body,
+                )
             }
         };
         let start = match self.body {
-            Body::Group { .. } => "",
+            Body::Group { .. } | Body::Scheme { .. } => "",
             Body::Plain(_) if length > 1 => "",
             _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
         };
@@ -328,12 +377,15 @@ impl Kernel {
     }
 }
 
-/// The number format of a part's dtype in `groups.wgsl`.
+/// The number format of a part's dtype in `numbers.wgsl`.
 fn number_format(dtype: DType) -> Option<u32> {
     match dtype {
         DType::F32 => Some(0),
         DType::F16 => Some(1),
-        DType::BF16 => Some(2),
+        DType::BF16 => Some(BF16),
+        DType::F8_E8M0 => Some(E8M0),
+        DType::F8_E4M3 => Some(E4M3),
+        DType::U8 => Some(U8),
         _ => None,
     }
 }
@@ -354,30 +406,7 @@ mod tests {
         let without =
             DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
         let names: Vec<&str> = without.map(|row| row.name).collect();
-        assert_eq!(
-            names,
-            [
-                "F64",
-                "I64",
-                "U64",
-                "GPTQ2",
-                "GPTQ2_V2",
-                "GPTQ3",
-                "GPTQ3_V2",
-                "GPTQ4",
-                "GPTQ4_V2",
-                "GPTQ8",
-                "GPTQ8_V2",
-                "AWQ4",
-                "CT_INT4",
-                "CT_INT8",
-                "SCALED_I8",
-                "SCALED_F8_E4M3",
-                "BNB_NF4",
-                "BNB_FP4",
-                "BNB_INT8",
-            ]
-        );
+        assert_eq!(names, ["F64", "I64", "U64"]);
     }
 
     #[test]

@@ -22,6 +22,28 @@ struct Parameters {
     all_rows: u32,
     // Chosen experts that have one vector.
     per_vector: u32,
+    // Of the schemes of checkpoints: the number of the first row within the tensor, and the rows of one
+    // matrix.
+    start_row: u32,
+    outputs: u32,
+    // Byte offsets in the binding of the biases, or NONE: zero points, the group of each column, the
+    // values of codes, and the sizes and values of coded scales.
+    zero_at: u32,
+    index_at: u32,
+    values_at: u32,
+    nested_at: u32,
+    nested_values_at: u32,
+    // Words of zero points for each group.
+    zero_words: u32,
+    // Scales of each matrix, and rows that share one.
+    matrix_scales: u32,
+    row_group: u32,
+    // Elements that share a scale, scales that share one of their own, and the bits of what is added.
+    block: u32,
+    nested_block: u32,
+    nested_offset: u32,
+    // Always 0, which no compiler knows.
+    nothing: u32,
 }
 
 @group(0) @binding(0) var<storage, read> w: array<u32>;

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use super::{Kernel, Operation, kernel};
-use crate::device::{BufferLayout, DeviceLimits};
+use super::schemes;
+use super::{Body, Kernel, Operation, kernel};
+use crate::device::{BufferLayout, DeviceLimits, LoadedPart};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::quant::BlockScales;
 use crate::store::Part;
 
 /// What kernels need to know about a tensor on a device.
@@ -22,8 +24,11 @@ pub struct KernelTensor {
     pub group_size: u64,
     /// The dtypes of the scales and of the biases, if they are parts of their own.
     pub formats: (Option<DType>, Option<DType>),
-    /// The weight, the scales and the biases: where they are in the buffer, and the bytes of a row.
+    /// The weight, the scales and the biases: where they are in the buffer, and the bytes of a row. In
+    /// place of the biases, the range of all other parts of a checkpoint's scheme.
     parts: [Option<(Range<u64>, Option<u64>)>; 3],
+    /// What does not differ between windows; offsets are from the start of the third range.
+    fixed: Parameters,
     /// The buffers that the layout is divided into.
     cuts: Vec<Range<u64>>,
     limits: DeviceLimits,
@@ -83,22 +88,68 @@ pub struct Parameters {
     pub all_rows: u32,
     /// Of `expert_vectors`, the number of chosen experts that have one vector.
     pub per_vector: u32,
+    /// The number of the window's first row within the tensor. This and what follows is used by the
+    /// schemes of checkpoints alone.
+    pub start_row: u32,
+    /// The rows of one matrix.
+    pub outputs: u32,
+    /// The bytes in the binding of the biases before the zero points; `u32::MAX` if there are none.
+    pub zero_at: u32,
+    /// The same for the group of each column.
+    pub index_at: u32,
+    /// The same for the values of codes.
+    pub values_at: u32,
+    /// The same for the sizes of coded scales.
+    pub nested_at: u32,
+    /// The same for the values of coded scales.
+    pub nested_values_at: u32,
+    /// The words of zero points for each group.
+    pub zero_words: u32,
+    /// The scales of each matrix; 0 if all matrices have the same.
+    pub matrix_scales: u32,
+    /// The rows that share a scale.
+    pub row_group: u32,
+    /// The elements that share a scale.
+    pub block: u32,
+    /// The scales that share one of their own.
+    pub nested_block: u32,
+    /// The bits of the `f32` that is added to each coded scale.
+    pub nested_offset: u32,
 }
 
 impl Parameters {
-    /// The bytes of the uniform buffer.
-    pub fn bytes(&self) -> [u8; 48] {
+    /// The bytes of the uniform buffer, a multiple of 16.
+    pub fn bytes(&self) -> [u8; 112] {
         let Self { rows, columns, row_bytes, weight_at, scale_at, bias_at, .. } = *self;
         let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
+        let Self { start_row, outputs, zero_at, index_at, values_at, nested_at, .. } = *self;
+        let Self { nested_values_at, zero_words, matrix_scales, row_group, .. } = *self;
+        let Self { block, nested_block, nested_offset, .. } = *self;
+        #[rustfmt::skip]
         let numbers = [
             rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
-            first_row, all_rows, per_vector,
+            first_row, all_rows, per_vector, start_row, outputs, zero_at, index_at, values_at,
+            nested_at, nested_values_at, zero_words, matrix_scales, row_group, block, nested_block,
+            nested_offset,
         ];
-        let mut bytes = [0; 48];
+        let mut bytes = [0; 112];
         for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
         bytes
+    }
+
+    /// The same, with offsets from the start of a binding and not of the range in it.
+    fn moved(self, by: u32) -> Option<Self> {
+        let add = |at: u32| if at == u32::MAX { Some(at) } else { at.checked_add(by) };
+        Some(Self {
+            zero_at: add(self.zero_at)?,
+            index_at: add(self.index_at)?,
+            values_at: add(self.values_at)?,
+            nested_at: add(self.nested_at)?,
+            nested_values_at: add(self.nested_values_at)?,
+            ..self
+        })
     }
 }
 
@@ -114,37 +165,57 @@ impl KernelTensor {
     pub fn new(
         dtype: DType,
         shape: &[u64],
-        group_size: Option<u32>,
-        parts: impl IntoIterator<Item = (Part, DType, Range<u64>, Option<u64>)>,
+        (group_size, blocks): (Option<u32>, Option<BlockScales>),
+        parts: &[LoadedPart],
         layout: &BufferLayout,
         limits: DeviceLimits,
     ) -> Option<Self> {
         let kernel = kernel(dtype)?;
+        let scheme = match kernel.body {
+            Body::Scheme { by_rows, .. } => Some(by_rows),
+            _ => None,
+        };
         let columns = crate::shape::columns(shape);
         let rows = crate::shape::elements(shape)?.checked_div(columns).unwrap_or(0);
-        let mut places = [None, None, None];
+        let mut places: [Option<(Range<u64>, Option<u64>)>; 3] = [None, None, None];
         let mut formats = (None, None);
-        for (part, dtype, range, row_bytes) in parts {
+        for LoadedPart { part, dtype, range, row_bytes, .. } in parts {
             let number = match part {
                 Part::Weight => 0,
-                Part::Scale => {
-                    formats.0 = Some(dtype);
+                Part::Scale | Part::Absmax => {
+                    formats.0 = Some(*dtype);
                     1
                 }
-                Part::Bias => {
-                    formats.1 = Some(dtype);
+                Part::Bias if scheme.is_none() => {
+                    formats.1 = Some(*dtype);
                     2
                 }
-                // It does not affect the values.
+                // They do not affect the values.
                 Part::ActivationScale | Part::Description => continue,
+                Part::ZeroPoint
+                | Part::GroupIndex
+                | Part::CodeValues
+                | Part::NestedAbsmax
+                | Part::NestedCodeValues
+                    if scheme.is_some() =>
+                {
+                    2
+                }
                 _ => return None,
             };
             // The rows of a vector are its elements, as far as fusing is concerned.
             let bytes = range.end - range.start;
             let row = row_bytes.and_then(|_| bytes.checked_div(rows));
             let row = row.filter(|row| row.checked_mul(rows) == Some(bytes));
-            *places.get_mut(number)? = Some((range, row));
+            // Of a scheme, only the codes can have rows of their own.
+            let row = row.filter(|_| scheme.is_none_or(|by_rows| by_rows && number == 0));
+            let place = places.get_mut(number)?;
+            let start = place.as_ref().map_or(range.start, |(held, _)| held.start.min(range.start));
+            let end = place.as_ref().map_or(range.end, |(held, _)| held.end.max(range.end));
+            *place = Some((start..end, row));
         }
+        let start = places.get(2)?.as_ref().map_or(0, |(range, _)| range.start);
+        let fixed = schemes::parameters(kernel, shape, blocks, parts, start)?;
         let fits = u32::try_from(rows).is_ok() && u32::try_from(columns).is_ok();
         (fits && kernel.takes(formats.0, formats.1)).then(|| Self {
             kernel,
@@ -153,6 +224,7 @@ impl KernelTensor {
             group_size: group_size.map_or(0, u64::from),
             formats,
             parts: places,
+            fixed,
             cuts: layout.cuts(limits),
             limits,
         })
@@ -267,6 +339,12 @@ impl KernelTensor {
         let scale_bytes =
             self.formats.0.map_or(1, |dtype| u64::from(dtype.descriptor().block_bytes));
         let [weight_at, scale_at, bias_at] = at;
+        let too_large = || Error::unsupported("the parts exceed 32 bits");
+        let fixed = self.fixed.moved(bias_at).ok_or_else(too_large)?;
+        let (groups, group_size) = match self.kernel.body {
+            Body::Scheme { .. } => (fixed.groups, fixed.group_size),
+            _ => (narrow(scale / scale_bytes)?, narrow(self.group_size.max(1))?),
+        };
         let parameters = Parameters {
             rows: narrow(rows.end - rows.start)?,
             columns: narrow(self.columns)?,
@@ -274,12 +352,14 @@ impl KernelTensor {
             weight_at,
             scale_at,
             bias_at,
-            groups: narrow(scale / scale_bytes)?,
-            group_size: narrow(self.group_size.max(1))?,
+            groups,
+            group_size,
             count: 1,
             first_row: narrow(before)?,
             all_rows: narrow(self.rows)?,
             per_vector: 1,
+            start_row: narrow(rows.start)?,
+            ..fixed
         };
         Ok(Window { rows, bindings, parameters, output_offset })
     }
@@ -288,6 +368,13 @@ impl KernelTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NO_GROUPS: (Option<u32>, Option<BlockScales>) = (None, None);
+
+    fn weight(dtype: DType, shape: &[u64], range: Range<u64>, row: u64) -> LoadedPart {
+        let (shape, row_bytes) = (shape.to_vec(), Some(row));
+        LoadedPart { part: Part::Weight, dtype, shape, range, row_bytes }
+    }
 
     /// Every row is in one window, and every binding is aligned and within its limits.
     #[test]
@@ -308,9 +395,9 @@ mod tests {
                 assert_eq!((cuts[0].start, cuts[cuts.len() - 1].end), (0, bytes));
                 assert!(cuts.windows(2).all(|two| two[0].end == two[1].start));
                 assert!(cuts.iter().all(|cut| cut.end - cut.start <= buffer));
-                let parts = [(Part::Weight, dtype, range, Some(row))];
+                let parts = [weight(dtype, &[rows, columns], range, row)];
                 let tensor =
-                    KernelTensor::new(dtype, &[rows, columns], None, parts, &layout, limits)
+                    KernelTensor::new(dtype, &[rows, columns], NO_GROUPS, &parts, &layout, limits)
                         .unwrap();
                 for operation in Operation::ALL {
                     let windows = tensor.windows(operation, 3..rows).unwrap();
@@ -343,9 +430,9 @@ mod tests {
         let mut limits = DeviceLimits::new(256);
         (limits.unit, limits.binding) = (4, 1024);
         let layout = BufferLayout::new(8192).part(0..8192, Some(4096));
-        let parts = [(Part::Weight, DType::F32, 0..8192, Some(4096))];
+        let parts = [weight(DType::F32, &[2, 1024], 0..8192, 4096)];
         let tensor =
-            KernelTensor::new(DType::F32, &[2, 1024], None, parts, &layout, limits).unwrap();
+            KernelTensor::new(DType::F32, &[2, 1024], NO_GROUPS, &parts, &layout, limits).unwrap();
         let error = tensor.windows(Operation::MatrixVector, 0..2).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use crate::arch::{Axes, Change, Mapping, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
-use crate::quant::Global;
+use crate::quant::{BlockScales, Global};
 use crate::shape;
 use crate::store::tensor::{self, StoredHandle, StoredTensor};
 use crate::store::{Part, Store};
@@ -508,6 +508,11 @@ impl Tensor {
     /// tensors (MLX).
     pub fn group_size(&self) -> Option<u32> {
         self.sources.first().and_then(|source| source.tensor.get().group_size())
+    }
+
+    /// What bitsandbytes' description of a tensor says of its scales; `None` for other schemes.
+    pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
+        self.sources.first().map_or(Ok(None), |source| source.tensor.get().block_scales())
     }
 
     /// The distinct dtype names of its stored tensors: `Q4_K`, `Q4_K+Q6_K`; `ggml:43` for an

@@ -93,9 +93,7 @@ impl Rows {
                     code_values: None,
                     nested_absmax: None,
                     nested_code_values: None,
-                    block: 0,
-                    nested_block: 0,
-                    nested_offset: 0.0,
+                    blocks: crate::quant::BlockScales::default(),
                 };
                 decode(&parts, 0..rows, &mut values).unwrap();
             }

@@ -9,8 +9,8 @@ use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
-    Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays, StoredArray,
-    narrow,
+    BlockScales, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays,
+    StoredArray, narrow,
 };
 use crate::shape;
 use crate::store::Part;
@@ -532,7 +532,7 @@ impl<'a> StoredTensor<'a> {
         };
         let weight = array(Part::Weight)?
             .ok_or_else(|| Error::not_found("the tensor has no weight part"))?;
-        let mut parts = SchemeArrays {
+        Ok(SchemeArrays {
             shape: self.shape(),
             columns: usize::try_from(columns).unwrap_or(usize::MAX),
             weight,
@@ -543,31 +543,30 @@ impl<'a> StoredTensor<'a> {
             code_values: array(Part::CodeValues)?,
             nested_absmax: array(Part::NestedAbsmax)?,
             nested_code_values: array(Part::NestedCodeValues)?,
-            block: 0,
-            nested_block: 0,
-            nested_offset: 0.0,
-        };
-        if parts.absmax.is_some() {
-            self.read_quant_state(&mut parts)?;
-        }
-        Ok(parts)
+            blocks: self.block_scales()?.unwrap_or_default(),
+        })
     }
 
-    /// Reads bitsandbytes' description of a tensor, which was checked when the model was opened.
-    fn read_quant_state(&self, parts: &mut SchemeArrays<'_>) -> Result<()> {
+    /// What bitsandbytes' description of a tensor says of its scales, which was checked when the model
+    /// was opened; `None` if there is no description.
+    pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
+        if !self.segments().any(|segment| segment.part == Part::Absmax) {
+            return Ok(None);
+        }
         let text = self.bytes(Part::Description)?;
         let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
             Error::malformed(format!("quant_state is not valid JSON: {error}"))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })?;
-        let number = |key: &str| state.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        parts.block = usize::try_from(number("blocksize")).unwrap_or(0);
-        parts.nested_block = usize::try_from(number("nested_blocksize")).unwrap_or(0);
+        let number = |key: &str| {
+            let number = state.get(key).and_then(serde_json::Value::as_u64);
+            number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
+        };
         let offset = state.get("nested_offset").and_then(serde_json::Value::as_f64);
         #[expect(clippy::cast_possible_truncation, reason = "what the library does")]
-        let offset = offset.unwrap_or(0.0) as f32;
-        parts.nested_offset = offset;
-        Ok(())
+        let nested_offset = offset.unwrap_or(0.0) as f32;
+        let (block, nested_block) = (number("blocksize"), number("nested_blocksize"));
+        Ok(Some(BlockScales { block, nested_block, nested_offset }))
     }
 }
