@@ -74,6 +74,14 @@ EXPLAINED = [
     (r"qwen3_5", "mlx-lm", r"arrays added: model\.visual\.[^;]*; config changed: text_config.*",
         "mlx-lm drops the vision model, and renames rope_type in its config while it loads the model"),
     (r".*", "mlx-lm", r"arrays added: (model\.)?(visual|vision_tower|multi_modal_projector)\.[^;]*", "mlx-lm drops the vision model"),
+    (r"granitemoehybrid.*", "converter", r"keys (changed|added): granite.*tensors changed: .*attn_k.weight.*",
+        "the converter looks for layers of type attention, which transformers 5 calls full_attention: it writes no key heads for"
+        " them and leaves their rows as they are"),
+    (r"gemma4", "converter", r"keys added: gemma4.final_logit_softcapping", "llama.cpp takes 30 if it is missing; the model has none"),
+    (r"gemma4", "mmproj", r"tensors changed: (bytes of a\.blk\.\d+\.per_dim_scale\.weight(, )?)+",
+        "torch's softplus of F32 differs in the last bit between processors"),
+    (r"llama4", "mmproj", r"tensors added: v.blk.0.ln2.bias.*; tensors missing: v.blk.0.attn_post_norm.bias.*",
+        "the converter's name is that of another norm, which llama.cpp applies elsewhere and without its bias"),
     (r"minicpm3.*", "converter", r"keys added: minicpm3.attention.value_length", "llama.cpp takes another width if it is missing"),
 ]
 
