@@ -826,7 +826,8 @@ fn kernels_and_dispatches() {
         rows.iter().find(|row| row["dtype"] == dtype && row["operation"] == operation)
     };
     assert_eq!(find("Q4_K", "matrix_vector").expect("a row")["values"], "exact");
-    assert!(find("GPTQ4", "decoded by the CPU while loading").is_some());
+    assert_eq!(find("GPTQ4", "get_rows").expect("a row")["values"], "exact with half scales");
+    assert!(find("F64", "decoded by the CPU while loading").is_some());
     assert_snapshot!(printed(&["inspect", MLX, "--dispatch", "--filter", "layers.0.*"]), @"
     TENSORS                                                                                  KERNEL            SHAPE       SIZE  WINDOWS    WORKGROUPS   FLOPS
     layers.0.ffn.gate.weight + layers.0.ffn.up.weight                                        MLX_AFFINE4  1024 x 256  144.0 KiB        1  1024 x 1 x 1  524288

@@ -186,7 +186,7 @@ for model in sorted(MODELS.iterdir()):
             continue
         file = Gguf(path)
         architecture = file.keys["general.architecture"][12:].decode()
-        if architecture in ("bert", "modern-bert", "nomic-bert", "whisper"):
+        if architecture in ("bert", "jina-bert-v2", "modern-bert", "nomic-bert", "nomic-bert-moe", "whisper"):
             continue
         # These models have no tokenizer, which llama.cpp must be told.
         file.keys["tokenizer.ggml.model"] = struct.pack("<I", 8) + text("no_vocab")

@@ -248,7 +248,8 @@ const SECTIONED_HYBRID_KEYS: &[&str] = &[
 const T5_ENCODER: &[Row] = &[
     must("enc.output_norm.weight", [embd]),
     must("enc.blk.{n}.attn_norm.weight", [embd]),
-    may("enc.blk.{n}.attn_rel_b.weight", [heads, buckets]),
+    must("enc.blk.{n}.attn_rel_b.weight", [heads, buckets]).when(is_first),
+    may("enc.blk.{n}.attn_rel_b.weight", [heads, buckets]).when(is_later),
     must("enc.blk.{n}.attn_q.weight", [embd, k]),
     must("enc.blk.{n}.attn_k.weight", [embd, k]),
     must("enc.blk.{n}.attn_v.weight", [embd, v]),
@@ -308,7 +309,7 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must(SSM_IN, [embd, inner_states_heads]), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]), must("blk.{n}.ssm_conv1d.bias", [inner_states]), must("blk.{n}.ssm_dt.bias", [v_heads]),
         must("blk.{n}.ssm_a", [one_value, v_heads]), must("blk.{n}.ssm_d", [one_value, v_heads]), must("blk.{n}.ssm_norm.weight", [inner_of_group, groups]), must("blk.{n}.ssm_out.weight", [inner, embd])]], ..Graph::EMPTY },
     Graph { architectures: &["granitehybrid"], keys: &[RMS, "ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"], tensors: &[BODY, TIED, NORMS, KEYED_ATTENTION, LLAMA_FREQS, LLAMA_NETWORK, &[
-        may("blk.{n}.attn_output.bias", [embd]).when(has_keys), must(SSM_IN, [embd, inner_states_heads]).when(keyless), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]).when(keyless), may("blk.{n}.ssm_conv1d.bias", [inner_states]).when(keyless),
+        may("blk.{n}.attn_output.bias", [embd]).when(has_keys), must(SSM_IN, [embd, inner_states_heads]).when(keyless), must("blk.{n}.ssm_conv1d.weight", [conv, inner_states]).when(keyless), must("blk.{n}.ssm_conv1d.bias", [inner_states]).when(keyless),
         must("blk.{n}.ssm_dt.bias", [v_heads]).when(keyless), must("blk.{n}.ssm_a", [one_value, v_heads]).when(keyless), must("blk.{n}.ssm_d", [one_value, v_heads]).when(keyless),
         must("blk.{n}.ssm_norm.weight", [inner_of_group, groups]).when(keyless), must("blk.{n}.ssm_out.weight", [inner, embd]).when(keyless)]],
         rules: &[key_is_value, twice_as_wide], ..Graph::EMPTY },
@@ -425,7 +426,7 @@ pub(crate) static GRAPHS: &[Graph] = &[
         must("blk.{n}.ffn_up.weight", [embd, ff2]), must("blk.{n}.ffn_down.weight", [ff, embd]), must("blk.{n}.ffn_down.bias", [embd]), must("blk.{n}.layer_output_norm.weight", [embd]), must("blk.{n}.layer_output_norm.bias", [embd])]],
         rules: &[key_is_value, needs_token_types], ..Graph::EMPTY },
     Graph { architectures: &["t5"], keys: &[RMS, "attention.relative_buckets_count"], tensors: &[&[must("token_embd.weight", [embd, vocab]), must("dec.output_norm.weight", [embd])], TIED, T5_ENCODER, &[
-        must("dec.blk.{n}.attn_norm.weight", [embd]), may("dec.blk.{n}.attn_rel_b.weight", [heads, buckets]), must("dec.blk.{n}.attn_q.weight", [embd, k]), must("dec.blk.{n}.attn_k.weight", [embd, k]), must("dec.blk.{n}.attn_v.weight", [embd, v]), must("dec.blk.{n}.attn_o.weight", [v, embd]),
+        must("dec.blk.{n}.attn_norm.weight", [embd]), must("dec.blk.{n}.attn_rel_b.weight", [heads, buckets]).when(is_first), may("dec.blk.{n}.attn_rel_b.weight", [heads, buckets]).when(is_later), must("dec.blk.{n}.attn_q.weight", [embd, k]), must("dec.blk.{n}.attn_k.weight", [embd, k]), must("dec.blk.{n}.attn_v.weight", [embd, v]), must("dec.blk.{n}.attn_o.weight", [v, embd]),
         must("dec.blk.{n}.cross_attn_norm.weight", [embd]), may("dec.blk.{n}.cross_attn_rel_b.weight", [heads, buckets]), must("dec.blk.{n}.cross_attn_q.weight", [embd, k]), must("dec.blk.{n}.cross_attn_k.weight", [embd, k]), must("dec.blk.{n}.cross_attn_v.weight", [embd, v]), must("dec.blk.{n}.cross_attn_o.weight", [v, embd]),
         must("dec.blk.{n}.ffn_norm.weight", [embd]), may("dec.blk.{n}.ffn_gate.weight", [embd, ff]), must("dec.blk.{n}.ffn_up.weight", [embd, ff]), must("dec.blk.{n}.ffn_down.weight", [ff, embd])]],
         rules: EQUAL_HEADS, stated_remarks: &[unscaled_logits], ..Graph::EMPTY },

@@ -267,6 +267,13 @@ pub(super) fn has_keys(n: &N<'_>, layer: u32) -> bool {
 pub(super) fn keyless(n: &N<'_>, layer: u32) -> bool {
     !has_keys(n, layer)
 }
+/// llama.cpp takes the first layer's tensor for layers without one, and aborts if that is missing.
+pub(super) fn is_first(_: &N<'_>, layer: u32) -> bool {
+    layer == 0
+}
+pub(super) fn is_later(_: &N<'_>, layer: u32) -> bool {
+    layer > 0
+}
 pub(super) fn dense(n: &N<'_>, _: u32) -> bool {
     n.count("expert_count") == 0
 }
