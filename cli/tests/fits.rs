@@ -55,6 +55,9 @@ fn layers_are_divided_among_devices() {
     assert!(number(host, "layers") > 0 && number(device, "total") <= size, "{part}");
     assert_eq!(number(device, "cache") + number(host, "cache"), number(&whole, "cache"));
     assert!(part["quantize_to"].is_string(), "{part}");
+    let said = printed(&["memory", GGUF, "--context", "256", "--device", &sized]);
+    let name = part["quantize_to"].as_str().expect("a file type");
+    assert!(said.contains(&format!("; quantized to {name}, all would be")), "{said}");
     let two = ["memory", GGUF, "--context", "256", "--device", &sized, "--device", "b=1GiB"];
     let both = json(&[&two[..], &["--json"]].concat());
     assert_eq!(number(&both["host"], "layers"), 0, "{both}");
@@ -64,4 +67,24 @@ fn layers_are_divided_among_devices() {
     assert!(said.contains(&format!("0 of {all} layers are on the devices")), "{said}");
     assert!(said.contains("KEEPS") && said.contains("attention"), "{said}");
     assert!(refused(&["memory", GGUF, "--device", "8GiB"]).starts_with("2\n"));
+}
+
+/// What fits into a room, what would, and what does not.
+#[test]
+fn rooms() {
+    let told = |room: &str| printed(&["memory", GGUF, "--context", "16", "--room", room]);
+    let reported = |room: &str| {
+        let report = json(&["memory", GGUF, "--context", "16", "--room", room, "--json"]);
+        report["rooms"][0].clone()
+    };
+    assert!(
+        told("1GiB").contains("of this model  fits, with up to 256 tokens"),
+        "{}",
+        told("1GiB")
+    );
+    assert_eq!(reported("1GiB")["quantize_to"], Value::Null);
+    let room = "1250KiB";
+    let name = reported(room)["quantize_to"].as_str().expect("a file type").to_owned();
+    assert!(told(room).contains(&format!("; quantized to {name}, it would")), "{}", told(room));
+    assert!(told("1KiB").ends_with("does not fit: 0 of 2 layers do\n"), "{}", told("1KiB"));
 }

@@ -340,3 +340,25 @@ fn logits_that_cannot_be_had() {
     ));
     assert_snapshot!(told.join("\n"));
 }
+
+/// Values far from the others have no bins of their own; their number is said.
+#[test]
+fn values_outside_the_histogram_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut values: Vec<f32> = (0..4000u16).map(|n| f32::from(n) / 1000.0 - 2.0).collect();
+    values[7] = -1e6;
+    values[8..10].fill(1e6);
+    let header = r#"{"t":{"dtype":"F32","shape":[40,100],"data_offsets":[0,16000]}}"#;
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    put(folder.path(), "model.safetensors", safetensors(header, &bytes));
+    let told =
+        said(folder.path(), &["inspect", text(&folder.path().join("model.safetensors")), "t"]);
+    let bins: Vec<&str> =
+        told.lines().filter(|line| line.contains('▏') || line.contains('█')).collect();
+    let of = |label: &str| {
+        let line = told.lines().find(|line| line.trim_start().starts_with(label));
+        line.and_then(|line| line.split_whitespace().last()).map(str::to_owned)
+    };
+    assert_eq!((of("below").as_deref(), of("above").as_deref()), (Some("1"), Some("2")), "{told}");
+    assert!(bins.len() > 4, "{told}");
+}

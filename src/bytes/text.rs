@@ -175,6 +175,17 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_compared_by_value() {
+        let order = |a: &str, b: &str| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes()));
+        assert!(order("layers.2.q", "layers.10.q").is_lt());
+        assert!(order("layers.10.q", "layers.2.q").is_gt());
+        // Equal numbers with other zeros do not end the comparison.
+        assert!(order("l.01.x2", "l.1.x10").is_lt());
+        assert!(order("l.1.x10", "l.01.x2").is_gt());
+        assert!(order("l.01", "l.1").is_ne() && order("l.1", "l.1").is_eq());
+    }
+
+    #[test]
     fn long_texts_are_cut_between_characters() {
         let brief = |text: &str| Text::new(text.as_bytes()).brief();
         let (a, b) = ("a".repeat(256), "b".repeat(256));

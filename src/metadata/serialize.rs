@@ -95,6 +95,29 @@ impl Serialize for KeyEntry<'_> {
 mod tests {
     use super::*;
 
+    /// A header of two arrays: of 16 and of 17 numbers, the second with a key that is not UTF-8.
+    #[test]
+    fn long_arrays_are_shortened_and_odd_keys_spelled() {
+        let mut file = b"GGUF\x03\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0".to_vec();
+        for (key, len) in [(b"ab", 16u64), (b"a\xff", 17)] {
+            file.extend(2u64.to_le_bytes());
+            file.extend(key);
+            // An array of bytes.
+            file.extend([9, 0, 0, 0, 0, 0, 0, 0]);
+            file.extend(len.to_le_bytes());
+            file.extend(1..=u8::try_from(len).unwrap());
+        }
+        let options = crate::OpenOptions::new().strictness(crate::container::Strictness::Lenient);
+        let model = options.open_memory("file", file).unwrap();
+        let json = serde_json::to_value(model.metadata()).unwrap();
+        let sixteen: Vec<u8> = (1..=16).collect();
+        assert_eq!((&json[0]["key"], &json[0]["value"]), (&"ab".into(), &sixteen.into()));
+        assert_eq!(json[0].get("key_hex"), None);
+        let shortened =
+            serde_json::json!({"array": "u8", "length": 17, "first": [1, 2, 3, 4, 5, 6, 7, 8]});
+        assert_eq!((&json[1]["key_hex"], &json[1]["value"]), (&"61ff".into(), &shortened));
+    }
+
     #[test]
     fn numbers_survive() {
         let json = |value: Value<'_>| serde_json::to_string(&value).unwrap();

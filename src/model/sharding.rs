@@ -434,6 +434,7 @@ mod tests {
     fn ranks_of_a_mesh_have_places_of_their_own() {
         let mesh: Mesh = "tp=4,pp=2,ep=3".parse().unwrap();
         assert_eq!((mesh.ranks(), mesh.to_string().as_str()), (24, "tp=4,pp=2,ep=3"));
+        assert_eq!("pp=1".parse::<Mesh>().unwrap().to_string(), "tp=1");
         let all: std::collections::HashSet<Sharding> = mesh.shardings().collect();
         assert_eq!(all.len(), 24);
         assert!(all.iter().all(|sharding| sharding.check().is_ok()));

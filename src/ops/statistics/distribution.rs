@@ -225,6 +225,23 @@ mod tests {
         (0..count).map(|_| (0..12).map(|_| next()).sum::<f32>() * 0.02).collect()
     }
 
+    /// A bucket that a border divides counts in proportion, at both ends.
+    #[test]
+    fn values_beyond_a_distance_are_counted() {
+        let values: Vec<f32> = (0..1000).map(|n| 1.0 + n as f32 / 128_000.0).collect();
+        let found = of(&values);
+        for (center, distance, expected) in [
+            (1.0, 1.0 / 256.0, 500),
+            (1.0 + 1.0 / 128.0, 1.0 / 256.0, 500),
+            (1.0 + 1.0 / 128.0, 1.0 / 512.0, 750),
+            (1.0, 1.0, 0),
+            (3.0, 1.0, 1000),
+        ] {
+            let found = found.beyond(center, distance);
+            assert!(found.abs_diff(expected) <= 20, "{center} {distance}: {found}, not {expected}");
+        }
+    }
+
     #[test]
     fn quantiles_are_within_a_bucket() {
         let values = bell(100_000);

@@ -389,6 +389,20 @@ mod tests {
         Tensor::new("t", DType::F32, &[rows, columns], bytes).unwrap()
     }
 
+    /// NaN remains the largest magnitude, whatever is found after it and by whichever thread.
+    #[test]
+    fn nan_is_the_largest_magnitude_of_its_cell() {
+        for at in [0, 96, 150, 299] {
+            let value = |row, column| if (row, column) == (at, 3) { f32::NAN } else { row as f32 };
+            let tensor = tensor(300, 53, value);
+            for threads in [1, 3] {
+                let grid = grid(&tensor, &GridOptions::new(1, 1).threads(threads)).unwrap();
+                assert!(grid.max[0].is_nan(), "{at} {threads}: {:?}", grid.max);
+                assert!(grid.mean[0].is_finite());
+            }
+        }
+    }
+
     #[test]
     fn cells_are_the_means_of_their_rectangles() {
         let value = |row: u64, column: u64| (row * 31 + column * 7) as f32 % 101.0 - 50.0;
