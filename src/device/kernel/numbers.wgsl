@@ -24,7 +24,7 @@ fn width(format: u32) -> u32 {
     return select(select(1u, 2u, format == IS_F16 || format == IS_BF16), 4u, format == IS_F32);
 }
 
-// Numbers may begin at any byte.
+// Numbers may begin at any byte. WGSL has no pointers to storage as arguments, hence the same twice.
 fn scale(i: u32) -> f32 {
     let at = p.scale_at + i * width(SCALE);
     let shift = (at & 3u) * 8u;

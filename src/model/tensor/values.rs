@@ -91,7 +91,7 @@ impl Tensor {
     ///
     /// New memory costs more than the values, so large tensors are shared by one thread for each
     /// processor. To read many tensors, keep a buffer and use
-    /// [`dequantize_into`](Self::dequantize_into), which is several times as fast.
+    /// [`dequantize_into`](Self::dequantize_into).
     ///
     /// # Errors
     ///
