@@ -1,6 +1,7 @@
 //! NEON, which 64-bit ARM processors have.
 #![allow(unsafe_code, reason = "loads, stores and single instructions; see `instructions!`")]
 
+mod brain;
 mod pack;
 mod rows;
 
@@ -8,6 +9,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
 
+use brain::{floats_of_bf16, nearly_rounded};
 use half::{bf16, f16};
 use rows::{each_of, transposed16};
 
@@ -193,25 +195,6 @@ fn f16_of_floats([a, b, c, d]: Floats) -> [uint16x8_t; 2] {
         }
         halves
     })
-}
-
-/// Converts the upper halves of floats.
-#[inline]
-#[target_feature(enable = "neon")]
-fn floats_of_bf16([a, b]: [uint16x8_t; 2]) -> Floats {
-    let zero = vdupq_n_u16(0);
-    [vzip1q_u16(zero, a), vzip2q_u16(zero, a), vzip1q_u16(zero, b), vzip2q_u16(zero, b)]
-        .map(|bits| vreinterpretq_f32_u16(bits))
-}
-
-/// Adds to the bits of floats what makes their upper halves the rounded ones once 0x7fff is added:
-/// 1 if the last bit of the upper half is set. Ties become even. Not for NaN, whose low bits may
-/// round it to infinity.
-#[inline]
-#[target_feature(enable = "neon")]
-fn nearly_rounded(a: float32x4_t) -> uint32x4_t {
-    let bits = vreinterpretq_u32_f32(a);
-    vaddq_u32(bits, vandq_u32(vshrq_n_u32::<16>(bits), vdupq_n_u32(1)))
 }
 
 #[inline]
@@ -676,6 +659,21 @@ impl<const BF16: bool> Simd for Neon<BF16> {
             })
         }
 
+        fn fours(self, table: &[f32; 4], index: Words) -> Floats {
+            // SAFETY: reads 16 bytes behind a reference.
+            let table = unsafe { vreinterpretq_u8_f32(vld1q_f32(table.as_ptr())) };
+            index.map(|index| {
+                // The four bytes of each entry.
+                let index = vandq_u32(index, vdupq_n_u32(3));
+                let bytes = vmlaq_n_u32(vdupq_n_u32(0x0302_0100), index, 0x0404_0404);
+                vreinterpretq_f32_u8(vqtbl1q_u8(table, vreinterpretq_u8_u32(bytes)))
+            })
+        }
+
+        fn fourfold(self, from: &[f32; 4]) -> Floats {
+            from.map(|number| vdupq_n_f32(number))
+        }
+
         fn transposed(self, rows: [Floats; 16]) -> [Floats; 16] {
             transposed16(rows)
         }
@@ -683,6 +681,11 @@ impl<const BF16: bool> Simd for Neon<BF16> {
         fn transposed_words(self, rows: [Words; 16]) -> [Words; 16] {
             let rows = rows.map(|row| row.map(|words| vreinterpretq_f32_u32(words)));
             transposed16(rows).map(|row| row.map(|words| vreinterpretq_u32_f32(words)))
+        }
+
+        fn load_words(self, from: &[u32; 16]) -> Words {
+            // SAFETY: reads 64 bytes in total behind a reference.
+            from_fn(|i| unsafe { vld1q_u32(from.as_ptr().add(4 * i)) })
         }
 
         fn put_words(self, a: Words, out: &mut [u32; 16]) {

@@ -193,10 +193,15 @@ pub(super) trait Simd: Copy {
     fn down<const BITS: u32>(self, a: Self::Words) -> Self::Words;
     /// The table entry for each word; all words must be less than 16.
     fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
+    /// The table entry for the lowest two bits of each word.
+    fn fours(self, table: &[f32; 4], index: Self::Words) -> Self::Floats;
+    /// Repeats each number four times.
+    fn fourfold(self, from: &[f32; 4]) -> Self::Floats;
     /// Transposes a 16 by 16 matrix.
     fn transposed(self, rows: [Self::Floats; 16]) -> [Self::Floats; 16];
     /// Like [`transposed`](Self::transposed).
     fn transposed_words(self, rows: [Self::Words; 16]) -> [Self::Words; 16];
+    fn load_words(self, from: &[u32; 16]) -> Self::Words;
     fn put_words(self, a: Self::Words, out: &mut [u32; 16]);
 
     fn load_f16(self, from: &[f16; 16]) -> Self::Floats;

@@ -386,6 +386,17 @@ impl Simd for Portable {
         index.map(|index| table[index as usize & 15])
     }
 
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
+    fn fours(self, table: &[f32; 4], index: [u32; 16]) -> [f32; 16] {
+        index.map(|index| table[index as usize & 3])
+    }
+
+    #[inline(always)]
+    fn fourfold(self, from: &[f32; 4]) -> [f32; 16] {
+        from_fn(|i| from[i / 4])
+    }
+
     #[inline(never)]
     fn transposed(self, rows: [[f32; 16]; 16]) -> [[f32; 16]; 16] {
         from_fn(|column| from_fn(|row| rows[row][column]))
@@ -394,6 +405,11 @@ impl Simd for Portable {
     #[inline(never)]
     fn transposed_words(self, rows: [[u32; 16]; 16]) -> [[u32; 16]; 16] {
         from_fn(|column| from_fn(|row| rows[row][column]))
+    }
+
+    #[inline(always)]
+    fn load_words(self, from: &[u32; 16]) -> [u32; 16] {
+        *from
     }
 
     #[inline(always)]

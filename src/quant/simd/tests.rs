@@ -300,6 +300,11 @@ impl<S: Simd> Found<S> {
         self.joined::<31>(a, b);
         let index = self.made(&input.words[3].map(|word| word & 15));
         self.floats("entries", simd.entries(&input.floats[2], index));
+        let [four, ..] = input.floats[2].as_chunks::<4>().0 else { return };
+        let words = simd.load_words(&input.words[3]);
+        self.words("load_words", words);
+        self.floats("fours", simd.fours(four, words));
+        self.floats("fourfold", simd.fourfold(four));
         let columns = simd.transposed_words(input.words.map(|row| self.made(&row)));
         columns.into_iter().for_each(|column| self.words("transposed_words", column));
         for floats in input.floats {

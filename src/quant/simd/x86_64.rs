@@ -612,6 +612,21 @@ impl Simd for Avx2 {
             })
         }
 
+        fn fours(self, table: &[f32; 4], index: [__m256i; 2]) -> [__m256; 2] {
+            // SAFETY: reads 16 bytes, which need not be aligned.
+            let table = unsafe { _mm_loadu_ps(table.as_ptr()) };
+            let table = _mm256_set_m128(table, table);
+            index.map(|index| _mm256_permutevar_ps(table, index))
+        }
+
+        fn fourfold(self, from: &[f32; 4]) -> [__m256; 2] {
+            // SAFETY: reads 16 bytes, which need not be aligned.
+            let from = unsafe { _mm_loadu_ps(from.as_ptr()) };
+            let from = _mm256_set_m128(from, from);
+            let (low, high) = (_mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3));
+            [_mm256_permutevar_ps(from, low), _mm256_permutevar_ps(from, high)]
+        }
+
         fn transposed(self, rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
             transposed16(rows)
         }
@@ -627,6 +642,12 @@ impl Simd for Avx2 {
                 columns[i] = floats[i].map(|a| _mm256_castps_si256(a));
             }
             columns
+        }
+
+        fn load_words(self, from: &[u32; 16]) -> [__m256i; 2] {
+            let from = from.as_ptr();
+            // SAFETY: reads 64 bytes, which need not be aligned.
+            unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
         }
 
         fn put_words(self, a: [__m256i; 2], out: &mut [u32; 16]) {

@@ -1,88 +1,118 @@
-//! Quantizers of the dtypes with ternary codebook points that are shifted up or down by an eighth,
-//! one block at a time.
+//! Quantizers of the dtypes with ternary codebook points that are shifted up or down by an eighth.
+//! Each lane quantizes one block.
 //!
 //! The best split of a run's numbers into -1, 0 and 1 is searched exhaustively: with the numbers in
 //! ascending order, a split is a pair of positions. The points are then taken from the codebook.
 
 use std::array::from_fn;
 
-use super::codebook::IQ1 as BOOK;
-use super::point::{half_bits, mean_of, nearest, put_half};
-use super::{Batch, Simd, quantizers};
+use super::codebook::{Codebook, IQ1 as BOOK, Points, number_of};
+use super::nearest::{Steps, Targets};
+use super::point::{floats, half_bits, mean_square, nearest, put_half};
+use super::search::float;
+use super::{Batch, Simd, largest, quantizers, weigh};
 
-/// The values of codes, shifted up.
-const UP: [f32; 3] = [-0.875, 0.125, 1.125];
-/// The values of codes, shifted down.
-const DOWN: [f32; 3] = [-1.125, -0.125, 0.875];
+/// What is added to codes from 0 to 2: the values are shifted up or down.
+const UP: f32 = -0.875;
+const DOWN: f32 = -1.125;
 
 quantizers! {
     IQ1_S: 256 => 50 Required, |batch, out| {
+        let simd = batch.simd;
+        let mean = mean_square(batch, 2.0);
+        let mut found = [([0.0; 16], [UP; 16], [[0; 16]; 4]); 8];
+        for (number, found) in found.iter_mut().enumerate() {
+            let (x, weights) = run::<S, 32>(batch, number, mean);
+            let split = whole_split(simd, &x, &weights);
+            let (scale, points) = snapped::<S, 32, 4>(simd, &x, &weights, &split);
+            *found = (floats(simd, scale), floats(simd, split.shifts[0]), points);
+        }
         for (lane, out) in out.iter_mut().enumerate() {
-            let x = &batch.values[lane];
-            let mean = mean_of(x, 2.0);
             *out = [0; 50];
-            let mut found = [(0.0, true); 8];
-            for (number, found) in found.iter_mut().enumerate() {
-                let (x, weights) = run::<S, 32>(batch, lane, number, mean);
-                let Some(split) = whole_split(&x, &weights) else { continue };
-                let shift = if split.up { UP } else { DOWN };
-                let (scale, points) = snapped(&x, &weights, &split, [shift; 4]);
-                *found = (scale, split.up);
+            for (number, (.., points)) in found.iter().enumerate() {
                 let mut high = 0;
-                for (k, point) in points.iter().enumerate() {
+                for (k, points) in points.iter().enumerate() {
+                    let point = number_of(points[lane]);
                     out[2 + 4 * number + k] = point.to_le_bytes()[0];
                     high |= (point >> 8) << (3 * k);
                 }
                 out[34 + 2 * number..36 + 2 * number].copy_from_slice(&high.to_le_bytes());
             }
-            let Some(max) = largest(found.iter().map(|found| found.0)) else { continue };
+            let scales = found.map(|(scales, ..)| scales[lane]);
+            let max = scales.into_iter().fold(0.0, |max, scale| if max > scale { max } else { scale });
+            if max == 0.0 {
+                continue;
+            }
             let d = max / 15.0;
             put_half(out, 0, d * 1.125);
-            for (number, (scale, up)) in found.into_iter().enumerate() {
-                let code = nearest(0.5 * (1.0 / d * scale - 1.0), 7);
-                let code = if up { code } else { code | 8 };
+            for (number, (_, shifts, _)) in found.iter().enumerate() {
+                let code = nearest(0.5 * (1.0 / d * scales[number] - 1.0), 7);
+                let code = if shifts[lane] == UP { code } else { code | 8 };
                 out[35 + 2 * number] |= code << 4;
             }
         }
     }
 
     IQ1_M: 256 => 56 Used, |batch, out| {
+        let simd = batch.simd;
+        let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+        let mean = mean_square(batch, 2.0);
+        let mut max = zero;
+        let mut scales = [zero; 16];
+        let mut shifts = [[simd.splat(UP); 2]; 16];
+        let mut points = [[[0; 16]; 2]; 16];
+        for number in 0..16 {
+            let (x, weights) = run::<S, 16>(batch, number, mean);
+            let split = half_splits(simd, &x, &weights);
+            (scales[number], points[number]) = snapped::<S, 16, 2>(simd, &x, &weights, &split);
+            shifts[number] = split.shifts;
+            max = simd.most(max, scales[number]);
+        }
+        let d = simd.div(max, simd.splat(15.0));
+        let inverse = simd.div(one, d);
+        let (mut sumqx, mut sumq2) = (zero, zero);
+        let mut codes = [[0; 16]; 16];
+        for number in 0..16 {
+            let above = simd.sub(simd.mul(inverse, scales[number]), one);
+            let code = simd.nearest(simd.mul(simd.splat(0.5), above), 0, 7);
+            simd.put_words(simd.whole(code), &mut codes[number]);
+            let factor = simd.add(simd.add(code, code), one);
+            let (x, weights) = run::<S, 16>(batch, number, mean);
+            for half in 0..2 {
+                let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[number][half]));
+                for i in 0..8 {
+                    let q = simd.mul(simd.add(codes[i], shifts[number][half]), factor);
+                    let weighted = simd.mul(weights[8 * half + i], q);
+                    sumqx = simd.add(sumqx, simd.mul(weighted, x[8 * half + i]));
+                    sumq2 = simd.add(sumq2, simd.mul(weighted, q));
+                }
+            }
+        }
+        let d = simd.choose(simd.below(zero, sumq2), simd.div(sumqx, sumq2), d);
+        let d = floats(simd, simd.mul(d, simd.splat(1.1125)));
+        let max = floats(simd, max);
+        let mut down = [[[0.0; 16]; 2]; 16];
+        for (down, shifts) in down.iter_mut().zip(&shifts) {
+            *down = [floats(simd, shifts[0]), floats(simd, shifts[1])];
+        }
         for (lane, out) in out.iter_mut().enumerate() {
-            let x = &batch.values[lane];
-            let mean = mean_of(x, 2.0);
             *out = [0; 56];
-            // A scale, two points, and whether each of them is shifted down.
-            let mut found = [(0.0, [0; 2], [false; 2]); 16];
-            for (number, found) in found.iter_mut().enumerate() {
-                let (x, weights) = run::<S, 16>(batch, lane, number, mean);
-                let Some((split, down)) = half_splits(&x, &weights) else { continue };
-                let shifts = down.map(|down| if down { DOWN } else { UP });
-                let (scale, [a, b, ..]) = snapped(&x, &weights, &split, [shifts[0], shifts[1], UP, UP]);
-                *found = (scale, [a, b], down);
+            let mut words = [0u16; 4];
+            for number in 0..16 {
+                let [a, b] = points[number].map(|points| number_of(points[lane]));
                 out[2 * number] = a.to_le_bytes()[0];
                 out[2 * number + 1] = b.to_le_bytes()[0];
                 out[32 + number] = (a >> 8 | b >> 8 << 4).to_le_bytes()[0];
-            }
-            let Some(max) = largest(found.iter().map(|found| found.0)) else { continue };
-            let d = max / 15.0;
-            let inverse = 1.0 / d;
-            let (mut sumqx, mut sumq2) = (0.0, 0.0);
-            let mut words = [0u16; 4];
-            for (number, (scale, points, down)) in found.into_iter().enumerate() {
-                let code = nearest(0.5 * (inverse * scale - 1.0), 7);
-                words[number / 4] |= u16::from(code) << (3 * (number % 4));
-                out[32 + number] |= u8::from(down[0]) << 3 | u8::from(down[1]) << 7;
-                let (x, weights) = run::<S, 16>(batch, lane, number, mean);
-                for i in 0..16 {
-                    let shift = if down[i / 8] { DOWN } else { UP };
-                    let value = shift[usize::from(BOOK.point(points[i / 8])[i % 8])];
-                    let q = value * f32::from(2 * code + 1);
-                    sumqx += weights[i] * q * x[i];
-                    sumq2 += weights[i] * q * q;
+                if max[lane] != 0.0 {
+                    let [a, b] = down[number].map(|shifts| u8::from(shifts[lane] == DOWN));
+                    out[32 + number] |= a << 3 | b << 7;
+                    words[number / 4] |= u16::from(codes[number][lane].to_le_bytes()[0]) << (3 * (number % 4));
                 }
             }
-            let d = if sumq2 > 0.0 { sumqx / sumq2 } else { d };
-            let d = half_bits(d * 1.1125);
+            if max[lane] == 0.0 {
+                continue;
+            }
+            let d = half_bits(d[lane]);
             for (k, word) in words.into_iter().enumerate() {
                 let word = word | (d >> (4 * k) & 15) << 12;
                 out[48 + 2 * k..50 + 2 * k].copy_from_slice(&word.to_le_bytes());
@@ -91,178 +121,337 @@ quantizers! {
     }
 }
 
-/// The codes of a run, and the scale with which they were found.
-struct TernaryCodes<const N: usize> {
-    scale: f32,
-    codes: [u8; N],
-    up: bool,
+/// Splits of the lanes' runs.
+struct TernaryCodes<S: Simd, const N: usize> {
+    scale: S::Floats,
+    /// From 0 to 2.
+    codes: [S::Floats; N],
+    /// What is added to the codes of each half.
+    shifts: [S::Floats; 2],
+    /// The lanes without a split.
+    nothing: S::Mask,
 }
 
-/// The values of a run, and their weights.
+/// The values of runs, and their weights.
 #[inline(always)]
 fn run<S: Simd, const N: usize>(
     batch: &Batch<'_, S, 256>,
-    lane: usize,
     number: usize,
-    mean: f32,
-) -> ([f32; N], [f32; N]) {
-    let x = batch.values[lane][N * number..].first_chunk().copied().unwrap_or([0.0; N]);
-    let importance = batch.importance.map(|importance| &importance[lane][N * number..][..N]);
-    let weights = from_fn(|i| match importance {
-        Some(importance) => importance[i] * (mean + x[i] * x[i]).sqrt(),
-        None => x[i] * x[i],
-    });
+    mean: S::Floats,
+) -> ([S::Floats; N], [S::Floats; N]) {
+    let simd = batch.simd;
+    let (mut x, mut weights) = ([simd.splat(0.0); N], [simd.splat(0.0); N]);
+    batch.values(N * number, &mut x);
+    if batch.importance(N * number, &mut weights) {
+        weigh(simd, &mut weights, &x, mean);
+    } else {
+        for (weight, x) in weights.iter_mut().zip(x) {
+            *weight = simd.mul(x, x);
+        }
+    }
     (x, weights)
 }
 
-/// The largest scale, or `None` if all are 0.
-fn largest(scales: impl Iterator<Item = f32>) -> Option<f32> {
-    let max = scales.fold(0.0, |max, scale| if max > scale { max } else { scale });
-    (max != 0.0).then_some(max)
+/// The numbers of runs in ascending order, the first of equal ones first; NaN may be anywhere.
+struct Sorted<S: Simd, const N: usize> {
+    x: [S::Floats; N],
+    weights: [S::Floats; N],
+    places: [S::Floats; N],
 }
 
-/// The largest magnitude; a NaN restarts the search after it.
-fn magnitude<const N: usize>(x: &[f32; N]) -> f32 {
-    let more = |max: f32, x: &f32| if max > x.abs() { max } else { x.abs() };
-    x.iter().skip(1).fold(x[0].abs(), more)
-}
+impl<S: Simd, const N: usize> Sorted<S, N> {
+    /// Sorts with Batcher's merging network, which compares the same positions in all lanes.
+    #[inline(always)]
+    fn of(simd: S, x: &[S::Floats; N], weights: &[S::Floats; N]) -> Self {
+        let mut this = Self { x: *x, weights: *weights, places: *x };
+        for i in 0..N {
+            this.places[i] = simd.splat(position(i));
+        }
+        let mut sorted = 1;
+        while sorted < N {
+            let mut apart = sorted;
+            while apart > 0 {
+                for i in 0..N - apart {
+                    let paired = i >= apart % sorted && (i - apart % sorted) / apart % 2 == 0;
+                    if paired && i / (2 * sorted) == (i + apart) / (2 * sorted) {
+                        this.compare(simd, i, i + apart);
+                    }
+                }
+                apart /= 2;
+            }
+            sorted *= 2;
+        }
+        this
+    }
 
-/// The positions of numbers in ascending order; the sort is stable, and NaN stays in place.
-fn order<const N: usize>(x: &[f32; N]) -> [usize; N] {
-    let mut order: [usize; N] = from_fn(|i| i);
-    for end in 1..N {
-        let mut place = end;
-        while place > 0 && x[order[place]] < x[order[place - 1]] {
-            order.swap(place, place - 1);
-            place -= 1;
+    #[inline(always)]
+    fn compare(&mut self, simd: S, i: usize, j: usize) {
+        let tie =
+            simd.both(simd.same(self.x[j], self.x[i]), simd.below(self.places[j], self.places[i]));
+        let swap = simd.either(simd.below(self.x[j], self.x[i]), tie);
+        for all in [&mut self.x, &mut self.weights, &mut self.places] {
+            let (a, b) = (all[i], all[j]);
+            (all[i], all[j]) = (simd.choose(swap, b, a), simd.choose(swap, a, b));
         }
     }
-    order
+
+    /// Adds one to the codes of all numbers from a position in order on.
+    #[inline(always)]
+    fn raise(&self, simd: S, x: &[S::Floats; N], from: S::Floats, codes: &mut [S::Floats; N]) {
+        let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+        let (mut least, mut first) = (simd.splat(f32::INFINITY), simd.splat(position(N)));
+        for j in 0..N {
+            let here = simd.same(from, simd.splat(position(j)));
+            least = simd.choose(here, self.x[j], least);
+            first = simd.choose(here, self.places[j], first);
+        }
+        for i in 0..N {
+            let behind = simd.below(first, simd.splat(position(i) + 0.5));
+            let behind = simd.both(simd.same(least, x[i]), behind);
+            let raised = simd.either(simd.below(least, x[i]), behind);
+            codes[i] = simd.add(codes[i], simd.choose(raised, one, zero));
+        }
+    }
 }
 
-fn codes<const N: usize>(order: &[usize; N], [first, second]: [usize; 2]) -> [u8; N] {
-    let mut codes = [0; N];
-    for (place, i) in order.iter().enumerate() {
-        codes[*i] = u8::from(place >= first) + u8::from(place >= second);
-    }
-    codes
+fn position(i: usize) -> f32 {
+    i32::try_from(i).map_or(0.0, float)
 }
 
-/// The best split of 32 numbers with the same shift.
-fn whole_split(x: &[f32; 32], weights: &[f32; 32]) -> Option<TernaryCodes<32>> {
-    let max = magnitude(x);
-    if max < 1e-12 {
-        return None;
+/// The best split of each lane so far.
+struct BestSplit<S: Simd> {
+    scale: S::Floats,
+    score: S::Floats,
+    /// The positions; the first is negative if there is no split.
+    places: [S::Floats; 2],
+    shifts: [S::Floats; 2],
+}
+
+impl<S: Simd> BestSplit<S> {
+    #[inline(always)]
+    fn none(simd: S, max: S::Floats) -> Self {
+        let up = simd.splat(UP);
+        Self {
+            scale: max,
+            score: simd.splat(f32::MIN),
+            places: [simd.splat(-1.0); 2],
+            shifts: [up; 2],
+        }
     }
-    let order = order(x);
-    let (mut sumx, mut sumw) = ([0.0f32; 33], [0.0f32; 33]);
-    for (j, i) in order.iter().enumerate() {
-        sumx[j + 1] = sumx[j] + weights[*i] * x[*i];
-        sumw[j + 1] = sumw[j] + weights[*i];
+
+    #[inline(always)]
+    fn offer(
+        &mut self,
+        simd: S,
+        [sumqx, sumq2]: [S::Floats; 2],
+        places: [usize; 2],
+        shifts: [f32; 2],
+    ) {
+        let better = simd.both(
+            simd.below(simd.splat(0.0), sumq2),
+            simd.below(simd.mul(self.score, sumq2), simd.mul(sumqx, sumqx)),
+        );
+        if !simd.any(better) {
+            return;
+        }
+        let scale = simd.div(sumqx, sumq2);
+        self.scale = simd.choose(better, scale, self.scale);
+        self.score = simd.choose(better, simd.mul(scale, sumqx), self.score);
+        for i in 0..2 {
+            let place = simd.splat(position(places[i]));
+            self.places[i] = simd.choose(better, place, self.places[i]);
+            self.shifts[i] = simd.choose(better, simd.splat(shifts[i]), self.shifts[i]);
+        }
     }
-    let (mut best, mut scale, mut found) = (f32::MIN, max, None);
-    for first in 0..=32 {
-        for second in first..=32 {
-            for (values, up) in [(UP, true), (DOWN, false)] {
-                let [a, b, c] = values;
-                let sumqx = (sumx[first] - sumx[0]) * a
-                    + (sumx[second] - sumx[first]) * b
-                    + (sumx[32] - sumx[second]) * c;
-                let sumq2 = (sumw[first] - sumw[0]) * a * a
-                    + (sumw[second] - sumw[first]) * b * b
-                    + (sumw[32] - sumw[second]) * c * c;
-                if sumq2 > 0.0 && sumqx * sumqx > best * sumq2 {
-                    scale = sumqx / sumq2;
-                    best = scale * sumqx;
-                    found = Some(([first, second], up));
+
+    /// The codes of the split. `few` are the lanes without numbers to split.
+    #[inline(always)]
+    fn split<const N: usize>(
+        self,
+        simd: S,
+        x: &[S::Floats; N],
+        sorted: &Sorted<S, N>,
+        few: S::Mask,
+    ) -> TernaryCodes<S, N> {
+        let zero = simd.splat(0.0);
+        let mut codes = [zero; N];
+        for place in self.places {
+            sorted.raise(simd, x, place, &mut codes);
+        }
+        // A negative scale is made positive by changing the signs of all values.
+        let turn = simd.below(self.scale, zero);
+        let (two, minus_two) = (simd.splat(2.0), simd.splat(-2.0));
+        for code in &mut codes {
+            *code = simd.choose(turn, simd.sub(two, *code), *code);
+        }
+        let nothing = simd.either(few, simd.below(self.places[0], zero));
+        let mut shifts = self.shifts;
+        for shift in &mut shifts {
+            *shift = simd.choose(turn, simd.sub(minus_two, *shift), *shift);
+            *shift = simd.choose(nothing, simd.splat(UP), *shift);
+        }
+        let scale = simd.choose(turn, simd.mul(self.scale, simd.splat(-1.0)), self.scale);
+        TernaryCodes { scale, codes, shifts, nothing }
+    }
+}
+
+/// The best splits of 32 numbers with the same shift.
+#[inline(always)]
+fn whole_split<S: Simd>(
+    simd: S,
+    x: &[S::Floats; 32],
+    weights: &[S::Floats; 32],
+) -> TernaryCodes<S, 32> {
+    let zero = simd.splat(0.0);
+    let max = largest(simd, x);
+    let sorted = Sorted::of(simd, x, weights);
+    let (mut sumx, mut sumw) = ([zero; 33], [zero; 33]);
+    for j in 0..32 {
+        sumx[j + 1] = simd.add(sumx[j], simd.mul(sorted.weights[j], sorted.x[j]));
+        sumw[j + 1] = simd.add(sumw[j], sorted.weights[j]);
+    }
+    // What the highest code adds, for each shift.
+    let shifts = [UP, DOWN];
+    let mut after = [[[zero; 2]; 2]; 33];
+    for second in 0..33 {
+        for (after, shift) in after[second].iter_mut().zip(shifts) {
+            let value = simd.splat(2.0 + shift);
+            let sumw = simd.mul(simd.sub(sumw[32], sumw[second]), value);
+            *after = [simd.mul(simd.sub(sumx[32], sumx[second]), value), simd.mul(sumw, value)];
+        }
+    }
+    let mut best = BestSplit::none(simd, max);
+    let (eighth, minus) = (simd.splat(0.125), simd.splat(-0.125));
+    for first in 0..33 {
+        let mut before = [[zero; 2]; 2];
+        for (before, shift) in before.iter_mut().zip(shifts) {
+            let value = simd.splat(shift);
+            let sumw = simd.mul(sumw[first], value);
+            *before = [simd.mul(sumx[first], value), simd.mul(sumw, value)];
+        }
+        for second in first..33 {
+            let qx = simd.sub(sumx[second], sumx[first]);
+            let q2 = simd.mul(simd.mul(simd.sub(sumw[second], sumw[first]), eighth), eighth);
+            for (i, value) in [eighth, minus].into_iter().enumerate() {
+                let sums = [
+                    simd.add(simd.add(before[i][0], simd.mul(qx, value)), after[second][i][0]),
+                    simd.add(simd.add(before[i][1], q2), after[second][i][1]),
+                ];
+                best.offer(simd, sums, [first, second], [shifts[i]; 2]);
+            }
+        }
+    }
+    best.split(simd, x, &sorted, simd.below(max, simd.splat(1e-12)))
+}
+
+/// The best splits of 16 numbers, of which each half has its own shift.
+#[inline(always)]
+fn half_splits<S: Simd>(
+    simd: S,
+    x: &[S::Floats; 16],
+    weights: &[S::Floats; 16],
+) -> TernaryCodes<S, 16> {
+    let zero = simd.splat(0.0);
+    let max = largest(simd, x);
+    let sorted = Sorted::of(simd, x, weights);
+    let shifts = [UP, DOWN];
+    // For each half, the sums up to each position; and what they add at the first position and at
+    // the second, for each shift. Values differ by 1, so what lies before both positions counts
+    // two less.
+    let mut px = [[zero; 17]; 2];
+    let (mut before, mut between) = ([[[zero; 2]; 2]; 17], [[[zero; 2]; 2]; 17]);
+    let mut whole = [[zero; 2]; 2];
+    for half in 0..2 {
+        let mut pw = [zero; 17];
+        for j in 0..16 {
+            let first = simd.below(sorted.places[j], simd.splat(8.0));
+            let (x, weight) = (simd.mul(sorted.weights[j], sorted.x[j]), sorted.weights[j]);
+            let (x, weight) = (simd.add(px[half][j], x), simd.add(pw[j], weight));
+            let (yes, no) = ([x, weight], [px[half][j], pw[j]]);
+            let [yes, no] = if half == 0 { [yes, no] } else { [no, yes] };
+            px[half][j + 1] = simd.choose(first, yes[0], no[0]);
+            pw[j + 1] = simd.choose(first, yes[1], no[1]);
+        }
+        for (i, shift) in shifts.into_iter().enumerate() {
+            let [a, b, c] = [shift, 1.0 + shift, 2.0 + shift];
+            whole[half][i] = simd.mul(px[half][16], simd.splat(c));
+            let all = simd.mul(simd.mul(pw[16], simd.splat(c)), simd.splat(c));
+            for j in 0..17 {
+                let low = simd.mul(pw[j], simd.splat(a * a - b * b));
+                before[j][half][i] = simd.add(all, low);
+                between[j][half][i] = simd.mul(pw[j], simd.splat(b * b - c * c));
+            }
+        }
+    }
+    let mut best = BestSplit::none(simd, max);
+    for first in 0..17 {
+        for second in first..17 {
+            let mut parts = [[[zero; 2]; 2]; 2];
+            for half in 0..2 {
+                let sum = simd.add(px[half][first], px[half][second]);
+                for i in 0..2 {
+                    let q2 = simd.add(before[first][half][i], between[second][half][i]);
+                    parts[half][i] = [simd.sub(whole[half][i], sum), q2];
                 }
             }
-        }
-    }
-    let (places, up) = found?;
-    let split = TernaryCodes { scale, codes: codes(&order, places), up };
-    Some(if scale < 0.0 { turned(split) } else { split })
-}
-
-/// Changes the signs of all values.
-fn turned<const N: usize>(split: TernaryCodes<N>) -> TernaryCodes<N> {
-    TernaryCodes { scale: -split.scale, codes: split.codes.map(|code| 2 - code), up: !split.up }
-}
-
-/// The best split of 16 numbers, and which halves of them are shifted down.
-fn half_splits(x: &[f32; 16], weights: &[f32; 16]) -> Option<(TernaryCodes<16>, [bool; 2])> {
-    let max = magnitude(x);
-    if max < 1e-7 {
-        return None;
-    }
-    let order = order(x);
-    // Sums for each half, up to each position.
-    let (mut px, mut pw) = ([[0.0f32; 17]; 2], [[0.0f32; 17]; 2]);
-    for (j, i) in order.iter().enumerate() {
-        for half in 0..2 {
-            let mine = i / 8 == half;
-            let (x, weight) = (weights[*i] * x[*i], weights[*i]);
-            px[half][j + 1] = if mine { px[half][j] + x } else { px[half][j] };
-            pw[half][j + 1] = if mine { pw[half][j] + weight } else { pw[half][j] };
-        }
-    }
-    let (mut best, mut scale, mut found) = (f32::MIN, max, None);
-    for first in 0..=16 {
-        for second in first..=16 {
-            // Values differ by 1, so what lies before both positions counts two less.
-            let part = |half: usize, [a, b, c]: [f32; 3]| {
-                let (px, pw) = (&px[half], &pw[half]);
-                let qx = px[16] * c - (px[first] + px[second]);
-                let q2 =
-                    pw[16] * c * c + pw[first] * (a * a - b * b) + pw[second] * (b * b - c * c);
-                (qx, q2)
-            };
-            let parts = [0, 1].map(|half| [part(half, UP), part(half, DOWN)]);
-            for down in [[false, false], [false, true], [true, false], [true, true]] {
-                let ((a, c), (b, d)) =
-                    (parts[0][usize::from(down[0])], parts[1][usize::from(down[1])]);
-                let (sumqx, sumq2) = (a + b, c + d);
-                if sumq2 > 0.0 && sumqx * sumqx > best * sumq2 {
-                    scale = sumqx / sumq2;
-                    best = scale * sumqx;
-                    found = Some(([first, second], down));
-                }
+            for i in 0..4 {
+                let ([a, c], [b, d]) = (parts[0][i / 2], parts[1][i % 2]);
+                let sums = [simd.add(a, b), simd.add(c, d)];
+                best.offer(simd, sums, [first, second], [shifts[i / 2], shifts[i % 2]]);
             }
         }
     }
-    let (places, down) = found?;
-    let split = TernaryCodes { scale, codes: codes(&order, places), up: true };
-    Some(if scale < 0.0 { (turned(split), down.map(|down| !down)) } else { (split, down) })
+    best.split(simd, x, &sorted, simd.below(max, simd.splat(1e-7)))
 }
 
-/// The codebook points for each 8 codes, and the scale that fits them.
-fn snapped<const N: usize>(
-    x: &[f32; N],
-    weights: &[f32; N],
-    split: &TernaryCodes<N>,
-    values: [[f32; 3]; 4],
-) -> (f32, [u16; 4]) {
-    let mut points = [0; 4];
-    let mut all = true;
-    for (k, codes) in split.codes.as_chunks::<8>().0.iter().enumerate() {
-        let mut codes = *codes;
-        let (point, on) = BOOK.snap(&mut codes, |point| {
-            let mut sum = 0.0;
-            for i in 0..8 {
-                let off = split.scale * values[k][usize::from(point[i])] - x[8 * k + i];
-                sum += weights[8 * k + i] * off * off;
-            }
-            sum
-        });
-        points[k] = point;
-        all &= on;
+/// The codebook points for each 8 codes, and the scales that fit them. The scale is 0 if there is
+/// no split.
+#[inline(always)]
+fn snapped<S: Simd, const N: usize, const GROUPS: usize>(
+    simd: S,
+    x: &[S::Floats; N],
+    weights: &[S::Floats; N],
+    split: &TernaryCodes<S, N>,
+) -> (S::Floats, Points<GROUPS>) {
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+    let book: &Codebook<8> = &BOOK;
+    let targets: Targets<N, GROUPS> = Targets::new(simd, x, weights, zero);
+    let mut step: Steps<GROUPS, 1> = Steps::new(book.zeros());
+    step.scales[0] = floats(simd, split.scale);
+    let codes = split.codes.as_chunks::<8>().0.iter();
+    for (codes, places) in codes.zip(&mut step.places[0]) {
+        simd.put_words(simd.whole(book.place(simd, codes)), places);
     }
-    let (mut sumqx, mut sumq2) = (0.0, 0.0);
-    for i in 0..N {
-        let q = values[i / 8][usize::from(BOOK.point(points[i / 8])[i % 8])];
-        sumqx += weights[i] * q * x[i];
-        sumq2 += weights[i] * q * q;
+    let [up, down] = [UP, DOWN].map(|shift| from_fn(|i| position(i % 4) + shift));
+    let shifts = [floats(simd, split.shifts[0]), floats(simd, split.shifts[1])];
+    let some = floats(simd, simd.choose(split.nothing, zero, one));
+    let half = |k: usize| 2 * k / GROUPS;
+    targets.snap(
+        simd,
+        book,
+        (&mut step, &[[1; 16]; GROUPS]),
+        |k, lane| if shifts[half(k)][lane] == UP { &up } else { &down },
+        |_, lane| some[lane] != 0.0,
+    );
+    let [points] = step.points;
+    let (mut sumqx, mut sumq2) = (zero, zero);
+    for k in 0..GROUPS {
+        let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[k]));
+        for i in 0..8 {
+            let q = simd.add(codes[i], split.shifts[half(k)]);
+            let weighted = simd.mul(weights[8 * k + i], q);
+            sumqx = simd.add(sumqx, simd.mul(weighted, x[8 * k + i]));
+            sumq2 = simd.add(sumq2, simd.mul(weighted, q));
+        }
     }
-    let better = !all && sumqx > 0.0 && sumq2 > 0.0;
-    (if better { sumqx / sumq2 } else { split.scale }, points)
+    let mut moved = [0.0; 16];
+    for places in &step.places[0] {
+        for lane in 0..16 {
+            moved[lane] = if book.has(places[lane]) { moved[lane] } else { 1.0 };
+        }
+    }
+    let better = simd.both(simd.below(zero, sumqx), simd.below(zero, sumq2));
+    let better = simd.both(better, simd.same(simd.load(&moved), one));
+    let scale = simd.choose(better, simd.div(sumqx, sumq2), split.scale);
+    (simd.choose(split.nothing, zero, scale), points)
 }

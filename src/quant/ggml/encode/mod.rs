@@ -12,6 +12,7 @@ mod iq1;
 mod k;
 mod legacy;
 mod level;
+mod nearest;
 mod plain;
 mod point;
 mod search;

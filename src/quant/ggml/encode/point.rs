@@ -2,9 +2,10 @@
 
 use std::array::from_fn;
 
-use super::codebook::{self, Codebook};
-use super::search::{TINY, positive};
-use super::{Batch, Simd, quantizers};
+use super::codebook::{self, Codebook, Points};
+use super::nearest::{Steps, Targets};
+use super::search::{TINY, float, positive};
+use super::{Batch, Simd, quantizers, squares, weigh};
 
 /// The parameters of a dtype's search for points.
 struct PointSearch {
@@ -16,8 +17,6 @@ struct PointSearch {
     tiny: f32,
     /// The highest code plus one.
     top: u8,
-    /// The number of steps up and down for which scales are tried.
-    steps: i32,
     /// The size of a step: a fraction of a code, doubled.
     step: f32,
     /// Which points are searched again at the end.
@@ -35,32 +34,19 @@ enum Again {
     Some,
 }
 
-const TWO: PointSearch = PointSearch {
-    means: 1.0,
-    even: true,
-    tiny: TINY,
-    top: 3,
-    steps: 9,
-    step: 0.1,
-    again: Again::Some,
-};
-const THREE: PointSearch = PointSearch {
-    means: 2.0,
-    even: true,
-    tiny: 1e-8,
-    top: 8,
-    steps: 15,
-    step: 0.2,
-    again: Again::Some,
-};
+const TWO: PointSearch =
+    PointSearch { means: 1.0, even: true, tiny: TINY, top: 3, step: 0.1, again: Again::Some };
+const THREE: PointSearch =
+    PointSearch { means: 2.0, even: true, tiny: 1e-8, top: 8, step: 0.2, again: Again::Some };
 
-/// A run of elements without their signs.
-struct PointRun<const N: usize> {
-    values: [f32; N],
-    weights: [f32; N],
-    signs: [u8; 4],
+/// A run of elements for each lane, without their signs.
+struct PointRun<S: Simd, const N: usize> {
+    values: [S::Floats; N],
+    weights: [S::Floats; N],
+    /// For each 8 elements, a bit for each one that is negative.
+    signs: [S::Words; 4],
     /// The largest of `values`.
-    max: f32,
+    max: S::Floats,
 }
 
 /// The result for a run: at most 8 points.
@@ -75,30 +61,21 @@ struct FoundPoints {
 
 quantizers! {
     IQ2_XXS: 256 => 66 Required, |batch, out| {
-        let params = PointSearch { steps: 6, again: Again::All, ..TWO };
-        let means: [f32; 16] = from_fn(|lane| mean_square(batch, lane, &params));
-        let mut found = [[FoundPoints::default(); 8]; 16];
-        for number in 0..8 {
-            let runs: [PointRun<32>; 16] = from_fn(|lane| run(batch, lane, number, means[lane], &params));
+        let params = PointSearch { again: Again::All, ..TWO };
+        let simd = batch.simd;
+        let mean = mean_square(batch, params.means);
+        let mut found = [[FoundPoints::default(); 16]; 8];
+        for (number, found) in found.iter_mut().enumerate() {
+            let run: PointRun<S, 32> = run(batch, number, mean, &params);
             // The range over which candidates are spread: three times the scale of codes up to 4.
-            let simd = batch.simd;
-            let (mut values, mut weights) = ([simd.splat(0.0); 32], [simd.splat(0.0); 32]);
-            for i in 0..32 {
-                values[i] = simd.load(&from_fn(|lane| runs[lane].values[i]));
-                weights[i] = simd.load(&from_fn(|lane| runs[lane].weights[i]));
-            }
-            let (scales, _) = positive(simd, &values, &weights, 4);
-            let (mut first, mut range) = ([0.0; 16], [0.0; 16]);
-            simd.put_f32::<false>(scales, &mut first);
-            simd.put_f32::<false>(simd.mul(scales, simd.splat(3.0)), &mut range);
-            for lane in 0..out.len() {
-                let start = [range[lane], first[lane]];
-                found[lane][number] = search(&codebook::IQ2_XXS, &runs[lane], start, &params);
-            }
+            let (scale, _) = positive(simd, &run.values, &run.weights, 4);
+            let start = [simd.mul(scale, simd.splat(3.0)), scale];
+            *found = search::<S, 32, 8, 4, 13>(simd, &codebook::IQ2_XXS, &run, start, &params);
         }
-        for (out, found) in out.iter_mut().zip(&found) {
+        for (lane, out) in out.iter_mut().enumerate() {
+            let found = found.map(|found| found[lane]);
             *out = [0; 66];
-            let Some((d, scales)) = scales(found) else { continue };
+            let Some((d, scales)) = scales(&found) else { continue };
             put_half(out, 0, d);
             for (number, found) in found.iter().enumerate() {
                 let at = 2 + 8 * number;
@@ -111,8 +88,9 @@ quantizers! {
     }
 
     IQ2_XS: 256 => 74 Required, |batch, out| {
+        let found = all::<S, 16, 16, 8, 2, 19>(batch, &codebook::IQ2_XS, &TWO);
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [FoundPoints; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_XS, &TWO);
+            let found = found.map(|found| found[lane]);
             *out = [0; 74];
             let Some((d, scales)) = scales(&found) else { continue };
             put_half(out, 0, d);
@@ -129,8 +107,9 @@ quantizers! {
 
     IQ2_S: 256 => 82 Used, |batch, out| {
         let params = PointSearch { means: 2.0, even: false, tiny: 1e-8, ..TWO };
+        let found = all::<S, 16, 16, 8, 2, 19>(batch, &codebook::IQ2_S, &params);
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [FoundPoints; 16] = all::<_, 16, 16, 8>(batch, lane, &codebook::IQ2_S, &params);
+            let found = found.map(|found| found[lane]);
             *out = [0; 82];
             for (number, found) in found.iter().enumerate() {
                 for k in 0..2 {
@@ -149,8 +128,9 @@ quantizers! {
     }
 
     IQ3_XXS: 256 => 98 Used, |batch, out| {
+        let found = all::<S, 8, 32, 4, 8, 31>(batch, &codebook::IQ3_XXS, &THREE);
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [FoundPoints; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_XXS, &THREE);
+            let found = found.map(|found| found[lane]);
             *out = [0; 98];
             let Some((d, scales)) = scales(&found) else { continue };
             put_half(out, 0, d * 1.0125);
@@ -165,9 +145,10 @@ quantizers! {
     }
 
     IQ3_S: 256 => 110 Used, |batch, out| {
-        let params = PointSearch { even: false, tiny: 0.0, steps: 9, again: Again::AllOfSome, ..THREE };
+        let params = PointSearch { even: false, tiny: 0.0, again: Again::AllOfSome, ..THREE };
+        let found = all::<S, 8, 32, 4, 8, 19>(batch, &codebook::IQ3_S, &params);
         for (lane, out) in out.iter_mut().enumerate() {
-            let found: [FoundPoints; 8] = all::<_, 8, 32, 4>(batch, lane, &codebook::IQ3_S, &params);
+            let found = found.map(|found| found[lane]);
             *out = [0; 110];
             // In ggml, runs of zeros take no space for points and signs: those that follow move up
             // to positions where no reader expects them.
@@ -234,160 +215,286 @@ fn scales(found: &[FoundPoints]) -> Option<(f32, [u8; 16])> {
     Some((d, scales))
 }
 
-/// The mean square of a block times `means`, summed in order, which importance is combined with.
-pub(super) fn mean_of(x: &[f32], means: f32) -> f32 {
-    means * x.iter().fold(0.0, |sum, x| sum + x * x) / 256.0
+/// The mean squares of blocks times `means`, summed in order, which importance is combined with.
+#[inline(always)]
+pub(super) fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, means: f32) -> S::Floats {
+    let simd = batch.simd;
+    let mut x = [simd.splat(0.0); 256];
+    batch.values(0, &mut x);
+    let sum = simd.mul(simd.splat(means), squares(simd, &x));
+    simd.div(sum, simd.splat(256.0))
 }
 
+/// The results of the blocks' runs, in order.
 #[inline(always)]
-fn mean_square<S: Simd>(batch: &Batch<'_, S, 256>, lane: usize, params: &PointSearch) -> f32 {
-    mean_of(&batch.values[lane], params.means)
-}
-
-/// The results of a block's runs, in order.
-#[inline(always)]
-fn all<S: Simd, const RUNS: usize, const N: usize, const P: usize>(
+fn all<
+    S: Simd,
+    const RUNS: usize,
+    const N: usize,
+    const P: usize,
+    const GROUPS: usize,
+    const STEPS: usize,
+>(
     batch: &Batch<'_, S, 256>,
-    lane: usize,
     book: &Codebook<P>,
     params: &PointSearch,
-) -> [FoundPoints; RUNS] {
-    let mean = mean_square(batch, lane, params);
-    from_fn(|number| {
-        let run: PointRun<N> = run(batch, lane, number, mean, params);
-        search(book, &run, [run.max, run.max / odd(params.top - 1)], params)
-    })
-}
-
-#[inline(always)]
-fn run<S: Simd, const N: usize>(
-    batch: &Batch<'_, S, 256>,
-    lane: usize,
-    number: usize,
-    mean: f32,
-    params: &PointSearch,
-) -> PointRun<N> {
-    let importance =
-        batch.importance.map(|importance| importance[lane][N * number..].first_chunk());
-    let x = batch.values[lane][N * number..].first_chunk();
-    prepare(x.unwrap_or(&[0.0; N]), importance.flatten(), mean, params)
+) -> [[FoundPoints; 16]; RUNS] {
+    let simd = batch.simd;
+    let mean = mean_square(batch, params.means);
+    let mut found = [[FoundPoints::default(); 16]; RUNS];
+    for (number, found) in found.iter_mut().enumerate() {
+        let run: PointRun<S, N> = run(batch, number, mean, params);
+        let start = [run.max, simd.div(run.max, simd.splat(odd(params.top - 1)))];
+        *found = search::<S, N, P, GROUPS, STEPS>(simd, book, &run, start, params);
+    }
+    found
 }
 
 /// The weights and signs of a run.
-fn prepare<const N: usize>(
-    x: &[f32; N],
-    importance: Option<&[f32; N]>,
-    mean: f32,
+#[inline(always)]
+fn run<S: Simd, const N: usize>(
+    batch: &Batch<'_, S, 256>,
+    number: usize,
+    mean: S::Floats,
     params: &PointSearch,
-) -> PointRun<N> {
-    let weights: [f32; N] = from_fn(|i| match importance {
-        Some(importance) => importance[i] * (mean + x[i] * x[i]).sqrt(),
-        None if params.top == 3 => 0.25 * mean + x[i] * x[i],
-        None => x[i] * x[i],
-    });
-    // NaN counts as negative.
-    let negative = |x: f32| x < 0.0 || x.is_nan();
-    let mut values = x.map(|x| if negative(x) { -x } else { x });
-    let mut signs = [0; 4];
-    for (k, (x, values)) in x.chunks(8).zip(values.chunks_mut(8)).enumerate() {
-        for (i, x) in x.iter().enumerate() {
-            signs[k] |= u8::from(negative(*x)) << i;
-        }
-        if params.even && signs[k].count_ones() % 2 == 1 {
-            // The sign with the least effect is changed.
-            let cost = |i: usize| weights[8 * k + i] * x[i] * x[i];
-            let mut least = (0, cost(0));
-            for i in 1..8 {
-                if cost(i) < least.1 {
-                    least = (i, cost(i));
-                }
-            }
-            values[least.0] = -values[least.0];
-            signs[k] ^= 1 << least.0;
-        }
-        if params.even {
-            signs[k] &= 127;
+) -> PointRun<S, N> {
+    let simd = batch.simd;
+    let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
+    let (mut x, mut weights) = ([zero; N], [zero; N]);
+    batch.values(N * number, &mut x);
+    if batch.importance(N * number, &mut weights) {
+        weigh(simd, &mut weights, &x, mean);
+    } else {
+        for (weight, x) in weights.iter_mut().zip(x) {
+            let square = simd.mul(x, x);
+            *weight = match params.top {
+                3 => simd.add(simd.mul(simd.splat(0.25), mean), square),
+                _ => square,
+            };
         }
     }
-    let max = values.iter().skip(1).fold(values[0], |max, x| if max > *x { max } else { *x });
+    let minus = simd.splat(-1.0);
+    let (mut values, mut signs) = ([zero; N], [simd.whole(zero); 4]);
+    for (k, x) in x.as_chunks::<8>().0.iter().enumerate() {
+        // One for each element that is negative; NaN counts as such.
+        let (mut negative, mut count) = ([zero; 8], zero);
+        for i in 0..8 {
+            let mask = simd.either(simd.below(x[i], zero), simd.differ(x[i], x[i]));
+            values[8 * k + i] = simd.choose(mask, simd.mul(x[i], minus), x[i]);
+            negative[i] = simd.choose(mask, one, zero);
+            count = simd.add(count, negative[i]);
+        }
+        if params.even {
+            // The sign with the least effect is changed.
+            let (mut least, mut place) = (zero, zero);
+            for i in 0..8 {
+                let cost = simd.mul(simd.mul(weights[8 * k + i], x[i]), x[i]);
+                if i == 0 {
+                    least = cost;
+                    continue;
+                }
+                let less = simd.below(cost, least);
+                least = simd.choose(less, cost, least);
+                place = simd.choose(less, simd.splat(ascending(i)), place);
+            }
+            let uneven = simd.same(simd.numbers(simd.cut(simd.whole(count), 1)), one);
+            for i in 0..8 {
+                let change = simd.both(uneven, simd.same(place, simd.splat(ascending(i))));
+                let value = &mut values[8 * k + i];
+                *value = simd.choose(change, simd.mul(*value, minus), *value);
+                negative[i] = simd.choose(change, simd.sub(one, negative[i]), negative[i]);
+            }
+        }
+        let mut bits = zero;
+        for i in (0..if params.even { 7 } else { 8 }).rev() {
+            bits = simd.add(simd.add(bits, bits), negative[i]);
+        }
+        signs[k] = simd.whole(bits);
+    }
+    let mut max = values[0];
+    for value in &values[1..] {
+        max = simd.most(max, *value);
+    }
     PointRun { values, weights, signs, max }
 }
 
-/// The scale and the points with the smallest weighted square error among the candidates: scales
+/// The scales and the points with the smallest weighted square errors among the candidates: scales
 /// that spread `range` over more or fewer codes. If no candidate is good, the scale is `first`.
-fn search<const N: usize, const P: usize>(
+#[inline(always)]
+fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const STEPS: usize>(
+    simd: S,
     book: &Codebook<P>,
-    run: &PointRun<N>,
-    [range, first]: [f32; 2],
+    run: &PointRun<S, N>,
+    [range, first]: [S::Floats; 2],
     params: &PointSearch,
-) -> FoundPoints {
-    let PointRun { values, weights, max, .. } = run;
-    if *max < params.tiny || *max == 0.0 || (params.again == Again::All && range <= 0.0) {
-        return FoundPoints { nothing: true, ..FoundPoints::default() };
+) -> [FoundPoints; 16] {
+    let zero = simd.splat(0.0);
+    let all = params.again == Again::All;
+    let mut roots = run.weights;
+    let mut weighted = run.values;
+    for i in 0..N {
+        roots[i] = simd.sqrt(run.weights[i]);
+        weighted[i] = simd.mul(run.weights[i], run.values[i]);
     }
-    let roots = weights.map(f32::sqrt);
-    let snap = |k: usize, scale: f32, inverse: f32| {
-        let mut codes: [u8; P] =
-            from_fn(|i| nearest(0.5 * (inverse * values[P * k + i] - 1.0), params.top - 1));
-        book.snap(&mut codes, |point| {
-            let mut sum = 0.0;
-            for i in 0..P {
-                let off = scale * odd(point[i]) - values[P * k + i];
-                sum += roots[P * k + i] * off * off;
-            }
-            sum
-        })
-    };
-    let sums = |points: &[u16; 8]| {
-        let (mut sumqx, mut sumq2) = (0.0, 0.0);
-        for i in 0..N {
-            let q = odd(book.point(points[i / P])[i % P]);
-            sumqx += weights[i] * values[i] * q;
-            sumq2 += weights[i] * q * q;
-        }
-        (sumqx, sumq2)
-    };
+    let levels = from_fn(|i| ascending_odd(i % 4));
     let full = odd(params.top - 1);
+    let top_step = i32::try_from(STEPS / 2).unwrap_or_default();
+    let least = full - float(top_step) * params.step;
+    let reach = simd.mul(simd.magnitude(range), simd.splat(full / least));
+    let targets: Targets<N, GROUPS> = Targets::new(simd, &run.values, &roots, reach);
     // Until points are found, the codes are 0.
-    let zeros = book.snap(&mut [0; P], |_| 0.0).0;
-    let mut points = [zeros; 8];
-    let mut on = [params.again == Again::Some; 8];
-    let mut scale = first;
-    let mut best = 0.0;
-    for step in -params.steps..=params.steps {
-        let inverse = (full + super::search::float(step) * params.step) / range;
-        let mut candidate = [0; 8];
-        let mut candidate_on = [true; 8];
-        for k in 0..N / P {
-            (candidate[k], candidate_on[k]) = snap(k, 1.0 / inverse, inverse);
+    let mut steps: Steps<GROUPS, STEPS> = Steps::new(book.zeros());
+    let mut last: Steps<GROUPS, 1> = Steps::new(book.zeros());
+    let (mut before, mut changes) = ([simd.splat(-1.0); GROUPS], [simd.whole(zero); GROUPS]);
+    for (step, number) in (-top_step..=top_step).enumerate() {
+        let inverse = full + float(number) * params.step;
+        let inverse = simd.div(simd.splat(inverse), range);
+        steps.scales[step] = floats(simd, simd.div(simd.splat(1.0), inverse));
+        let places = places::<S, N, P, GROUPS>(simd, book, &run.values, inverse, params.top);
+        for k in 0..GROUPS {
+            let change = simd.choose(simd.differ(places[k], before[k]), simd.splat(1.0), zero);
+            changes[k] = simd.join::<1>(simd.whole(change), changes[k]);
+            simd.put_words(simd.whole(places[k]), &mut steps.places[step][k]);
         }
-        let (sumqx, sumq2) = sums(&candidate);
-        if sumq2 > 0.0 && sumqx * sumqx > best * sumq2 {
-            scale = sumqx / sumq2;
-            best = scale * sumqx;
-            (points, on) = (candidate, candidate_on);
+        before = places;
+    }
+    let mut bits = [[0; 16]; GROUPS];
+    for k in 0..GROUPS {
+        simd.put_words(changes[k], &mut bits[k]);
+    }
+    targets.snap(simd, book, (&mut steps, &bits), |_, _| &levels, |_, _| true);
+    let (mut scale, mut best, mut winner) = (first, zero, zero);
+    for (step, points) in steps.points.iter().enumerate() {
+        let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, points, &run.weights, &weighted);
+        let better = simd.both(
+            simd.below(zero, sumq2),
+            simd.below(simd.mul(best, sumq2), simd.mul(sumqx, sumqx)),
+        );
+        let new = simd.div(sumqx, sumq2);
+        scale = simd.choose(better, new, scale);
+        best = simd.choose(better, simd.mul(new, sumqx), best);
+        winner = simd.choose(better, simd.splat(ascending(step + 1)), winner);
+    }
+    let mut winners = [0; 16];
+    simd.put_words(simd.whole(winner), &mut winners);
+    let mut on = [[params.again == Again::Some; 16]; GROUPS];
+    for lane in 0..16 {
+        let Some(winner) = winners[lane].checked_sub(1) else { continue };
+        let winner = winner as usize;
+        for k in 0..GROUPS {
+            last.points[0][k][lane] = steps.points[winner][k][lane];
+            on[k][lane] = book.has(steps.places[winner][k][lane]);
         }
     }
-    let some = on[..N / P].contains(&false);
-    if scale > 0.0 && (some || params.again == Again::All) {
-        for k in 0..N / P {
-            if params.again != Again::Some || !on[k] {
-                (points[k], _) = snap(k, scale, 1.0 / scale);
+    // The lanes whose points are searched again.
+    let positive = floats(simd, simd.choose(simd.below(zero, scale), simd.splat(1.0), zero));
+    let mut again = [0.0; 16];
+    for lane in 0..16 {
+        let some = on.iter().any(|on| !on[lane]);
+        again[lane] = if all || some { positive[lane] } else { 0.0 };
+    }
+    last.scales[0] = floats(simd, scale);
+    let inverse = simd.div(simd.splat(1.0), scale);
+    let places = places::<S, N, P, GROUPS>(simd, book, &run.values, inverse, params.top);
+    for k in 0..GROUPS {
+        simd.put_words(simd.whole(places[k]), &mut last.places[0][k]);
+    }
+    let wanted =
+        |k: usize, lane: usize| again[lane] != 0.0 && (params.again != Again::Some || !on[k][lane]);
+    targets.snap(simd, book, (&mut last, &[[1; 16]; GROUPS]), |_, _| &levels, wanted);
+    let [points] = last.points;
+    let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, &points, &run.weights, &weighted);
+    let fit = simd.both(simd.below(zero, sumq2), simd.below(zero, simd.load(&again)));
+    scale = simd.choose(fit, simd.div(sumqx, sumq2), scale);
+    let mut nothing =
+        simd.either(simd.below(run.max, simd.splat(params.tiny)), simd.same(run.max, zero));
+    if all {
+        nothing =
+            simd.either(nothing, simd.either(simd.below(range, zero), simd.same(range, zero)));
+    }
+    let nothing = floats(simd, simd.choose(nothing, simd.splat(1.0), zero));
+    let scales = floats(simd, scale);
+    let mut signs = [[0; 16]; 4];
+    for k in 0..N / 8 {
+        simd.put_words(run.signs[k], &mut signs[k]);
+    }
+    from_fn(|lane| {
+        if nothing[lane] != 0.0 {
+            return FoundPoints { nothing: true, ..FoundPoints::default() };
+        }
+        let mut found = FoundPoints { scale: scales[lane], ..FoundPoints::default() };
+        for k in 0..GROUPS {
+            found.points[k] = codebook::number_of(points[k][lane]);
+        }
+        for k in 0..N / 8 {
+            found.signs[k] = signs[k][lane].to_le_bytes()[0];
+        }
+        if found.scale < 0.0 {
+            found.scale = -found.scale;
+            for signs in found.signs.iter_mut().take(N / 8) {
+                *signs = if params.even { !*signs & 127 } else { !*signs };
             }
         }
-        let (sumqx, sumq2) = sums(&points);
-        if sumq2 > 0.0 {
-            scale = sumqx / sumq2;
+        found
+    })
+}
+
+/// The combinations of codes that numbers are rounded to.
+#[inline(always)]
+fn places<S: Simd, const N: usize, const P: usize, const GROUPS: usize>(
+    simd: S,
+    book: &Codebook<P>,
+    values: &[S::Floats; N],
+    inverse: S::Floats,
+    top: u8,
+) -> [S::Floats; GROUPS] {
+    let mut places = [inverse; GROUPS];
+    for (values, places) in values.as_chunks::<P>().0.iter().zip(&mut places) {
+        let mut codes = *values;
+        for code in &mut codes {
+            let above = simd.sub(simd.mul(inverse, *code), simd.splat(1.0));
+            *code = simd.nearest(simd.mul(simd.splat(0.5), above), 0, i32::from(top) - 1);
+        }
+        *places = book.place(simd, &codes);
+    }
+    places
+}
+
+/// The weighted sums of numbers times their values in the codebook, and of squares of these.
+#[inline(always)]
+fn sums<S: Simd, const N: usize, const P: usize, const GROUPS: usize>(
+    simd: S,
+    points: &Points<GROUPS>,
+    weights: &[S::Floats; N],
+    weighted: &[S::Floats; N],
+) -> (S::Floats, S::Floats) {
+    let (mut sumqx, mut sumq2) = (simd.splat(0.0), simd.splat(0.0));
+    for (k, points) in points.iter().enumerate() {
+        let odds = Codebook::<P>::odds(simd, simd.load_words(points));
+        for (i, q) in odds.into_iter().enumerate() {
+            sumqx = simd.add(sumqx, simd.mul(weighted[P * k + i], q));
+            sumq2 = simd.add(sumq2, simd.mul(simd.mul(weights[P * k + i], q), q));
         }
     }
-    let mut signs = run.signs;
-    if scale < 0.0 {
-        scale = -scale;
-        for signs in signs.iter_mut().take(N / 8) {
-            *signs = if params.even { !*signs & 127 } else { !*signs };
-        }
-    }
-    FoundPoints { scale, points, signs, nothing: false }
+    (sumqx, sumq2)
+}
+
+#[inline(always)]
+pub(super) fn floats<S: Simd>(simd: S, a: S::Floats) -> [f32; 16] {
+    let mut floats = [0.0; 16];
+    simd.put_f32::<false>(a, &mut floats);
+    floats
+}
+
+/// The value of a code.
+#[inline(always)]
+fn ascending_odd(code: usize) -> f32 {
+    ascending(2 * code + 1)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is small")]
+fn ascending(number: usize) -> f32 {
+    number as f32
 }
 
 /// The value of a code.

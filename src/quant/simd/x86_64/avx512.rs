@@ -409,6 +409,19 @@ impl Simd for Avx512 {
             _mm512_permutexvar_ps(index, table)
         }
 
+        fn fours(self, table: &[f32; 4], index: __m512i) -> __m512 {
+            // SAFETY: reads 16 bytes, which need not be aligned.
+            let table = unsafe { _mm_loadu_ps(table.as_ptr()) };
+            _mm512_permutevar_ps(_mm512_broadcast_f32x4(table), index)
+        }
+
+        fn fourfold(self, from: &[f32; 4]) -> __m512 {
+            // SAFETY: reads 16 bytes, which need not be aligned.
+            let from = unsafe { _mm_loadu_ps(from.as_ptr()) };
+            let place = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+            _mm512_permutevar_ps(_mm512_broadcast_f32x4(from), place)
+        }
+
         fn transposed(self, rows: [__m512; 16]) -> [__m512; 16] {
             transposed16(rows)
         }
@@ -424,6 +437,11 @@ impl Simd for Avx512 {
                 columns[i] = _mm512_castps_si512(floats[i]);
             }
             columns
+        }
+
+        fn load_words(self, from: &[u32; 16]) -> __m512i {
+            // SAFETY: reads 64 bytes, which need not be aligned.
+            unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
         }
 
         fn put_words(self, a: __m512i, out: &mut [u32; 16]) {
