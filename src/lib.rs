@@ -147,6 +147,8 @@ pub mod _documentation {
     pub mod vocabulary {}
     #[doc = include_str!("../docs/performance.md")]
     pub mod performance {}
+    #[doc = include_str!("../docs/performance-history.md")]
+    pub mod performance_history {}
     #[doc = include_str!("../docs/many-machines.md")]
     pub mod many_machines {}
     #[doc = include_str!("../docs/formats/ggml-blocks.md")]
