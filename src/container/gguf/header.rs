@@ -113,11 +113,6 @@ impl<'a> GgufParser<'a> {
         // Without data, the padding after the last entry may be missing.
         let end = self.cursor.position();
         let data_start = end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX);
-        if data_start > self.limits.header_bytes.saturating_add(self.limits.alignment) {
-            return Err(
-                Error::malformed("the tensor data start beyond the limit of the header").at(end)
-            );
-        }
         let encoding = HeaderEncoding { wide: self.wide, swap: self.cursor.is_big_endian() };
         Ok(ParsedHeader {
             header: self.cursor.into_header(),
