@@ -259,9 +259,6 @@ impl RowOrder {
         config: Option<&ModelConfig>,
     ) -> Result<RowSelection> {
         let all = arrays.checked_mul(rows).ok_or_else(|| Error::mismatch("2^64 rows"))?;
-        if self == Self::All || all == 0 {
-            return Ok(RowSelection { runs: vec![RowLoops::of(0, all)], rows: vec![rows] });
-        }
         let halves = |part: u8, what: &str| {
             if rows.is_multiple_of(2) {
                 return Ok((rows / 2, u64::from(part)));
@@ -269,6 +266,9 @@ impl RowOrder {
             Err(Error::mismatch(format!("{rows} rows, but {what} need an even number")))
         };
         match self {
+            Self::All => {
+                return Ok(RowSelection { runs: vec![RowLoops::of(0, all)], rows: vec![rows] });
+            }
             Self::Half(part) => {
                 let (count, part) = halves(part, "halves")?;
                 let run = RowLoops::repeated(part * count, count, arrays, rows);
