@@ -259,9 +259,6 @@ impl ModelConfig {
     /// The config of one of `of` ranks of tensor parallelism: as many heads as the rank has.
     pub(crate) fn of_rank(&self, of: u64) -> Self {
         let mut own = self.clone();
-        if of == 1 {
-            return own;
-        }
         let of = u32::try_from(of).unwrap_or(u32::MAX);
         let each = |number: &mut u32| *number = (*number / of).max(1);
         each(&mut own.n_heads.value);
