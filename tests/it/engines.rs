@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::models::{Form, listed_models, metadata};
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, outside, put, sample};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -14,7 +15,7 @@ use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::translate::{Documents, gguf_metadata, hf_documents};
 use weighbridge::write::Method;
-use weighbridge::{DType, Model, OpenOptions, Part, WriteOptions};
+use weighbridge::{DType, Model, OpenOptions, Part, Strictness, WriteOptions};
 
 /// A model that was written to a temporary folder.
 struct Written {
@@ -418,4 +419,53 @@ fn tied_models_get_an_output_matrix_where_mlx_lm_requires_one() {
             assert_eq!(values("lm_head.weight"), values("model.embed_tokens.weight"), "{name}");
         }
     }
+}
+
+/// llama.cpp takes 4 for the interval of layers with attention to all positions.
+#[test]
+fn every_fourth_layer_of_qwen3_next_attends_to_all_positions() {
+    let list = listed_models().into_iter().find(|model| model.name == "qwen3_next");
+    let list = list.expect("a list of names");
+    let (_, tensors) = list.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
+    let faults = |interval: Option<u32>| {
+        let keys = metadata(&list.gguf, &list.config).into_iter();
+        let keys = keys.filter(|(key, _)| !key.ends_with("attention.recurrent_layers"));
+        let own = interval.map(|n| ("qwen3next.full_attention_interval".to_owned(), Kv::U32(n)));
+        let file = keys.chain(own).fold(Gguf::new(), |file, (key, value)| file.key(key, value));
+        let file = tensors.iter().fold(file, |file, (name, tensor)| {
+            let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+            file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
+        });
+        let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+        let report = ops::check_consistency(&model, Strictness::Strict).expect("checked");
+        report.faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let stated = faults(Some(4));
+    assert_eq!(faults(None), stated);
+    let names_a_tensor = |fault: &String| fault.contains("blk.");
+    assert!(!stated.iter().any(names_a_tensor), "{stated:?}");
+    assert!(faults(Some(2)).iter().any(names_a_tensor));
+}
+
+#[test]
+fn choices_of_experts_that_llama_cpp_makes_differently_are_noted() {
+    let list = listed_models().into_iter().find(|model| model.name == "deepseek_v2");
+    let mut list = list.expect("a list of names");
+    let note = |config: &Json| {
+        let tensors = list.forms[0].1.iter();
+        let file = tensors.fold(Safetensors::new(), |file, (name, tensor)| {
+            let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+            file.tensor(name, "F32", &dims, f32s(&tensor.values))
+        });
+        let config = config.to_string().into_bytes();
+        let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+        let plan = ops::convert(&model, &options).expect("a plan");
+        plan.notes.iter().find(|note| note.contains("topk_method")).cloned().unwrap_or_default()
+    };
+    let mut config = std::mem::take(&mut list.config);
+    assert_eq!(note(&config), "");
+    config["topk_method"] = "group_limited_greedy".into();
+    assert!(note(&config).contains("topk_method is group_limited_greedy, but a group of experts is scored by its two best experts, not by its best"), "{}", note(&config));
 }

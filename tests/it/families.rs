@@ -2,13 +2,13 @@
 //! the same meaning in other words. The models are those of the lists of names.
 
 use crate::models::lists::LISTS;
-use crate::models::{Form, NamedModel, Opened, metadata, open, own};
-use crate::support::{Gguf, Kv, f32s};
+use crate::models::{Form, NamedModel, Opened, listed_models, metadata, open, own};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use serde_json::{Value as Json, json};
 use weighbridge::arch::{Dialect, Field, LayerKind};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::tensors_in;
-use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_documents};
+use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_documents, mlx_documents};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
 /// The model of a list, with further keys in its `config.json`.
@@ -258,4 +258,238 @@ fn experts_in_every_other_layer() {
     let opened = directory(&listed("nomic-bert-moe", &json!({"num_experts": 5})));
     let error = opened.model.tensor("layers.1.ffn.experts.up.weight").expect_err("12 rows");
     assert!(error.to_string().contains("its rows are no multiple of the 5 experts"), "{error}");
+}
+
+/// The keys of a model that has this `config.json`, and one tensor of no meaning.
+fn keys_of_config(config: &Json) -> weighbridge::Result<KeyValues> {
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let files = [("config.json", config.to_string().into_bytes()), ("model.safetensors", weights)];
+    let folder = folder(&files);
+    gguf_metadata(&Model::open(folder.path()).expect("a directory"))
+}
+
+/// What nearly all configs state, and more.
+fn stated(model_type: &str, more: &Json) -> Json {
+    let mut config = json!({
+        "model_type": model_type, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128, "vocab_size": 32,
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+    });
+    let all = config.as_object_mut().expect("an object");
+    all.extend(more.as_object().expect("an object").clone());
+    config
+}
+
+/// The `config.json` of an MLX directory that is made of a directory with this one.
+fn mlx_config(config: &Json) -> Json {
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let files = [("config.json", config.to_string().into_bytes()), ("model.safetensors", weights)];
+    let folder = folder(&files);
+    let model = Model::open(folder.path()).expect("a directory");
+    let files = mlx_documents(&model).and_then(Documents::into_files).expect("documents");
+    serde_json::from_slice(&files[0].1).expect("JSON")
+}
+
+/// A GGUF file of a list, with other keys.
+fn gguf_of_list(model: &NamedModel, keys: &[(&str, Kv)]) -> Model {
+    let (_, tensors) =
+        model.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a GGUF form");
+    let of_config = metadata(&model.gguf, &model.config).into_iter();
+    let own = keys.iter().map(|(key, value)| (format!("{}.{key}", model.gguf), value.clone()));
+    let file = of_config.chain(own).fold(Gguf::new(), |file, (key, value)| file.key(key, value));
+    let file = tensors.iter().fold(file, |file, (name, tensor)| {
+        let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+        file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
+    });
+    OpenOptions::new().open_memory("file", file.build()).expect("a model")
+}
+
+fn documents_refused(model: &Model) -> String {
+    let error = hf_documents(model).expect_err("a refusal");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn llama_4_attends_to_chunks_where_heads_are_rotated() {
+    let more = json!({
+        "num_hidden_layers": 4, "no_rope_layers": [1, 0, 1, 0], "attention_chunk_size": 8192,
+    });
+    let opened = directory(&listed("llama4", &more));
+    let config = opened.model.config().expect("a config");
+    let kinds = (0..4).map(|layer| config.layer_kind(layer).map(LayerKind::name));
+    let [chunks, all] = [Some("chunked_attention"), Some("full_attention")];
+    assert_eq!(kinds.collect::<Vec<_>>(), [chunks, all, chunks, all]);
+}
+
+#[test]
+fn letters_of_exaone_4_are_not_replaced() {
+    let window = json!({"num_hidden_layers": 8, "sliding_window": 64});
+    let with = |key: &str, value: Json| {
+        let mut config = stated("exaone4", &window);
+        config[key] = value;
+        config
+    };
+    // The published config states four letters for 64 layers; mlx-lm repeats them.
+    let published = mlx_config(&with("sliding_window_pattern", "LLLG".into()));
+    assert_eq!(published["sliding_window_pattern"], "LLLG");
+    let kinds: Vec<&str> = (0..8)
+        .map(|layer| if layer % 2 == 1 { "full_attention" } else { "sliding_attention" })
+        .collect();
+    let listed = mlx_config(&with("layer_types", kinds.into()));
+    assert_eq!(listed["sliding_window_pattern"], "LGLGLGLG");
+    let error = keys_of_config(&with("sliding_window_pattern", "".into())).expect_err("no letters");
+    assert!(error.to_string().contains("0 letters, but 1 to 65536 are allowed"), "{error}");
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_stated_as_none() {
+    let key = "glm4moe.nextn_predict_layers";
+    let none = keys_of_config(&stated("glm4_moe", &json!({"num_nextn_predict_layers": 0})));
+    assert_eq!(integers(&none.expect("keys"), key), [0]);
+    let silent = keys_of_config(&stated("glm4_moe", &json!({}))).expect("keys");
+    assert!(silent.get(key).is_none());
+}
+
+/// Files are compared with the converter's byte by byte, so the order of their keys counts.
+#[test]
+fn kimi_states_the_width_of_heads_with_the_other_latent_widths() {
+    let latent = json!({
+        "kv_lora_rank": 8, "q_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+        "v_head_dim": 8, "head_dim": null, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 48, "n_shared_experts": 1, "first_k_dense_replace": 1,
+    });
+    for (model_type, first) in [
+        ("deepseek_v3", "deepseek2.attention.key_length"),
+        ("kimi_k2", "deepseek2.attention.kv_lora_rank"),
+    ] {
+        let keys = keys_of_config(&stated(model_type, &latent)).expect("keys");
+        let widths = ["deepseek2.attention.key_length", "deepseek2.attention.kv_lora_rank"];
+        let found = keys.iter().find(|(key, _)| widths.iter().any(|width| *key == *width));
+        assert_eq!(found.expect("a width").0.to_string(), first, "{model_type}");
+        assert_eq!(widths.map(|key| integers(&keys, key)), [[12], [8]], "{model_type}");
+    }
+}
+
+#[test]
+fn gemma_4_has_one_width_of_heads_if_its_layers_state_no_other() {
+    let usual = json!({
+        "hidden_activation": "gelu_pytorch_tanh", "num_kv_shared_layers": 0, "sliding_window": 64,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}},
+    });
+    let width = |more: &[(&str, Json)]| {
+        let mut config = stated("gemma4_text", &usual);
+        more.iter().for_each(|(key, value)| config[*key] = value.clone());
+        let keys = keys_of_config(&config).expect("keys");
+        integers(&keys, "gemma4.attention.key_length")[0]
+    };
+    // The class's own number, unless the config states numbers of single layers.
+    assert_eq!(width(&[]), 512);
+    assert_eq!(width(&[("global_head_dim", 32.into())]), 32);
+    let heads = json!({"1": {"num_key_value_heads": 1}});
+    assert_eq!(width(&[("per_layer_config", heads)]), 16);
+    for layer in ["1", "01"] {
+        let widths = json!({layer: {"head_dim": 32}});
+        assert_eq!(width(&[("per_layer_config", widths)]), 32, "{layer}");
+    }
+}
+
+#[test]
+fn divisors_that_gemma_4_has_not_are_refused() {
+    let list = listed_models().into_iter().find(|model| model.name == "gemma4");
+    let mut model = list.expect("a list of names of Gemma 4");
+    let place = model.forms.iter().position(|(form, _)| *form == Form::Gguf).expect("a GGUF form");
+    let divisors = |model: &mut NamedModel, values: &[f32]| {
+        let tensor = model.forms[place].1.get_mut("rope_freqs.weight").expect("the divisors");
+        let len = tensor.values.len();
+        tensor.values = values.iter().copied().chain(std::iter::repeat(1e30)).take(len).collect();
+        len
+    };
+    let len = divisors(&mut model, &[1.0, 1.0, 1.0, 1.0]);
+    let opened = gguf_of_list(&model, &[]);
+    let files = hf_documents(&opened).and_then(Documents::into_files).expect("documents");
+    let config: Json = serde_json::from_slice(&files[0].1).expect("JSON");
+    let full = &config["rope_parameters"]["full_attention"];
+    assert_eq!(full["partial_rotary_factor"], 4.0 / len as f64);
+    divisors(&mut model, &[1.0, 1.0, 2.0, 1.0]);
+    let said = documents_refused(&gguf_of_list(&model, &[]));
+    assert!(said.contains("rope_freqs.weight with divisors other than Gemma 4's"), "{said}");
+}
+
+#[test]
+fn kinds_of_layers_that_a_config_has_no_numbers_for_are_refused() {
+    let heads = |each: &[u32]| {
+        ("attention.head_count_kv", Kv::Array(4, each.iter().map(|n| Kv::U32(*n)).collect()))
+    };
+    let more = json!({"num_hidden_layers": 4, "max_position_embeddings": 64});
+    for (name, each, fault) in [
+        ("jamba", [0, 1, 1, 0], "layers whose kinds do not repeat"),
+        ("jamba", [1, 0, 1, 1], "layers whose kinds do not repeat"),
+        ("lfm2", [0, 2, 0, 1], "a number of key heads for each layer"),
+    ] {
+        let mut model = listed(name, &more);
+        let config = model.config.as_object_mut().expect("an object");
+        let stated = ["attn_layer_period", "num_key_value_heads", "layer_types"];
+        stated.iter().for_each(|key| drop(config.remove(*key)));
+        let said = documents_refused(&gguf_of_list(&model, &[heads(&each)]));
+        assert!(said.contains(fault), "{name} {each:?}: {said}");
+    }
+}
+
+#[test]
+fn mlx_lm_reads_the_width_of_lfm2_twice() {
+    let mixed = json!({
+        "layer_types": ["conv", "full_attention", "conv", "conv"], "conv_L_cache": 3, "norm_eps": 1e-5,
+    });
+    let of = |width: Json| {
+        let mut config = stated("lfm2", &mixed);
+        config["block_dim"] = width;
+        mlx_config(&config)["block_dim"].clone()
+    };
+    assert_eq!(of(Json::Null), 64);
+    assert_eq!(of(32.into()), 32);
+}
+
+#[test]
+fn starcoder_2_has_a_window() {
+    let model = listed("starcoder2", &json!({"max_position_embeddings": 64}));
+    let config = |keys: &[(&str, Kv)]| {
+        let opened = gguf_of_list(&model, keys);
+        let files = hf_documents(&opened).and_then(Documents::into_files).expect("documents");
+        serde_json::from_slice::<Json>(&files[0].1).expect("JSON")
+    };
+    let eps = ("attention.layer_norm_epsilon", Kv::F32(1e-5));
+    assert!(config(std::slice::from_ref(&eps)).get("sliding_window").is_none_or(Json::is_null));
+    let window = ("attention.sliding_window", Kv::U32(4096));
+    assert_eq!(config(&[eps, window])["sliding_window"], 4096);
+}
+
+#[test]
+fn activations_without_numbers_have_no_keys() {
+    let mut model = listed("apertus", &json!({}));
+    model.forms[0].1.retain(|name, _| !name.contains(".act_fn."));
+    let keys = keys(&directory(&model).model);
+    assert!(keys.get("xielu.alpha_p").is_none());
+    assert_eq!(integers(&keys, "apertus.block_count"), [1]);
+}
+
+#[test]
+fn experts_with_a_number_too_few_are_refused() {
+    let mut model = listed("mixtral of 2023", &json!({}));
+    model.forms[0].1.retain(|name, _| !name.contains(".experts.0."));
+    let file = model.forms[0].1.iter().fold(Safetensors::new(), |file, (name, tensor)| {
+        let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+        file.tensor(name, "F32", &dims, f32s(&tensor.values))
+    });
+    let config = model.config.to_string().into_bytes();
+    let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+    let opened = Model::open(folder.path()).expect("a directory");
+    let error = opened.resolution().expect_err("an expert is missing");
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    let said = error.to_string();
+    assert!(said.contains("expert 0 of \"layers.0.ffn.experts."), "{said}");
+    assert!(said.ends_with("is missing before this one"), "{said}");
+    assert!(said.contains("block_sparse_moe.experts.1."), "{said}");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::models::{Array, Form, NamedModel, Opened, lists, open, own, pattern};
 use insta::assert_snapshot;
 use weighbridge::arch::Dialect;
-use weighbridge::ops;
+use weighbridge::{DType, OpenOptions, ops};
 
 /// Other shapes for a tensor: one row more, one column more, a vector, a number, a stack of one.
 fn misfits(shape: &[usize]) -> Vec<Vec<usize>> {
@@ -90,4 +90,18 @@ fn shapes_that_contradict_the_config() {
         }
     }
     assert_snapshot!(found.into_values().collect::<Vec<_>>().join("\n"));
+}
+
+/// The rows of queries and keys are those of heads, which several matrices do not share.
+#[test]
+fn heads_are_counted_in_one_matrix() {
+    let file = crate::sharding::llama(4, 2, DType::F32).with(|file| {
+        let queries = file.tensors.iter_mut().find(|entry| entry.name == b"blk.0.attn_q.weight");
+        let shape = &mut queries.expect("the queries").shape;
+        *shape = vec![2, shape[0] / 2, shape[1]];
+    });
+    let model = OpenOptions::new().open_memory("file", file.build()).expect("a GGUF file");
+    let error = model.tensor("layers.0.attention.q.weight").expect_err("two matrices");
+    assert!(error.to_string().ends_with("2 matrices where one was expected"), "{error}");
+    model.tensor("layers.1.attention.q.weight").expect("one matrix");
 }
