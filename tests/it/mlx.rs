@@ -156,3 +156,33 @@ fn values_of_experts_with_a_global_scale_each() {
     tensor.dequantize_rows(1..2, &mut row, &DecodeOptions::new()).unwrap();
     assert_eq!(row, [2.0; 16]);
 }
+
+#[test]
+fn arrays_that_contradict_each_other() {
+    let four = "{\"bits\":4,\"group_size\":64}";
+    let said = |biases: &str, rows: u64, size: u64| {
+        let mut file = module(4, 64, "F32");
+        file.arrays.pop();
+        let bytes = vec![0; (rows * size) as usize];
+        settled(four, &file.tensor("m.biases", biases, &[rows, 1], bytes))
+    };
+    assert_eq!(said("F32", 2, 4), "MLX_AFFINE4 64");
+    assert_eq!(said("BF16", 2, 2), "MLX_AFFINE4 64");
+    insta::assert_snapshot!(said("F32", 3, 4), @r#"
+    Malformed: ./model.safetensors: tensor "m.weight": scales [2, 1] and biases [3, 1] of F32
+    help: config.json and the tensors are of different models, or damaged
+    "#);
+    insta::assert_snapshot!(said("U8", 2, 1), @r#"
+    Malformed: ./model.safetensors: tensor "m.weight": scales [2, 1] and biases [2, 1] of U8
+    help: config.json and the tensors are of different models, or damaged
+    "#);
+    // Five groups divide no row of 256 bits.
+    let odd = Safetensors::new()
+        .tensor("m.weight", "U32", &[2, 8], vec![0; 64])
+        .tensor("m.scales", "F32", &[2, 5], vec![0; 40])
+        .tensor("m.biases", "F32", &[2, 5], vec![0; 40]);
+    insta::assert_snapshot!(settled(four, &odd), @r#"
+    Malformed: ./model.safetensors: tensor "m.weight": config.json says affine with 4 bits in groups of 64 for all, but its shapes fit nothing
+    help: config.json and the tensors are of different models, or damaged
+    "#);
+}

@@ -1,0 +1,77 @@
+//! Directories with more than one model: which files are opened, and what is said of the others.
+
+use crate::support::{Gguf, Safetensors, f32s, folder, index, notes, refused_folder};
+use weighbridge::{DType, Model, OpenOptions};
+
+fn tensors(name: &str, value: f32) -> Vec<u8> {
+    Safetensors::new().tensor(name, "F32", &[1], f32s(&[value])).build()
+}
+
+#[test]
+fn folders_with_weights_are_named_beside_a_config() {
+    let config = b"{}".to_vec();
+    let inner = folder(&[
+        ("config.json", config.clone()),
+        ("unet/model.safetensors", tensors("t", 1.0)),
+        ("vae/model.gguf", Vec::new()),
+        ("empty/readme.txt", Vec::new()),
+    ]);
+    insta::assert_snapshot!(refused_folder(&inner), @"
+    UnknownContainer: .: no weights here: neither .gguf nor .safetensors files
+    help: give one of its folders: ./unet, ./vae
+    ");
+    let alone = folder(&[("config.json", config), ("empty/readme.txt", Vec::new())]);
+    insta::assert_snapshot!(refused_folder(&alone), @"
+    UnknownContainer: .: the directory contains a config without weights, such as config.json
+    help: fetch the weights too: the .safetensors or GGUF files of the model
+    ");
+}
+
+#[test]
+fn files_of_another_container_are_listed_up_to_four() {
+    let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
+    let others = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("q{n}.gguf")).collect();
+        let mut files = vec![("model.safetensors", tensors("t", 1.0))];
+        files.extend(names.iter().map(|name| (name.as_str(), gguf.clone())));
+        let folder = folder(&files);
+        notes(&Model::open(folder.path()).expect("the safetensors file"))
+    };
+    let said = |list: &str| {
+        format!(
+            "the safetensors files are opened; the directory also holds {list}: give the path of such \
+             a file to open it instead"
+        )
+    };
+    assert_eq!(others(0), "");
+    assert_eq!(others(4), said("q0.gguf, q1.gguf, q2.gguf, q3.gguf"));
+    assert_eq!(others(5), said("q0.gguf, q1.gguf, q2.gguf, q3.gguf, ..."));
+}
+
+#[test]
+fn all_files_are_opened_on_request_beside_an_index_too() {
+    let one = "model-00001-of-00001.safetensors";
+    let folder = folder(&[
+        ("model.safetensors.index.json", index(&[("a", one)]).into_bytes()),
+        (one, tensors("a", 1.0)),
+        ("extra.safetensors", tensors("b", 2.0)),
+    ]);
+    let usual = Model::open(folder.path()).expect("the listed file");
+    assert_eq!(usual.len(), 1);
+    assert!(notes(&usual).contains("does not list them: extra.safetensors"), "{}", notes(&usual));
+    let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
+    assert_eq!((all.len(), notes(&all).as_str()), (2, ""));
+    assert_eq!(*all.stored_tensor("b").unwrap().dequantize().unwrap(), [2.0]);
+}
+
+#[test]
+fn files_without_a_usual_name_are_opened_together_on_request() {
+    let folder =
+        folder(&[("x.safetensors", tensors("a", 1.0)), ("y.safetensors", tensors("b", 2.0))]);
+    let error = Model::open(folder.path()).expect_err("two sets");
+    assert!(error.to_string().contains("none of which has a usual name"), "{error}");
+    let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
+    assert_eq!(all.len(), 2);
+    let values = ["a", "b"].map(|name| all.stored_tensor(name).unwrap().dequantize().unwrap()[0]);
+    assert_eq!(values, [1.0, 2.0]);
+}

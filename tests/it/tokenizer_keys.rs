@@ -1,0 +1,242 @@
+//! Tokenizers of directories as GGUF keys, and of GGUF files as `tokenizer.json`: what depends on the
+//! family or on a single step of a file.
+
+use std::collections::BTreeMap;
+
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, told, without_path};
+use crate::tokenizer::{field, piece};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::metadata::{KeyValues, Value};
+use weighbridge::translate::{gguf_metadata, tokenizer_json};
+use weighbridge::{DType, Limits, Model, OpenOptions};
+
+/// A model of this `model_type` with a vocabulary of `rows` rows, and these files beside it.
+fn beside<B: AsRef<[u8]>>(model_type: &str, rows: u32, files: &[(&str, B)]) -> TempDir {
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let config = json!({
+        "model_type": model_type, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128, "vocab_size": rows,
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "hidden_act": "silu", "num_kv_shared_layers": 0, "sliding_window": 64,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    });
+    let folder = folder(&[("model.safetensors", weights)]);
+    put(folder.path(), "config.json", config.to_string());
+    files.iter().for_each(|(name, bytes)| put(folder.path(), name, bytes));
+    folder
+}
+
+fn keys(folder: &TempDir) -> KeyValues {
+    let model = Model::open(folder.path()).expect("a directory");
+    gguf_metadata(&model).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refused(folder: &TempDir, limits: Limits) -> String {
+    let model = OpenOptions::new().limits(limits).open(folder.path()).expect("a directory");
+    let error = gguf_metadata(&model).expect_err("a refusal");
+    without_path(&told(&error), folder.path())
+}
+
+/// The keys after `tokenizer.ggml.`, as text; lists are their elements.
+fn tokenizer(keys: &KeyValues) -> BTreeMap<String, String> {
+    let text = |value: Value<'_>| match value {
+        Value::String(text) => text.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::F32(number) => number.to_string(),
+        other => other.to_i128().map_or(format!("{other:?}"), |number| number.to_string()),
+    };
+    let shown = |value: Value<'_>| match value.to_array() {
+        Some(list) => list.values().map(text).collect::<Vec<_>>().join(" "),
+        None => text(value),
+    };
+    let own = keys.iter().filter_map(|(key, value)| {
+        Some((key.to_string().strip_prefix("tokenizer.ggml.")?.to_owned(), shown(value)))
+    });
+    own.collect()
+}
+
+/// A SentencePiece model whose trainer states this method.
+fn pieces(method: u8) -> Vec<u8> {
+    [
+        piece("<unk>", 0.0, Some(2)),
+        piece("<s>", 0.0, Some(3)),
+        piece("</s>", 0.0, Some(3)),
+        field(2, &[3 << 3, method]),
+        piece("<0x0A>", 0.0, Some(6)),
+        piece("\u{2581}the", -3.5, None),
+    ]
+    .concat()
+}
+
+#[test]
+fn pieces_are_taken_from_the_file_of_sentencepiece() {
+    // Llama 2's directory has both files; the converter reads the first.
+    let other = json!({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}});
+    let (spoken, other) = (pieces(2), other.to_string().into_bytes());
+    let added = br#"{"<extra>": 5}"#.to_vec();
+    let files = [("tokenizer.model", spoken.clone()), ("tokenizer.json", other)];
+    let both = tokenizer(&keys(&beside("llama", 6, &files)));
+    let alone = [("tokenizer.model", spoken), ("added_tokens.json", added)];
+    let alone = tokenizer(&keys(&beside("llama", 6, &alone)));
+    assert_eq!(both["model"], "llama");
+    assert_eq!(both["tokens"], "<unk> <s> </s> <0x0A> \u{2581}the [PAD5]");
+    assert_eq!(both["scores"], "0 0 0 0 -3.5 -10000");
+    assert_eq!(both["token_type"], "2 3 3 6 1 5");
+    assert_eq!(alone["tokens"], "<unk> <s> </s> <0x0A> \u{2581}the <extra>");
+    assert_eq!(alone["token_type"], "2 3 3 6 1 4");
+}
+
+#[test]
+fn pieces_of_words_and_characters_are_refused() {
+    for (method, kind) in [(3, "words"), (4, "characters")] {
+        let folder = beside("llama", 5, &[("tokenizer.model", pieces(method))]);
+        let said = refused(&folder, Limits::default());
+        let expected =
+            format!("Unsupported: ./tokenizer.model: unsupported kind of tokenizer: {kind}");
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn vocabularies_longer_than_the_limit_are_refused() {
+    let folder = beside("llama", 1001, &[("tokenizer.model", pieces(2))]);
+    let mut limits = Limits::default();
+    limits.vocabulary_items = 1000;
+    let said = refused(&folder, limits);
+    assert!(said.starts_with("LimitExceeded: .: 1001 tokens"), "{said}");
+    assert!(said.contains("vocabulary_items"), "{said}");
+}
+
+/// A `tokenizer.json` of merges with tokens for bytes.
+fn merges_with_bytes() -> Json {
+    json!({
+        "added_tokens": [
+            {"id": 0, "content": "<pad>", "special": true},
+            {"id": 1, "content": "<bos>", "special": true},
+            {"id": 2, "content": "<|tool_call>", "special": true},
+            {"id": 3, "content": "<|turn>", "special": true},
+        ],
+        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"},
+        "pre_tokenizer": null, "post_processor": null,
+        "model": {
+            "type": "BPE", "byte_fallback": true, "unk_token": "<unk>",
+            "vocab": {"<pad>": 0, "<bos>": 1, "<|tool_call>": 2, "<|turn>": 3, "<unk>": 4,
+                "<0x0A>": 5, "a": 6, "b": 7, "ab": 8},
+            "merges": [["a", "b"]],
+        },
+    })
+}
+
+#[test]
+fn merges_of_gemma_4_are_stored_as_merges() {
+    let files = [("tokenizer.json", merges_with_bytes().to_string())];
+    let own = tokenizer(&keys(&beside("gemma4_text", 9, &files)));
+    assert_eq!((own["model"].as_str(), own["merges"].as_str()), ("gemma4", "a b"));
+    assert_eq!(own["scores"], ["-1000"; 9].join(" "));
+    // Control tokens that a chat parser reads are visible; the unknown token is a usual one.
+    assert_eq!(own["token_type"], "3 3 4 3 1 6 1 1 1");
+    assert_eq!(
+        (own["add_bos_token"].as_str(), own["add_space_prefix"].as_str()),
+        ("true", "false")
+    );
+
+    // Other families store such a tokenizer as SentencePiece's, with a score for each merge.
+    let other = tokenizer(&keys(&beside("llama", 9, &files)));
+    assert_eq!((other["model"].as_str(), other.get("merges")), ("llama", None));
+    assert_eq!(other["scores"], "-1000 -1000 -1000 -1000 -1000 -1000 -1000 -1000 -0");
+    assert_eq!(other["token_type"], "3 3 3 3 2 6 1 1 1");
+    assert_eq!(other.get("add_bos_token"), None);
+}
+
+#[test]
+fn merges_of_gemma_4_come_back() {
+    let keys =
+        keys(&beside("gemma4_text", 9, &[("tokenizer.json", merges_with_bytes().to_string())]));
+    let kv = |value: Value<'_>| match value {
+        Value::String(text) => Kv::text(text.to_str().expect("text")),
+        Value::Bool(flag) => Kv::Bool(flag),
+        other => Kv::U32(u32::try_from(other.to_u64().expect("a number")).expect("a small one")),
+    };
+    let kv = |value: Value<'_>| match value.to_array() {
+        Some(list) => {
+            let floats = list.floats().is_some() && list.integers().is_none();
+            let numbers = list.integers().map(|list| list.collect::<Vec<i128>>());
+            match (numbers, floats) {
+                (Some(numbers), _) => {
+                    let number = |n: i128| Kv::I32(i32::try_from(n).expect("a small number"));
+                    Kv::Array(5, numbers.into_iter().map(number).collect())
+                }
+                (None, true) => {
+                    let reals = list.floats().expect("reals");
+                    Kv::Array(6, reals.map(|real| Kv::F32(real as f32)).collect())
+                }
+                (None, false) => Kv::Array(8, list.values().map(kv).collect()),
+            }
+        }
+        None => kv(value),
+    };
+    let own = keys.iter().filter(|(key, _)| key.to_string().starts_with("tokenizer."));
+    let file = own
+        .fold(Gguf::new().key("general.architecture", Kv::text("gemma4")), |file, (key, value)| {
+            file.key(key.as_bytes(), kv(value))
+        });
+    let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0]));
+    let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    let found = tokenizer_json(&model).expect("a tokenizer").expect("one");
+    assert_eq!(found["model"]["type"], "BPE");
+    assert_eq!(found["model"]["merges"], json!([["a", "b"]]));
+    assert_eq!(found["model"]["byte_fallback"], true);
+    assert_eq!(found["model"]["vocab"]["<0x0A>"], 5);
+    assert_eq!(found["normalizer"]["content"], "\u{2581}");
+
+    // A kind that no family has is refused.
+    let file = Gguf::new()
+        .key("tokenizer.ggml.model", Kv::text("rwkv"))
+        .key("tokenizer.ggml.tokens", Kv::texts(&["a"]))
+        .tensor("t", DType::F32, &[1], f32s(&[1.0]));
+    let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    let error = tokenizer_json(&model).expect_err("a refusal");
+    assert!(error.to_string().contains("unsupported kind of tokenizer: rwkv"), "{error}");
+}
+
+#[test]
+fn families_name_further_special_tokens() {
+    let tokenizer_with = |eot: &str| {
+        let mut json = merges_with_bytes();
+        json["added_tokens"][3]["content"] = eot.into();
+        json["model"]["vocab"][eot] = 3.into();
+        json["model"]["vocab"].as_object_mut().expect("tokens").remove("<|turn>");
+        let files = [("tokenizer.json", json.to_string())];
+        tokenizer(&keys(&beside("gemma", 9, &files)))
+    };
+    assert_eq!(tokenizer_with("<end_of_turn>")["eot_token_id"], "3");
+    assert_eq!(tokenizer_with("<|turn>").get("eot_token_id"), None);
+}
+
+/// The last step of Llama 3's tokenizer is two steps, of which the second adds a token.
+#[test]
+fn later_steps_add_the_tokens_around_a_text() {
+    let adds = |steps: Json| {
+        let json = json!({
+            "added_tokens": [{"id": 2, "content": "<|begin_of_text|>", "special": true}],
+            "pre_tokenizer": {"type": "ByteLevel"},
+            "post_processor": {"type": "Sequence", "processors": steps},
+            "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+        });
+        let files = [("tokenizer.json", json.to_string())];
+        let found = tokenizer(&keys(&beside("llama", 3, &files)));
+        [found.get("add_bos_token").cloned(), found.get("bos_token_id").cloned()]
+    };
+    let bytes = json!({"type": "ByteLevel", "trim_offsets": true});
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<|begin_of_text|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [],
+    });
+    let [yes, no] = ["true", "false"].map(|flag| Some(flag.to_owned()));
+    assert_eq!(adds(json!([bytes, template])), [yes.clone(), Some("2".to_owned())]);
+    // Byte-level steps say nothing of what is added before them.
+    assert_eq!(adds(json!([template, bytes])), [yes, Some("2".to_owned())]);
+    assert_eq!(adds(json!([bytes])), [no, None]);
+}
