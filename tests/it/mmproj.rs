@@ -113,10 +113,12 @@ fn qwen2_vl() -> (Json, Vec<(&'static str, &'static [u64])>) {
 
 #[test]
 fn qwen2_vl_splits_queries_keys_and_frames() {
-    let (config, vision) = qwen2_vl();
+    let (mut config, vision) = qwen2_vl();
+    config["_name_or_path"] = "Qwen/qwen2-vl".into();
     let source = model(&config, &vision);
     let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
     let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    assert_eq!(written.metadata().str("general.name"), Some("Qwen2 Vl"));
     insta::assert_snapshot!(contents(&written), @r#"
     v.patch_embd.weight F16 [4, 3, 2, 2] [0.0, 1.0, 2.0, 3.0, 8.0, 9.0, 10.0, 11.0]
     v.patch_embd.weight.1 F16 [4, 3, 2, 2] [4.0, 5.0, 6.0, 7.0, 12.0, 13.0, 14.0, 15.0]
@@ -483,4 +485,100 @@ fn internvl_under_both_of_its_names() {
     let source = model(&config, of_transformers);
     let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
     insta::assert_snapshot!(contents(&written));
+}
+
+/// One key of the file that a model gives, or the refusal.
+fn key_or_fault(source: &TempDir, key: &str) -> String {
+    match projector(source.path(), ConvertOptions::new(&GGUF)) {
+        Ok((_folder, written, _)) => {
+            written.metadata().get(key).map_or("none".to_owned(), |value| format!("{value:?}"))
+        }
+        Err(error) => without_path(&told(&error), source.path()),
+    }
+}
+
+#[test]
+fn gemma3_states_how_many_patches_a_token_stands_for() {
+    let mut config = json!({"model_type": "gemma3", "text_config": language("gemma3_text")});
+    config["vision_config"] = json!({
+        "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
+        "image_size": 16, "patch_size": 2
+    });
+    let vision: &[(&str, &[u64])] =
+        &[("vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight", &[4, 4])];
+    // Eight patches in each direction; llama.cpp takes four of them for a token.
+    for (tokens, factor) in [(16, "U32(2)"), (4, "none"), (1, "U32(8)"), (100, "none")] {
+        let source = model(&config, vision);
+        let text = json!({"image_seq_length": tokens}).to_string();
+        put(source.path(), "processor_config.json", text);
+        let found = key_or_fault(&source, "clip.vision.projector.scale_factor");
+        assert_eq!(found, factor, "{tokens}");
+    }
+}
+
+#[test]
+fn qwen2_5_vl_has_full_attention_in_every_nth_layer() {
+    let (mut config, vision) = qwen2_vl();
+    config["model_type"] = "qwen2_5_vl".into();
+    for (layers, found) in [
+        (json!([3, 7, 11]), "U32(4)"),
+        (json!([5]), "U32(6)"),
+        (
+            json!([3, 7, 12]),
+            "Malformed: .: key \"config.json vision_config.fullatt_block_indexes\": [3,7,12], but every n-th layer is needed",
+        ),
+        (
+            json!([]),
+            "Malformed: .: key \"config.json vision_config.fullatt_block_indexes\": [], but every n-th layer is needed",
+        ),
+    ] {
+        config["vision_config"]["fullatt_block_indexes"] = layers.clone();
+        let source = model(&config, &vision);
+        assert_eq!(key_or_fault(&source, "clip.vision.n_wa_pattern"), found, "{layers}");
+    }
+}
+
+#[test]
+fn qwen3_vl_merges_after_layers_that_there_are() {
+    let mut config = json!({"model_type": "qwen3_vl", "text_config": language("qwen3_vl_text")});
+    config["vision_config"] = json!({
+        "depth": 2, "hidden_size": 4, "intermediate_size": 8, "num_heads": 1, "patch_size": 2,
+        "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 2]
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.visual.blocks.0.attn.qkv.weight", &[12, 4]),
+        ("model.visual.blocks.1.attn.qkv.weight", &[12, 4]),
+    ];
+    assert_eq!(
+        key_or_fault(&model(&config, vision), "clip.vision.is_deepstack_layers"),
+        "Malformed: .: key \"config.json vision_config.deepstack_visual_indexes\": 2, but a layer below 2 is needed"
+    );
+}
+
+#[test]
+fn smolvlm_omits_the_sizes_of_its_class() {
+    let vision: &[(&str, &[u64])] =
+        &[("model.vision_model.encoder.layers.0.self_attn.q_proj.weight", &[4, 4])];
+    let of = |vision_type: &str, key: &str| {
+        let mut config = json!({"model_type": "smolvlm", "text_config": language("llama")});
+        config["vision_config"] = json!({
+            "model_type": vision_type, "image_size": 8, "patch_size": 2, "num_hidden_layers": 1
+        });
+        key_or_fault(&model(&config, vision), &format!("clip.vision.{key}"))
+    };
+    let sizes = ["embedding_length", "feed_forward_length", "attention.head_count"];
+    let found = sizes.map(|key| of("smolvlm_vision", key));
+    assert_eq!(found, ["U32(1152)", "U32(3072)", "U32(16)"]);
+    assert_eq!(
+        of("idefics3_vision", "embedding_length"),
+        "Unsupported: .: an mmproj file requires vision_config.hidden_size, which config.json lacks"
+    );
+}
+
+#[test]
+fn rows_that_are_no_three_parts_are_refused() {
+    let (config, mut vision) = qwen2_vl();
+    let packed = vision.iter_mut().find(|(name, _)| name.ends_with("attn.qkv.weight"));
+    packed.expect("the packed matrix").1 = &[13, 4];
+    insta::assert_snapshot!(refused(&model(&config, &vision), ConvertOptions::new(&GGUF)), @r#"Mismatch: .: tensor "v.blk.0.attn_q.weight": shape [13, 4], but its rows are those of q, k and v"#);
 }
