@@ -3,8 +3,9 @@
 
 use crate::ollama_store::{Store, manifest};
 use crate::support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
-use weighbridge::container::ollama;
-use weighbridge::{DType, Model, OpenOptions, Part};
+use weighbridge::container::ollama::{self, Modelfile};
+use weighbridge::metadata::KeyValues;
+use weighbridge::{DType, ErrorKind, Limits, Model, OpenOptions, Part, WriteOptions, ops};
 
 /// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.
 fn int4(name: &str) -> Safetensors {
@@ -73,10 +74,12 @@ fn packed_blobs_name_their_tensors_themselves() {
         .clone()
         .metadata("l.0.weight.quant_type", "int4")
         .metadata("l.0.weight.group_size", "64");
-    for file in [both, said] {
+    for (file, guessed) in [(both, "l.0.weight"), (said, "l.1.weight")] {
         let layers = [store.tensor("l", &file)];
         let opened = Model::open(store.manifest("m/latest", &layers)).unwrap();
         assert_eq!(opened.len(), 2);
+        let text = "its quantization is not stated: read with the group sizes that Ollama writes";
+        assert_eq!(notes(&opened), format!("tensor \"{guessed}\": {text}"));
         assert_int4(&opened, "l.0.weight");
         assert_int4(&opened, "l.1.weight");
     }
@@ -291,4 +294,174 @@ fn stores_are_listed() {
     assert_eq!((models[1].id.len(), models[1].bytes), (12, file.build().len() as u64));
     assert_eq!(faults.len(), 1);
     assert!(ollama::models(Some(&store.path().join("no")), &OpenOptions::new()).is_err());
+}
+
+/// The refusal of a model of one blob.
+fn refused_blob(file: &Safetensors) -> String {
+    let store = Store::new();
+    let path = store.manifest("m/latest", &[store.tensor("a.weight", file)]);
+    let digest = store.blob(&file.build());
+    store.refused(&path).replace(&digest, "DIGEST")
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_refused() {
+    // Only NVFP4 has a value for the whole tensor, and it is a plain number.
+    let global = int4("a.weight").tensor("a.weight.global_scale", "F32", &[1], f32s(&[1.0]));
+    insta::assert_snapshot!(refused_blob(&global), @r#"Malformed: ./blobs/sha256-DIGEST: tensor "a.weight": MLX_AFFINE4 has no .global_scale, but one is stored"#);
+    let nvfp4 = |dtype: &str, bytes: usize| {
+        Safetensors::new()
+            .metadata("quant_type", "nvfp4")
+            .tensor("a.weight", "U32", &[2, 4], vec![0; 32])
+            .tensor("a.weight.scale", "U8", &[2, 2], vec![0; 4])
+            .tensor("a.weight.global_scale", dtype, &[1], vec![0; bytes])
+    };
+    insta::assert_snapshot!(refused_blob(&nvfp4("F16", 2)), @r#"Malformed: ./blobs/sha256-DIGEST: tensor "a.weight": MLX_NVFP4 has no .global_scale, but one is stored"#);
+    assert_eq!(refused_blob(&nvfp4("F32", 4)), "opened, with 1 tensors");
+    // Five groups are no part of a row of 64 or fewer values.
+    let groups = Safetensors::new()
+        .metadata("quant_type", "int4")
+        .tensor("a.weight", "U32", &[8, 8], vec![0; 256])
+        .tensor("a.weight.scale", "BF16", &[8, 5], vec![0; 80])
+        .tensor("a.weight.bias", "BF16", &[8, 5], vec![0; 80]);
+    insta::assert_snapshot!(refused_blob(&groups), @r#"
+    Malformed: ./blobs/sha256-DIGEST: tensor "a.weight": the blob's metadata say int4, but the shapes fit nothing
+    help: config.json and the tensors are of different models, or damaged
+    "#);
+}
+
+#[test]
+fn plain_tensors_with_a_scale_beside_them_stay_plain() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("router", "F32", &[2], f32s(&[1.0, 2.0])).tensor(
+        "router.scale",
+        "F32",
+        &[1],
+        f32s(&[3.0]),
+    );
+    let opened = Model::open(store.manifest("m/latest", &[store.tensor("router", &file)])).unwrap();
+    assert_eq!(opened.len(), 2);
+    assert_eq!(*opened.stored_tensor("router").unwrap().dequantize().unwrap(), [1.0, 2.0]);
+    assert_eq!(*opened.stored_tensor("router.scale").unwrap().dequantize().unwrap(), [3.0]);
+}
+
+#[test]
+fn limits_bound_blobs_manifests_and_modelfiles() {
+    let store = Store::new();
+    let layers: Vec<String> = (0..3)
+        .map(|n| {
+            let name = format!("t.{n}");
+            let file = Safetensors::new().tensor(&name, "F32", &[1], f32s(&[n as f32]));
+            store.tensor(&name, &file)
+        })
+        .collect();
+    let path = store.manifest("m/latest", &layers);
+    let open = |shards: u32| {
+        let mut limits = Limits::default();
+        limits.shards = shards;
+        OpenOptions::new().limits(limits).open(&path)
+    };
+    assert_eq!(open(3).unwrap().len(), 3);
+    insta::assert_snapshot!(without_path(&told(&open(2).unwrap_err()), store.path()), @"
+    LimitExceeded: ./manifests/registry.ollama.ai/library/m/latest: 3 blobs, but the limit is 2
+    help: if you trust the file, raise Limits::shards
+    ");
+    let size = std::fs::metadata(&path).unwrap().len();
+    let list = |bytes: u64| {
+        let mut limits = Limits::default();
+        limits.document_bytes = bytes;
+        ollama::models(Some(store.path()), &OpenOptions::new().limits(limits)).unwrap()
+    };
+    assert_eq!(list(size).1.len(), 1);
+    let (_, models, faults) = list(size - 1);
+    assert_eq!((models.len(), faults.len()), (0, 1));
+    assert_eq!(faults[0].kind(), ErrorKind::LimitExceeded);
+
+    // A file with nothing but a hole.
+    let modelfile = store.path().join("Modelfile");
+    let most = Limits::default().document_bytes;
+    std::fs::File::create(&modelfile).unwrap().set_len(most + 1).unwrap();
+    let error = Modelfile::read(&modelfile).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error}");
+}
+
+#[test]
+fn lists_of_manifests_may_contain_them() {
+    let store = Store::new();
+    let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
+    let child = manifest(&[store.layer("model", "", &gguf)]);
+    let child = child.trim_end().replacen('{', "{\"runner\":\"llamacpp\",", 1);
+    let list = format!("{{\"schemaVersion\":2,\"manifests\":[{child}]}}");
+    let place = "manifests/registry.ollama.ai/library/m/latest";
+    put(store.path(), place, list);
+    let opened = Model::open(store.path().join(place)).unwrap();
+    assert_eq!(*opened.stored_tensor("t").unwrap().dequantize().unwrap(), [3.0]);
+}
+
+/// Until 2024 the names of blobs had a colon.
+#[cfg(unix)]
+#[test]
+fn blobs_under_their_older_names_are_verified() {
+    let store = Store::new();
+    let file = Safetensors::new().tensor("a", "F32", &[1], f32s(&[1.0]));
+    let path = store.manifest("m/latest", &[store.tensor("a", &file)]);
+    let digest = store.blob(&file.build());
+    let [new, old] =
+        ["-", ":"].map(|mark| store.path().join(format!("blobs/sha256{mark}{digest}")));
+    std::fs::rename(&new, &old).unwrap();
+    let opened = Model::open(&path).unwrap();
+    assert_eq!(*opened.stored_tensor("a").unwrap().dequantize().unwrap(), [1.0]);
+    assert!(opened.verify_digests(0, |_| Ok(())).unwrap().is_empty());
+    std::fs::write(&old, Safetensors::new().tensor("a", "F32", &[1], f32s(&[2.0])).build())
+        .unwrap();
+    let changed = Model::open(&path).unwrap().verify_digests(0, |_| Ok(())).unwrap();
+    assert_eq!(changed.len(), 1);
+}
+
+#[test]
+fn manifests_of_the_second_tree_are_only_read() {
+    let store = Store::new();
+    let gguf = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .tensor("token_embd.weight", DType::F32, &[1, 1], f32s(&[3.0]))
+        .build();
+    let place = "manifests-v2/ollama.com/library/m/latest";
+    let text = manifest(&[store.layer("model", "", &gguf)]);
+    put(store.path(), place, &text);
+    let path = store.path().join(place);
+    let edit = |keys: &mut KeyValues| {
+        keys.set_text("general.name", "new");
+        Ok(())
+    };
+    let error = ops::edit_metadata(&path, edit, &WriteOptions::new()).unwrap_err();
+    insta::assert_snapshot!(without_path(&told(&error), store.path()), @"
+    Unsupported: ./manifests-v2/ollama.com/library/m/latest: this manifest is in the second tree of manifests (manifests-v2), which this program only reads
+    help: copy the model to a file with `weighbridge convert NAME copy.gguf --to gguf`, change the copy, and create a model from it
+    ");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn parameters_of_ollama_are_settings_for_generating() {
+    let store = Store::new();
+    let gguf = Gguf::new()
+        .key("general.sampling.temp", Kv::F32(0.25))
+        .tensor("t", DType::F32, &[1], f32s(&[3.0]))
+        .build();
+    let open = |params: &[u8]| {
+        let layers = [store.layer("model", "", &gguf), store.layer("params", "", params)];
+        Model::open(store.manifest("m/latest", &layers)).unwrap()
+    };
+    let model = open(br#"{"temperature":0.5,"num_predict":-1,"stop":["<end>"],"num_ctx":4096}"#);
+    let found = model.generation_config().unwrap().unwrap();
+    let temperature = found.temperature.unwrap();
+    assert_eq!((temperature.value, &*temperature.source), (0.5, "ollama.params temperature"));
+    // Ollama writes -1 for "no limit".
+    assert_eq!(found.max_new_tokens.unwrap().value, u32::MAX);
+    assert_eq!(found.stop.unwrap().value, ["<end>"]);
+    assert_eq!(found.other.get("num_ctx").and_then(|size| size.as_u64()), Some(4096));
+    // Parameters that are no object say nothing, so that the file's own settings count.
+    let found = open(b"[1]").generation_config().unwrap().unwrap();
+    let temperature = found.temperature.unwrap();
+    assert_eq!((temperature.value, &*temperature.source), (0.25, "general.sampling.temp"));
 }

@@ -656,6 +656,13 @@ fn shown_capabilities_are_ollamas() {
         capabilities(&gguf("llama", "plain"), plain, fim),
         "completion tools insert thinking"
     );
+    // Neither a quotation mark nor braces end an action within a text.
+    let quoted = r#"{{ printf "%s\"}}" .Suffix }}{{ .Response }}"#;
+    let raw = r#"{{ printf `\` .Suffix }}{{ .Response }}"#;
+    for template in [quoted, raw] {
+        let found = capabilities(&gguf("llama", "plain"), plain, template);
+        assert_eq!(found, "completion insert", "{template}");
+    }
     let bert = gguf("bert", "").key("bert.pooling_type", Kv::U32(1));
     assert_eq!(capabilities(&bert, plain, ""), "embedding");
     let seeing = gguf("gemma3", "").key("gemma3.vision.block_count", Kv::U32(1));
