@@ -134,6 +134,34 @@ fn roberta_counts_positions_behind_the_padding() {
     }
 }
 
+/// Where the tokenizer has another padding token than `config.json`, the kept config says how many rows
+/// came before the positions.
+#[test]
+fn kept_configs_count_the_rows_before_the_positions() {
+    let file = bert("gpt2").with(|file| {
+        let pad = file.keys.iter_mut().find(|(key, _)| key.ends_with(b"padding_token_id"));
+        pad.expect("the padding").1 = Kv::U32(5);
+    });
+    let kept = r#"{"max_position_embeddings": 14, "pad_token_id": 1}"#;
+    let derived = r#"{"max_position_embeddings": 18, "pad_token_id": 5}"#;
+    let keeping = file
+        .clone()
+        .key("weighbridge.config", Kv::text(kept))
+        .key("weighbridge.config.derived", Kv::text(derived));
+    let folder = folder(&[("kept.gguf", keeping.build()), ("bare.gguf", file.build())]);
+    for (name, rows, pad) in [("kept", 14u64, 1), ("bare", 18, 5)] {
+        let notes = written(&folder, &format!("{name}.gguf"), name, &SAFETENSORS);
+        let said = format!("its first {} rows", rows - POSITIONS);
+        assert!(notes.iter().any(|note| note.contains(&said)), "{name}: {notes:?}");
+        let config = config(&folder, name);
+        assert_eq!(config["max_position_embeddings"], rows, "{name}");
+        assert_eq!(config["pad_token_id"], pad, "{name}");
+        let model = open(&folder.path().join(name));
+        let positions = model.stored_tensor("embeddings.position_embeddings.weight");
+        assert_eq!(positions.expect("the positions").shape(), [rows, 8], "{name}");
+    }
+}
+
 /// As `transformers` writes XLM-RoBERTa's, with a charsmap of six bytes.
 const UNIGRAM: &str = r#"{
     "version": "1.0", "truncation": null, "padding": null,

@@ -12,8 +12,8 @@ use weighbridge::metadata::KeyValues;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::{
-    Hparams, LlamaOptions, LlamaRecipe, MetadataSetting, SourceTensor, TensorChoice, TensorType,
-    target,
+    Hparams, LlamaOptions, LlamaRecipe, MetadataSetting, Reason, SourceTensor, TensorChoice,
+    TensorType, target,
 };
 use weighbridge::recipe::{mlx_lm, ollama};
 use weighbridge::{DType, Model, OpenOptions};
@@ -118,6 +118,57 @@ fn settings() {
     Mismatch: "x=bool:1" is not a setting: "1" is not a value of type bool
     help: write key=type:value, where the type is int, float, bool or str
     "#);
+}
+
+/// Layers before the first removed one keep their numbers, even where others are missing.
+#[test]
+fn layers_before_the_removed_ones_keep_their_numbers() {
+    let tensors = ["blk.2.ffn_down.weight", "blk.3.ffn_down.weight", "blk.5.ffn_down.weight"];
+    let tensors = tensors.map(|name| SourceTensor { name, ..SMALL[0] });
+    let mut options = LlamaOptions::new(FileType::Q8_0);
+    options.pruned = [3].into();
+    let recipe = LlamaRecipe::new(&small(), &tensors, &options).expect("a recipe");
+    let names: Vec<&str> = recipe.choices.iter().map(|choice| &*choice.name).collect();
+    assert_eq!(names, ["blk.2.ffn_down.weight", "blk.3.ffn_down.weight"]);
+    let sources: Vec<usize> = recipe.choices.iter().map(|choice| choice.source).collect();
+    assert_eq!(sources, [0, 2]);
+}
+
+/// A tied embedding is the output matrix too, and has the dtype that is asked for that.
+#[test]
+fn tied_embeddings_have_the_dtype_of_the_output() {
+    let mut options = LlamaOptions::new(FileType::Q4_K_M);
+    options.output = Some(DType::Q5_0);
+    let of = |options: &LlamaOptions, name: &str| {
+        let output = SourceTensor { name: "output.weight", ..SMALL[3] };
+        let tensors =
+            if name == SMALL[3].name { SMALL.to_vec() } else { [SMALL, &[output]].concat() };
+        let recipe = LlamaRecipe::new(&small(), &tensors, options).expect("a recipe");
+        let found = recipe.choices.iter().find(|choice| choice.name == name).expect("the tensor");
+        (found.to, found.reason)
+    };
+    assert_eq!(of(&options, "token_embd.weight"), (DType::Q5_0, Reason::Option));
+    assert_eq!(of(&options, "output.weight"), (DType::Q5_0, Reason::Option));
+    options.token_embedding = Some(DType::Q8_0);
+    assert_eq!(of(&options, "token_embd.weight"), (DType::Q8_0, Reason::Option));
+    options.output = None;
+    assert_eq!(of(&options, "output.weight"), (DType::Q6_K, Reason::Rule));
+}
+
+/// llama-quantize gives some matrices of GLM 5 eight bits in every file type.
+#[test]
+fn some_matrices_have_eight_bits_in_every_file_type() {
+    let tensors = ["blk.0.attn_q_a.weight", "blk.0.attn_q_b.weight", "blk.0.ffn_up.weight"];
+    let tensors = tensors.map(|name| SourceTensor { name, ..SMALL[0] });
+    let of = |architecture: &str, file_type| {
+        let model = Hparams { architecture: architecture.to_owned(), ..small() };
+        let recipe = LlamaRecipe::new(&model, &tensors, &LlamaOptions::new(file_type));
+        recipe.expect("a recipe").choices.iter().map(|choice| choice.to).collect::<Vec<_>>()
+    };
+    for (file_type, base) in [(FileType::Q4_0, DType::Q4_0), (FileType::Q6_K, DType::Q6_K)] {
+        assert_eq!(of("glm5-next", file_type), [DType::Q8_0, DType::Q8_0, base]);
+        assert_eq!(of("llama", file_type), [base; 3]);
+    }
 }
 
 fn told_of<T: std::fmt::Debug>(result: weighbridge::Result<T>) -> String {
@@ -685,6 +736,25 @@ fn ollama_policies_without_cases_upstream() {
         .filter(|layer| laguna.choose(&down(*layer), &[8, 64, 64], Q::Mxfp8).is_none())
         .collect();
     assert_eq!(kept, [0, 1, 2, 3, 6, 9, 28, 29, 30, 31]);
+
+    // Integers follow the usual rules: tensors on no list are quantized, sensitive ones to more bits.
+    let chosen = |name: &str, asked| choose(&laguna, name, asked);
+    let other = "model.layers.5.other.weight";
+    assert_eq!(
+        [Q::Int4, Q::Int8, Q::Mxfp8].map(|asked| chosen(other, asked)),
+        [Some(Q::Int4), Some(Q::Int8), None]
+    );
+    let values = "model.layers.5.self_attn.v_proj.weight";
+    assert_eq!(
+        [Q::Int4, Q::Nvfp4].map(|asked| chosen(values, asked)),
+        [Some(Q::Int8), Some(Q::Nvfp4)]
+    );
+    // Without the number of layers, there are 40.
+    let unstated = OllamaModel::of(&json(r#"{"architectures": ["LagunaForCausalLM"]}"#));
+    let kept: Vec<u64> = (0..40)
+        .filter(|layer| unstated.choose(&down(*layer), &[8, 64, 64], Q::Mxfp8).is_none())
+        .collect();
+    assert_eq!(kept, [0, 1, 2, 3, 4, 7, 10, 13, 35, 36, 37, 38, 39]);
 
     let mut draft = OllamaModel::of(&json(r#"{"text_config": {"model_type": "gemma4_unified"}}"#));
     assert_eq!(draft.architecture, "gemma4_unified");

@@ -262,3 +262,77 @@ fn text_that_is_split_in_an_unknown_way_is_noted() {
     assert_eq!(keys["tokenizer.ggml.token_type"], "I32 [I32(1), I32(1), I32(3), I32(5)]");
     assert_eq!(keys["tokenizer.ggml.merges"], r#"String [String("a bĠc")]"#);
 }
+
+/// The converter's title of a model: of the name in its config, or of its folder.
+#[test]
+fn models_are_named_after_their_config() {
+    for (path, title) in [
+        ("org/my-model-7b-v1.5", "My Model 7b v1.5"),
+        ("meta-llama/Llama-3.2-1B", "Llama 3.2 1B"),
+        ("alone", "Alone"),
+    ] {
+        let (_folder, store) = llama(serde_json::json!({"_name_or_path": path}));
+        let keys = gguf_metadata(&store).expect("metadata");
+        let name = keys.get("general.name").and_then(|name| name.to_text());
+        assert_eq!(name.and_then(|name| name.to_str()), Some(title), "{path}");
+    }
+    let (folder, store) = llama(serde_json::json!({"_name_or_path": "/home/me/models/x"}));
+    let keys = gguf_metadata(&store).expect("metadata");
+    let name = keys.get("general.name").and_then(|name| name.to_text()).expect("a name");
+    let folder = folder.path().file_name().expect("a name").to_str().expect("UTF-8").to_lowercase();
+    let letters = |text: &str| text.replace([' ', '-'], "").to_lowercase();
+    assert_eq!(letters(name.to_str().expect("UTF-8")), letters(&folder));
+}
+
+/// A GGUF file of a small Llama that keeps parts of a `config.json`.
+fn keeping(architecture: &str, keys: &[(&str, Kv)]) -> Model {
+    let sizes = ["embedding_length", "block_count", "attention.head_count", "context_length"];
+    let sizes = sizes.iter().zip([64, 4, 4, 512]);
+    let file = Gguf::new().key("general.architecture", Kv::text(architecture));
+    let file = sizes
+        .fold(file, |file, (key, size)| file.key(format!("{architecture}.{key}"), Kv::U32(size)));
+    let file = keys.iter().fold(file, |file, (key, value)| file.key(key, value.clone()));
+    let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0]));
+    OpenOptions::new().open_memory("file", file.build()).expect("a model")
+}
+
+fn config_of(model: &Model) -> weighbridge::Result<Json> {
+    let files = hf_documents(model).and_then(Documents::into_files)?;
+    Ok(serde_json::from_slice(&files[0].1).expect("JSON"))
+}
+
+/// A model without all of its tensors keeps its type and not its class.
+#[test]
+fn kept_types_have_their_own_classes() {
+    let keys = [
+        ("llama.feed_forward_length", Kv::U32(128)),
+        ("llama.attention.layer_norm_rms_epsilon", Kv::F32(1e-5)),
+        ("llama.vocab_size", Kv::U32(32)),
+    ];
+    let of = |kept: &str, derived: &str| {
+        let own = [
+            ("weighbridge.config", Kv::text(kept)),
+            ("weighbridge.config.derived", Kv::text(derived)),
+        ];
+        let config = config_of(&keeping("llama", &[&keys[..], &own].concat())).expect("a config");
+        (config["model_type"].clone(), config["architectures"].clone())
+    };
+    let derived = r#"{"model_type": "llama"}"#;
+    let class = |name: &str| Json::from(vec![name]);
+    assert_eq!(of("{}", "{}"), ("llama".into(), class("LlamaForCausalLM")));
+    let kept = r#"{"model_type": "mistral"}"#;
+    assert_eq!(of(kept, derived), ("mistral".into(), class("MistralForCausalLM")));
+    let named = r#"{"model_type": "mistral", "architectures": ["OtherForCausalLM"]}"#;
+    let derived = r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"]}"#;
+    assert_eq!(of(named, derived), ("mistral".into(), class("OtherForCausalLM")));
+}
+
+#[test]
+fn whole_configs_are_kept_for_models_that_have_no_other() {
+    let kept = ("weighbridge.config", Kv::text(r#"{"model_type": "rwkv7", "hidden_size": 64}"#));
+    let whole = ("weighbridge.config.whole", Kv::Bool(true));
+    let config = config_of(&keeping("rwkv7", &[kept.clone(), whole])).expect("a config");
+    assert_eq!(config, serde_json::json!({"model_type": "rwkv7", "hidden_size": 64}));
+    let error = config_of(&keeping("rwkv7", &[kept])).expect_err("no rules");
+    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+}
