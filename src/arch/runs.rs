@@ -68,23 +68,18 @@ impl RowLoops {
         (self.start == 0).then_some(Self { start: 0, loops })
     }
 
-    /// Some of the selected rows, by index, in the smallest number of spans.
+    /// Some of the selected rows, by index, in few spans.
     pub(crate) fn spans(
         &self,
         within: std::ops::Range<u64>,
     ) -> impl Iterator<Item = RowSpan> + use<> {
         let Self { start, mut loops } = *self;
-        // A loop that continues where the loop within it ends is merged with it.
+        // The middle loop is merged with the inner one if it continues where that one ends.
         let joins = |outer: (u64, u64), inner: (u64, u64)| {
             (outer.0 == 1 || outer.1 == inner.0 * inner.1).then_some((outer.0 * inner.0, inner.1))
         };
         if let Some(joined) = joins(loops[1], loops[2]) {
             loops = [(1, 0), loops[0], joined];
-            if let Some(joined) = joins(loops[1], loops[2]) {
-                loops = [(1, 0), (1, 0), joined];
-            }
-        } else if let Some(joined) = joins(loops[0], loops[1]) {
-            loops = [(1, 0), joined, loops[2]];
         }
         let [(_, far), (turns, near), (count, step)] = loops;
         let end = within.end.min(self.len());
