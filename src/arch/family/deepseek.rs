@@ -114,10 +114,10 @@ const CONFIG: &[C] = &[
     C::Field("n_next_token_layers", "num_nextn_predict_layers"),
 ];
 
-/// Number of dense layers before the first layer with experts: all layers if there are no experts.
+/// Number of dense layers before the first layer with experts, which transformers' classes have a
+/// default for.
 fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let all = if model.config.n_experts.value > 0 { 0 } else { model.config.n_layers.value };
-    let dense = model.config.experts.n_leading_dense_layers.as_ref().map_or(all, |n| n.value);
+    let dense = model.config.experts.n_leading_dense_layers.as_ref().map_or(0, |n| n.value);
     keys.count("leading_dense_block_count", dense);
     // llama.cpp's loader requires a width of experts even then.
     if let Some(width) = model.config.ffn_dim.as_ref().filter(|_| model.config.n_experts.value == 0)

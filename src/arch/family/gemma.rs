@@ -11,7 +11,6 @@ use crate::arch::transform::{PLUS_ONE, RowOrder, SAME, rows};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
 use crate::arch::{Architecture, Dialect, LayerKind, Rename, RopeLayout};
 use crate::error::Result;
-use crate::store::Encoding;
 
 use Constant::{Count, Flag, Real, Word};
 
@@ -603,9 +602,6 @@ fn outer_vocabulary(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Res
 /// mlx-lm reads Gemma 4's heads in layers without a sliding window under keys of their own.
 fn gemma4_mlx(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     outer_vocabulary(model, out)?;
-    if model.encoding() == Encoding::Gguf {
-        return Ok(());
-    }
     let width = of_full_layers(model, "global_head_dim", "head_dim")?;
     let heads = of_full_layers(model, "num_global_key_value_heads", "num_key_value_heads")?;
     let text = match out.get_mut("text_config") {
