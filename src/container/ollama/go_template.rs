@@ -131,10 +131,8 @@ impl Parser<'_> {
                 None => (self.rest, None),
             };
             let text = if self.trims { text.trim_start() } else { text };
+            // A text after the last action is in no block, so it reveals nothing.
             let Some(rest) = action else {
-                if !text.is_empty() {
-                    nodes.push(Node::Text(text.to_owned()));
-                }
                 self.rest = "";
                 return Ok((nodes, ListEnd::Template));
             };
@@ -289,7 +287,9 @@ mod tests {
         insta::assert_snapshot!(told("{{ if .System }}x"), @"the template is not in Go's template language: a block has no end");
         insta::assert_snapshot!(told("x{{ end }}"), @"the template is not in Go's template language: an end without a block");
         insta::assert_snapshot!(told("{{ if .A }}{{ else }}{{ else }}{{ end }}"), @"the template is not in Go's template language: an else has no end");
-        assert!(GoTemplate::parse(&"{{ if .A }}".repeat(1000)).is_err());
+        let deep = |depth: usize| "{{ if .A }}".repeat(depth) + &"{{ end }}".repeat(depth);
+        assert!(GoTemplate::parse(&deep(DEPTH)).is_ok());
+        insta::assert_snapshot!(told(&deep(DEPTH + 1)), @"the template is not in Go's template language: more than 100 blocks within each other");
         assert!(
             GoTemplate::parse("{{ if .A }}a{{ else if .B }}b{{ else }}c{{ end }} {{- \"}}\" -}} ")
                 .is_ok()

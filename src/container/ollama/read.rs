@@ -15,9 +15,6 @@ use crate::place::ollama::TREES;
 use crate::store::{Attachment, Store, document};
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
-    if probe.directory.is_some() {
-        return false;
-    }
     manifest::is_manifest(probe.head.trim_ascii_start()) || blobs::is_tensor_blob(probe)
 }
 
