@@ -171,7 +171,7 @@ mod tests {
         assert_eq!((name.prefix, name.number, name.count), ("my-model", 2, 3));
         assert_eq!(name.of_shard(3), "my-model-00003-of-00003.gguf");
         for other in
-            ["model.gguf", "a-1-of-2.gguf", "a-00001-of-00002.bin", "-of-.gguf", ".gguf", "é"]
+            ["model.gguf", "a-1-of-2.gguf", "a-00001-of-00002.ggml", "-of-.gguf", ".gguf", "é"]
         {
             assert_eq!(ShardName::parse(other), None, "{other}");
         }
