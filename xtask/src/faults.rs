@@ -109,6 +109,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "end > at && next - at > room", "longer pieces"),
+    ("src/arch/runs.rs", "self.step == 1", "a span for each row"),
+    ("src/container/safetensors/header.rs", "source.is_in_reach()", "how much is read at first"),
+    ("src/container/safetensors/header.rs", "total <= first", "the header is read again"),
+    ("src/container/safetensors/header.rs", "let Some((usual, rest)) = CompactEntry::parse(json.rest()) && u32::from(usual.rank) <= self.limits.dims", "an entry in the usual spelling is read as any other"),
+    ("src/container/safetensors/header.rs", "let Some(dtype) = dtype", "an entry in the usual spelling is read as any other"),
+    ("src/container/safetensors/header.rs", "usual.dtype == self.dtype.0", "the dtype is looked up again"),
+    ("src/container/safetensors/header.rs", "name == self.dtype.0", "the dtype is looked up again"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
