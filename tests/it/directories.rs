@@ -75,3 +75,19 @@ fn files_without_a_usual_name_are_opened_together_on_request() {
     let values = ["a", "b"].map(|name| all.stored_tensor(name).unwrap().dequantize().unwrap()[0]);
     assert_eq!(values, [1.0, 2.0]);
 }
+
+/// huggingface_hub's cache has the files of a model in a folder for each commit.
+#[test]
+fn folders_of_a_cache_name_the_snapshot() {
+    let cache = folder(&[
+        ("models--org--m/snapshots/0abc/model.safetensors", tensors("t", 1.0)),
+        ("models--org--m/refs/main", b"0abc".to_vec()),
+        ("models--org--m/blobs/0123", b"x".to_vec()),
+    ]);
+    for inner in ["models--org--m/snapshots", "models--org--m/blobs"] {
+        let error = Model::open(cache.path().join(inner)).expect_err("no directory of a model");
+        let advice = error.advice().expect("advice");
+        let snapshot = cache.path().join("models--org--m/snapshots/0abc");
+        assert_eq!(advice, format!("give its snapshot: {}", snapshot.display()), "{inner}");
+    }
+}

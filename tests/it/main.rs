@@ -42,6 +42,7 @@ mod examples;
 mod families;
 mod fixtures;
 mod formulas;
+mod gguf_files;
 mod golden;
 mod golden_quantize;
 mod golden_quantize_mlx;

@@ -492,8 +492,10 @@ fn gguf_shard_in_memory() {
     let folder =
         folder(&[("m-00001-of-00002.gguf", shard(0)), ("m-00002-of-00002.gguf", shard(1))]);
     let path = folder.path().join("m-00001-of-00002.gguf");
-    let opened = OpenOptions::new().open_memory(path, shard(0)).map(|store| store.len());
-    assert_eq!(opened.map_err(|error| error.kind()), Err(ErrorKind::Malformed));
+    let error = OpenOptions::new().open_memory(path, shard(0)).expect_err("one of two shards");
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    let said = "a single shard of a split model cannot be opened without the others";
+    assert!(error.to_string().ends_with(said), "{error}");
 }
 
 /// One F32 array of 8 elements behind a header that is wrong in one thing.
@@ -1007,6 +1009,12 @@ fn other_files() {
     UnknownContainer: file: a Git LFS pointer, not the file it points to
     help: run `git lfs pull` in the repository, or fetch the file itself
     ");
+    // The head that is looked at may end within a character.
+    for spaces in [1, 2] {
+        let text = format!("{{{}\"é{}", " ".repeat(1021 - spaces), "é".repeat(500));
+        let said = file(text.as_bytes());
+        assert!(said.starts_with("UnknownContainer: file: a JSON document, not weights"), "{said}");
+    }
     assert_snapshot!(file(b"PK\x03\x04............"), @"
     Unsupported: file: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin) or NumPy arrays (.npz)
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
