@@ -421,30 +421,56 @@ fn tied_models_get_an_output_matrix_where_mlx_lm_requires_one() {
     }
 }
 
+/// What llama.cpp would not load of a model of the lists: with keys of its own, without those that end
+/// so.
+fn graph_faults(name: &str, own: &[(&str, Kv)], without: &[&str]) -> Vec<String> {
+    let list = listed_models().into_iter().find(|model| model.name == name);
+    let list = list.expect("a list of names");
+    let (_, tensors) = list.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
+    let keys = metadata(&list.gguf, &list.config).into_iter();
+    let keys = keys.filter(|(key, _)| !without.iter().any(|end| key.ends_with(end)));
+    let own = own.iter().map(|(key, value)| (format!("{}.{key}", list.gguf), value.clone()));
+    let file = keys.chain(own).fold(Gguf::new(), |file, (key, value)| file.key(key, value));
+    let file = tensors.iter().fold(file, |file, (name, tensor)| {
+        let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+        file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
+    });
+    let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    let report = ops::check_consistency(&model, Strictness::Strict).expect("checked");
+    report.faults.iter().map(ToString::to_string).collect()
+}
+
+fn names_a_tensor(fault: &String) -> bool {
+    fault.contains("blk.")
+}
+
 /// llama.cpp takes 4 for the interval of layers with attention to all positions.
 #[test]
 fn every_fourth_layer_of_qwen3_next_attends_to_all_positions() {
-    let list = listed_models().into_iter().find(|model| model.name == "qwen3_next");
-    let list = list.expect("a list of names");
-    let (_, tensors) = list.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
     let faults = |interval: Option<u32>| {
-        let keys = metadata(&list.gguf, &list.config).into_iter();
-        let keys = keys.filter(|(key, _)| !key.ends_with("attention.recurrent_layers"));
-        let own = interval.map(|n| ("qwen3next.full_attention_interval".to_owned(), Kv::U32(n)));
-        let file = keys.chain(own).fold(Gguf::new(), |file, (key, value)| file.key(key, value));
-        let file = tensors.iter().fold(file, |file, (name, tensor)| {
-            let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
-            file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
-        });
-        let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-        let report = ops::check_consistency(&model, Strictness::Strict).expect("checked");
-        report.faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+        let own = interval.map(|n| ("full_attention_interval", Kv::U32(n)));
+        graph_faults("qwen3_next", own.as_slice(), &["attention.recurrent_layers"])
     };
     let stated = faults(Some(4));
     assert_eq!(faults(None), stated);
-    let names_a_tensor = |fault: &String| fault.contains("blk.");
     assert!(!stated.iter().any(names_a_tensor), "{stated:?}");
     assert!(faults(Some(2)).iter().any(names_a_tensor));
+}
+
+/// Shapes follow from the keys, so they are not checked without one of them.
+#[test]
+fn missing_keys_are_told_before_shapes() {
+    let rank = "attention.kv_lora_rank";
+    let faults = graph_faults("deepseek_v2", &[], &[rank]);
+    assert!(faults.iter().any(|fault| fault.contains("deepseek2.attention.kv_lora_rank")));
+    assert!(!faults.iter().any(names_a_tensor), "{faults:?}");
+    // Nor are counts compared with each other.
+    let many = [("expert_group_count", Kv::U32(9))];
+    let found = graph_faults("deepseek_v2", &many, &[]);
+    let expected = "deepseek2.expert_group_count is 9, but llama.cpp requires 0 to 3";
+    assert!(found.iter().any(|fault| fault.contains(expected)), "{found:?}");
+    let both = graph_faults("deepseek_v2", &many, &[rank]);
+    assert!(!both.iter().any(|fault| fault.contains("requires 0 to 3")), "{both:?}");
 }
 
 #[test]

@@ -371,6 +371,44 @@ fn kimi_states_the_width_of_heads_with_the_other_latent_widths() {
     }
 }
 
+/// Without experts, their width stands where the converter writes it for llama.cpp's loader.
+#[test]
+fn deepseek_states_a_width_of_experts_in_any_case() {
+    let latent = json!({
+        "kv_lora_rank": 8, "q_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
+        "v_head_dim": 8, "head_dim": null, "num_experts_per_tok": 2, "n_shared_experts": 1,
+        "moe_intermediate_size": 48,
+    });
+    for (experts, after) in [(json!(4), "expert_shared_count"), (Json::Null, "vocab_size")] {
+        let mut config = stated("deepseek_v2", &latent);
+        config["n_routed_experts"] = experts.clone();
+        let keys = keys_of_config(&config).expect("keys");
+        assert_eq!(integers(&keys, "deepseek2.leading_dense_block_count"), [0]);
+        assert_eq!(integers(&keys, "deepseek2.expert_feed_forward_length"), [48]);
+        let names: Vec<String> = keys.iter().map(|(key, _)| key.to_string()).collect();
+        let place = names.iter().position(|key| key == "deepseek2.expert_feed_forward_length");
+        assert_eq!(names[place.expect("a place") + 1], format!("deepseek2.{after}"), "{experts}");
+    }
+}
+
+/// llama.cpp requires sections, and aborts if they are wider than a head.
+#[test]
+fn qwen3_5_has_sections_for_texts_alone() {
+    for (width, sections) in [(256, [11, 11, 10, 0]), (16, [2, 0, 0, 0])] {
+        let more = json!({
+            "head_dim": width, "partial_rotary_factor": 0.25, "full_attention_interval": 4,
+            "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4, "linear_value_head_dim": 16,
+        });
+        let keys = keys_of_config(&stated("qwen3_5_text", &more)).expect("keys");
+        assert_eq!(integers(&keys, "qwen35.rope.dimension_sections"), sections, "{width}");
+        let linear = keys.get("qwen35.attention.recurrent_layers").and_then(|list| list.to_array());
+        let linear =
+            linear.map(|list| list.values().map(|flag| flag.to_bool()).collect::<Vec<_>>());
+        assert_eq!(linear.expect("flags"), [true, true, true, false].map(Some));
+    }
+}
+
 #[test]
 fn gemma_4_has_one_width_of_heads_if_its_layers_state_no_other() {
     let usual = json!({
@@ -492,4 +530,128 @@ fn experts_with_a_number_too_few_are_refused() {
     assert!(said.contains("expert 0 of \"layers.0.ffn.experts."), "{said}");
     assert!(said.ends_with("is missing before this one"), "{said}");
     assert!(said.contains("block_sparse_moe.experts.1."), "{said}");
+}
+
+/// OLMo 2 has a norm after its attention, under the name that other families give the norm before the
+/// feed-forward network.
+#[test]
+fn names_of_a_family_are_not_given_to_tensors_of_others() {
+    let mut model = listed("olmo2", &json!({}));
+    let place = model.forms.iter().position(|(form, _)| *form == Form::Gguf).expect("a GGUF form");
+    let tensors = &mut model.forms[place].1;
+    let own = tensors.remove("blk.0.post_attention_norm.weight").expect("the norm");
+    tensors.insert("blk.0.ffn_norm.weight".to_owned(), own);
+    let opened = gguf_of_list(&model, &[]);
+    let made = tensors_in(&opened, Dialect::HuggingFace).expect("tensors");
+    let name = "model.layers.0.post_attention_layernorm.weight";
+    assert!(made.tensors.iter().all(|tensor| tensor.name() != name));
+    let left: Vec<&str> = made.left_out.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(left, ["layers.0.ffn_norm.weight"]);
+}
+
+#[test]
+fn models_without_linear_attention_are_not_of_its_classes() {
+    let list = listed_models().into_iter().find(|model| model.name == "qwen3_next");
+    let mut model = list.expect("a list of names");
+    model.config["layer_types"] = vec!["full_attention"; 4].into();
+    let said = documents_refused(&gguf_of_list(&model, &[]));
+    assert!(said.contains("requires a layer of linear attention, which is missing"), "{said}");
+}
+
+/// The `config.json` that the GGUF keys and tensors of a config give.
+fn there_and_back(config: &Json) -> Json {
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let files = [("config.json", config.to_string().into_bytes()), ("model.safetensors", weights)];
+    let folder = folder(&files);
+    let model = Model::open(folder.path()).expect("a directory");
+    let tensors = gguf_tensors(&model).expect("tensors");
+    Json::Object(crate::keys::back(&keys(&model), &tensors).expect("a config"))
+}
+
+#[test]
+fn gpt_2_states_a_width_that_is_not_four_times_its_own() {
+    let config = |width: u32| {
+        let sizes = json!({
+            "model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 512,
+            "n_inner": width, "vocab_size": 32, "layer_norm_epsilon": 1e-5,
+        });
+        there_and_back(&sizes)["n_inner"].clone()
+    };
+    assert_eq!(config(100), 100);
+    assert_eq!(config(256), Json::Null);
+}
+
+#[test]
+fn phi_3_and_its_experts_state_magnitudes_and_lengths() {
+    let rope = json!({
+        "type": "longrope", "long_factor": [1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0],
+        "short_factor": [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    });
+    let with = |kind: &str, more: Json| {
+        let mut config = stated(kind, &more);
+        config["rope_scaling"] = rope.clone();
+        config
+    };
+    let factor = |trained: u32| {
+        let config = with("phi3", json!({"original_max_position_embeddings": trained}));
+        let keys = keys_of_config(&config).expect("keys");
+        keys.get("phi3.rope.scaling.attn_factor").and_then(|factor| factor.to_f64()).expect("one")
+    };
+    // Contexts that are not longer than those of the training are not scaled.
+    assert_eq!([factor(512), factor(1024)], [1.0, 1.0]);
+    assert!((factor(128) - (1.0 + 4f64.ln() / 128f64.ln()).sqrt()).abs() < 1e-6);
+
+    let experts = json!({
+        "original_max_position_embeddings": 128, "num_local_experts": 4, "num_experts_per_tok": 2,
+    });
+    let config = with("phimoe", experts);
+    // GGUF has one for both, which follows from the lengths.
+    let back = &there_and_back(&config)["rope_scaling"];
+    for key in ["short_mscale", "long_mscale"] {
+        let found = back[key].as_f64().expect("a magnitude");
+        assert!((found - (1.0 + 4f64.ln() / 128f64.ln()).sqrt()).abs() < 1e-6, "{key}: {found}");
+    }
+
+    // mlx-lm reads beside the numbers what they may state among them.
+    let mut config = with("phimoe", json!({"num_local_experts": 4, "num_experts_per_tok": 2}));
+    config["rope_scaling"]["original_max_position_embeddings"] = 128.into();
+    assert_eq!(mlx_config(&config)["original_max_position_embeddings"], 128);
+}
+
+#[test]
+fn names_of_directories_mean_nothing_in_gguf() {
+    let file = |names: &[&str]| {
+        let start = Gguf::new().key("general.architecture", Kv::text("llama"));
+        let file = names
+            .iter()
+            .fold(start, |file, name| file.tensor(*name, DType::F32, &[2, 2], f32s(&[1.0; 4])));
+        OpenOptions::new().open_memory("file", file.build()).expect("a model")
+    };
+    let known = file(&["token_embd.weight"]);
+    let mapped = &known.resolution().expect("names").mapped;
+    assert_eq!(mapped.len(), 1);
+    assert_eq!(mapped[0].transform.to_string(), "none");
+    // Of a model with images, whose converter did not drop the prefix.
+    let unknown = file(&["language_model.token_embd.weight", "model.token_embd.weight"]);
+    let found = unknown.resolution().expect("names");
+    assert_eq!((found.mapped.len(), found.unknown.len()), (0, 2));
+    // A file of which nothing is known lacks nothing.
+    assert!(found.missing.is_empty());
+    assert!(!known.resolution().expect("names").missing.is_empty());
+}
+
+/// Files without metadata are MLX's if they have names that only its classes have.
+#[test]
+fn names_of_mlx_tell_its_files() {
+    let list = listed("whisper of mlx-examples", &json!({}));
+    let (_, tensors) = list.forms.iter().find(|(form, _)| *form == Form::Mlx).expect("a form");
+    let file = tensors.iter().fold(Safetensors::new(), |file, (name, tensor)| {
+        let dims: Vec<u64> = tensor.shape.iter().map(|dim| *dim as u64).collect();
+        file.tensor(name, "F32", &dims, f32s(&tensor.values))
+    });
+    let config = list.config.to_string().into_bytes();
+    let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+    let model = Model::open(folder.path()).expect("a directory");
+    let found = model.resolution().expect("names");
+    assert_eq!((found.dialect, found.unknown.as_slice()), (Dialect::Mlx, &[][..]));
 }

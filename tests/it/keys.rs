@@ -89,7 +89,7 @@ fn lines(config: &Json, others: &[(&str, Json)]) -> BTreeSet<String> {
 }
 
 /// The `config.json` that GGUF keys and tensors give.
-fn back(
+pub(crate) fn back(
     keys: &KeyValues,
     tensors: &[(&'static str, Vec<f32>)],
 ) -> weighbridge::Result<Map<String, Json>> {

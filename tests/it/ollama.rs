@@ -105,6 +105,7 @@ fn blobs_open_by_themselves() {
     let tensor = store.blob(&int4("a.weight").metadata("quant_type", "int4").build());
     let opened = Model::open(store.path().join(format!("blobs/sha256-{tensor}"))).unwrap();
     assert_int4(&opened, "a.weight");
+    assert_eq!(opened.metadata().str("quant_type"), Some("int4"));
     let gguf = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[3.0])).build();
     let gguf = store.blob(&gguf);
     let opened = Model::open(store.path().join(format!("blobs/sha256-{gguf}"))).unwrap();

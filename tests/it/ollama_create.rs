@@ -595,8 +595,60 @@ fn tensor_models_take_modelfiles_too() {
     assert_eq!(layers.text("params"), "{\"num_ctx\":512}\n");
 }
 
+/// A model of the store without a renderer gets none, whatever its architecture has.
+#[test]
+fn stored_models_keep_that_they_have_no_renderer() {
+    let weights = Safetensors::new().tensor("model.norm.weight", "F32", &[1], f32s(&[1.0]));
+    let document =
+        br#"{"architectures":["Qwen3_5ForConditionalGeneration"],"model_type":"qwen3_5"}"#;
+    let own = Store::new();
+    let layers =
+        [own.tensor("model.norm.weight", &weights), own.layer("json", "config.json", document)];
+    let config = br#"{"model_format":"safetensors","capabilities":["completion"]}"#;
+    let digest = own.blob(config);
+    let manifest = format!(
+        "{{\"schemaVersion\":2,\"config\":{{\"mediaType\":\"application/vnd.docker.container.image.v1+json\",\
+         \"digest\":\"sha256:{digest}\",\"size\":{}}},\"layers\":[{}]}}",
+        config.len(),
+        layers.join(",")
+    );
+    let place = "manifests/registry.ollama.ai/library/m/latest";
+    put(own.path(), place, manifest);
+    let source = Model::open(own.path().join(place)).unwrap();
+    let store = tempfile::tempdir().unwrap();
+    let made = Layers::read(&created(&store, "m", &source, CreateOptions::new())).config();
+    assert_eq!((&made["renderer"], &made["parser"]), (&Value::Null, &Value::Null), "{made}");
+    // From a directory it gets those of its architecture.
+    let folder =
+        folder(&[("config.json", document.as_slice()), ("model.safetensors", &weights.build())]);
+    let made = layers_of(folder.path(), CreateOptions::new()).config();
+    assert_eq!((&made["renderer"], &made["parser"]), (&"qwen3.5".into(), &"qwen3.5".into()));
+}
+
+/// Numbers that stay are written as Go's encoder writes them.
+#[test]
+fn parameters_that_stay_are_written_anew() {
+    let own = Store::new();
+    let layers = [
+        own.layer("model", "", &gguf("llama", "").build()),
+        own.layer("params", "", br#"{"temperature":1.0,"top_p":1e-7,"num_ctx":4096,"min_p":0.25}"#),
+    ];
+    let source = Model::open(own.manifest("m/latest", &layers)).unwrap();
+    let store = tempfile::tempdir().unwrap();
+    let options = CreateOptions::new().parameter("top_k", "5").unwrap();
+    let layers = Layers::read(&created(&store, "m", &source, options));
+    let expected = r#"{"min_p":0.25,"num_ctx":4096,"temperature":1,"top_k":5,"top_p":1e-7}"#;
+    assert_eq!(layers.text("params").trim_end(), expected);
+}
+
 #[test]
 fn wrong_settings_are_refused() {
+    let deep = "{{ if .A }}".repeat(101) + &"{{ end }}".repeat(101);
+    let error = CreateOptions::new().template(deep).unwrap_err().to_string();
+    assert!(error.ends_with("more than 100 blocks within each other"), "{error}");
+    assert!(
+        CreateOptions::new().template("{{ if .A }}".repeat(100) + &"{{ end }}".repeat(100)).is_ok()
+    );
     let error = |options: weighbridge::Result<CreateOptions>| told(&options.unwrap_err());
     insta::assert_snapshot!(error(CreateOptions::new().template("{{ if .System }}")), @"Mismatch: the template is not in Go's template language: a block has no end");
     insta::assert_snapshot!(error(CreateOptions::new().parameter("temperatur", "1")), @r#"
@@ -659,14 +711,23 @@ fn shown_capabilities_are_ollamas() {
     // Neither a quotation mark nor braces end an action within a text.
     let quoted = r#"{{ printf "%s\"}}" .Suffix }}{{ .Response }}"#;
     let raw = r#"{{ printf `\` .Suffix }}{{ .Response }}"#;
-    for template in [quoted, raw] {
+    let comment = "{{/* it's a comment, so }} ends nothing */}}{{ .Suffix }}{{ .Response }}";
+    for template in [quoted, raw, comment] {
         let found = capabilities(&gguf("llama", "plain"), plain, template);
         assert_eq!(found, "completion insert", "{template}");
     }
+    // White space that an action trims is no text between thoughts.
+    let thought = "{{ if .Thinking }}<think>{{ .Thinking }}</think>{{ end }}";
+    let trimmed = "{{ if .Thinking -}} \n {{ .Thinking }} {{- end }}";
+    let loops = format!("{{{{ range .Messages }}}}{thought}{trimmed}{{{{ end }}}}");
+    assert_eq!(capabilities(&gguf("llama", "plain"), plain, &loops), "completion thinking");
     let bert = gguf("bert", "").key("bert.pooling_type", Kv::U32(1));
     assert_eq!(capabilities(&bert, plain, ""), "embedding");
     let seeing = gguf("gemma3", "").key("gemma3.vision.block_count", Kv::U32(1));
     assert_eq!(capabilities(&seeing, plain, ""), "completion vision");
+    // Ollama does not serve images for this renderer with tensors, but with GGUF.
+    let rendered = r#"{"model_format":"gguf","renderer":"gemma4"}"#;
+    assert_eq!(capabilities(&seeing, rendered, ""), "completion vision");
     let parsed = r#"{"model_format":"gguf","parser":"qwen3-vl-thinking"}"#;
     assert_eq!(capabilities(&gguf("qwen3vl", chat), parsed, ""), "completion tools thinking");
     let gptoss = r#"{"model_format":"gguf","model_family":"gptoss"}"#;
