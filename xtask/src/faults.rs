@@ -116,6 +116,9 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/header.rs", "let Some(dtype) = dtype", "an entry in the usual spelling is read as any other"),
     ("src/container/safetensors/header.rs", "usual.dtype == self.dtype.0", "the dtype is looked up again"),
     ("src/container/safetensors/header.rs", "name == self.dtype.0", "the dtype is looked up again"),
+    ("src/container/safetensors/header.rs", "self.in_order && self.reached == file_len && !self.duplicates_may_pass", "what was checked while parsing is checked again"),
+    ("src/container/safetensors/header.rs", "let Some(rest) = rest.strip_prefix(b\"type\\\":\\\"\")", "an entry in the usual spelling is read as any other"),
+    ("src/container/safetensors/header.rs", "let Some(rest) = text.strip_prefix(b\"]\")", "an entry in the usual spelling is read as any other"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
