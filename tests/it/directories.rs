@@ -91,3 +91,16 @@ fn folders_of_a_cache_name_the_snapshot() {
         assert_eq!(advice, format!("give its snapshot: {}", snapshot.display()), "{inner}");
     }
 }
+
+#[test]
+fn files_beside_a_usual_name_are_opened_on_request() {
+    let folder = folder(&[
+        ("model.safetensors", tensors("a", 1.0)),
+        ("extra.safetensors", tensors("b", 2.0)),
+    ]);
+    let usual = Model::open(folder.path()).expect("the usual file");
+    assert_eq!(usual.len(), 1);
+    assert_eq!(notes(&usual), "ignored beside model: extra.safetensors");
+    let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
+    assert_eq!((all.len(), notes(&all).as_str()), (2, ""));
+}

@@ -675,7 +675,7 @@ fn wrong_settings_are_refused() {
 /// The capabilities that Ollama's server derives when it runs a model.
 #[test]
 fn shown_capabilities_are_ollamas() {
-    let capabilities = |file: &Gguf, config: &str, template: &str| {
+    let shown = |file: &Gguf, config: &str, template: &str| {
         let store = Store::new();
         let mut layers = vec![store.layer("model", "", &file.build())];
         if !template.is_empty() {
@@ -691,7 +691,10 @@ fn shown_capabilities_are_ollamas() {
         put(store.path(), "manifests/registry.ollama.ai/library/m/latest", manifest);
         let model = Model::open(store.path().join("manifests/registry.ollama.ai/library/m/latest"))
             .unwrap();
-        ops::show(&model).unwrap().capabilities.join(" ")
+        ops::show(&model).unwrap()
+    };
+    let capabilities = |file: &Gguf, config: &str, template: &str| {
+        shown(file, config, template).capabilities.join(" ")
     };
     let chat = "{% if tools %}{{ message.tool_calls }}<tool_response>{% endif %}<think></think>";
     let plain = r#"{"model_format":"gguf"}"#;
@@ -708,6 +711,9 @@ fn shown_capabilities_are_ollamas() {
         capabilities(&gguf("llama", "plain"), plain, fim),
         "completion tools insert thinking"
     );
+    // The template that is used is the one whose capabilities count.
+    assert_eq!(shown(&gguf("llama", "plain"), plain, fim).template, fim);
+    assert_eq!(shown(&gguf("llama", chat), plain, "{{ .Prompt }}").template, chat);
     // Neither a quotation mark nor braces end an action within a text.
     let quoted = r#"{{ printf "%s\"}}" .Suffix }}{{ .Response }}"#;
     let raw = r#"{{ printf `\` .Suffix }}{{ .Response }}"#;
