@@ -109,6 +109,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "end > at && next - at > room", "longer pieces"),
+    ("src/container/safetensors/read.rs", "indexed.is_named(guess, name)", "the name is looked up"),
     ("src/arch/runs.rs", "self.step == 1", "a span for each row"),
     ("src/container/safetensors/header.rs", "source.is_in_reach()", "how much is read at first"),
     ("src/container/safetensors/header.rs", "total <= first", "the header is read again"),
