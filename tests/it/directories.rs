@@ -104,3 +104,20 @@ fn files_beside_a_usual_name_are_opened_on_request() {
     let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
     assert_eq!((all.len(), notes(&all).as_str()), (2, ""));
 }
+
+#[test]
+fn the_index_with_a_usual_name_is_read() {
+    let one = "model-00001-of-00001.safetensors";
+    let folder = folder(&[
+        ("a-copy.safetensors.index.json", index(&[("b", "extra.safetensors")]).into_bytes()),
+        ("model.safetensors.index.json", index(&[("a", one)]).into_bytes()),
+        (one, tensors("a", 1.0)),
+        ("extra.safetensors", tensors("b", 2.0)),
+    ]);
+    let opened = Model::open(folder.path()).expect("the listed file");
+    let found: Vec<_> = opened.stored_tensors().map(|tensor| tensor.name().to_owned()).collect();
+    assert_eq!(found, ["a"]);
+    let said =
+        "ignored, because model.safetensors.index.json does not list them: extra.safetensors";
+    assert!(notes(&opened).contains(said), "{}", notes(&opened));
+}
