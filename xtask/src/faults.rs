@@ -82,6 +82,7 @@ fn record(number: u32) {
 #[rustfmt::skip]
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     // Other ways to read the same bytes.
+    ("src/model/tensor/values.rs", "held == CacheState::No", "longer reads"),
     ("src/bytes/bulk.rs", "out.len() < LEAST && let Some(bulk) = self.bulk() && read_exact_at(&bulk.quiet, offset, out).is_ok()", "a read that does not fetch what follows"),
     ("src/bytes/bulk.rs", "pages.as_ptr().align_offset(SECTOR) == 0", "a read without a copy"),
     ("src/bytes/bulk.rs", "let SourceKind::Memory { bytes } = &self.kind", "a read without a copy"),
@@ -104,11 +105,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "self.held.try_reserve_exact(room).is_err()", "no memory"),
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
+    ("src/store/listing.rs", "len & OWN_NAME != 0", "a name of 2 GiB"),
     // How work is divided.
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "end > at && next - at > room", "longer pieces"),
+    ("src/quant/product.rs", "S::IS_WIDE", "more sums side by side, each in the same order"),
+    ("src/quant/product.rs", "WEIGHTS * INPUTS == 16", "the lanes of all sums at once, each in the same order"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
@@ -119,6 +123,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/quant/ggml/encode/search.rs", "!changed", "no lane changes again"),
     ("src/model/tensor/arrange.rs", "joined.pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
+    ("src/model/tensor/slice.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
     ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
     ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),
