@@ -72,10 +72,8 @@ fn parts_that_only_one_has_do_not_join() {
     assert_eq!(said(&error), "\"b.weight\": the parts differ from those of a.weight");
 }
 
-/// Whether global scales are equal is read from the file. If that fails, it is not another way to
-/// derive the tensor.
-#[test]
-fn a_file_that_became_shorter_is_no_reason_to_compute() {
+/// Two matrices of NVFP4 with these divisors.
+fn nvfp4(globals: [f32; 2]) -> TempDir {
     let mut file = Safetensors::new();
     for name in ["a", "b"] {
         file = file.tensor(&format!("{name}.weight_packed"), "U8", &[2, 16], [0x12; 32]).tensor(
@@ -85,12 +83,33 @@ fn a_file_that_became_shorter_is_no_reason_to_compute() {
             [0x38; 4],
         );
     }
-    for (name, global) in [("a", 4.0), ("b", 8.0)] {
+    for (name, global) in ["a", "b"].into_iter().zip(globals) {
         let name = format!("{name}.weight_global_scale");
         file = file.tensor(&name, "F32", &[1], f32s(&[global]));
     }
     let config = r#"{"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}}"#;
-    let folder = directory(config, &file);
+    directory(config, &file)
+}
+
+/// Rows of one matrix, and matrices with equal global scales, have that scale.
+#[test]
+fn an_equal_global_scale_is_that_of_all_rows() {
+    let folder = nvfp4([4.0, 4.0]);
+    let model = Model::open(folder.path()).expect("a model");
+    let joined = fused(&model, &["a.weight", "b.weight"]);
+    let row = model.stored_tensor("b.weight").expect("a matrix").slice_rows(1..2).expect("a row");
+    for (tensor, rows) in [(joined, 4), (row, 1)] {
+        assert_eq!(*tensor.bytes(Part::GlobalDivisor).expect("one scale"), f32s(&[4.0]));
+        assert_eq!(tensor.bytes(Part::Weight).expect("codes").len(), 16 * rows);
+        assert_eq!(tensor.bytes(Part::Scale).expect("scales").len(), 2 * rows);
+    }
+}
+
+/// Whether global scales are equal is read from the file. If that fails, it is not another way to
+/// derive the tensor.
+#[test]
+fn a_file_that_became_shorter_is_no_reason_to_compute() {
+    let folder = nvfp4([4.0, 8.0]);
     let model = OpenOptions::new().read().open(folder.path()).expect("a model");
     let joined = fused(&model, &["a.weight", "b.weight"]);
     let computed = joined.derivation().expect("two scales");

@@ -13,7 +13,7 @@ use weighbridge::device::{BufferLayout, Cpu, Device, DeviceLimits, HostMemory, s
 use weighbridge::load::LoadedTensor;
 use weighbridge::{DType, ErrorKind, LoadOptions, Model, Part, Result, WeightProvider};
 
-use crate::support::{Gguf, Safetensors, folder};
+use crate::support::{Gguf, Kv, Safetensors, folder};
 
 /// The bytes of a memory page on any machine, or a multiple of them.
 const PAGE: u64 = 1 << 16;
@@ -196,6 +196,61 @@ fn long_blocks_are_filled_in_pieces_of_whole_words() {
     let longest = ranges.iter().map(|range| range.end - range.start).max().unwrap();
     assert!(longest <= (8 << 20) + 4 * 34, "{ranges:?}");
     assert!(loaded.read(provider.device(), Part::Weight).unwrap() == blocks);
+}
+
+/// Rows in another order are read together, and not one by one.
+#[test]
+fn short_rows_are_filled_together() {
+    let (rows, columns) = (32, 8);
+    let number = |key: &str, value: u32| (format!("llama.{key}"), Kv::U32(value));
+    let keys = [number("block_count", 1), number("embedding_length", 8)];
+    let heads = ["attention.head_count", "attention.head_count_kv"].map(|key| number(key, 4));
+    let file =
+        keys.into_iter().chain(heads).fold(
+            Gguf::new().key("general.architecture", Kv::text("llama")),
+            |file, (key, value)| file.key(key, value),
+        );
+    let stored = bytes(7, rows * columns);
+    let file = file.tensor("blk.0.attn_q.weight", DType::I8, &[rows, columns], stored.clone());
+    let folder = folder(&[("model.gguf", file.build())]);
+    let provider = provider(&folder, Host::default());
+    let name = "layers.0.attention.q.weight";
+    let loaded = provider.load(name).unwrap();
+    assert_eq!(*provider.device().ranges.lock().unwrap(), [0..rows * columns]);
+    let found = loaded.read(provider.device(), Part::Weight).unwrap();
+    assert_eq!(found, *provider.tensor(name).unwrap().bytes(Part::Weight).unwrap());
+    assert_ne!(found, stored);
+}
+
+/// Rows that follow one another in the file and in the buffer are one piece, however long they are.
+#[test]
+fn adjacent_rows_are_filled_at_once() {
+    let shape = [10, PAGE];
+    let (a, b) = (bytes(1, 10 * PAGE), bytes(2, 10 * PAGE));
+    let file = Gguf::new().tensor("a", DType::I8, &shape, a.clone()).tensor(
+        "b",
+        DType::I8,
+        &shape,
+        b.clone(),
+    );
+    let folder = folder(&[("model.gguf", file.build())]);
+    let provider = provider(&folder, Host::default());
+    let fused = provider.fuse(&["a", "b"]).unwrap();
+    let ranges = provider.device().ranges.lock().unwrap().clone();
+    assert_eq!(ranges, [0..10 * PAGE, 10 * PAGE..20 * PAGE]);
+    assert!(fused.read(provider.device(), Part::Weight).unwrap() == [a, b].concat());
+}
+
+/// A row of IQ4_KS is a scale and its blocks: no whole number of blocks.
+#[test]
+fn rows_that_start_with_their_scale_are_loaded_whole() {
+    let stored = bytes(3, 2 * DType::IQ4_KS.row_bytes(256).unwrap());
+    let file = Gguf::new().tensor("t", DType::IQ4_KS, &[2, 256], stored.clone());
+    let folder = folder(&[("model.gguf", file.build())]);
+    let provider = provider(&folder, Host::default());
+    let loaded = provider.load("t").unwrap();
+    assert_eq!(loaded.read(provider.device(), Part::Weight).unwrap(), stored);
+    assert_eq!(loaded.parts[0].row_bytes, Some(stored.len() as u64 / 2));
 }
 
 /// Short tensors and long ones in one buffer, in any order.

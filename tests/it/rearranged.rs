@@ -9,7 +9,7 @@ use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, Tensor};
 
 use crate::models::{Array, Form, NamedModel, Tensors, listed_models, lists, metadata, open, own};
-use crate::support::{Gguf, f32s};
+use crate::support::{Gguf, Safetensors, f32s, folder};
 
 /// A model of a list of names.
 fn named(name: &str) -> NamedModel {
@@ -159,6 +159,34 @@ fn rows_to_reorder_are_limited() {
     );
 }
 
+/// Rows in a regular order need no memory for each row, so that there may be any number of them.
+#[test]
+fn any_number_of_rows_is_reordered_by_a_rule() {
+    // The halves of each head in turn.
+    let model = named("granitemoe");
+    let rows = (1u64 << 24) + 8;
+    let name = "model.layers.0.self_attn.q_proj.weight";
+    let file = Safetensors::new().tensor(name, "I8", &[rows, 1], vec![0; rows as usize]);
+    let config = model.config.to_string().into_bytes();
+    let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+    let opened = Model::open(folder.path()).expect("a directory");
+    let q = translated(&opened, Dialect::Gguf, "blk.0.attn_q.weight").expect("a matrix");
+    assert_eq!((q.shape(), q.is_stored()), (&[rows, 1][..], false));
+    // Gate and up in turn.
+    let model = named("gpt-oss, fused");
+    let keys = metadata(&model.gguf, &model.config);
+    let file = keys.into_iter().fold(Gguf::new(), |file, (key, value)| file.key(key, value));
+    let (experts, rows) = (2, 300_000u64);
+    let bytes = |value: u8| vec![value; (experts * rows) as usize];
+    let file = file
+        .tensor("blk.0.ffn_gate_exps.weight", DType::I8, &[experts, rows, 1], bytes(1))
+        .tensor("blk.0.ffn_up_exps.weight", DType::I8, &[experts, rows, 1], bytes(2));
+    let opened = OpenOptions::new().open_memory("model.gguf", file.build()).expect("a file");
+    let name = "model.layers.0.mlp.experts.gate_up_proj";
+    let joined = translated(&opened, Dialect::HuggingFace, name).expect("a tensor");
+    assert_eq!(joined.shape(), [experts, 1, 2 * rows]);
+}
+
 /// Experts with a matrix of another shape are neither one canonical tensor nor one of Ollama's.
 #[test]
 fn experts_have_one_shape() {
@@ -171,6 +199,13 @@ fn experts_have_one_shape() {
     let error = opened.tensor("layers.1.ffn.experts.gate.weight").expect_err("two shapes");
     assert_eq!(error.kind(), ErrorKind::Malformed);
     let fault = "expert 1 of layers.1.ffn.experts.gate.weight has shape [64, 32], but the first has [32, 64]";
+    assert!(error.to_string().ends_with(fault), "{error}");
+    // That is the fault, and not that a config is missing which these rows do not need.
+    let mut without = model.clone();
+    without.config.as_object_mut().expect("an object").remove("hidden_size");
+    let without = &open(&without, Form::HuggingFace, &all).model;
+    assert!(without.config().is_err());
+    let error = without.tensor("layers.1.ffn.experts.gate.weight").expect_err("two shapes");
     assert!(error.to_string().ends_with(fault), "{error}");
     let whole = opened.tensor("layers.1.ffn.experts.up.weight").expect("one shape");
     assert_eq!(whole.shape(), [4, 32, 64]);
