@@ -147,11 +147,7 @@ impl Tensor {
         part: Part,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if let Some(stored) = self.as_native() {
-            return stored.for_each_piece(part, sink);
-        }
-        let packed = self.part(part)?;
-        self.each_piece(&packed, 0..packed.bytes, sink)
+        self.for_each_piece_in(part, 0..self.part(part)?.bytes, sink)
     }
 
     /// The mapped file that holds a part's packed bytes without any change, and where they are in it.
