@@ -91,7 +91,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "let Some(found) = found", "bytes that are held already; `take` finds them too"),
     ("src/model/tensor/values.rs", "held == CacheState::Mapped && plan.is_weight_alone()", "decoded without a copy"),
     ("src/model/tensor/work.rs", "let [ByteRuns { taken, count: 1, .. }] = runs.as_slice() && let [run] = &**taken", "read without a copy"),
+    ("src/model/tensor/values.rs", "columns < 64 || span.step == 1", "rows are decoded one by one"),
+    ("src/model/tensor/values.rs", "in_turn", "a read past the page cache"),
+    ("src/model/tensor/values.rs", "whole", "rows are decoded one by one"),
+    ("src/model/tensor/work.rs", "end > at", "pieces end elsewhere"),
     // Memory that is requested at once, or kept for the next use.
+    ("src/model/tensor/mod.rs", "all(&[Packing::Plain])", "a long vector is read at once"),
+    ("src/store/tensor/bulk.rs", "let Ok((source, segment)) = self.source(part) && let Ok(range) = self.range(&segment, &within)", "pages of a map are kept"),
     ("src/bytes/cursor.rs", "self.held.capacity() < target", "`resize` requests the memory too"),
     ("src/bytes/cursor.rs", "have > LATER", "how much is requested ahead"),
     ("src/bytes/mod.rs", "len < FRESH_PAGES", "zeros are written, or fresh pages have them"),
@@ -101,12 +107,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/values.rs", "self.plans.len() == PLANS", "more plans are kept"),
     ("src/store/build.rs", "listings.clone().nth(1).is_none()", "the entries are copied"),
     ("src/store/build.rs", "self.listing.entries.capacity() == 0", "the entries are copied"),
+    ("src/model/tensor/low_rank.rs", "let [(0, RowSpan { start, step, count })] = *runs && (step == 1 || count == 1)", "a table of the same numbers"),
     // No test runs out of memory, or on another platform.
     ("src/bytes/cursor.rs", "self.held.try_reserve_exact(room).is_err()", "no memory"),
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
     ("src/store/listing.rs", "len & OWN_NAME != 0", "a name of 2 GiB"),
     // How work is divided.
+    ("src/model/tensor/values.rs", "elements < SHARED", "threads for few values"),
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
