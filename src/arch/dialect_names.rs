@@ -206,3 +206,27 @@ impl Habits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::family::ARCHITECTURES;
+
+    /// A stored tensor is made of its parts in one step: only their rows may differ.
+    #[test]
+    fn parts_of_one_stored_tensor_differ_in_their_rows_alone() {
+        let dialects = [Dialect::Gguf, Dialect::HuggingFace, Dialect::Mlx, Dialect::Publisher];
+        for architecture in ARCHITECTURES {
+            for dialect in dialects {
+                let habits = Habits { dialect, split_latent: false, joined: false };
+                let forms = candidates(architecture, habits);
+                for form in forms.values().flatten().filter(|form| !form.holds_one) {
+                    let step =
+                        |(_, part): &(&str, Transform)| (part.axes, part.columns, part.values);
+                    let alike = form.holds.windows(2).all(|two| step(&two[0]) == step(&two[1]));
+                    assert!(alike, "{}: {}", architecture.name, form.name);
+                }
+            }
+        }
+    }
+}

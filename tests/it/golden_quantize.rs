@@ -128,3 +128,19 @@ fn what_does_not_fit_is_refused() {
         DType::Q4_K.quantize_rows(&[], columns, None, &mut nothing).expect("nothing to do");
     }
 }
+
+/// ggml keeps nothing of a NaN but its sign.
+#[test]
+fn a_nan_in_f16_has_no_payload() {
+    let nans = [0x7fc0_0000, 0x7f81_2345, 0xffff_ffff, 0xff80_0001].map(f32::from_bits);
+    let mut values = vec![1.5; 40];
+    values[..4].copy_from_slice(&nans);
+    // Also behind the last sixteen.
+    values[36..].copy_from_slice(&nans);
+    let found = quantized(DType::F16, &values, 40, None);
+    let found: Vec<u16> =
+        found.as_chunks().0.iter().map(|bits| u16::from_le_bytes(*bits)).collect();
+    let expected = [0x7e00, 0x7e00, 0xfe00, 0xfe00];
+    assert_eq!((&found[..4], &found[36..]), (&expected[..], &expected[..]));
+    assert!(found[4..36].iter().all(|bits| *bits == 0x3e00));
+}

@@ -446,3 +446,159 @@ fn adapters_describe_themselves() {
     let error = Adapter::open(lora("llama/base")).expect_err("no adapter");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
+
+/// The same matrix of an adapter under two names, and half of a pair.
+#[test]
+fn each_matrix_is_there_once() {
+    let opened = |names: &[&str]| {
+        let file = names.iter().fold(Safetensors::new(), |file, name| {
+            file.tensor(&format!("base_model.model.{name}"), "F32", &[1, 1], f32s(&[1.0]))
+        });
+        let config = br#"{"peft_type": "LORA", "r": 1}"#.to_vec();
+        let files =
+            folder(&[("adapter_config.json", config), ("adapter_model.safetensors", file.build())]);
+        Adapter::open(files.path())
+    };
+    let fault = |names: &[&str]| {
+        let error = opened(names).expect_err("not a pair");
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        let text = error.to_string();
+        text.split_once("tensor ").expect("a tensor").1.to_owned()
+    };
+    assert_eq!(
+        fault(&["up.lora_A.weight", "up.lora_B.weight", "up.lora_A.default.weight"]),
+        "\"base_model.model.up.lora_A.default.weight\": it and \"base_model.model.up.lora_A.weight\" are the same matrix of one adapter"
+    );
+    let lacks = |side: &str, name: &str| {
+        format!("\"base_model.model.{name}\": the adapter lacks matrix {side} of up")
+    };
+    assert_eq!(fault(&["up.lora_B.weight"]), lacks("A", "up.lora_B.weight"));
+    assert_eq!(fault(&["up.lora_A.weight"]), lacks("B", "up.lora_A.weight"));
+    // A module whose name only begins like that of a matrix.
+    let pair = ["up.lora_A.weight", "up.lora_B.weight", "up.lora_Adapter.weight"];
+    let adapter = opened(&pair).expect("a pair");
+    assert_eq!((adapter.len(), adapter.targets()), (1, vec!["up"]));
+    let obstacle = adapter.obstacle().expect("an obstacle");
+    assert_eq!(obstacle.tensor(), Some("base_model.model.up.lora_Adapter.weight"));
+    assert!(obstacle.to_string().contains("saves a module as a whole"), "{obstacle}");
+}
+
+/// An adapter in GGUF of one matrix, with values of its own.
+fn gguf_adapter(architecture: &str, target: &str, a: [u64; 2], b: [u64; 2]) -> Gguf {
+    let values = |shape: [u64; 2], step: f32| {
+        f32s(&(0..shape[0] * shape[1]).map(|n| n as f32 * step - 1.0).collect::<Vec<f32>>())
+    };
+    Gguf::new()
+        .key("general.architecture", Kv::text(architecture))
+        .key("general.type", Kv::text("adapter"))
+        .key("adapter.type", Kv::text("lora"))
+        .key("adapter.lora.alpha", Kv::F32(1.0))
+        .tensor(format!("{target}.lora_a"), DType::F32, &a, values(a, 0.125))
+        .tensor(format!("{target}.lora_b"), DType::F32, &b, values(b, 0.25))
+}
+
+#[test]
+fn an_adapter_for_some_inputs_alone_is_not_merged() {
+    let plain = || gguf_adapter("llama", "output.weight", [1, 32], [4, 1]);
+    let tokens = Kv::Array(4, vec![Kv::U32(7), Kv::U32(9)]);
+    let activated = plain().key("adapter.alora.invocation_tokens", tokens);
+    let model = folder(&[("model.gguf", small_model(DType::F32, f32s(&[0.0; 128])))]);
+    for (file, fault) in [(plain(), None), (activated, Some("only after its invocation tokens"))] {
+        let file = folder(&[("adapter.gguf", file.build())]);
+        let adapter = Adapter::open(file.path().join("adapter.gguf")).expect("an adapter");
+        let options = ConvertOptions::new(&GGUF).adapter(adapter, 1.0);
+        let planned = ops::convert(&open(&model.path().join("model.gguf")), &options);
+        let Some(fault) = fault else {
+            assert!(planned.is_ok());
+            continue;
+        };
+        let error = planned.map(drop).expect_err("it cannot be merged");
+        assert_eq!(
+            (error.kind(), error.key()),
+            (ErrorKind::Unsupported, Some("adapter.alora.invocation_tokens"))
+        );
+        assert!(error.to_string().contains(fault), "{error}");
+    }
+}
+
+/// The rows of q are permuted in GGUF. An adapter is merged before or after they are put back.
+#[test]
+fn long_rows_in_another_order_are_merged() {
+    let (rows, columns) = (16, 96);
+    let values: Vec<f32> = (0..rows * columns).map(|n| (n % 89) as f32 / 16.0 - 2.0).collect();
+    let number = |key: &str, value: u32| (format!("llama.{key}"), Kv::U32(value));
+    let keys = [
+        number("block_count", 1),
+        number("embedding_length", 96),
+        number("attention.head_count", 2),
+        number("attention.head_count_kv", 2),
+        number("attention.key_length", 8),
+    ];
+    let base = keys
+        .into_iter()
+        .fold(Gguf::new().key("general.architecture", Kv::text("llama")), |file, (key, value)| {
+            file.key(key, value)
+        });
+    let base = base.tensor("blk.0.attn_q.weight", DType::F32, &[rows, columns], f32s(&values));
+    let adapter = gguf_adapter("llama", "blk.0.attn_q.weight", [2, columns], [rows, 2]);
+    let files = folder(&[("base.gguf", base.build()), ("adapter.gguf", adapter.build())]);
+    let written = |source: &Path, options: ConvertOptions, name: &str| {
+        let plan = ops::convert(&open(source), &options).expect("a plan");
+        let path = files.path().join(name);
+        plan.run(&path, &WriteOptions::new().allow_incomplete(true)).expect("written");
+        path
+    };
+    let (base, adapter) = (files.path().join("base.gguf"), files.path().join("adapter.gguf"));
+    let at_once = with(ConvertOptions::new(&SAFETENSORS), &adapter);
+    let at_once = open(&written(&base, at_once, "at-once"));
+    let merged = written(&base, with(ConvertOptions::new(&GGUF), &adapter), "merged.gguf");
+    let later = open(&written(&merged, ConvertOptions::new(&SAFETENSORS), "later"));
+    let name = "model.layers.0.self_attn.q_proj.weight";
+    let found = at_once.stored_tensor(name).expect("a matrix").dequantize().expect("values");
+    let expected = later.stored_tensor(name).expect("a matrix").dequantize().expect("values");
+    assert_eq!(found[..], expected[..]);
+    let unmerged = open(&base).tensor("layers.0.attention.q.weight").expect("a matrix");
+    assert_ne!(found[..], unmerged.dequantize().expect("values")[..]);
+}
+
+/// A product is added to stored rows and columns. These targets have none, or not their values.
+#[test]
+fn targets_that_are_no_stored_matrices_are_refused() {
+    let fault = |model: &Model, adapter: Gguf| {
+        let files = folder(&[("adapter.gguf", adapter.build())]);
+        let adapter = Adapter::open(files.path().join("adapter.gguf")).expect("an adapter");
+        let options = ConvertOptions::new(&GGUF).adapter(adapter, 1.0);
+        let error = ops::convert(model, &options).map(drop).expect_err("no matrix");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let text = error.to_string();
+        text.split_once("tensor ").expect("a tensor").1.to_owned()
+    };
+    let norm = Gguf::new().key("general.architecture", Kv::text("gemma")).tensor(
+        "blk.0.attn_norm.weight",
+        DType::F32,
+        &[4],
+        f32s(&[1.0, 2.0, 3.0, 4.0]),
+    );
+    let files = folder(&[("model.gguf", norm.build())]);
+    let adapter = gguf_adapter("gemma", "blk.0.attn_norm.weight", [1, 4], [1, 1]);
+    assert_eq!(
+        fault(&open(&files.path().join("model.gguf")), adapter),
+        "\"layers.0.attention_norm.weight\": a change of a tensor whose values are stored in another form"
+    );
+    // Of each expert's two elements, the first is the bias of gate.
+    let bias = Safetensors::new().tensor(
+        "model.layers.0.mlp.experts.gate_up_proj_bias",
+        "F32",
+        &[2, 2],
+        f32s(&[1.0, 2.0, 3.0, 4.0]),
+    );
+    let config = br#"{"model_type": "gpt_oss", "hidden_size": 4, "intermediate_size": 1,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2,
+        "num_local_experts": 2, "num_experts_per_tok": 1, "vocab_size": 8}"#;
+    let files = folder(&[("config.json", config.to_vec()), ("model.safetensors", bias.build())]);
+    let adapter = gguf_adapter("gpt-oss", "blk.0.ffn_gate_exps.bias", [1, 1], [2, 1]);
+    assert_eq!(
+        fault(&open(files.path()), adapter),
+        "\"layers.0.ffn.experts.gate.bias\": a change of a tensor that is not stored as a matrix"
+    );
+}

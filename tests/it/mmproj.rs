@@ -582,3 +582,51 @@ fn rows_that_are_no_three_parts_are_refused() {
     packed.expect("the packed matrix").1 = &[13, 4];
     insta::assert_snapshot!(refused(&model(&config, &vision), ConvertOptions::new(&GGUF)), @r#"Mismatch: .: tensor "v.blk.0.attn_q.weight": shape [13, 4], but its rows are those of q, k and v"#);
 }
+
+/// `ln(1 + e^x)` of every number: of large ones, which e^x exceeds, it is the number itself.
+#[test]
+fn scales_of_gemma4_are_those_that_torch_computes() {
+    let mut config = json!({"model_type": "gemma4", "text_config": language("gemma4_text")});
+    config["text_config"]["layer_types"] = json!(["full_attention"]);
+    config["vision_config"] = json!({
+        "model_type": "gemma4_vision", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "patch_size": 2
+    });
+    config["audio_config"] = json!({
+        "model_type": "gemma4_audio", "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1
+    });
+    let source = model(&config, &[]);
+    let values = [-3.0, 0.0, 19.5, 1000.0];
+    let name = "model.audio_tower.layers.0.self_attn.per_dim_scale";
+    let shapes: Vec<(&str, &[u64])> = vec![
+        ("model.vision_tower.patch_embedder.input_proj.weight", &[4, 12]),
+        ("model.vision_tower.encoder.layers.0.pre_feedforward_layernorm.weight", &[4]),
+        ("model.embed_vision.embedding_projection.weight", &[8, 4]),
+        ("model.audio_tower.layers.0.feed_forward2.ffw_layer_1.linear.weight", &[16, 4]),
+        ("model.embed_audio.embedding_projection.weight", &[8, 4]),
+    ];
+    let mut file = Safetensors::new().tensor(name, "F32", &[4], f32s(&values));
+    for (name, shape) in [LANGUAGE, &shapes].concat() {
+        let count = shape.iter().product::<u64>() as usize;
+        file = file.tensor(name, "F32", shape, f32s(&vec![0.5; count]));
+    }
+    put(source.path(), "model.safetensors", file.build());
+    let (_folder, written, _) =
+        projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
+    let scale = written.stored_tensor("a.blk.0.per_dim_scale.weight").expect("a scale");
+    let found = scale.dequantize().expect("values");
+    let expected = [0.048_587_352, std::f32::consts::LN_2, 19.5, 1000.0];
+    assert!(
+        found.iter().zip(expected).all(|(a, b): (&f32, f32)| (a - b).abs() <= b * 1e-6),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_tensor_without_rows_has_no_part_of_queries() {
+    let (config, mut vision) = qwen2_vl();
+    let empty = ("visual.blocks.0.attn.qkv.weight", &[0u64, 4][..]);
+    *vision.iter_mut().find(|(name, _)| *name == empty.0).expect("q, k and v") = empty;
+    let text = refused(&model(&config, &vision), ConvertOptions::new(&GGUF));
+    assert!(text.ends_with("shape [0, 4], of which [0, 4] cannot be selected"), "{text}");
+}

@@ -466,3 +466,31 @@ fn parameters_of_ollama_are_settings_for_generating() {
     let temperature = found.temperature.unwrap();
     assert_eq!((temperature.value, &*temperature.source), (0.25, "general.sampling.temp"));
 }
+
+/// A blob that somebody deleted is named, beside those that changed.
+#[test]
+fn blobs_that_are_gone_are_found() {
+    use weighbridge::ops::{self, VerifyOptions};
+
+    let store = Store::new();
+    let model = Gguf::new().tensor("t", DType::F32, &[1], f32s(&[1.0])).build();
+    let layers = [
+        store.layer("model", "", &model),
+        store.layer("projector", "", b"gone"),
+        store.layer("license", "", b"changed"),
+    ];
+    let manifest = store.manifest("m/latest", &layers);
+    let verified = || {
+        let report = ops::verify(&manifest, &OpenOptions::new(), &VerifyOptions::new()).unwrap();
+        assert_eq!(report.digests, 3);
+        report.faults.iter().map(|fault| without_path(fault, store.path())).collect::<Vec<_>>()
+    };
+    assert_eq!(verified(), Vec::<String>::new());
+    let [gone, changed] = [b"gone" as &[u8], b"changed"].map(|bytes| store.blob(bytes));
+    std::fs::remove_file(store.path().join(format!("blobs/sha256-{gone}"))).unwrap();
+    put(store.path(), &format!("blobs/sha256-{changed}"), b"CHANGED");
+    let faults = verified();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert_eq!(faults[0], format!("./blobs/sha256-{gone}: the file is missing"));
+    assert!(faults[1].contains(&changed), "{faults:?}");
+}

@@ -301,3 +301,20 @@ fn the_format_of_gptq() {
         assert_eq!(tensor.dtype().expect("a dtype"), dtype, "{name} {config}");
     }
 }
+
+/// The name of the joined tensor is that of the unquantized checkpoint, which also has it here.
+#[test]
+fn a_tensor_is_stored_in_one_form() {
+    let gptq: Arrays<'_> = &[
+        ("l.qweight", "I32", &[4, 8]),
+        ("l.scales", "F16", &[2, 8]),
+        ("l.qzeros", "I32", &[2, 1]),
+        ("l.weight", "F16", &[8, 32]),
+    ];
+    let text = opened(&file(gptq));
+    let fault = "\"l.qweight\": the array and \"l.weight\" belong to the same tensor";
+    assert!(text.contains(fault), "{text}");
+    let [rest @ .., plain] = gptq else { panic!("four arrays") };
+    let apart = [rest, &[("k.weight", plain.1, plain.2)]].concat();
+    assert_eq!(opened(&file(&apart)), "l.weight GPTQ4 [8, 32], k.weight F16 [8, 32]");
+}

@@ -15,6 +15,8 @@ use weighbridge::{
     WeightProvider, WriteOptions,
 };
 
+use crate::models::{Array, Form, Opened, listed_models, lists, own};
+
 /// The models of a folder of fixtures: files, and folders with weights.
 fn models(at: &Path, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(at).expect("a folder of fixtures");
@@ -459,4 +461,69 @@ fn stages_have_layers_of_their_own() {
         .tensor_of_rank("layers.1.attention.q.weight", &sharding, Convention::HuggingFace)
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+/// A model in the names of Hugging Face, of a list of names, with one tensor in another shape.
+fn named(name: &str, changed: Option<(&str, Vec<usize>)>) -> Opened {
+    let list = lists::LISTS.iter().find(|list| list.name == name);
+    let listed = || listed_models().into_iter().find(|model| model.name == name).expect("a list");
+    let model = list.map_or_else(listed, own);
+    let (_, tensors) = &model.forms[0];
+    let mut tensors = tensors.clone();
+    tensors.extend(changed.map(|(name, shape)| (name.to_owned(), Array::random(name, shape))));
+    crate::models::open(&model, Form::HuggingFace, &tensors)
+}
+
+#[test]
+fn each_rank_of_experts_has_experts_of_its_own() {
+    let Opened { model, .. } = &named("mixtral", None);
+    let name = "layers.0.ffn.experts.gate.weight";
+    let whole = model.tensor(name).unwrap();
+    assert_eq!(whole.shape(), [4, 96, 64]);
+    let all = values(&whole);
+    for rank in 0..2 {
+        let sharding = Sharding::new().expert(rank, 2);
+        let part = model.tensor_of_rank(name, &sharding, Convention::HuggingFace).unwrap();
+        assert_eq!(part.shape(), [2, 96, 64]);
+        let half = all.len() / 2;
+        assert_eq!(values(&part), all[rank as usize * half..][..half]);
+        // What is no expert is on each rank.
+        let router =
+            model.tensor_of_rank("layers.0.ffn.router.weight", &sharding, Convention::HuggingFace);
+        assert_eq!(router.unwrap().shape(), [4, 64]);
+    }
+    let three = Sharding::new().expert(0, 3);
+    let error = model.tensor_of_rank(name, &three, Convention::HuggingFace).unwrap_err();
+    assert!(
+        error.to_string().ends_with("4 experts cannot be divided equally among 3 ranks"),
+        "{error}"
+    );
+}
+
+/// Qwen 3 has one norm for all heads, OLMo 2 a norm over all of them.
+#[test]
+fn a_norm_of_one_head_is_on_each_rank() {
+    for (model, whole, part) in [("qwen3", 32, 32), ("olmo2", 16, 8)] {
+        let Opened { model, .. } = &named(model, None);
+        let name = "layers.0.attention.q_norm.weight";
+        assert_eq!(model.tensor(name).unwrap().shape(), [whole]);
+        let sharding = Sharding::new().tensor(1, 2);
+        let own = model.tensor_of_rank(name, &sharding, Convention::HuggingFace).unwrap();
+        assert_eq!(own.shape(), [part]);
+    }
+}
+
+#[test]
+fn sections_have_the_rows_that_the_config_says() {
+    let name = "backbone.layers.0.mixer.in_proj.weight";
+    let half = Sharding::new().tensor(0, 2);
+    let of_rank = |changed| {
+        let Opened { model, .. } = &named("mamba2", changed);
+        let part = model.tensor_of_rank("layers.0.ssm.in.weight", &half, Convention::HuggingFace);
+        part.map(|part| part.shape().to_vec())
+    };
+    assert_eq!(of_rank(None).unwrap(), [24, 8]);
+    let error = of_rank(Some((name, vec![50, 8]))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert!(error.to_string().ends_with("50 rows, but the config says 48"), "{error}");
 }

@@ -82,6 +82,7 @@ fn record(number: u32) {
 #[rustfmt::skip]
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     // Other ways to read the same bytes.
+    ("src/model/tensor/values.rs", "held == CacheState::No", "longer reads"),
     ("src/bytes/bulk.rs", "out.len() < LEAST && let Some(bulk) = self.bulk() && read_exact_at(&bulk.quiet, offset, out).is_ok()", "a read that does not fetch what follows"),
     ("src/bytes/bulk.rs", "pages.as_ptr().align_offset(SECTOR) == 0", "a read without a copy"),
     ("src/bytes/bulk.rs", "let SourceKind::Memory { bytes } = &self.kind", "a read without a copy"),
@@ -90,7 +91,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "let Some(found) = found", "bytes that are held already; `take` finds them too"),
     ("src/model/tensor/values.rs", "held == CacheState::Mapped && plan.is_weight_alone()", "decoded without a copy"),
     ("src/model/tensor/work.rs", "let [ByteRuns { taken, count: 1, .. }] = runs.as_slice() && let [run] = &**taken", "read without a copy"),
+    ("src/model/tensor/values.rs", "columns < 64 || span.step == 1", "rows are decoded one by one"),
+    ("src/model/tensor/values.rs", "in_turn", "a read past the page cache"),
+    ("src/model/tensor/values.rs", "whole", "rows are decoded one by one"),
+    ("src/model/tensor/work.rs", "end > at", "pieces end elsewhere"),
     // Memory that is requested at once, or kept for the next use.
+    ("src/model/tensor/mod.rs", "all(&[Packing::Plain])", "a long vector is read at once"),
+    ("src/store/tensor/bulk.rs", "let Ok((source, segment)) = self.source(part) && let Ok(range) = self.range(&segment, &within)", "pages of a map are kept"),
     ("src/bytes/cursor.rs", "self.held.capacity() < target", "`resize` requests the memory too"),
     ("src/bytes/cursor.rs", "have > LATER", "how much is requested ahead"),
     ("src/bytes/mod.rs", "len < FRESH_PAGES", "zeros are written, or fresh pages have them"),
@@ -100,11 +107,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/values.rs", "self.plans.len() == PLANS", "more plans are kept"),
     ("src/store/build.rs", "listings.clone().nth(1).is_none()", "the entries are copied"),
     ("src/store/build.rs", "self.listing.entries.capacity() == 0", "the entries are copied"),
+    ("src/model/tensor/low_rank.rs", "let [(0, RowSpan { start, step, count })] = *runs && (step == 1 || count == 1)", "a table of the same numbers"),
     // No test runs out of memory, or on another platform.
     ("src/bytes/cursor.rs", "self.held.try_reserve_exact(room).is_err()", "no memory"),
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
+    ("src/store/listing.rs", "len & OWN_NAME != 0", "a name of 2 GiB"),
     // How work is divided.
+    ("src/model/tensor/values.rs", "elements < SHARED", "threads for few values"),
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
@@ -120,6 +130,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/header.rs", "self.in_order && self.reached == file_len && !self.duplicates_may_pass", "what was checked while parsing is checked again"),
     ("src/container/safetensors/header.rs", "let Some(rest) = rest.strip_prefix(b\"type\\\":\\\"\")", "an entry in the usual spelling is read as any other"),
     ("src/container/safetensors/header.rs", "let Some(rest) = text.strip_prefix(b\"]\")", "an entry in the usual spelling is read as any other"),
+    ("src/quant/product.rs", "S::IS_WIDE", "more sums side by side, each in the same order"),
+    ("src/quant/product.rs", "WEIGHTS * INPUTS == 16", "the lanes of all sums at once, each in the same order"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
@@ -130,6 +142,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/quant/ggml/encode/search.rs", "!changed", "no lane changes again"),
     ("src/model/tensor/arrange.rs", "joined.pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
+    ("src/model/tensor/slice.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
     ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
     ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),

@@ -18,7 +18,7 @@ const ROWS: u64 = 1 << 24;
 impl Tensor {
     /// The tensor that a dialect stores under `name` for the canonical tensors in `parts`. A
     /// dialect may store several canonical tensors in one; each part comes with its transform
-    /// there.
+    /// there. The transforms of one stored tensor differ in their rows alone.
     ///
     /// # Errors
     ///
@@ -31,12 +31,8 @@ impl Tensor {
     ) -> Result<Self> {
         let misfit = |what: &str| Error::mismatch(what.to_owned()).in_tensor(name);
         let Some((_, first)) = parts.first() else { return Err(misfit("no parts to store")) };
-        let (axes, values) = (first.axes, first.values);
-        if parts.iter().any(|(_, other)| (other.axes, other.values) != (axes, values)) {
-            return Err(misfit("the parts are stored in different ways"));
-        }
+        let Transform { axes, columns, values, .. } = *first;
         let rows: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.rows).collect();
-        let columns: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.columns).collect();
         let mut views: Vec<Self> = parts.into_iter().map(|(view, _)| view).collect();
         if axes == Axes::Squeezed {
             for view in &mut views {
@@ -54,11 +50,8 @@ impl Tensor {
             (Ok([view]), rows) => Self::with_rows_restored(vec![view], rows, config)?,
             (Err(views), rows) => Self::with_rows_restored(views, rows, config)?,
         };
-        if let Some(&order) = columns.iter().find(|order| **order != RowOrder::All) {
-            if columns.iter().any(|other| *other != order) {
-                return Err(misfit("the columns of the parts are stored in different orders"));
-            }
-            view.restore_columns(order, config)?;
+        if columns != RowOrder::All {
+            view.restore_columns(columns, config)?;
         }
         match axes {
             // Tensors written here are plain; quantized tensors of this kind are copied or not
@@ -309,18 +302,14 @@ impl Tensor {
 
     /// Reverses a transform's reordering of columns.
     fn restore_columns(&mut self, order: RowOrder, config: Option<&ModelConfig>) -> Result<()> {
-        let misfit =
-            || Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name);
-        if !self.whole_rows() {
-            return Err(misfit());
-        }
         let chosen = order.choose(1, self.columns, config)?;
         let inverse = match chosen.runs.as_slice() {
             [run] if run.len() == self.columns => run.inverse(),
             _ => None,
         };
-        let inverse = inverse.ok_or_else(misfit)?;
-        self.order = inverse;
+        self.order = inverse.filter(|_| self.whole_rows()).ok_or_else(|| {
+            Error::unsupported("the columns cannot be put in that order").in_tensor(&self.name)
+        })?;
         Ok(())
     }
 
@@ -364,12 +353,13 @@ impl Tensor {
             view.pieces = stored.rows;
             return Ok(view);
         }
-        let Some(RowSource { tensor, change, .. }) = sources.first().cloned() else {
-            return misfit("no stored tensor");
+        let alike = |first: &&RowSource| {
+            let mut sources = sources.iter();
+            sources.all(|source| source.transposed.is_none() && source.change == first.change)
         };
-        if sources.iter().any(|source| source.transposed.is_some() || source.change != change) {
+        let Some(RowSource { tensor, change, .. }) = sources.first().filter(alike).cloned() else {
             return misfit("several stored tensors with different changes of values");
-        }
+        };
         let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
         view.sources =
             vec![RowSource { tensor, transposed: Some(Transposed { rows, tensors }), change }];

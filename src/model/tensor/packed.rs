@@ -147,11 +147,7 @@ impl Tensor {
         part: Part,
         sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if let Some(stored) = self.as_native() {
-            return stored.for_each_piece(part, sink);
-        }
-        let packed = self.part(part)?;
-        self.each_piece(&packed, 0..packed.bytes, sink)
+        self.for_each_piece_in(part, 0..self.part(part)?.bytes, sink)
     }
 
     /// The mapped file that holds a part's packed bytes without any change, and where they are in it.
@@ -344,7 +340,7 @@ impl Tensor {
         }
         let single = shape::elements(segment.shape) == Some(1);
         if single && self.taken == (0..self.order.len()) {
-            if self.sources.len() == 1 || self.all_same(segment.part, bytes)? {
+            if self.sources.len() == 1 || self.all_same(segment.part)? {
                 return of(bytes, PartLayout::Same);
             }
             // Each source must be exactly one array of the tensor, with its rows in order.
@@ -415,17 +411,14 @@ impl Tensor {
         self.row_bytes(tensor, &segment)
     }
 
-    fn all_same(&self, part: Part, bytes: u64) -> Result<bool> {
+    fn all_same(&self, part: Part) -> Result<bool> {
         let mut first = None;
         for source in &self.sources {
-            let Some(segment) = source.tensor.get().segments().find(|segment| segment.part == part)
-            else {
+            let tensor = source.tensor.get();
+            let Some(segment) = tensor.segments().find(|segment| segment.part == part) else {
                 return Ok(false);
             };
-            if segment.range.end - segment.range.start != bytes {
-                return Ok(false);
-            }
-            let bytes = source.tensor.get().native_bytes(part)?;
+            let bytes = tensor.native_bytes(segment.part)?;
             match &first {
                 None => first = Some(bytes),
                 Some(first) if *first != bytes => return Ok(false),

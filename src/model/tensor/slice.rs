@@ -42,7 +42,11 @@ impl Tensor {
     pub(in crate::model) fn slice_axis(self, axis: usize, ranges: &[Range<u64>]) -> Result<Self> {
         let mut view = self.by_rows();
         let row_axis = view.row_axis();
-        if let (true, [columns]) = (axis > row_axis, ranges) {
+        if axis > row_axis {
+            let [columns] = ranges else {
+                let fault = format!("axis {axis} of shape {:?} cannot be divided so", view.shape);
+                return Err(Error::mismatch(fault).in_tensor(&view.name));
+            };
             return view.slice_columns(columns.clone());
         }
         let (arrays, all) = shape::arrays(&view.shape, axis);
@@ -57,10 +61,6 @@ impl Tensor {
         // The rows of one step along the axis.
         let inner = view.shape.get(axis + 1..=row_axis);
         let each = inner.map_or(Some(1), shape::elements).unwrap_or(0);
-        if axis > row_axis {
-            let fault = format!("axis {axis} of shape {:?} cannot be divided so", view.shape);
-            return Err(Error::mismatch(fault).in_tensor(&view.name));
-        }
         let mut pieces = Vec::new();
         for (array, range) in (0..arrays).flat_map(|array| ranges.iter().map(move |r| (array, r))) {
             let first = array * all;

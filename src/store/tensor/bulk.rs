@@ -76,7 +76,7 @@ impl<'a> StoredTensor<'a> {
         Ok(())
     }
 
-    fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
+    pub(super) fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
         let segment = self.segment(part)?;
         let file = self.store.entry_file(segment.number);
         let file = file.ok_or_else(|| {
@@ -85,7 +85,8 @@ impl<'a> StoredTensor<'a> {
         Ok((&file.source, segment))
     }
 
-    fn range(&self, segment: &Segment<'_>, within: &Range<u64>) -> Result<Range<u64>> {
+    /// The place of bytes of a part in its file.
+    pub(super) fn range(&self, segment: &Segment<'_>, within: &Range<u64>) -> Result<Range<u64>> {
         let at = |place: u64| segment.range.start.checked_add(place);
         let range = at(within.start).zip(at(within.end)).map(|(start, end)| start..end);
         range.filter(|range| range.end <= segment.range.end).ok_or_else(|| {

@@ -305,7 +305,7 @@ impl StoredTensor<'_> {
         // Parts of other packings than these have their own order.
         let grouped = self.group_size().is_some();
         for segment in self.segments() {
-            let own = segment.part == Part::Weight && self.dtype()?.is_quantized();
+            let own = segment.part == Part::Weight;
             let Some(scales) = self.scales(&segment) else { continue };
             let known = own || grouped && segment.part == Part::Scale;
             if !known || scales.head != 0 {
@@ -352,9 +352,6 @@ impl StoredTensor<'_> {
                 continue;
             }
             let Some(scales) = self.scales(&segment) else { continue };
-            if segment.part == Part::Weight && !self.dtype()?.is_quantized() {
-                continue;
-            }
             let (ScaleLayout { number, run, .. }, places) = (scales, scales.chosen());
             let end = segment.range.end.saturating_sub(segment.range.start);
             let step = (CHUNK / run.max(1)).max(1).saturating_mul(run);

@@ -292,18 +292,9 @@ impl<'a> StoredTensor<'a> {
 
     /// A byte range of a part.
     fn bytes_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
-        let segment = self.segment(part)?;
-        let start = segment.range.start.saturating_add(within.start);
-        let end = segment.range.start.saturating_add(within.end);
-        if end > segment.range.end {
-            return Err(Error::malformed(format!("the {} is too short", part.name()))
-                .in_file(self.store.path())
-                .in_tensor(self.name()));
-        }
-        self.located(|store| match store.entry_file(segment.number) {
-            Some(file) => file.source.bytes(start..end),
-            None => Err(Error::not_found("the tensor's file is missing")),
-        })
+        let (source, segment) = self.source(part)?;
+        let range = self.range(&segment, &within)?;
+        source.bytes(range).map_err(|error| error.in_tensor(self.name()))
     }
 
     /// Whether two tensors have the same packing and the same bytes, so that their values are

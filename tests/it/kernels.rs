@@ -1,0 +1,112 @@
+//! What kernels are told of tensors that the schemes of checkpoints quantized.
+
+use std::sync::Arc;
+
+use weighbridge::device::kernel::{KernelTensor, Operation, Parameters};
+use weighbridge::device::{Cpu, Device};
+use weighbridge::load::LoadedTensor;
+use weighbridge::{ErrorKind, Model, Part, WeightProvider};
+
+use crate::devices::Host;
+use crate::support::{Safetensors, f32s, folder};
+
+/// A scheme's matrix, loaded tightly packed.
+fn loaded<D: Device + Clone>(method: &str, file: &Safetensors, device: D) -> (D, LoadedTensor<D>) {
+    let config = format!(r#"{{"quantization_config": {{"quant_method": "{method}"}}}}"#);
+    let folder =
+        folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
+    let model = Model::open(folder.path()).expect("a model");
+    let provider = WeightProvider::new(model, device).expect("a provider").tightly_packed();
+    let tensor = provider.load("l.weight").expect("a matrix");
+    provider.unload_all();
+    (provider.device().clone(), Arc::into_inner(tensor).expect("no other handle"))
+}
+
+fn kernel(method: &str, file: &Safetensors) -> Option<KernelTensor> {
+    let (device, tensor) = loaded(method, file, Cpu);
+    tensor.kernel_tensor(&device)
+}
+
+/// The parameters of the only window of all rows.
+fn parameters(method: &str, file: &Safetensors) -> Parameters {
+    let tensor = kernel(method, file).expect("a kernel");
+    let windows = tensor.windows(Operation::MatrixVector, 0..tensor.rows).expect("windows");
+    assert_eq!(windows.len(), 1);
+    windows[0].parameters
+}
+
+/// 8 outputs of 32 inputs, in two groups.
+fn gptq(zeros: &str) -> Safetensors {
+    Safetensors::new()
+        .tensor("l.qweight", "I32", &[4, 8], [0x21; 128])
+        .tensor("l.qzeros", zeros, &[2, 1], [0x77; 8])
+        .tensor("l.scales", "F16", &[2, 8], [0, 0x3c].repeat(16))
+}
+
+#[test]
+fn zero_points_are_found_and_parts_that_are_missing_are_not() {
+    let all = parameters("gptq", &gptq("I32"));
+    assert_eq!((all.columns, all.groups, all.group_size, all.zero_words), (32, 2, 16, 1));
+    // The zero points follow the codes and the scales; the binding starts at a multiple of 64.
+    assert_eq!((all.zero_at, all.bias_at), (32, 32));
+    assert_eq!([all.index_at, all.values_at, all.nested_at, all.nested_values_at], [u32::MAX; 4]);
+    // Words without a sign are not what the kernel reads.
+    assert!(kernel("gptq", &gptq("U32")).is_none());
+}
+
+#[test]
+fn codes_and_zero_points_of_awq_are_packed_alike() {
+    let file = Safetensors::new()
+        .tensor("l.qweight", "I32", &[32, 1], [0x21; 128])
+        .tensor("l.qzeros", "I32", &[2, 1], [0x77; 8])
+        .tensor("l.scales", "F16", &[2, 8], [0, 0x3c].repeat(16));
+    let (device, mut tensor) = loaded("awq", &file, Cpu);
+    assert!(tensor.kernel_tensor(&device).is_some());
+    let zeros = tensor.parts.iter_mut().find(|part| part.part == Part::ZeroPoint);
+    zeros.expect("zero points").shape = vec![1, 2];
+    assert!(tensor.kernel_tensor(&device).is_none());
+}
+
+#[test]
+fn bytes_have_zero_points_of_bytes_and_scales_of_rows() {
+    let file = |scales: &[u64]| {
+        let rows = scales[0] as usize;
+        Safetensors::new()
+            .tensor("l.weight", "I8", &[3, 8], [5; 24])
+            .tensor("l.weight_scale", "F32", scales, f32s(&vec![0.5; rows]))
+            .tensor("l.weight_zero_point", "I8", scales, vec![1; rows])
+    };
+    for (scales, row_group) in [(&[3][..], 1), (&[3, 1], 1), (&[1], 3)] {
+        let all = parameters("compressed-tensors", &file(scales));
+        assert_eq!((all.row_group, all.group_size, all.groups), (row_group, 8, 1), "{scales:?}");
+        assert_ne!(all.zero_at, u32::MAX, "{scales:?}");
+        assert_eq!(all.matrix_scales, 0);
+    }
+}
+
+#[test]
+fn each_matrix_has_scales_of_its_own() {
+    let file = Safetensors::new().tensor("l.weight", "F8_E4M3", &[3, 4, 8], [0x38; 96]).tensor(
+        "l.weight_scale_inv",
+        "F32",
+        &[3, 2, 2],
+        f32s(&[0.5; 12]),
+    );
+    let all = parameters("fp8", &file);
+    assert_eq!((all.outputs, all.groups, all.group_size, all.row_group), (4, 2, 4, 2));
+    assert_eq!(all.matrix_scales, 4);
+}
+
+#[test]
+fn a_part_without_rows_is_bound_as_a_whole() {
+    let windows = |binding| {
+        let device = Arc::new(Host::binding(binding));
+        let (device, tensor) = loaded("gptq", &gptq("I32"), device);
+        let tensor = tensor.kernel_tensor(&device).expect("a kernel");
+        tensor.windows(Operation::MatrixVector, 0..8).map(|windows| windows.len())
+    };
+    assert_eq!(windows(128).expect("room for the codes"), 1);
+    let error = windows(124).expect_err("no room for the codes");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(error.to_string(), "a part of 128 bytes cannot be divided between rows");
+}
