@@ -90,6 +90,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "let Some(found) = found", "bytes that are held already; `take` finds them too"),
     ("src/model/tensor/values.rs", "held == CacheState::Mapped && plan.is_weight_alone()", "decoded without a copy"),
     ("src/model/tensor/work.rs", "let [ByteRuns { taken, count: 1, .. }] = runs.as_slice() && let [run] = &**taken", "read without a copy"),
+    ("src/ops/pull/hub_cache.rs", "std::fs::read_link(link).is_ok_and(|found| found == Path::new(target))", "the same link is made again"),
     // Memory that is requested at once, or kept for the next use.
     ("src/bytes/cursor.rs", "self.held.capacity() < target", "`resize` requests the memory too"),
     ("src/bytes/cursor.rs", "have > LATER", "how much is requested ahead"),
@@ -104,11 +105,14 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "self.held.try_reserve_exact(room).is_err()", "no memory"),
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
+    ("src/ops/pull/hub_cache.rs", "std::os::windows::fs::symlink_file(target.replace('/', \"\\\\\"), &own).is_err()", "Windows"),
     // How work is divided.
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "end > at && next - at > room", "longer pieces"),
+    ("src/ops/statistics/grid.rs", "b.rows_at_once() > a.rows_at_once()", "pieces of other lengths"),
+    ("src/ops/statistics/grid.rs", "values >= PIECE", "one thread with all pieces"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
@@ -120,6 +124,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/arrange.rs", "joined.pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
+    ("src/ops/statistics/grid.rs", "low >= to", "the cells behind the part get no values"),
     ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
     ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),
 ];
