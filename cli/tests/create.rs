@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use support::{Ran, program, without};
+use weighbridge::metadata::Value;
 
 const HF: &str = "assets/sample/hf";
 
@@ -245,6 +246,45 @@ fn modelfiles_and_show() {
     assert_eq!(json["messages"][0]["content"], "Hi");
     assert_eq!(json["model_info"]["general.architecture"], "llama");
     assert_eq!(json["capabilities"], serde_json::json!(["completion", "tools"]));
+}
+
+/// The numbers of a model's projector, whether it sees or hears.
+#[test]
+fn projectors_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/sample-Q8_0.gguf");
+    let main = std::fs::canonicalize(gguf).unwrap();
+    for (kind, embedding, projection) in [("vision", 1152, 2048), ("audio", 384, 512)] {
+        let projector = folder.path().join(format!("{kind}.gguf"));
+        support::gguf(&projector, |keys| {
+            keys.set_text("general.architecture", "clip");
+            keys.set_text("general.type", "mmproj");
+            let mut number =
+                |key: &str, value| keys.set(&format!("clip.{kind}.{key}"), Value::U32(value));
+            number("embedding_length", embedding);
+            number("projection_dim", projection);
+        });
+        let file = folder.path().join("Modelfile");
+        let text = format!("FROM {}\nFROM {}\n", main.display(), projector.display());
+        std::fs::write(&file, text).unwrap();
+        let created = run(&store, &["create", kind, "-f", file.to_str().unwrap()]);
+        assert_eq!(created.status, Some(0), "{}", created.err);
+        let shown = run(&store, &["show", kind]).out;
+        let (_, rest) = shown.split_once("  Projector\n").expect(&shown);
+        let rows = rest.lines().take_while(|line| !line.is_empty());
+        let rows: Vec<Vec<&str>> = rows.map(|line| line.split_whitespace().collect()).collect();
+        let (embedding, projection) = (embedding.to_string(), projection.to_string());
+        let expected: [&[&str]; 4] = [
+            &["architecture", "clip"],
+            &["parameters", "2"],
+            &["embedding", "length", &embedding],
+            &["dimensions", &projection],
+        ];
+        assert_eq!(rows, expected, "{shown}");
+    }
+    assert_eq!(run(&store, &["create", "none", main.to_str().unwrap()]).status, Some(0));
+    assert!(!run(&store, &["show", "none"]).out.contains("Projector"));
 }
 
 #[test]

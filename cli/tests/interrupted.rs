@@ -1,11 +1,19 @@
 //! Runs that are killed, run out of space or find an existing destination: the old destination stays
 //! complete, and the source does not change.
-#![allow(clippy::disallowed_methods, reason = "the tests' own files")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the files and their sizes are the tests' own"
+)]
 
 mod support;
 
+#[cfg(feature = "http")]
+#[path = "../../tests/support/server.rs"]
+mod server;
+
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::{contents, printed, program, refused, root};
@@ -153,4 +161,116 @@ fn what_lies_there_is_not_replaced_unasked() {
     }
     assert_eq!(support::run(&over).status, Some(0));
     assert!(!folder.path().join("README.md").exists());
+}
+
+/// Sends SIGINT to a process.
+#[cfg(target_os = "linux")]
+fn interrupt(child: &Child) {
+    let words = ["-INT", &child.id().to_string()];
+    assert!(Command::new("kill").args(words).status().expect("kill").success());
+}
+
+/// Waits until a process handles SIGINT itself.
+#[cfg(target_os = "linux")]
+fn listens(child: &Child) {
+    let path = format!("/proc/{}/status", child.id());
+    let caught = || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        // Signal 2 is bit 1.
+        line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok())
+            .is_some_and(|set| set & 2 != 0)
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !caught() {
+        assert!(Instant::now() < end, "no handler");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The status of a process that ends soon.
+#[cfg(target_os = "linux")]
+fn status(child: &mut Child) -> Option<i32> {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().expect("a status") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    panic!("it did not end");
+}
+
+/// Two files of zeros that are compared take many seconds, unless Ctrl-C ends that.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_search_for_duplicates_ends_with_ctrl_c() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let bytes = 40u64 << 30;
+    let header = format!(
+        "{{\"m\":{{\"dtype\":\"F32\",\"shape\":[{}],\"data_offsets\":[0,{bytes}]}}}}",
+        bytes / 4
+    );
+    for name in ["a.safetensors", "b.safetensors"] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, support::safetensors(&header, &[])).expect("a file");
+        let file = std::fs::File::options().write(true).open(&path).expect("the file");
+        file.set_len(8 + header.len() as u64 + bytes).expect("a sparse file");
+    }
+    let root = folder.path().to_str().expect("a path in UTF-8");
+    let words = ["list", "models", "--root", root, "--duplicates=files"];
+    let mut child = program(&words)
+        .env("WEIGHBRIDGE_CACHE", folder.path().join("cache"))
+        .env("HOME", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    listens(&child);
+    interrupt(&child);
+    assert_eq!(status(&mut child), Some(130));
+}
+
+/// A server that sends the start of a file, and then nothing more: the first Ctrl-C waits for it, the
+/// second does not.
+#[test]
+#[cfg(all(target_os = "linux", feature = "http"))]
+fn a_second_ctrl_c_ends_at_once() {
+    let weights = vec![7; 1 << 20];
+    let server = server::Server::start(move |request| {
+        let answer = server::Answer::file(request, &weights).header("ETag", "\"one\"");
+        // The plan asks for the start alone.
+        let pace = (answer.body.len() > 1 << 17).then_some((1 << 16, Duration::from_secs(300)));
+        server::Answer { pace, ..answer }
+    });
+    for pause in [100, 1000, 10_000].map(Duration::from_millis) {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let to = folder.path().to_str().expect("a path in UTF-8");
+        server.reset();
+        let mut child = program(&["pull", &format!("{}/x.gguf", server.address), "-o", to])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        listens(&child);
+        while server.sent() < 1 << 16 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(pause);
+        interrupt(&child);
+        // The handler runs in a thread of its own.
+        std::thread::sleep(pause);
+        // On a slow machine the program may have been at work still, and have ended itself.
+        let waits = child.try_wait().expect("a status").is_none();
+        if waits {
+            interrupt(&child);
+        }
+        assert_eq!(status(&mut child), Some(130));
+        if waits {
+            return;
+        }
+    }
+    panic!("the first signal ended each run");
 }

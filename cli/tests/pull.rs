@@ -153,6 +153,24 @@ fn a_plan_and_a_download() {
     );
 }
 
+/// What is left out of the usual choice, and what is chosen without it.
+#[test]
+fn files_are_left_out_by_name() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let machine = Machine::new(&hub.hub.address, "");
+    let files = |words: &[&str]| -> Vec<String> {
+        let all = [&["pull", "org/tale", "--dry-run", "--json"], words].concat();
+        let json: serde_json::Value = serde_json::from_str(&machine.printed(&all)).expect("JSON");
+        let files = json["files"].as_array().expect("files").iter();
+        files.map(|file| file["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    let usual = files(&[]);
+    assert_eq!(usual.len(), 5, "{usual:?}");
+    let without = files(&["--exclude", "tok*"]);
+    assert_eq!(without, ["config.json", "generation_config.json", "model.safetensors"]);
+    assert_eq!(files(&["--include", "tok*"]), ["tokenizer.json", "tokenizer_config.json"]);
+}
+
 /// The names by which the program finds models, and what it says where a name has two meanings.
 #[test]
 fn names_of_models_on_this_machine() {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{file, printed, refused, run};
+use support::{printed, refused, run};
 
 const FORMS: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 
@@ -104,14 +104,14 @@ fn what_does_not_fit_the_model_is_refused() {
     assert!(sound.starts_with("3\n") && sound.contains("no NumPy array file"), "{sound}");
 }
 
-/// A T5 of one layer each, with numbers that mean nothing.
-fn pair() -> (tempfile::TempDir, String) {
+/// A T5 of one layer each with so many tokens, and with numbers that mean nothing.
+fn pair(tokens: usize) -> (tempfile::TempDir, String) {
     let config = serde_json::json!({
         "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 8, "d_ff": 16,
-        "d_kv": 4, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1, "vocab_size": 32,
+        "d_kv": 4, "num_heads": 2, "num_layers": 1, "num_decoder_layers": 1, "vocab_size": tokens,
         "relative_attention_num_buckets": 4, "decoder_start_token_id": 0, "eos_token_id": 1,
     });
-    let mut names = vec![("shared.weight".to_owned(), vec![32, 8])];
+    let mut names = vec![("shared.weight".to_owned(), vec![tokens, 8])];
     for (stack, network) in [("encoder", 1), ("decoder", 2)] {
         let block = format!("{stack}.block.0.layer");
         names.push((format!("{stack}.final_layer_norm.weight"), vec![8]));
@@ -130,29 +130,16 @@ fn pair() -> (tempfile::TempDir, String) {
         names.push((format!("{dense}.wi.weight"), vec![16, 8]));
         names.push((format!("{dense}.wo.weight"), vec![8, 16]));
     }
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, shape) in names {
-        let start = data.len();
-        let values = (0..shape.iter().product::<usize>()).map(|place| {
-            let mixed = ((start + place) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (mixed >> 40) as f32 / (1 << 23) as f32 - 1.0
-        });
-        data.extend(values.flat_map(f32::to_le_bytes));
-        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
-        header.insert(name, entry);
-    }
-    let header = serde_json::Value::Object(header).to_string();
-    let (folder, path) = file("model.safetensors", &support::safetensors(&header, &data));
-    std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a config");
-    let path = std::path::Path::new(&path).parent().expect("a folder").to_owned();
-    let path = path.to_str().expect("a path in UTF-8").to_owned();
-    (folder, path)
+    let tensors = names.into_iter().map(|(name, shape)| {
+        let values = support::numbers(&name, shape.iter().product());
+        (name, shape, values)
+    });
+    support::directory(&config, &tensors.collect::<Vec<_>>())
 }
 
 #[test]
 fn a_decoder_answers_what_its_encoder_reads() {
-    let (_folder, model) = pair();
+    let (_folder, model) = pair(32);
     let generate = |words: &[&str]| {
         let all =
             [&["generate", &model], words, &["--max-tokens", "4", "--ignore-eos", "--print-ids"]];
@@ -173,4 +160,22 @@ fn a_decoder_answers_what_its_encoder_reads() {
     assert!(without.starts_with("2\n") && without.contains("give --encoder-ids"), "{without}");
     let verified = printed(&["verify", "--run", &model]);
     assert!(verified.contains("ran 64 tokens"), "{verified}");
+}
+
+/// The prompt of a model with an encoder is what the encoder reads.
+#[test]
+fn an_encoder_reads_the_prompt() {
+    let (folder, model) = pair(512);
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        let from = support::root().join(FORMS[0]).join(name);
+        std::fs::copy(from, folder.path().join(name)).expect("a copy");
+    }
+    let answer = |words: &[&str]| {
+        let more = ["--max-tokens", "5", "--ignore-eos", "--print-ids"];
+        printed(&[&["generate", &model], words, &more].concat())
+    };
+    let read = answer(&["--prompt", "<s>Once upon a time,"]);
+    assert_eq!(read, answer(&["--encoder-ids", "0,422,419,260,423,13"]));
+    assert_eq!(read.split(',').count(), 5, "{read}");
+    assert_ne!(read, answer(&["--prompt", "<s>Milo had a tall truck"]));
 }

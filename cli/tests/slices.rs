@@ -389,3 +389,39 @@ fn what_is_no_plan_is_refused() {
         refused(&["plan", "convert", HF, "x:y", "--to", "ollama", "-o", "target/no.json"]);
     assert!(refusal.contains("cannot be written in slices"), "{refusal}");
 }
+
+/// Each verb prints its report as JSON, and `status` tells when nothing is left to do.
+#[test]
+fn reports_of_each_step() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [plan, made] = ["plan.json", "out.gguf"]
+        .map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    // A dry run says what would be written, and plans nothing.
+    let dry = ["plan", "convert", HF, &made, "-o", &plan, "--dry-run"];
+    let said = printed(&dry);
+    assert!(said.contains("out.gguf") && said.contains("dry run: nothing was written"), "{said}");
+    assert!(contents(folder.path()).is_empty());
+    let planned = json(&["plan", "convert", HF, &made, "-o", &plan, "--json"]);
+    assert_eq!(
+        (&planned["plan"], &planned["destination"]),
+        (&plan.as_str().into(), &made.as_str().into())
+    );
+    let pieces = planned["pieces"].as_u64().expect("a number");
+    let slices = ["1/2", "2/2"].map(|slice| json(&["slice", &plan, slice, "--json"]));
+    for (report, number) in slices.iter().zip([1, 2]) {
+        assert_eq!((&report["slice"], &report["of"]), (&number.into(), &2.into()));
+        assert_eq!(report["was_done"], false);
+    }
+    let done: u64 = slices.iter().filter_map(|report| report["pieces"].as_u64()).sum();
+    assert_eq!(done, pieces);
+    assert_eq!(json(&["slice", &plan, "1/2", "--json"])["was_done"], true);
+    assert_eq!(printed(&["slice", &plan, "2/2"]).split(": ").last(), Some("already there\n"));
+    let status = printed(&["status", &plan]);
+    assert!(status.contains(&format!("{pieces} of {pieces} pieces are done")), "{status}");
+    assert!(status.contains("all slices are there"), "{status}");
+    let finished = json(&["finish", &plan, "--json"]);
+    assert_eq!(finished["written"], serde_json::json!([made]));
+    assert_eq!(finished["bytes"], planned["bytes"]);
+    assert_eq!(printed(&["status", &plan]), format!("{made} is finished\n"));
+    assert_eq!(json(&["status", &plan, "--json"])["finished"], true);
+}

@@ -505,3 +505,25 @@ fn what_cannot_be_written_to_a_store_is_refused() {
         ran.err
     );
 }
+
+/// A plan is kept in a file, which is no place for a signature.
+#[test]
+fn addresses_with_a_query_are_in_no_plan() {
+    let bytes = std::fs::read(root().join(GGUF)).expect("the sample");
+    let server = server::Server::start(move |request| {
+        Answer::file(request, &bytes).header("ETag", "\"one\"")
+    });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let address = format!("{}/model.gguf", server.address);
+    let (plan, made) = (at("plan.json"), at("out.safetensors"));
+    let planned = |source: &str| run(&["plan", "convert", source, &made, "-o", &plan]);
+    let ran = planned(&format!("{address}?signature=secret"));
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
+    let fault = format!("{address}?...: a plan cannot keep an address with a query");
+    assert!(ran.err.contains(&fault) && !ran.err.contains("secret"), "{}", ran.err);
+    assert!(contents(folder.path()).is_empty());
+    let ran = planned(&address);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(contents(folder.path()).contains_key("plan.json"));
+}

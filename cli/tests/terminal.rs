@@ -90,3 +90,17 @@ fn messages_wrap_on_a_terminal_and_not_in_a_file() {
     ");
     assert!(run(&arguments).err.lines().all(|line| line.starts_with(['e', ' '])));
 }
+
+/// A single value may be copied from the terminal: its lines stay as they are.
+#[test]
+fn a_single_value_is_not_wrapped() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    let (name, words) = ("general.description", "some words, and then more ".repeat(8));
+    support::gguf(&path, |keys| keys.set_text(name, words.trim()));
+    let path = path.to_str().expect("a path in UTF-8");
+    let Some(one) = shown(40, &["meta", "get", path, name]) else { return };
+    assert_eq!(one, format!("{}\n", words.trim()));
+    let several = shown(40, &["meta", "get", path]).expect("as before");
+    assert!(several.lines().all(|line| line.chars().count() <= 40), "{several}");
+}

@@ -5,7 +5,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -32,9 +32,11 @@ impl Drop for Served {
 impl Served {
     fn new(paths: &[&str]) -> Self {
         let words = [&["view", "--no-open"], paths].concat();
-        let mut command = program(&words);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a server");
+        Self::started(program(&words).stdout(Stdio::piped()).stderr(Stdio::null()))
+    }
+
+    fn started(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("a server");
         let mut line = String::new();
         let out = child.stdout.take().expect("standard output");
         BufReader::new(out).read_line(&mut line).expect("a line");
@@ -356,4 +358,42 @@ fn what_cannot_be_shown_is_refused() {
     let port = served.host.rsplit(':').next().expect("a port");
     let taken = refused(&["view", GGUF, "--no-open", "--port", port]);
     assert!(taken.starts_with("5\n") && taken.contains("cannot listen on the address"), "{taken}");
+}
+
+/// Without a program that opens a browser the server runs all the same, and says so.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_machine_without_a_browser() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = folder.path().join("stderr");
+    let mut command = program(&["view", GGUF]);
+    command.env("PATH", folder.path()).stdout(Stdio::piped());
+    command.stderr(std::fs::File::create(&said).expect("a file"));
+    let served = Served::started(&mut command);
+    let (status, ..) = served.get(&format!("/{}/", served.token));
+    assert_eq!(status, 200);
+    let said = std::fs::read_to_string(&said).expect("what it said");
+    assert!(
+        said.contains("note: no browser could be started: open the address yourself"),
+        "{said}"
+    );
+}
+
+/// A client that ends in the middle of a request is not waited for.
+#[test]
+fn half_a_request_is_closed_at_once() {
+    let served = Served::new(&[GGUF]);
+    let closed = || {
+        let mut stream = served.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: ").expect("half a request");
+        stream.shutdown(Shutdown::Write).expect("its end");
+        let start = Instant::now();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+        start.elapsed()
+    };
+    // A request may take three seconds. Other programs may delay one of the attempts.
+    let quick = |elapsed: Duration| elapsed < Duration::from_millis(1500);
+    assert!((0..5).any(|_| quick(closed())), "the server waits for more");
 }

@@ -169,9 +169,6 @@ fn loaded_bytes(tensor: &Tensor) -> Result<u64> {
         let width = u64::from(tensor.values_dtype().descriptor().block_bytes);
         tensor.elements().saturating_mul(width)
     };
-    if tensor.why_computed().is_some() {
-        return Ok(values());
-    }
     match tensor.packed() {
         Ok(parts) => Ok(parts.iter().map(|part| part.bytes).sum()),
         Err(error) if error.kind() == ErrorKind::Io => Err(error),

@@ -15,9 +15,9 @@ use crate::hub::{COMMIT, Hub, RepositoryFiles, blob_name, registry};
 use crate::server::{Answer, Server};
 use crate::support::{Safetensors, sample, told};
 
-const PIECE: u64 = 256 << 10;
+pub(crate) const PIECE: u64 = 256 << 10;
 
-fn options(hub: &Server, to: &Path) -> PullOptions {
+pub(crate) fn options(hub: &Server, to: &Path) -> PullOptions {
     let mut network = Network::default();
     network.backoff = Duration::from_millis(1);
     network.timeout = Duration::from_secs(5);
@@ -31,7 +31,7 @@ fn options(hub: &Server, to: &Path) -> PullOptions {
 }
 
 /// A repository with a safetensors file of so many bytes of data, and other forms of it.
-fn repository(len: usize) -> RepositoryFiles {
+pub(crate) fn repository(len: usize) -> RepositoryFiles {
     let mut state = 1_u32;
     let data: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -53,7 +53,7 @@ fn repository(len: usize) -> RepositoryFiles {
 }
 
 /// Every file below a folder: its name, and its content or `-> target`.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -75,7 +75,10 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// The hub's cache with these files of the repository.
-fn expected_cache(files: &RepositoryFiles, chosen: &[&str]) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn expected_cache(
+    files: &RepositoryFiles,
+    chosen: &[&str],
+) -> BTreeMap<String, Vec<u8>> {
     let mut expected = BTreeMap::from([
         ("CACHEDIR.TAG".to_owned(), b"Signature: 8a477f597d28d172789f06886806bc55\n".to_vec()),
         ("models--org--tale/refs/main".to_owned(), COMMIT.as_bytes().to_vec()),
@@ -94,7 +97,7 @@ fn expected_cache(files: &RepositoryFiles, chosen: &[&str]) -> BTreeMap<String, 
     expected
 }
 
-const USUAL: [&str; 3] = ["README.md", "config.json", "model.safetensors"];
+pub(crate) const USUAL: [&str; 3] = ["README.md", "config.json", "model.safetensors"];
 
 #[test]
 fn a_repository_comes_to_the_hub_s_cache() {
@@ -397,7 +400,7 @@ fn lists_of_whole_files_are_deleted() {
 }
 
 /// A server with the files of a repository below `/m`, each with a mark of its version.
-fn site(files: RepositoryFiles, mark: &'static str) -> Server {
+pub(crate) fn site(files: RepositoryFiles, mark: &'static str) -> Server {
     Server::start(move |request| {
         let path = request.path.split('?').next().unwrap_or_default();
         let name = path.strip_prefix("/m/").unwrap_or_default().replace("%20", " ");
@@ -408,7 +411,7 @@ fn site(files: RepositoryFiles, mark: &'static str) -> Server {
     })
 }
 
-fn to_folder(folder: &Path) -> PullOptions {
+pub(crate) fn to_folder(folder: &Path) -> PullOptions {
     let mut options = options(&Server::known(""), folder);
     options.folder = Some(folder.join("to"));
     options

@@ -95,6 +95,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/values.rs", "in_turn", "a read past the page cache"),
     ("src/model/tensor/values.rs", "whole", "rows are decoded one by one"),
     ("src/model/tensor/work.rs", "end > at", "pieces end elsewhere"),
+    ("src/ops/pull/hub_cache.rs", "std::fs::read_link(link).is_ok_and(|found| found == Path::new(target))", "the same link is made again"),
     // Memory that is requested at once, or kept for the next use.
     ("src/model/tensor/mod.rs", "all(&[Packing::Plain])", "a long vector is read at once"),
     ("src/store/tensor/bulk.rs", "let Ok((source, segment)) = self.source(part) && let Ok(range) = self.range(&segment, &within)", "pages of a map are kept"),
@@ -113,6 +114,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
     ("src/store/listing.rs", "len & OWN_NAME != 0", "a name of 2 GiB"),
+    ("src/ops/pull/hub_cache.rs", "std::os::windows::fs::symlink_file(target.replace('/', \"\\\\\"), &own).is_err()", "Windows"),
     // How work is divided.
     ("src/model/tensor/values.rs", "elements < SHARED", "threads for few values"),
     ("src/threads.rs", "alone", "a thread for one item"),
@@ -132,6 +134,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/header.rs", "let Some(rest) = text.strip_prefix(b\"]\")", "an entry in the usual spelling is read as any other"),
     ("src/quant/product.rs", "S::IS_WIDE", "more sums side by side, each in the same order"),
     ("src/quant/product.rs", "WEIGHTS * INPUTS == 16", "the lanes of all sums at once, each in the same order"),
+    ("src/ops/statistics/grid.rs", "b.rows_at_once() > a.rows_at_once()", "pieces of other lengths"),
+    ("src/ops/statistics/grid.rs", "values >= PIECE", "one thread with all pieces"),
     // Early ends of loops that would find nothing more, and stores past the cache.
     ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
     ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
@@ -144,6 +148,7 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/slice.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
+    ("src/ops/statistics/grid.rs", "low >= to", "the cells behind the part get no values"),
     ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
     ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),
 ];

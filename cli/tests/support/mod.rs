@@ -124,6 +124,81 @@ pub(crate) fn gguf(path: &Path, keys: impl FnOnce(&mut weighbridge::metadata::Ke
     builder.plan().expect("a plan").run(path, &WriteOptions::new()).expect("a file");
 }
 
+/// A tensor of F32: its name, its shape and its values.
+pub(crate) type Values = (String, Vec<usize>, Vec<f32>);
+
+/// Numbers between -1 and 1 that mean nothing, the same for the same name.
+pub(crate) fn numbers(name: &str, count: usize) -> Vec<f32> {
+    let start = name.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    let number = |place: usize| {
+        let mixed = (start + place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(number).collect()
+}
+
+/// A directory with this config and these tensors, in a folder of its own, and its path.
+pub(crate) fn directory(
+    config: &serde_json::Value,
+    tensors: &[Values],
+) -> (tempfile::TempDir, String) {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape, values) in tensors {
+        let start = data.len();
+        data.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
+        header.insert(name.clone(), entry);
+    }
+    let header = serde_json::Value::Object(header).to_string();
+    let (folder, _) = file("model.safetensors", &safetensors(&header, &data));
+    std::fs::write(folder.path().join("config.json"), config.to_string()).expect("a config");
+    let path = folder.path().to_str().expect("a path in UTF-8").to_owned();
+    (folder, path)
+}
+
+/// The config and the tensors of a Llama with one layer of width 8 and so many tokens.
+pub(crate) fn llama(tokens: usize) -> (serde_json::Value, Vec<Values>) {
+    let config = serde_json::json!({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "intermediate_size": 16, "vocab_size": tokens, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64, "tie_word_embeddings": false,
+    });
+    let layer = |name: &str| format!("model.layers.0.{name}.weight");
+    let matrices = [
+        ("model.embed_tokens.weight".to_owned(), [tokens, 8]),
+        ("lm_head.weight".to_owned(), [tokens, 8]),
+        (layer("self_attn.q_proj"), [8, 8]),
+        (layer("self_attn.k_proj"), [4, 8]),
+        (layer("self_attn.v_proj"), [4, 8]),
+        (layer("self_attn.o_proj"), [8, 8]),
+        (layer("mlp.gate_proj"), [16, 8]),
+        (layer("mlp.up_proj"), [16, 8]),
+        (layer("mlp.down_proj"), [8, 16]),
+    ];
+    let mut tensors: Vec<Values> = matrices
+        .into_iter()
+        .map(|(name, shape)| {
+            let values = numbers(&name, shape.iter().product());
+            (name, shape.to_vec(), values)
+        })
+        .collect();
+    let norms = [
+        "model.norm.weight".to_owned(),
+        layer("input_layernorm"),
+        layer("post_attention_layernorm"),
+    ];
+    tensors.extend(norms.map(|name| (name, vec![8], vec![1.0; 8])));
+    (config, tensors)
+}
+
+/// Fills a tensor with one number.
+pub(crate) fn fill(tensors: &mut [Values], end: &str, number: f32) {
+    let found = tensors.iter_mut().find(|(name, ..)| name.ends_with(end));
+    found.expect("a tensor of that name").2.fill(number);
+}
+
 /// A copy of the sample in a folder of its own, and the folder.
 pub(crate) fn sample() -> (tempfile::TempDir, String) {
     let bytes = std::fs::read(root().join("assets/sample/sample-Q8_0.gguf")).expect("the sample");

@@ -71,6 +71,7 @@ mod tests {
                 found
             };
             assert_eq!(listed(&ranges.0), bytes);
+            assert!(ranges.0.iter().all(|range| range.start < range.end));
             assert_eq!(ranges.len(), bytes.iter().filter(|there| **there).count() as u64);
             assert!(ranges.0.windows(2).all(|pair| pair[0].end < pair[1].start));
             let missing: Vec<Range<u64>> = ranges.missing(50, 7).collect();

@@ -147,8 +147,9 @@ impl Cell {
 
     fn add_one(&mut self, value: f32) {
         let magnitude = value.abs();
+        // Nothing is larger than NaN.
         if magnitude.is_nan() || magnitude > self.max {
-            self.max = if self.max.is_nan() { self.max } else { magnitude };
+            self.max = magnitude;
         }
         if value.is_finite() {
             self.finite += 1;
@@ -162,7 +163,7 @@ impl Cell {
         self.sum += other.sum;
         self.squares += other.squares;
         if other.max.is_nan() || other.max > self.max {
-            self.max = if self.max.is_nan() { self.max } else { other.max };
+            self.max = other.max;
         }
     }
 
@@ -358,9 +359,6 @@ impl Layout {
     fn add_row(&self, values: &[f32], column: u64, cells: &mut [Cell]) {
         let end = column + values.len() as u64;
         let (from, to) = (column.max(self.taken.start), end.min(self.taken.end));
-        if from >= to {
-            return;
-        }
         let place = |at: u64| usize::try_from(at - column).unwrap_or(usize::MAX);
         let first = from - self.taken.start;
         let cell = self.column_bounds.partition_point(|bound| *bound <= first).saturating_sub(1);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::{ModelConfig, Resolution, family};
-use crate::store::{Encoding, Store};
+use crate::store::Store;
 
 /// Activations that transformers 5.23 knows (`ACT2FN`).
 const ACTIVATIONS: &[&str] = &[
@@ -63,9 +63,6 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let Some(root) = store.document("config.json").and_then(Json::as_object) else {
         return Vec::new();
     };
-    if store.encoding() != Encoding::Safetensors {
-        return Vec::new();
-    }
     let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(*name)?.as_object());
     let text = inner.unwrap_or(root);
     let mut faults = Vec::new();

@@ -71,7 +71,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         Err(_) => None,
     };
     if let Some(config) = config.filter(|_| resolution.architecture.is_some()) {
-        found.faults.extend(tensors(model, resolution, config)?);
+        found.faults.extend(tensors(model, resolution, config));
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
         refused.extend(classes::faults(store, resolution, config));
@@ -110,18 +110,17 @@ fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String
 }
 
 /// Faults of tensors that cannot be derived, or whose shape contradicts the config.
-fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Result<Vec<String>> {
+fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
     let mut faults = Vec::new();
     for mapping in &resolution.mapped {
         match model.tensor(&mapping.canonical) {
             Ok(view) => {
                 faults.extend(shapes::fault(config, &mapping.canonical, view.shape()));
             }
-            Err(error) if is_io(&error) => return Err(error),
             Err(error) => faults.push(error.to_string()),
         }
     }
-    Ok(faults)
+    faults
 }
 
 fn is_io(error: &Error) -> bool {

@@ -221,11 +221,8 @@ fn read_request(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut request = Vec::new();
     let mut piece = [0; 2048];
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(None);
-        }
-        stream.set_read_timeout(Some(left))?;
+        // A timeout of zero is an error, as one that has passed is.
+        stream.set_read_timeout(Some(end.saturating_duration_since(Instant::now())))?;
         let count = stream.read(&mut piece)?;
         request.extend_from_slice(piece.get(..count).unwrap_or_default());
         if request.windows(4).any(|end| end == b"\r\n\r\n") {
