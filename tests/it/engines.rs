@@ -247,6 +247,41 @@ fn the_row_of_a_shared_router_has_one_axis_in_quantized_files() {
     assert_eq!(router.expect("a tensor").shape(), [1, 64]);
 }
 
+/// ggml counts dimensions up to the last one above 1, and so do the files that llama-quantize writes.
+#[test]
+fn outer_ones_are_no_dimensions_of_quantized_files() {
+    use weighbridge::{Builder, Tensor};
+    let source = Model::open(sample("sample-BF16.gguf")).expect("the sample");
+    let mut builder = Builder::new(&GGUF).expect("a builder");
+    for (key, value) in source.metadata().iter() {
+        builder.metadata().set(key.to_str().expect("a key"), value.to_owned());
+    }
+    for tensor in source.stored_tensors() {
+        let name = tensor.name().to_owned();
+        if name != "output_norm.weight" {
+            builder.add(name, &tensor).expect("a tensor");
+            continue;
+        }
+        let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
+        let shape = [1, tensor.shape()[0]];
+        let dtype = tensor.dtype().expect("a dtype");
+        builder.add(name, &Tensor::new("n", dtype, &shape, bytes).expect("it")).expect("a tensor");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ones.gguf");
+    builder.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+    let model = Model::open(&path).expect("a model");
+    let shape = |model: &Model| {
+        model.stored_tensor("output_norm.weight").expect("a tensor").shape().to_vec()
+    };
+    let [one, width] = shape(&model)[..] else { panic!("{:?}", shape(&model)) };
+    assert_eq!(one, 1);
+    let path = folder.path().join("quantized.gguf");
+    let plan = ops::quantize(&model, &LlamaOptions::new(FileType::Q8_0), None, &path);
+    plan.expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+    assert_eq!(shape(&Model::open(&path).expect("a model")), [width]);
+}
+
 #[test]
 fn routers_of_a_gguf_file_get_eight_bits() {
     let Some(gguf) = converted("qwen3_moe", &GGUF) else { return };

@@ -44,7 +44,9 @@ mod golden;
 mod golden_quantize;
 mod golden_quantize_mlx;
 mod imatrix;
+mod imports;
 mod incomplete;
+mod inventory;
 mod keys;
 mod limits;
 mod linear_attention;
@@ -68,6 +70,8 @@ mod refused;
 mod rejects;
 #[cfg(feature = "http")]
 mod remote;
+#[cfg(feature = "http")]
+mod remote_answers;
 mod repack;
 mod replaced;
 mod replaced_files;

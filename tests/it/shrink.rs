@@ -80,6 +80,19 @@ fn values_tell_too() {
     });
 }
 
+/// Who gets the file itself reads past its end without an error of this library.
+#[test]
+fn files_that_are_handed_out_tell() {
+    each(|options, path| {
+        let store = options.open(path).expect("a whole file");
+        let (_, range) = only(&store).file(Part::Weight).expect("a whole file");
+        assert_eq!(range.end - range.start, 80_000);
+        cut(path, 4096);
+        let error = only(&store).file(Part::Weight).expect_err("a file cut short");
+        assert!(error.to_string().contains("is now shorter than"), "{error}");
+    });
+}
+
 /// Between opening and the first read of the header.
 #[test]
 fn sources_tell() {
