@@ -375,6 +375,43 @@ fn a_script_for_slurm_runs_every_slice() {
 }
 
 #[test]
+fn no_slice_is_there_yet() {
+    let job = Job::new(&["convert", HF, "DST.gguf"]);
+    let said = refused(&["finish", &job.plan]);
+    assert!(said.starts_with("5\n") && said.contains("no slice of the plan is there"), "{said}");
+    assert!(said.contains("run its slices first"), "{said}");
+    assert!(job.made().is_empty());
+}
+
+/// Other files among the records, such as those of a worker that was killed, are no records.
+#[test]
+fn records_and_what_lies_beside_them() {
+    let arguments = ["convert", HF, "DST.gguf"];
+    let job = Job::new(&arguments);
+    job.slice("2/2");
+    let status = || {
+        let ran = run(&["status", &job.plan, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
+    };
+    let found = status();
+    let [missing] = found["missing"].as_array().expect("ranges").as_slice() else {
+        panic!("{found}")
+    };
+    assert_eq!(missing["start"], 0);
+    let end = missing["end"].as_u64().expect("a number");
+    let pieces = found["pieces"].as_u64().expect("a number");
+    assert!(0 < end && end < pieces);
+    assert_eq!(found["done"], pieces - end);
+    let records = job.unfinished().join("records");
+    std::fs::write(records.join(".000.json.1-1.partial"), "{").expect("a file");
+    std::fs::write(records.join("notes"), "{").expect("a file");
+    job.slice("1/2");
+    assert_eq!(status()["done"], pieces);
+    succeeds(&["finish", &job.plan]);
+    assert_eq!(job.made(), by_one(&arguments));
+}
+
+#[test]
 fn what_is_no_plan_is_refused() {
     let (folder, path) = support::file("plan.json", b"{}");
     for words in [["slice", &path, "1/2"].as_slice(), &["finish", &path], &["status", &path]] {
