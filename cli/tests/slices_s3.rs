@@ -627,11 +627,45 @@ fn files_appear_in_an_order() {
             .map(|request| key_of(request).trim_start_matches("to/").to_owned())
             .collect::<Vec<_>>()
     };
-    let split = order(&["convert", HF, "DST.gguf", "--max-shard-size", "1M"]);
+    let split = order(&["split", GGUF, "DST", "--max-size", "400K"]);
     assert!(split.len() > 1 && split.is_sorted_by(|a, b| a > b), "{split:?}");
     let folder = order(&["convert", HF, "DST", "--to", "safetensors"]);
     let last = folder.last().expect("a file");
     assert!(folder[0].ends_with(".safetensors") && last.ends_with(".json"), "{folder:?}");
+}
+
+/// A driver is not through as long as its own objects are left.
+#[test]
+fn a_model_is_finished_when_its_plan_is_gone() {
+    let refuses = Arc::new(AtomicBool::new(true));
+    for kept in ["uploads.json", "checked"] {
+        let own = Arc::clone(&refuses);
+        own.store(true, Ordering::Relaxed);
+        let store = ObjectStore::failing(move |request: &Request| {
+            let deletes = request.method == "DELETE" && request.path.ends_with(kept);
+            (deletes && own.load(Ordering::Relaxed)).then(|| Answer::status(403))
+        });
+        let arguments = ["convert", HF, "DST.gguf"];
+        let job = Job::new(store, &arguments);
+        job.slices(&["1/1"]);
+        assert_eq!(job.finish().status, Some(5));
+        assert_eq!(job.status()["finished"], false, "{kept}");
+        refuses.store(false, Ordering::Relaxed);
+        job.check(&by_one(&arguments));
+    }
+}
+
+/// Who may not list a folder does not know that it is empty.
+#[test]
+fn a_folder_that_may_not_be_listed() {
+    let store = ObjectStore::failing(|request: &Request| {
+        request.path.contains("list-type").then(|| Answer::status(403))
+    });
+    let job = Job::unplanned(store, &["convert", HF, "DST", "--to", "safetensors"]);
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    assert!(ran.err.contains("s3://models/to/out: the store refuses access"), "{}", ran.err);
+    assert!(job.store.contents().uploads.is_empty());
 }
 
 /// What the store has in the end is compared with the plan.

@@ -159,9 +159,9 @@ fn plain(view: &Tensor) -> bool {
 
 /// Checks that values can be written in a dtype without an importance matrix.
 pub(super) fn check_encodable(dtype: DType) -> Result<()> {
-    let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let is_plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     match dtype.descriptor().quantizer {
-        _ if plain => Ok(()),
+        _ if is_plain => Ok(()),
         Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
         Some(_) => {
             let fault = format!("{dtype} requires an importance matrix");

@@ -396,6 +396,51 @@ fn groups_of_what_was_quantized_before() {
     }
 }
 
+/// What was quantized before is quantized again, and what that costs is said; a first quantization is what
+/// was asked for.
+#[test]
+fn blocks_of_what_was_quantized_before() {
+    let blocks = Model::open(crate::support::sample("sample-Q8_0.gguf")).expect("a model");
+    let blocks = blocks.stored_tensor("blk.0.attn_q.weight").expect("a tensor");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = place(&container::GGUF, folder.path());
+    let mut model = builder(&container::GGUF);
+    model.add_as("again", &blocks, DType::Q4_0).expect("blocks");
+    model.add_as("first", &computed("first", 4).0, DType::Q4_0).expect("blocks");
+    let plan = model.plan().expect("a plan");
+    let methods: Vec<_> = plan.tensors.iter().map(|tensor| tensor.method.name()).collect();
+    assert_eq!(methods, ["requantized", "quantized"]);
+    let written = plan.run(&path, &WriteOptions::new()).expect("a model");
+    let [(name, loss)] = written.lost.as_slice() else { panic!("{:?}", written.lost) };
+    assert_eq!(name, "again");
+    let error = loss.relative_rms().expect("an error");
+    assert!((0.01..0.2).contains(&error), "{error}");
+}
+
+/// A tensor's own factor is a number in MLX's files, those of experts are a list.
+#[test]
+fn one_factor_is_no_list() {
+    use weighbridge::Part;
+    let source = crate::convert::experts([4.0, 32.0]);
+    let model = Model::open(source.path()).expect("a model");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = place(&container::MLX, folder.path());
+    let mut one = builder(&container::MLX);
+    let name = "model.layers.0.block_sparse_moe.experts.0.w1.weight";
+    one.add("one.weight", &model.stored_tensor(name).expect("a tensor")).expect("groups");
+    let all = model.tensor("layers.0.ffn.experts.gate.weight").expect("experts");
+    one.add("all.weight", &all).expect("groups");
+    one.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a model");
+    let read = Model::open(&path).expect("a model");
+    let shape = |name: &str| {
+        let tensor = read.stored_tensor(name).expect("a tensor");
+        assert_eq!(tensor.dtype().expect("a dtype"), DType::MLX_NVFP4);
+        let mut parts = tensor.segments();
+        parts.find(|segment| segment.part == Part::GlobalAmax).expect("it").shape.to_vec()
+    };
+    assert_eq!((shape("one.weight"), shape("all.weight")), (vec![], vec![2]));
+}
+
 #[test]
 fn slices_count_from_one() {
     let folder = tempfile::tempdir().expect("a folder");

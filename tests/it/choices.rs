@@ -77,6 +77,21 @@ fn texts_that_stand_for_links() {
     }
 }
 
+/// Ollama ignores the case of names. Where a store has several, the one that is written so is meant.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_differ_in_case_alone() {
+    use weighbridge::container::ollama::place;
+    let store = Store::new();
+    let names = ["tale", "TALE", "Tale", "tAle", "taLe", "talE"];
+    let manifests = names.map(|name| store.manifest(&format!("{name}/latest"), &[]));
+    for (name, manifest) in names.iter().zip(&manifests) {
+        assert_eq!(place(name, Some(store.path())).expect("a place"), *manifest);
+    }
+    let other = place("tALE", Some(store.path())).expect("a place");
+    assert!(manifests.contains(&other), "{other:?}");
+}
+
 /// Older versions of Ollama named blobs with a colon; they are the ones that are verified.
 #[cfg(unix)]
 #[test]

@@ -99,6 +99,23 @@ fn revisions_are_named_by_their_references() {
     assert_eq!(names(&listed(folder.path())), ["org/tale", &at_commit, "org/tale@pr%2F7"]);
 }
 
+/// Only in a repository or a folder of Jan's does the folder name the model, and only if it is alone.
+#[test]
+fn folders_name_models_that_are_alone() {
+    let commit = "1".repeat(40);
+    let snapshot = |name: &str| format!("models--org--{name}/snapshots/{commit}");
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["one", "two"] {
+        put(folder.path(), &format!("models--org--{name}/refs/main"), &commit);
+    }
+    put(folder.path(), &format!("{}/x.gguf", snapshot("one")), gguf());
+    put(folder.path(), &format!("{}/x.gguf", snapshot("two")), gguf());
+    put(folder.path(), &format!("{}/y.gguf", snapshot("two")), gguf());
+    put(folder.path(), "own/model.gguf", gguf());
+    let expected = ["org/one", "org/two/x.gguf", "org/two/y.gguf", "own/model.gguf"];
+    assert_eq!(names(&listed(folder.path())), expected);
+}
+
 /// A link to a file is the model that the file is; both share its bytes.
 #[cfg(unix)]
 #[test]

@@ -524,6 +524,24 @@ fn an_index_of_any_length_is_not_read() {
     assert!(error.to_string().contains("bytes of index"), "{error}");
 }
 
+/// Files of a folder have the names that its index has, escapes and all.
+#[test]
+fn names_of_an_index_are_no_addresses() {
+    let weights = Safetensors::new().tensor("a", "U8", &[4], vec![7; 4]).build();
+    let index = b"{\"weight_map\":{\"a\":\"x%201.safetensors\"}}";
+    let files: RepositoryFiles = vec![
+        ("model.safetensors.index.json".to_owned(), index.to_vec()),
+        ("x 1.safetensors".to_owned(), weights.clone()),
+    ];
+    let server = site(files, "\"one\"");
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = plan_pull(&format!("{}/m", server.address), &to_folder(folder.path()));
+    plan.expect("a plan").run(None).expect("a download");
+    let found = tree(&folder.path().join("to"));
+    assert_eq!(found.get("x%201.safetensors"), Some(&weights), "{:?}", found.keys());
+    assert_eq!(Model::open(folder.path().join("to")).expect("a model").len(), 1);
+}
+
 /// What was fetched is continued while the file is the same, and fetched again when it is another.
 #[test]
 fn a_plain_download_is_continued() {

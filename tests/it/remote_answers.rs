@@ -302,6 +302,10 @@ fn nothing_is_asked_for_twice() {
         "/m/model.safetensors" => Answer::file(request, &files[0].1).header("ETag", "\"one\""),
         _ => Answer::status(404),
     });
+    let error = open(&format!("{}/m/none.gguf", server.address), network.clone());
+    assert_eq!(error.expect_err("no such file").kind(), ErrorKind::NotFound);
+    assert_eq!(server.requests().len(), 1, "a name of a file is that of no folder");
+    server.reset();
     open(&format!("{}/m", server.address), network).expect("a model");
     let mut missing: Vec<String> =
         server.requests().into_iter().map(|request| request.path).collect();
