@@ -341,3 +341,59 @@ fn links_and_hidden_folders() {
     let report = machine.json(0, &[]);
     assert_eq!(names(&report), ["a.gguf", "there/c.gguf"]);
 }
+
+/// LM Studio's settings name another folder. A file that is too large to be settings is not read.
+#[test]
+fn settings_of_programs() {
+    let machine = Machine::new();
+    machine.copy(SAMPLE, "elsewhere/a.gguf");
+    let elsewhere = machine.home().join("elsewhere");
+    let settings = machine.home().join(".lmstudio/settings.json");
+    std::fs::create_dir_all(settings.parent().expect("a folder")).expect("a folder");
+    let listed = |filler: usize| {
+        let text = json!({"downloadsFolder": elsewhere, "filler": " ".repeat(filler)});
+        std::fs::write(&settings, text.to_string()).expect("a file");
+        names(&machine.json(0, &[])).len()
+    };
+    assert_eq!(listed(0), 1);
+    assert_eq!(listed(1 << 20), 0);
+}
+
+/// A store that belongs to another user, as that of Ollama's service does, is no store without models.
+#[cfg(unix)]
+#[test]
+fn a_store_that_this_user_may_not_read() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let machine = Machine::new();
+    let set_mode = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    };
+    set_mode(machine.folder.path(), 0o755);
+    let store = machine.home().join("store");
+    std::fs::create_dir(&store).expect("a folder");
+    set_mode(&store, 0o000);
+    let own = machine.folder.path().join("weighbridge");
+    let run = |program: &Path| -> std::io::Result<Ran> {
+        let mut command = support::quiet(program.to_str().expect("UTF-8"));
+        command.args(["inspect", "tale"]).env("OLLAMA_MODELS", &store).env("HOME", machine.home());
+        command.current_dir(machine.folder.path());
+        // Root may read everything.
+        if std::fs::read_dir(&store).is_ok() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        Ok(command.output()?.into())
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_weighbridge"));
+    // Others may not be allowed to run the program where it is.
+    let ran = run(program).or_else(|_| {
+        std::fs::hard_link(program, &own).or_else(|_| std::fs::copy(program, &own).map(drop))?;
+        run(&own)
+    });
+    let ran = ran.expect("the program starts");
+    set_mode(&store, 0o755);
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    let said = format!("{} cannot be read: join the group that owns it", store.display());
+    assert!(ran.err.contains(&said), "{}", ran.err);
+}

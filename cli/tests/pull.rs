@@ -251,6 +251,25 @@ fn names_of_models_on_this_machine() {
     ");
 }
 
+/// A commit is known by its first seven digits, not by fewer and not by other letters.
+#[test]
+fn shortened_commits() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let machine = Machine::new(&hub.hub.address, "");
+    machine.printed(&["pull", "org/tale"]);
+    let opened = |revision: &str| {
+        let name = format!("org/tale@{revision}");
+        machine.run(&["inspect", &name]).status == Some(0)
+    };
+    assert_eq!([COMMIT, &COMMIT[..8], &COMMIT[..7]].map(opened), [true; 3]);
+    assert_eq!([&COMMIT[..6], &COMMIT[..1], "c0ffeg0"].map(opened), [false; 3]);
+    let odd = "latest-of-all";
+    let snapshots = machine.path("hub/models--org--tale/snapshots");
+    std::fs::create_dir(snapshots.join(odd)).expect("a folder");
+    std::fs::write(snapshots.join(odd).join("x.gguf"), gguf()).expect("a file");
+    assert!(!opened(&odd[..8]), "no digits");
+}
+
 /// A path, a model of Ollama's store and a repository of the cache may have the same name.
 #[test]
 fn names_with_two_meanings() {

@@ -375,6 +375,72 @@ fn a_script_for_slurm_runs_every_slice() {
 }
 
 #[test]
+fn no_slice_is_there_yet() {
+    let job = Job::new(&["convert", HF, "DST.gguf"]);
+    let said = refused(&["finish", &job.plan]);
+    assert!(said.starts_with("5\n") && said.contains("no slice of the plan is there"), "{said}");
+    assert!(said.contains("run its slices first"), "{said}");
+    let ran = run(&["status", &job.plan, "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((&status["done"], &status["slices"]), (&0.into(), &serde_json::json!([])));
+    assert!(job.made().is_empty());
+}
+
+/// A change that leaves length and date as they were is found at the start and at the end of a file.
+#[test]
+fn a_source_that_changes_without_a_trace_is_refused() {
+    let (_folder, path) = support::sample();
+    let job = Job::new(&["convert", &path, "DST.safetensors"]);
+    let before = std::fs::read(&path).expect("the source");
+    let date = std::fs::metadata(&path).expect("the source").modified().expect("a date");
+    let write = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("other bytes");
+        let file = std::fs::File::options().write(true).open(&path).expect("the source");
+        file.set_modified(date).expect("the same date");
+    };
+    for place in [before.len() - 1, before.len() - 1000] {
+        let mut bytes = before.clone();
+        bytes[place] ^= 1;
+        write(&bytes);
+        let said = refused(&["slice", &job.plan, "1/1"]);
+        assert!(
+            said.contains("the file has changed since the plan was made: ends_sha256"),
+            "{said}"
+        );
+    }
+    write(&before);
+    job.slice("1/1");
+}
+
+/// Other files among the records, such as those of a worker that was killed, are no records.
+#[test]
+fn records_and_what_lies_beside_them() {
+    let arguments = ["convert", HF, "DST.gguf"];
+    let job = Job::new(&arguments);
+    job.slice("2/2");
+    let status = || {
+        let ran = run(&["status", &job.plan, "--json"]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
+    };
+    let found = status();
+    let [missing] = found["missing"].as_array().expect("ranges").as_slice() else {
+        panic!("{found}")
+    };
+    assert_eq!(missing["start"], 0);
+    let end = missing["end"].as_u64().expect("a number");
+    let pieces = found["pieces"].as_u64().expect("a number");
+    assert!(0 < end && end < pieces);
+    assert_eq!(found["done"], pieces - end);
+    let records = job.unfinished().join("records");
+    std::fs::write(records.join(".000.json.1-1.partial"), "{").expect("a file");
+    std::fs::write(records.join("notes"), "{").expect("a file");
+    job.slice("1/2");
+    assert_eq!(status()["done"], pieces);
+    succeeds(&["finish", &job.plan]);
+    assert_eq!(job.made(), by_one(&arguments));
+}
+
+#[test]
 fn what_is_no_plan_is_refused() {
     let (folder, path) = support::file("plan.json", b"{}");
     for words in [["slice", &path, "1/2"].as_slice(), &["finish", &path], &["status", &path]] {

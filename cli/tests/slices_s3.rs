@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
 use s3::{KEYS, ObjectStore};
@@ -526,4 +526,229 @@ fn addresses_with_a_query_are_in_no_plan() {
     let ran = planned(&address);
     assert_eq!(ran.status, Some(0), "{}", ran.err);
     assert!(contents(folder.path()).contains_key("plan.json"));
+}
+
+/// A store whose answers `other` may change, which also sees what the store holds.
+fn store_with(
+    other: impl Fn(&ObjectStore, &Request) -> Option<Answer> + Send + Sync + 'static,
+) -> ObjectStore {
+    let own: Arc<OnceLock<ObjectStore>> = Arc::default();
+    let found = Arc::clone(&own);
+    let store = ObjectStore::failing(move |request| other(found.get()?, request));
+    own.get_or_init(|| store.clone());
+    store
+}
+
+fn key_of(request: &Request) -> &str {
+    request.path.split('?').next().unwrap_or_default().trim_start_matches("/models/")
+}
+
+/// A plan that is made again does not begin uploads anew while a driver joins their parts.
+#[test]
+fn a_plan_made_again_leaves_uploads_that_are_being_joined() {
+    let refuses = Arc::new(AtomicBool::new(true));
+    let (own, joined) = (Arc::clone(&refuses), AtomicUsize::new(0));
+    let store = ObjectStore::failing(move |request: &Request| {
+        let joins = request.method == "POST" && request.path.contains("uploadId");
+        let refused = joins && own.load(Ordering::Relaxed);
+        (refused && joined.fetch_add(1, Ordering::Relaxed) >= 1).then(|| Answer::status(403))
+    });
+    let arguments = ["convert", HF, "DST", "--to", "mlx"];
+    let job = Job::new(store, &arguments);
+    job.slices(&["1/1"]);
+    assert_eq!(job.finish().status, Some(5));
+    let uploads = || job.store.contents().uploads.keys().cloned().collect::<Vec<_>>();
+    let before = uploads();
+    assert!(!before.is_empty());
+    std::fs::remove_file(job.file()).expect("the plan");
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(uploads(), before);
+    refuses.store(false, Ordering::Relaxed);
+    job.check(&by_one(&arguments));
+}
+
+/// The store writes the list of uploads, but its answer is lost: the request is repeated, and then there
+/// is such an object.
+#[test]
+fn a_lost_answer_to_a_new_object() {
+    let lost = AtomicBool::new(false);
+    let store = store_with(move |store, request| {
+        let key = key_of(request);
+        let is_list = request.method == "PUT" && key.ends_with("uploads.json");
+        if !is_list || lost.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        store.contents().objects.insert(key.to_owned(), request.body.clone());
+        Some(Answer::status(503).header("Retry-After", "0"))
+    });
+    let arguments = ["convert", HF, "DST.gguf"];
+    let job = Job::new(store, &arguments);
+    assert_eq!(job.store.contents().uploads.len(), 1);
+    job.slices(&["1/1"]);
+    job.check(&by_one(&arguments));
+}
+
+/// A worker that is late, and whose parts others have sent and joined, leaves no record.
+#[test]
+fn a_worker_that_is_late() {
+    let store = store_with(|store, request| {
+        let key = key_of(request);
+        if request.method == "PUT" && key.contains("/records/") {
+            let mut found = store.contents();
+            found.objects.insert(key.to_owned(), request.body.clone());
+            found.objects.retain(|key, _| !key.ends_with("uploads.json"));
+            return Some(Answer::status(200));
+        }
+        None
+    });
+    let job = Job::new(store, &["convert", HF, "DST.gguf"]);
+    let ran = job.slice("1/1");
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    assert!(ran.err.contains("the store has no uploads of the plan"), "{}", ran.err);
+    assert!(job.store.contents().objects.is_empty());
+    // A driver that comes too early or too late says so, too, and not that slices are missing.
+    let ran = job.finish();
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    assert!(ran.err.contains("the store has no uploads of the plan"), "{}", ran.err);
+}
+
+#[test]
+fn a_model_is_finished_while_its_objects_are_there() {
+    let arguments = ["convert", HF, "DST", "--to", "safetensors"];
+    let job = Job::new(ObjectStore::start(), &arguments);
+    job.slices(&["1/1"]);
+    job.check(&by_one(&arguments));
+    let keys: Vec<String> = job.store.contents().objects.keys().cloned().collect();
+    for key in keys {
+        let whole = job.store.contents().objects.remove(&key).expect("an object");
+        assert_eq!(job.status()["finished"], false, "{key} is gone");
+        let shorter = whole[..whole.len() - 1].to_vec();
+        job.store.contents().objects.insert(key.clone(), shorter);
+        assert_eq!(job.status()["finished"], false, "{key} is shorter");
+        job.store.contents().objects.insert(key, whole);
+        assert_eq!(job.status()["finished"], true);
+    }
+}
+
+/// A reader takes the first file of a split model for the model: it is the last to appear. Of a folder, the
+/// documents are.
+#[test]
+fn files_appear_in_an_order() {
+    let order = |arguments: &[&str]| {
+        let job = Job::new(ObjectStore::start(), arguments);
+        let early = job.finish();
+        assert!(early.err.contains("slices that are done: none"), "{}", early.err);
+        job.slices(&["1/1"]);
+        job.check(&by_one(arguments));
+        let requests = job.store.server.requests();
+        let joins = requests
+            .iter()
+            .filter(|request| request.method == "POST" && request.path.contains("uploadId"));
+        joins
+            .map(|request| key_of(request).trim_start_matches("to/").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let split = order(&["split", GGUF, "DST", "--max-size", "400K"]);
+    assert!(split.len() > 1 && split.is_sorted_by(|a, b| a > b), "{split:?}");
+    let folder = order(&["convert", HF, "DST", "--to", "safetensors"]);
+    let last = folder.last().expect("a file");
+    assert!(folder[0].ends_with(".safetensors") && last.ends_with(".json"), "{folder:?}");
+}
+
+/// A driver is not through as long as its own objects are left.
+#[test]
+fn a_model_is_finished_when_its_plan_is_gone() {
+    let refuses = Arc::new(AtomicBool::new(true));
+    for kept in ["uploads.json", "checked"] {
+        let own = Arc::clone(&refuses);
+        own.store(true, Ordering::Relaxed);
+        let store = ObjectStore::failing(move |request: &Request| {
+            let deletes = request.method == "DELETE" && request.path.ends_with(kept);
+            (deletes && own.load(Ordering::Relaxed)).then(|| Answer::status(403))
+        });
+        let arguments = ["convert", HF, "DST.gguf"];
+        let job = Job::new(store, &arguments);
+        job.slices(&["1/1"]);
+        assert_eq!(job.finish().status, Some(5));
+        assert_eq!(job.status()["finished"], false, "{kept}");
+        refuses.store(false, Ordering::Relaxed);
+        job.check(&by_one(&arguments));
+    }
+}
+
+/// Who may not list a folder does not know that it is empty.
+#[test]
+fn a_folder_that_may_not_be_listed() {
+    let store = ObjectStore::failing(|request: &Request| {
+        request.path.contains("list-type").then(|| Answer::status(403))
+    });
+    let job = Job::unplanned(store, &["convert", HF, "DST", "--to", "safetensors"]);
+    let ran = job.plan();
+    assert_eq!(ran.status, Some(5), "{}", ran.err);
+    assert!(ran.err.contains("s3://models/to/out: the store refuses access"), "{}", ran.err);
+    assert!(job.store.contents().uploads.is_empty());
+}
+
+/// What the store has in the end is compared with the plan.
+#[test]
+fn a_store_that_joins_other_parts() {
+    let said = |store: ObjectStore, change: &dyn Fn(&ObjectStore)| {
+        let job = Job::new(store, &["convert", HF, "DST.gguf"]);
+        job.slices(&["1/1"]);
+        change(&job.store);
+        let ran = job.finish();
+        assert_eq!(ran.status, Some(2), "{}", ran.err);
+        ran.err
+    };
+    let joins = |request: &Request| request.method == "POST" && request.path.contains("uploadId");
+    let done = || Answer::whole(b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>");
+    let nothing = ObjectStore::failing(move |request| joins(request).then(done));
+    let short = store_with(move |store, request| {
+        let other = joins(request).then(done)?;
+        store.contents().objects.insert(key_of(request).to_owned(), vec![0; 7]);
+        Some(other)
+    });
+    let one_more = |store: &ObjectStore| {
+        let mut found = store.contents();
+        let (_, parts) = found.uploads.values_mut().next().expect("an upload");
+        parts.insert(99, ("\"more\"".to_owned(), vec![1]));
+    };
+    let all = [said(nothing, &|_| {}), said(short, &|_| {}), said(ObjectStore::start(), &one_more)];
+    let len = by_one(&["convert", HF, "DST.gguf"])["out.gguf"].len();
+    insta::assert_snapshot!(all.concat().replace(&len.to_string(), "LEN"), @"
+    error: s3://models/to/out.gguf: the store has nothing, but the file has LEN bytes
+     help: make the plan again
+    error: s3://models/to/out.gguf: the store has 7 bytes, but the file has LEN bytes
+     help: make the plan again
+    error: s3://models/to/out.gguf: the upload has 2 parts, but 1 are planned
+     help: make the plan again
+    ");
+}
+
+/// Answers that begin no upload, and one that never ends.
+#[test]
+fn answers_that_are_not_those_of_a_store() {
+    let said = |answer: fn() -> Answer| {
+        let begins = |request: &Request| request.path.ends_with("?uploads=");
+        let store = ObjectStore::failing(move |request| begins(request).then(answer));
+        let ran = Job::unplanned(store, &["convert", HF, "DST.gguf"]).plan();
+        format!("{} {}", ran.status.unwrap_or(-1), ran.err)
+    };
+    let all = [
+        said(|| Answer {
+            body: b"<Error><Code>AccessDenied</Code></Error>".to_vec(),
+            ..Answer::status(403)
+        }),
+        said(|| Answer { body: b"<UploadId>x</UploadId>".to_vec(), ..Answer::status(400) }),
+        said(|| Answer::whole(b"<R></R>")),
+        said(|| Answer::whole(&vec![b' '; (12 << 20) + 1])),
+    ];
+    insta::assert_snapshot!(all.concat(), @"
+    5 error: s3://models/to/out.gguf: the store refuses access: AccessDenied
+     help: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE
+    5 error: s3://models/to/out.gguf: the store answered 400
+    5 error: s3://models/to/out.gguf: the store begins no upload in parts
+    5 error: s3://models/to/out.gguf: the store's answer is longer than the 12582912 bytes allowed
+    ");
 }

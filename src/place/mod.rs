@@ -56,13 +56,12 @@ pub(crate) fn scheme(name: &Path) -> Option<&'static str> {
 /// that cannot be read; an error of [`choice::gguf`] if a repository does not have the wanted file.
 pub(crate) fn resolve(name: &Path) -> Result<Resolved> {
     let metadata = name.metadata();
-    if let Ok(metadata) = &metadata {
-        let repository = if metadata.is_dir() { hub::current_snapshot(name) } else { None };
+    if metadata.is_ok() {
         let other = stored(name).map(|(path, _)| {
             let shown = ollama::name_of_manifest(&path).unwrap_or_default();
             format!("the path is opened; {shown} names the model of Ollama's store")
         });
-        let path = repository.unwrap_or_else(|| name.to_path_buf());
+        let path = hub::current_snapshot(name).unwrap_or_else(|| name.to_path_buf());
         return Ok(Resolved { place: Place::Path(path), note: other });
     }
     if scheme(name).is_some() {

@@ -141,6 +141,21 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_between_requests_was_not_planned() {
+        let ahead = Ahead::default();
+        ahead.plan(&[0..10, 100_000..100_010]);
+        let never = |range: &Range<u64>| panic!("{range:?} is fetched");
+        for range in [5..100_005, 5..11, 10..20, 99_999..100_010] {
+            let mut out = vec![7; (range.end - range.start) as usize];
+            assert!(!ahead.read(range.start, &mut out, never).expect("no fault"), "{range:?}");
+        }
+        let fetch = |range: &Range<u64>| Ok((range.start..range.end).map(|at| at as u8).collect());
+        let mut out = [0; 5];
+        assert!(ahead.read(5, &mut out, fetch).expect("bytes"));
+        assert_eq!(out, [5, 6, 7, 8, 9]);
+    }
+
+    #[test]
     fn what_was_planned_is_read_once_and_forgotten() {
         let ahead = Ahead::default();
         ahead.plan(&[0..10, 20..30]);

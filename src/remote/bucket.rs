@@ -235,10 +235,9 @@ impl Profiles {
 }
 
 impl Bucket {
-    /// The key of a file or folder: empty for the bucket itself.
+    /// The key of a file or folder; `None` for the bucket itself.
     pub(super) fn key<'p>(&self, path: &'p Path) -> Option<&'p str> {
-        let rest = path.to_str()?.strip_prefix(self.root.to_str()?)?;
-        if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
+        path.to_str()?.strip_prefix(self.root.to_str()?)?.strip_prefix('/')
     }
 
     pub(super) fn address(&self, key: &str) -> String {

@@ -30,7 +30,6 @@ pub(crate) struct Client {
 struct Asked<'a> {
     method: &'static str,
     range: Option<&'a Range<u64>>,
-    accept: Option<&'a str>,
     /// The body, for methods that have one.
     body: Option<&'a [u8]>,
     /// Only if there is no such file yet.
@@ -95,17 +94,7 @@ impl Client {
     ///
     /// `Io` if no answer came. An answer of any status is returned.
     pub(super) fn get(&self, address: &str, range: Option<&Range<u64>>) -> Result<Answer> {
-        self.get_as(address, range, None)
-    }
-
-    /// [`get`](Self::get) with an `Accept` header.
-    pub(super) fn get_as(
-        &self,
-        address: &str,
-        range: Option<&Range<u64>>,
-        accept: Option<&str>,
-    ) -> Result<Answer> {
-        self.ask(address, Asked { method: "GET", range, accept, body: None, is_new: false })
+        self.ask(address, Asked { method: "GET", range, body: None, is_new: false })
     }
 
     /// Sends a request that changes something, with a body if the method has one. It must be one that may
@@ -120,7 +109,7 @@ impl Client {
         address: &str,
         body: Option<&[u8]>,
     ) -> Result<Answer> {
-        self.ask(address, Asked { method, range: None, accept: None, body, is_new: false })
+        self.ask(address, Asked { method, range: None, body, is_new: false })
     }
 
     /// Sends a file that the server stores only if it has none of that name. If a request is repeated, the
@@ -131,7 +120,7 @@ impl Client {
     /// Same as [`get`](Self::get).
     pub(super) fn send_new(&self, address: &str, body: &[u8]) -> Result<Answer> {
         let body = Some(body);
-        self.ask(address, Asked { method: "PUT", range: None, accept: None, body, is_new: true })
+        self.ask(address, Asked { method: "PUT", range: None, body, is_new: true })
     }
 
     fn ask(&self, address: &str, asked: Asked<'_>) -> Result<Answer> {
@@ -176,7 +165,7 @@ impl Client {
 
     /// One request, and those to which it is redirected.
     fn follow(&self, address: &str, asked: Asked<'_>) -> Result<Answer, Failure> {
-        let Asked { method, range, accept, body, is_new } = asked;
+        let Asked { method, range, body, is_new } = asked;
         let mut address = address.to_owned();
         let mut headers = Vec::new();
         for _ in 0..=REDIRECTS {
@@ -198,9 +187,6 @@ impl Client {
                 for (name, value) in headers.map_err(Failure::Final)? {
                     request = request.header(name, value);
                 }
-            }
-            if let Some(accept) = accept {
-                request = request.header("Accept", accept);
             }
             if is_new {
                 request = request.header("If-None-Match", "*");

@@ -161,7 +161,7 @@ fn divided(address: &str) -> (&str, &str, &str) {
     let host = start.split_once("://").map_or(start, |(_, host)| host);
     let rest = address.get(start.len()..).unwrap_or_default();
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    (host, if path.is_empty() { "/" } else { path }, query)
+    (host, path, query)
 }
 
 /// A time in UTC.

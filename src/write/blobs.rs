@@ -306,3 +306,51 @@ fn synced(path: &Path) {
         let _ = folder.sync_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> (tempfile::TempDir, BlobTarget) {
+        let store = tempfile::tempdir().expect("a folder");
+        let manifest = store.path().join("manifests/registry.ollama.ai/library/tale/latest");
+        let target = BlobTarget::begin(&manifest, false).expect("a store");
+        (store, target)
+    }
+
+    /// A server that starts deletes unfinished files that are older than an hour.
+    #[test]
+    fn long_runs_renew_the_dates_of_their_files() {
+        let (_store, mut target) = begun();
+        let old = SystemTime::now() - Duration::from_secs(7200);
+        target.lock.set_modified(old).expect("a date");
+        let modified = |target: &BlobTarget| {
+            target.partial.metadata().expect("the file").modified().expect("a date")
+        };
+        target.hash_batch(&[]).expect("no files");
+        assert_eq!(modified(&target), old, "ten minutes are not over");
+        target.renewed = target.renewed.checked_sub(2 * RENEWED).expect("a time");
+        target.hash_batch(&[]).expect("no files");
+        assert!(modified(&target) > old + Duration::from_secs(3600));
+        assert!(target.renewed.elapsed() < RENEWED);
+    }
+
+    /// A blob that the store had is no file of this run, and others may delete it.
+    #[test]
+    fn a_blob_that_is_gone_is_in_no_manifest() {
+        for other in [None, Some(b"tal")] {
+            let (store, mut target) = begun();
+            let hex = sha256_of(b"tale").expect("a digest");
+            let digest = Digest::parse(&format!("sha256:{hex}")).expect("a digest");
+            let place = digest.path(store.path());
+            if let Some(bytes) = other {
+                crate::bytes::put(&place, &[bytes]).expect("another file");
+            }
+            target.blobs.push(FinishedBlob { digest, len: 4, unfinished: None });
+            let manifest = target.manifest.clone();
+            let error = target.finish(&[], None).expect_err("no such blob");
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(&*place)), "{error}");
+            assert!(!manifest.exists());
+        }
+    }
+}

@@ -24,9 +24,8 @@ pub(crate) struct TensorRepack {
     repack: &'static Repack,
     /// The dtype of scales and biases that keeps all values.
     scales: DType,
-    /// The dtype that scales and biases are rounded to, if the model's other floats have one that
-    /// does not hold them exactly.
-    rounded: Option<DType>,
+    /// Whether scales and biases are rounded to `BF16`.
+    rounded: bool,
     /// Elements per group in the source.
     from_group: usize,
     /// Elements per group in the output.
@@ -92,7 +91,7 @@ impl TensorRepack {
                 .flatten();
             let view = view.clone();
             let globals = globals.clone();
-            let rounded = None;
+            let rounded = false;
             let this =
                 Self { view, repack, scales, rounded, from_group, to_group, globals, global };
             match this.first_fault()? {
@@ -103,18 +102,15 @@ impl TensorRepack {
         Ok(Err(why))
     }
 
-    /// The same codes, with scales and biases in a plain dtype. Infinities are avoided: numbers
-    /// that do not fit `F16` stay in the dtype that holds them.
-    pub(crate) fn with_scales_in(mut self, dtype: DType) -> Self {
-        let plain = matches!(self.scales, DType::F32 | DType::F16 | DType::BF16);
-        let fits = dtype == DType::BF16 || self.scales == DType::F16;
-        self.rounded = Some(dtype).filter(|_| plain && fits && self.scales != dtype);
+    /// The same codes, with scales and biases in `BF16`, whose range holds them all.
+    pub(crate) fn with_bf16_scales(mut self) -> Self {
+        self.rounded = matches!(self.scales, DType::F32 | DType::F16);
         self
     }
 
     /// Whether scales and biases are rounded.
     pub(crate) fn is_rounded(&self) -> bool {
-        self.rounded.is_some()
+        self.rounded
     }
 
     pub(crate) fn view(&self) -> &Tensor {
@@ -210,7 +206,7 @@ impl TensorRepack {
 
     /// The dtype in which scales and biases are written.
     fn stored_scales(&self) -> DType {
-        self.rounded.unwrap_or(self.scales)
+        if self.rounded { DType::BF16 } else { self.scales }
     }
 
     fn rows<'r>(
@@ -262,22 +258,24 @@ impl TensorRepack {
         let sizes = self.sizes(rows.clone())?;
         let from = self.rows(&weight, &scale, &bias, global, dtypes);
         let to = parts_of(out, sizes)?;
-        let Some(rounded) = self.rounded else {
-            return Ok(match self.repack.run(&from, self.scales, to)? {
+        let run = |to| {
+            let done = self.repack.run(&from, self.scales, to)?;
+            Ok(match done {
                 Repacked::Exact => None,
                 Repacked::NotExact(fault) => Some(fault),
-            });
+            })
         };
+        if !self.rounded {
+            return run(to);
+        }
         let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
         let [_, scale, bias] = self.repack.sizes(count, &from, self.scales)?;
         let (mut scale, mut bias) = (zeroed(scale)?, zeroed(bias)?);
         let wide = GroupParts { weight: to.weight, scale: &mut scale, bias: &mut bias };
-        if let Repacked::NotExact(fault) = self.repack.run(&from, self.scales, wide)? {
-            return Ok(Some(fault));
-        }
-        round(&scale, self.scales, to.scale, rounded);
-        round(&bias, self.scales, to.bias, rounded);
-        Ok(None)
+        let fault = run(wide)?;
+        round(&scale, self.scales, to.scale);
+        round(&bias, self.scales, to.bias);
+        Ok(fault)
     }
 
     /// What rounding the scales and biases of some rows changed; `out` has their parts.
@@ -287,7 +285,9 @@ impl TensorRepack {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Loss> {
-        let Some(rounded) = self.rounded else { return Ok(Loss::default()) };
+        if !self.rounded {
+            return Ok(Loss::default());
+        }
         let (_, row) = self.view.gathered_shape();
         let count = usize::try_from((rows.end - rows.start).saturating_mul(row));
         let count = count.unwrap_or(usize::MAX);
@@ -296,8 +296,7 @@ impl TensorRepack {
         let sizes = self.sizes(rows.clone())?;
         self.view.decode_bulk(rows, &mut values, &DecodeOptions::new(), scratch)?;
         let GroupParts { weight, scale, bias } = parts_of(out, sizes)?;
-        let format = if rounded == DType::F16 { Float::F16 } else { Float::BF16 };
-        let (formats, global) = ((format, format), Global::None);
+        let (formats, global) = ((Float::BF16, Float::BF16), Global::None);
         let group_size = self.to_group.unwrap_or(1);
         let packed = Packed { weight, scale, bias, formats, group_size, global };
         Ok(Loss::measured(&values, self.repack.to, &packed))
@@ -411,21 +410,16 @@ fn zeroed(len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Rounds little-endian floats to `F16` or `BF16`.
-fn round(from: &[u8], dtype: DType, to: &mut [u8], rounded: DType) {
-    let bits = |bytes: &[u8]| bytes.try_into().map(u16::from_le_bytes).unwrap_or_default();
+/// Rounds little-endian floats of `F32` or `F16` to `BF16`.
+fn round(from: &[u8], dtype: DType, to: &mut [u8]) {
     let width = if dtype == DType::F32 { 4 } else { 2 };
     for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(2)) {
+        let half = || from.try_into().map(u16::from_le_bytes).unwrap_or_default();
         let value = match dtype {
             DType::F32 => from.try_into().map(f32::from_le_bytes).unwrap_or_default(),
-            DType::F16 => f16::from_bits(bits(from)).to_f32(),
-            _ => bf16::from_bits(bits(from)).to_f32(),
+            _ => f16::from_bits(half()).to_f32(),
         };
-        let bits = match rounded {
-            DType::F16 => f16::from_f32(value).to_bits(),
-            _ => bf16::from_f32(value).to_bits(),
-        };
-        to.copy_from_slice(&bits.to_le_bytes());
+        to.copy_from_slice(&bf16::from_f32(value).to_bits().to_le_bytes());
     }
 }
 

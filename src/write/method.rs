@@ -3,7 +3,7 @@
 use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
 use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{PackedPart, Tensor};
 use crate::quant::{Global, Importance};
 use crate::repack::REPACKS;
@@ -64,6 +64,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
         Err(error) if plain => {
             return encoded(view, view.values_dtype(), Some(error.to_string()), precision);
         }
+        Err(error) if error.kind() == ErrorKind::Io => return Err(error),
         Err(error) => return requantized(view, writer, precision, error.to_string()),
     };
     let parts: Vec<Part> = parts.iter().map(|part: &PackedPart| part.part).collect();
@@ -141,15 +142,10 @@ fn is_fp8(view: &Tensor) -> bool {
 
 /// A repacked tensor, with its scales in the dtype of the model's other floats.
 fn repacked(repacking: TensorRepack, precision: Precision) -> Output {
-    let floats = precision.floats.filter(|dtype| !precision.lossless && *dtype != DType::F32);
-    let repacking = match floats {
-        Some(dtype) => repacking.with_scales_in(dtype),
-        None => repacking,
-    };
-    let why = match (repacking.is_rounded(), floats) {
-        (true, Some(dtype)) => Some(format!("its scales are rounded to {dtype}")),
-        _ => None,
-    };
+    // Infinities are avoided: scales that do not fit F16 keep the dtype that holds them.
+    let rounds = precision.floats == Some(DType::BF16) && !precision.lossless;
+    let repacking = if rounds { repacking.with_bf16_scales() } else { repacking };
+    let why = repacking.is_rounded().then(|| "its scales are rounded to BF16".to_owned());
     let method = if why.is_some() { Method::Rounded } else { Method::Repacked };
     Output::new(Producer::Repacked(repacking), method).with_reason(why)
 }
@@ -163,9 +159,9 @@ fn plain(view: &Tensor) -> bool {
 
 /// Checks that values can be written in a dtype without an importance matrix.
 pub(super) fn check_encodable(dtype: DType) -> Result<()> {
-    let plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let is_plain = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     match dtype.descriptor().quantizer {
-        _ if plain => Ok(()),
+        _ if is_plain => Ok(()),
         Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
         Some(_) => {
             let fault = format!("{dtype} requires an importance matrix");

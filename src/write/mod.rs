@@ -25,7 +25,7 @@ use std::fmt;
 
 use crate::container::writer::NewTensor;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 use crate::remote::Network;
 use crate::store::tensor::StoredTensor;
@@ -36,6 +36,7 @@ pub(crate) use groups::{GroupQuantization, TensorRepack};
 pub use loss::Loss;
 pub(crate) use method::{Precision, choose, encoded, grouped, grouped_from};
 pub use plan::{WritePlan, WriteReport};
+use producer::OutputPiece;
 pub(crate) use producer::Producer;
 pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};
@@ -85,7 +86,7 @@ impl OutTensor {
     /// Describes the tensor to the layout.
     pub(crate) fn describe(&self) -> Result<NewTensor> {
         let producer = &self.output.producer;
-        let here = |error: crate::error::Error| error.in_tensor(&self.name);
+        let here = |error: Error| error.in_tensor(&self.name);
         let mut parts = producer.parts().map_err(here)?;
         if let Producer::Packed(view) = producer {
             let own = |stored: &StoredTensor<'_>| stored.name().spelling() == self.name;
@@ -147,6 +148,22 @@ struct PlacedTensor {
     tensor: OutTensor,
     bytes: u64,
     offsets: Vec<u64>,
+}
+
+impl PlacedTensor {
+    /// Its pieces, of at most `most` bytes, unless one row is longer.
+    fn pieces(&self, most: u64) -> Result<Vec<OutputPiece>> {
+        let here = |error: Error| error.in_tensor(&self.tensor.name);
+        let pieces = self.tensor.output.producer.pieces(&self.offsets, most).map_err(here)?;
+        // Bytes that no piece fills would silently be zeros, so this is checked.
+        let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
+        if planned != self.bytes {
+            let fault =
+                format!("the pieces have {planned} bytes, but the tensor has {}", self.bytes);
+            return Err(here(Error::mismatch(fault)));
+        }
+        Ok(pieces)
+    }
 }
 
 /// Options for running a plan.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
-use super::{Loss, OutFile, PlacedTensor, WriteOptions, WriteTarget};
+use super::{Loss, OutFile, WriteOptions, WriteTarget};
 use crate::bytes::{AlignedBytes, read_exact_at, write_all_at};
 use crate::error::{Error, Result};
 use crate::progress;
@@ -128,16 +128,8 @@ impl Pipeline<'_, '_> {
         let mut jobs: Vec<PieceJob<'_>> = Vec::new();
         let mut number = 0;
         for (file, out) in files.iter().enumerate() {
-            for PlacedTensor { tensor, bytes, offsets } in &out.tensors {
-                let pieces = tensor.output.producer.pieces(offsets, self.piece());
-                let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
-                // Bytes that no piece fills would silently be zeros, so this is checked.
-                let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
-                if planned != *bytes {
-                    let fault =
-                        format!("the pieces have {planned} bytes, but the tensor has {bytes}");
-                    return Err(Error::mismatch(fault).in_tensor(&tensor.name));
-                }
+            for placed in &out.tensors {
+                let pieces = placed.pieces(self.piece())?;
                 jobs.extend(pieces.into_iter().map(|piece| (file, number, piece)));
                 number += 1;
             }

@@ -367,11 +367,11 @@ fn quantized(
     while first < rows {
         let mut end = rows.min(first + step);
         let mut within = None;
-        if let Some(importance) = importance {
+        if importance.is_some() {
             // Each matrix has its own importance.
             end = end.min((first / matrix + 1) * matrix);
             let number = usize::try_from(first / matrix).unwrap_or(usize::MAX);
-            let from = if importance.len() == columns { 0 } else { number.saturating_mul(columns) };
+            let from = number.saturating_mul(columns);
             within = Some(from..from.saturating_add(columns));
         }
         let task = PieceTask::Quantize {

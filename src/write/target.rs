@@ -298,7 +298,8 @@ fn is_of_model(name: &str) -> bool {
 }
 
 pub(super) fn folder(path: &Path) -> std::io::Result<File> {
-    File::open(if path.as_os_str().is_empty() { Path::new(".") } else { path })
+    // The parent of a name alone is the empty path.
+    File::open(Path::new(".").join(path))
 }
 
 #[cfg(unix)]
@@ -340,13 +341,18 @@ fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Swaps a directory with the one at `path` in one step, and deletes the old one.
-#[cfg(target_os = "linux")]
+/// Renames a directory. If there is one of that name, it is deleted.
 pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
     if path.symlink_metadata().is_err() {
         return std::fs::rename(new, path);
     }
+    swap(new, path)
+}
+
+/// Swaps a directory with the one at `path` in one step, and deletes the old one.
+#[cfg(target_os = "linux")]
+fn swap(new: &Path, path: &Path) -> std::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
     match renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
         Ok(()) => std::fs::remove_dir_all(new),
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => replace(new, path),
@@ -355,14 +361,11 @@ pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
-    if path.symlink_metadata().is_err() {
-        return std::fs::rename(new, path);
-    }
+fn swap(new: &Path, path: &Path) -> std::io::Result<()> {
     replace(new, path)
 }
 
-/// Like `exchange`, in two steps, where the system cannot do it in one. Between them the old
+/// Like `swap`, in two steps, where the system cannot do it in one. Between them the old
 /// directory has another name.
 fn replace(new: &Path, path: &Path) -> std::io::Result<()> {
     let mut old = path.as_os_str().to_owned();
@@ -386,9 +389,6 @@ pub(super) fn reserve(file: &File, len: u64) -> Result<()> {
         }
         use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
         use rustix::io::Errno;
-        if len == 0 {
-            return Ok(());
-        }
         // Another slice may have reserved it. File systems in memory would look at each page again.
         let has_space = |found: Metadata| found.len() >= len && found.blocks() >= len.div_ceil(512);
         if file.metadata().is_ok_and(has_space) {

@@ -256,6 +256,11 @@ fn what_a_container_cannot_hold_is_refused() {
     let mut mlx = Builder::new(&container::MLX).unwrap();
     assert!(mlx.document("config.json", b"[]".to_vec()).is_err());
     assert!(mlx.add_as("t", &narrow, DType::MLX_AFFINE4).is_err());
+    // Whole words of codes, but no whole groups.
+    let odd = Tensor::new("n", DType::F32, &[1, 96], vec![0; 384]).unwrap();
+    let error = mlx.add_as("t", &odd, DType::MLX_AFFINE4).unwrap_err();
+    assert!(error.to_string().contains("rows of 96 elements do not fit MLX_AFFINE4"), "{error}");
+    mlx.add_as("t", &odd, DType::MLX_MXFP4).expect("three groups of 32");
 }
 
 /// A tensor of an open model goes into another model under another name.
@@ -303,4 +308,178 @@ fn an_array_in_memory_is_no_file_to_protect() {
     };
     plan().run(&path, &WriteOptions::new()).expect("it is written");
     plan().run(&path, &WriteOptions::new().overwrite(true)).expect("and replaced");
+}
+
+/// Files of killed runs that cannot be deleted are no files of the new run.
+#[test]
+fn a_store_with_something_in_the_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let blobs = folder.path().join("blobs");
+    std::fs::create_dir_all(blobs.join("sha256-weighbridge-0123456789abcdef-0")).expect("a folder");
+    let path = place(&container::OLLAMA, folder.path());
+    let plan = || {
+        let mut model = builder(&container::OLLAMA);
+        model.add("a.weight", &computed("a", 2).0).expect("f32 is held");
+        model.plan().expect("a plan")
+    };
+    let error = plan().run(&path, &WriteOptions::new()).expect_err("a folder in the way");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    let said = "cannot delete the unfinished files of an earlier run";
+    assert!(error.to_string().contains(said), "{error}");
+    assert!(!path.exists());
+    std::fs::remove_dir(blobs.join("sha256-weighbridge-0123456789abcdef-0")).expect("a folder");
+    plan().run(&path, &WriteOptions::new()).expect("a model");
+    assert_eq!(Model::open(&path).expect("a model").len(), 1);
+}
+
+/// Several tensors in one, which have no dtype in common: their values are written.
+#[test]
+fn rows_of_several_dtypes() {
+    let half: Vec<u8> = (0..2 * WIDTH).flat_map(|n| (0x3c00 + n as u16).to_le_bytes()).collect();
+    let half = Tensor::new("half", DType::F16, &[2, WIDTH], half).expect("a tensor");
+    let (single, _) = computed("single", 3);
+    let fused = Tensor::fuse(vec![half, single]).expect("a tensor");
+    let values = fused.dequantize().expect("values");
+    for container in [&container::GGUF, &container::SAFETENSORS, &container::MLX] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = place(container, folder.path());
+        let mut model = builder(container);
+        model.add("all.weight", &fused).expect("values");
+        let plan = model.plan().expect("a plan");
+        assert_eq!(plan.tensors[0].method.name(), "exact", "{}", container.name);
+        assert_eq!(plan.tensors[0].dtype, DType::F32);
+        let reason = plan.tensors[0].reason.as_deref().unwrap_or_default();
+        assert!(reason.contains("half") && reason.contains("single"), "{reason}");
+        plan.run(&path, &WriteOptions::new()).expect("a model");
+        let read = Model::open(&path).expect("a model");
+        assert!(*read.stored_tensor("all.weight").unwrap().dequantize().unwrap() == *values);
+    }
+}
+
+/// Scales of groups have the dtype of the values that mlx-lm starts from: checkpoints in 8-bit floats are
+/// those of BF16 models.
+#[test]
+fn groups_of_what_was_quantized_before() {
+    use crate::support::{Safetensors, f32s, folder, sample};
+    let config = br#"{"model_type":"mine","quantization_config":{"quant_method":"fp8","weight_block_size":[128,128]}}"#;
+    let file = Safetensors::new().tensor("l.weight", "F8_E4M3", &[4, 128], vec![0x38; 512]).tensor(
+        "l.weight_scale_inv",
+        "F32",
+        &[1, 1],
+        f32s(&[0.5]),
+    );
+    let source = folder(&[("config.json", config.to_vec()), ("model.safetensors", file.build())]);
+    let floats = Model::open(source.path()).expect("a model");
+    let blocks = Model::open(sample("sample-Q8_0.gguf")).expect("a model");
+    let cases = [
+        (floats.stored_tensor("l.weight"), DType::SCALED_F8_E4M3, DType::BF16, "quantized"),
+        (blocks.stored_tensor("blk.0.attn_q.weight"), DType::Q8_0, DType::F16, "requantized"),
+    ];
+    for (tensor, from, scales, method) in cases {
+        let tensor = tensor.expect("a tensor");
+        assert_eq!(tensor.dtype().expect("a dtype"), from);
+        let made = tempfile::tempdir().expect("a folder");
+        let path = place(&container::MLX, made.path());
+        let mut model = builder(&container::MLX);
+        model.add_as("l.weight", &tensor, DType::MLX_AFFINE8).expect("groups");
+        let plan = model.plan().expect("a plan");
+        assert_eq!(plan.tensors[0].method.name(), method, "{from}");
+        let written = plan.run(&path, &WriteOptions::new()).expect("a model");
+        // Eight bits hold nearly all of what both have.
+        let lost = written.lost.first().and_then(|(_, loss)| loss.relative_rms());
+        assert!(lost.unwrap_or(0.0) < 0.01, "{from}: {lost:?}");
+        assert_eq!(lost.is_some(), method == "requantized", "{from}: {lost:?}");
+        let read = Model::open(&path).expect("a model");
+        let part = read.stored_tensor("l.weight").expect("a tensor");
+        let of_groups = part.segments().filter(|segment| segment.part != weighbridge::Part::Weight);
+        assert_eq!(of_groups.map(|s| s.dtype).collect::<Vec<_>>(), [scales; 2], "{from}");
+    }
+}
+
+/// What was quantized before is quantized again, and what that costs is said; a first quantization is what
+/// was asked for.
+#[test]
+fn blocks_of_what_was_quantized_before() {
+    let blocks = Model::open(crate::support::sample("sample-Q8_0.gguf")).expect("a model");
+    let blocks = blocks.stored_tensor("blk.0.attn_q.weight").expect("a tensor");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = place(&container::GGUF, folder.path());
+    let mut model = builder(&container::GGUF);
+    model.add_as("again", &blocks, DType::Q4_0).expect("blocks");
+    model.add_as("first", &computed("first", 4).0, DType::Q4_0).expect("blocks");
+    let plan = model.plan().expect("a plan");
+    let methods: Vec<_> = plan.tensors.iter().map(|tensor| tensor.method.name()).collect();
+    assert_eq!(methods, ["requantized", "quantized"]);
+    let written = plan.run(&path, &WriteOptions::new()).expect("a model");
+    let [(name, loss)] = written.lost.as_slice() else { panic!("{:?}", written.lost) };
+    assert_eq!(name, "again");
+    let error = loss.relative_rms().expect("an error");
+    assert!((0.01..0.2).contains(&error), "{error}");
+}
+
+/// A tensor's own factor is a number in MLX's files, those of experts are a list.
+#[test]
+fn one_factor_is_no_list() {
+    use weighbridge::Part;
+    let source = crate::convert::experts([4.0, 32.0]);
+    let model = Model::open(source.path()).expect("a model");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = place(&container::MLX, folder.path());
+    let mut one = builder(&container::MLX);
+    let name = "model.layers.0.block_sparse_moe.experts.0.w1.weight";
+    one.add("one.weight", &model.stored_tensor(name).expect("a tensor")).expect("groups");
+    let all = model.tensor("layers.0.ffn.experts.gate.weight").expect("experts");
+    one.add("all.weight", &all).expect("groups");
+    one.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a model");
+    let read = Model::open(&path).expect("a model");
+    let shape = |name: &str| {
+        let tensor = read.stored_tensor(name).expect("a tensor");
+        assert_eq!(tensor.dtype().expect("a dtype"), DType::MLX_NVFP4);
+        let mut parts = tensor.segments();
+        parts.find(|segment| segment.part == Part::GlobalAmax).expect("it").shape.to_vec()
+    };
+    assert_eq!((shape("one.weight"), shape("all.weight")), (vec![], vec![2]));
+}
+
+#[test]
+fn slices_count_from_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let mut model = builder(&container::GGUF);
+    model.add("a.weight", &Tensor::new("a", DType::F32, &[1], vec![0; 4]).unwrap()).unwrap();
+    let plan = model.plan().expect("a plan");
+    let options = WriteOptions::new();
+    let slices = plan.slices(&path, &[], &options).expect("slices");
+    for (slice, of) in [(0, 1), (0, 0), (1, 0), (3, 2)] {
+        let error = slices.run(slice, of, &options).expect_err("no such slice");
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        let said = format!("slice {slice} of {of}: slices count from 1");
+        assert!(error.to_string().contains(&said), "{error}");
+    }
+    slices.run(1, 1, &options).expect("the only one");
+    assert_eq!(slices.finish(&options).expect("a model"), [path]);
+}
+
+/// A file that another program makes while this one writes is not replaced.
+#[test]
+fn a_destination_that_appears_meanwhile() {
+    for container in [&container::GGUF, &container::OLLAMA] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = place(container, folder.path());
+        let plan = || {
+            let mut model = builder(container);
+            model.add("a.weight", &computed("a", 2).0).expect("f32 is held");
+            model.plan().expect("a plan")
+        };
+        let other = |_: weighbridge::Progress| {
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+            std::fs::write(&path, "mine").expect("a file");
+            ControlFlow::Continue(())
+        };
+        let error = plan().run(&path, &WriteOptions::new().progress(&other)).expect_err("a file");
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(std::fs::read(&path).expect("the file"), b"mine", "{}", container.name);
+        plan().run(&path, &WriteOptions::new().overwrite(true)).expect("a model");
+        assert_eq!(Model::open(&path).expect("a model").len(), 1);
+    }
 }

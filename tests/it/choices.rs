@@ -42,6 +42,78 @@ fn a_variant_is_opened_only_if_it_is_the_only_one() {
     assert!(Model::open(two.path()).is_err(), "two variants, and neither is preferred");
 }
 
+/// The only GGUF file of a repository in the hub's cache is opened, also in a folder; not one that lies
+/// beside other weights.
+#[test]
+fn the_only_file_of_a_snapshot_is_opened() {
+    let gguf = std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample");
+    let snapshot = "models--org--tale/snapshots/c0ffee";
+    let files = folder(&[(&*format!("{snapshot}/Q8_0/more/tale-Q8_0.gguf"), &*gguf)]);
+    let repository = files.path().join("models--org--tale");
+    let model = open(&repository);
+    assert_eq!(model.path(), files.path().join(snapshot).join("Q8_0/more/tale-Q8_0.gguf"));
+    put(files.path(), &format!("{snapshot}/model.safetensors"), one(3.0).build());
+    assert_eq!(value_of(&open(&repository), "t"), 3.0);
+}
+
+/// Programs that cannot make links write them as texts. Only in a snapshot of the hub's cache, and only
+/// for the digest of a blob, is such a text taken for a link.
+#[test]
+fn texts_that_stand_for_links() {
+    let gguf = std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample");
+    let (git, sha256, other) = ("a1".repeat(20), "b2".repeat(32), "c3".repeat(24));
+    for (folder_name, digest, follows) in [
+        ("snapshots", &git, true),
+        ("snapshots", &sha256, true),
+        ("snapshots", &other, false),
+        ("copies", &git, false),
+        ("copies", &sha256, false),
+    ] {
+        let text = format!("../../blobs/{digest}");
+        let (blob, file) = (format!("blobs/{digest}"), format!("{folder_name}/c0ffee/m.gguf"));
+        let files = folder(&[(&*blob, &*gguf), (&*file, text.as_bytes())]);
+        let opened = Model::open(files.path().join(&file));
+        assert_eq!(opened.is_ok(), follows, "{folder_name}/c0ffee/m.gguf: {text}");
+    }
+}
+
+/// Ollama ignores the case of names. Where a store has several, the one that is written so is meant.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_differ_in_case_alone() {
+    use weighbridge::container::ollama::place;
+    let store = Store::new();
+    let names = ["tale", "TALE", "Tale", "tAle", "taLe", "talE"];
+    let manifests = names.map(|name| store.manifest(&format!("{name}/latest"), &[]));
+    for (name, manifest) in names.iter().zip(&manifests) {
+        assert_eq!(place(name, Some(store.path())).expect("a place"), *manifest);
+    }
+    let other = place("tALE", Some(store.path())).expect("a place");
+    assert!(manifests.contains(&other), "{other:?}");
+}
+
+/// Older versions of Ollama named blobs with a colon; they are the ones that are verified.
+#[cfg(unix)]
+#[test]
+fn blobs_of_older_versions() {
+    let gguf = std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample");
+    let store = Store::new();
+    let manifest = store.manifest("m/latest", &[store.layer("model", "", &gguf)]);
+    let entries = std::fs::read_dir(store.path().join("blobs")).expect("blobs").flatten();
+    let mut blobs: Vec<_> = entries.map(|entry| entry.path()).collect();
+    let blob = blobs.pop().expect("a blob");
+    let name = blob.file_name().expect("a name").to_string_lossy().replace("sha256-", "sha256:");
+    let old = blob.with_file_name(name);
+    std::fs::rename(&blob, &old).expect("an older name");
+    let model = open(&manifest);
+    assert_eq!(model.verify_digests(0, |_| Ok(())).expect("a blob"), []);
+    let mut bytes = gguf;
+    *bytes.last_mut().expect("a byte") ^= 1;
+    std::fs::write(&old, bytes).expect("other bytes");
+    let differs = model.verify_digests(0, |_| Ok(())).expect("a blob");
+    assert_eq!(differs.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), [old]);
+}
+
 #[test]
 fn runners_are_preferred_in_a_fixed_order() {
     let store = Store::new();

@@ -16,6 +16,7 @@ use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::device::Cpu;
 use weighbridge::model::Convention;
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::quant::Global;
 use weighbridge::write::{Method, PlannedTensor};
 use weighbridge::{
     DType, ErrorKind, Model, OpenOptions, Part, Strictness, Tensor, WeightProvider, WriteOptions,
@@ -280,7 +281,7 @@ fn what_would_be_lost_is_refused_by_name() {
 }
 
 /// A mixture of experts, each of which has a number for all of its values.
-fn experts() -> TempDir {
+pub(crate) fn experts(divisors: [f32; 2]) -> TempDir {
     let mut file = Safetensors::new().metadata("format", "pt");
     let plain = |file: Safetensors, name: &str, shape: &[u64]| {
         let count: u64 = shape.iter().product();
@@ -299,7 +300,7 @@ fn experts() -> TempDir {
         file = plain(file, &layer(name), &[64]);
     }
     file = plain(file, &layer("block_sparse_moe.gate.weight"), &[2, 64]);
-    for (expert, divisor) in [(0u8, 4.0f32), (1, 32.0)] {
+    for (expert, divisor) in [0u8, 1].into_iter().zip(divisors) {
         for name in ["w1", "w2", "w3"] {
             let base = layer(&format!("block_sparse_moe.experts.{expert}.{name}"));
             // No code of -0, which ggml does not have.
@@ -328,7 +329,7 @@ fn experts() -> TempDir {
 /// Experts keep their own numbers when they are put together, and when they are taken apart.
 #[test]
 fn experts_with_numbers_of_their_own() {
-    let source = experts();
+    let source = experts([4.0, 32.0]);
     let model = provider(source.path());
     let lossless = |format| ConvertOptions::new(format).lossless(true);
     let gguf = converted(source.path(), &lossless(&GGUF));
@@ -355,6 +356,25 @@ fn experts_with_numbers_of_their_own() {
             };
             assert!(values(&made) == values(&model), "{name}");
         }
+    }
+}
+
+/// MLX derives factors from a largest magnitude. About every sixth factor has none, and a tensor with such
+/// a factor is quantized again.
+#[test]
+fn factors_without_a_largest_magnitude() {
+    let has_none = |divisor: &f32| Global::Factor(1.0 / divisor).amax().is_none();
+    let divisor = (1u8..).map(f32::from).find(has_none).expect("a divisor");
+    let source = experts([4.0, divisor]);
+    let mlx = converted(source.path(), &ConvertOptions::new(&MLX));
+    let requantized: Vec<&PlannedTensor> =
+        mlx.fates.iter().filter(|fate| fate.method == Method::Requantized).collect();
+    assert_eq!(requantized.len(), 3, "gate, up and down of the experts");
+    for fate in requantized {
+        assert_eq!(fate.dtype, DType::MLX_AFFINE8);
+        let reason = fate.reason.as_deref().unwrap_or_default();
+        let said = "its global scale cannot be derived from a largest magnitude";
+        assert!(reason.contains(said), "{reason}");
     }
 }
 
@@ -404,7 +424,7 @@ fn the_convention_of_a_provider_changes_no_file() {
 /// What `F32` cannot hold is not called exact.
 #[test]
 fn wide_numbers_are_not_called_exact() {
-    let source = experts();
+    let source = experts([4.0, 32.0]);
     let config = source.path().join("config.json");
     let text = std::fs::read_to_string(&config).expect("it");
     let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -569,6 +589,9 @@ fn experts_of_gpt_oss_come_back() {
         for name in ["gate_up_proj", "down_proj"] {
             assert_eq!(back.how(&format!("model.layers.0.mlp.experts.{name}")), Method::Repacked);
         }
+        // Rows that are short and come from two tensors in turn are values, not copies.
+        let turns = "model.layers.0.mlp.experts.gate_up_proj_bias";
+        assert_eq!(back.how(turns), Method::Exact, "{}", format.name);
         let key = "quantization_config";
         let (found, own) = (config_of(&back.path), config_of(source.path()));
         assert_eq!(found.get(key), own.get(key));

@@ -248,6 +248,41 @@ fn the_row_of_a_shared_router_has_one_axis_in_quantized_files() {
     assert_eq!(router.expect("a tensor").shape(), [1, 64]);
 }
 
+/// ggml counts dimensions up to the last one above 1, and so do the files that llama-quantize writes.
+#[test]
+fn outer_ones_are_no_dimensions_of_quantized_files() {
+    use weighbridge::{Builder, Tensor};
+    let source = Model::open(sample("sample-BF16.gguf")).expect("the sample");
+    let mut builder = Builder::new(&GGUF).expect("a builder");
+    for (key, value) in source.metadata().iter() {
+        builder.metadata().set(key.to_str().expect("a key"), value.to_owned());
+    }
+    for tensor in source.stored_tensors() {
+        let name = tensor.name().to_owned();
+        if name != "output_norm.weight" {
+            builder.add(name, &tensor).expect("a tensor");
+            continue;
+        }
+        let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
+        let shape = [1, tensor.shape()[0]];
+        let dtype = tensor.dtype().expect("a dtype");
+        builder.add(name, &Tensor::new("n", dtype, &shape, bytes).expect("it")).expect("a tensor");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ones.gguf");
+    builder.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+    let model = Model::open(&path).expect("a model");
+    let shape = |model: &Model| {
+        model.stored_tensor("output_norm.weight").expect("a tensor").shape().to_vec()
+    };
+    let [one, width] = shape(&model)[..] else { panic!("{:?}", shape(&model)) };
+    assert_eq!(one, 1);
+    let path = folder.path().join("quantized.gguf");
+    let plan = ops::quantize(&model, &LlamaOptions::new(FileType::Q8_0), None, &path);
+    plan.expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+    assert_eq!(shape(&Model::open(&path).expect("a model")), [width]);
+}
+
 #[test]
 fn routers_of_a_gguf_file_get_eight_bits() {
     let Some(gguf) = converted("qwen3_moe", &GGUF) else { return };
@@ -274,6 +309,66 @@ fn all_floats_of_an_mlx_directory_have_one_dtype() {
     assert_eq!(file("hf", mlx().dtype(DType::F16)), [DType::F16]);
     let rules = QuantizationRules::MlxLm(MlxOptions::default());
     assert_eq!(file("sample-BF16.gguf", mlx().quantize(rules)), [DType::BF16]);
+}
+
+/// Scales that only F32 holds are rounded, and the values stay near.
+#[test]
+fn scales_of_k_quants_are_rounded_to_bf16() {
+    let source = Model::open(sample("sample-Q4_K_M.gguf")).expect("the sample");
+    let made = Written::of(&sample("sample-Q4_K_M.gguf"), &ConvertOptions::new(&MLX));
+    let rounded = made.methods.iter().filter(|(_, method)| *method == Method::Rounded);
+    assert!(rounded.count() > 3, "{:?}", made.methods);
+    let made = made.model();
+    for name in source.names().expect("names") {
+        let [was, is] = [&source, &made].map(|model| {
+            model.tensor(name).and_then(|tensor| tensor.dequantize()).expect("values").to_vec()
+        });
+        let square = |value: f32| f64::from(value).powi(2);
+        let differences: f64 = was.iter().zip(&is).map(|(was, is)| square(was - is)).sum();
+        let values: f64 = was.iter().map(|value| square(*value)).sum();
+        assert!(differences.sqrt() < 0.02 * values.sqrt(), "{name}: {differences} of {values}");
+    }
+}
+
+/// The sample with its matrices in 8-bit floats, one scale for each 128 x 128 of them.
+fn in_8_bit_floats() -> TempDir {
+    let source = Model::open(sample("hf")).expect("the sample");
+    let mut file = Safetensors::new().metadata("format", "pt");
+    for tensor in source.stored_tensors() {
+        let (name, shape) = (tensor.name().to_owned(), tensor.shape().to_vec());
+        let count = shape.iter().product::<u64>();
+        if !name.contains("_proj.") {
+            let bytes = tensor.raw_bytes(Part::Weight).expect("bytes").into_owned();
+            let dtype = tensor.dtype().expect("a dtype");
+            file = file.tensor(&name, dtype.name(), &shape, bytes);
+            continue;
+        }
+        let codes: Vec<u8> = (0..count).map(|n| 0x20 + (n * 7 % 23) as u8).collect();
+        let scales = [shape[0].div_ceil(128), shape[1].div_ceil(128)];
+        let numbers = vec![0.05; (scales[0] * scales[1]) as usize];
+        file = file.tensor(&name, "F8_E4M3", &shape, codes);
+        file = file.tensor(&format!("{name}_scale_inv"), "F32", &scales, f32s(&numbers));
+    }
+    let files = copy_of(sample("hf"));
+    put(files.path(), "model.safetensors", file.build());
+    let mut config = config(files.path());
+    config["quantization_config"] = json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+    put(files.path(), "config.json", config.to_string());
+    files
+}
+
+/// llama.cpp's converter decodes 8-bit floats to BF16, so quantizing them is a first quantization.
+#[test]
+fn values_of_8_bit_floats_are_quantized_once() {
+    let files = in_8_bit_floats();
+    let model = Model::open(files.path()).expect("a model");
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let plan = ops::quantize(&model, &options, None, Path::new("quantized.gguf"));
+    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    let matrices = plan.tensors.iter().filter(|tensor| tensor.name.contains("ffn_down"));
+    let ways: Vec<_> = matrices.map(|tensor| (tensor.dtype, tensor.method)).collect();
+    assert!(ways.len() > 1, "{ways:?}");
+    assert!(ways.iter().all(|way| *way == (DType::Q8_0, Method::Quantized)), "{ways:?}");
 }
 
 #[test]

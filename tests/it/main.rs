@@ -53,8 +53,10 @@ mod golden;
 mod golden_quantize;
 mod golden_quantize_mlx;
 mod imatrix;
+mod imports;
 mod incomplete;
 mod kernels;
+mod inventory;
 mod keys;
 mod limits;
 mod linear_attention;
@@ -80,6 +82,8 @@ mod refused;
 mod rejects;
 #[cfg(feature = "http")]
 mod remote;
+#[cfg(feature = "http")]
+mod remote_answers;
 mod repack;
 mod replaced;
 mod replaced_files;

@@ -485,6 +485,66 @@ fn files_of_plain_addresses_come_to_a_folder() {
     ");
 }
 
+/// Names that only look like those of shards are those of whole files.
+#[test]
+fn names_like_those_of_shards() {
+    let names = [
+        "tale-best-of-3.gguf",
+        "tale-00001-of-00000.gguf",
+        "tale-1-of-00002.gguf",
+        "tale-00001-of-2.gguf",
+        "tale-0000x-of-00002.gguf",
+    ];
+    let files: RepositoryFiles =
+        names.iter().map(|name| ((*name).to_owned(), name.as_bytes().to_vec())).collect();
+    let server = site(files.clone(), "\"one\"");
+    for (name, bytes) in files {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = format!("{}/m/{name}", server.address);
+        let plan = plan_pull(&address, &to_folder(folder.path())).expect(&name);
+        assert_eq!(plan.path, folder.path().join("to").join(&name));
+        plan.run(None).expect("a download");
+        assert_eq!(tree(&folder.path().join("to")), BTreeMap::from([(name, bytes)]));
+    }
+}
+
+#[test]
+fn an_index_of_any_length_is_not_read() {
+    let server = Server::start(|request| {
+        let whole = 300_000_000_u64;
+        match (request.path.as_str(), request.range) {
+            ("/m/model.safetensors.index.json", Some((0, to))) => {
+                Answer { body: vec![b' '; to as usize], ..Answer::status(206) }
+                    .header("Content-Range", format!("bytes 0-{}/{whole}", to - 1))
+            }
+            _ => Answer::status(404),
+        }
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = plan_pull(&format!("{}/m", server.address), &to_folder(folder.path()));
+    let error = plan.expect_err("too long");
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded, "{error}");
+    assert!(error.to_string().contains("bytes of index"), "{error}");
+}
+
+/// Files of a folder have the names that its index has, escapes and all.
+#[test]
+fn names_of_an_index_are_no_addresses() {
+    let weights = Safetensors::new().tensor("a", "U8", &[4], vec![7; 4]).build();
+    let index = b"{\"weight_map\":{\"a\":\"x%201.safetensors\"}}";
+    let files: RepositoryFiles = vec![
+        ("model.safetensors.index.json".to_owned(), index.to_vec()),
+        ("x 1.safetensors".to_owned(), weights.clone()),
+    ];
+    let server = site(files, "\"one\"");
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = plan_pull(&format!("{}/m", server.address), &to_folder(folder.path()));
+    plan.expect("a plan").run(None).expect("a download");
+    let found = tree(&folder.path().join("to"));
+    assert_eq!(found.get("x%201.safetensors"), Some(&weights), "{:?}", found.keys());
+    assert_eq!(Model::open(folder.path().join("to")).expect("a model").len(), 1);
+}
+
 /// What was fetched is continued while the file is the same, and fetched again when it is another.
 #[test]
 fn a_plain_download_is_continued() {

@@ -8,7 +8,7 @@ use crate::support::{Gguf, Safetensors, f32s, folder, told, without_path};
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, Source};
 use weighbridge::model::DecodeOptions;
-use weighbridge::{DType, Error, Model, OpenOptions, Part, Tensor};
+use weighbridge::{DType, Error, ErrorKind, Model, OpenOptions, Part, Tensor};
 
 const FILES: [&str; 2] = ["file.gguf", "file.safetensors"];
 
@@ -80,6 +80,19 @@ fn values_tell_too() {
     });
 }
 
+/// Who gets the file itself reads past its end without an error of this library.
+#[test]
+fn files_that_are_handed_out_tell() {
+    each(|options, path| {
+        let store = options.open(path).expect("a whole file");
+        let (_, range) = only(&store).file(Part::Weight).expect("a whole file");
+        assert_eq!(range.end - range.start, 80_000);
+        cut(path, 4096);
+        let error = only(&store).file(Part::Weight).expect_err("a file cut short");
+        assert!(error.to_string().contains("is now shorter than"), "{error}");
+    });
+}
+
 /// Between opening and the first read of the header.
 #[test]
 fn sources_tell() {
@@ -93,6 +106,25 @@ fn sources_tell() {
         assert!(source.read_at(64, &mut head).is_err());
         assert!(source.bytes(64..200).is_err());
         assert!(source.bytes(0..source.len() + 1).is_err());
+    }
+}
+
+/// What lies past the end was never there: no file became shorter, and no memory is requested for it.
+#[test]
+fn ranges_past_the_end() {
+    let folder = files();
+    let path = folder.path().join(FILES[0]);
+    let open = |access| Source::open(&path, access).expect("a file");
+    let sources = [open(Access::Map), open(Access::Read), Source::memory("m", vec![7; 100])];
+    for source in sources {
+        let len = source.len();
+        for range in [0..len + 1, len..len + 1, len + 5..len + 6, 0..u64::MAX] {
+            let error = source.bytes(range.clone()).expect_err("past the end");
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{range:?}: {error}");
+        }
+        let error = source.read_at(len - 1, &mut [0; 2]).expect_err("past the end");
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+        assert_eq!(source.bytes(len..len).expect("nothing").len(), 0);
     }
 }
 

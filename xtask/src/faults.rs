@@ -99,6 +99,25 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     // Memory that is requested at once, or kept for the next use.
     ("src/model/tensor/mod.rs", "all(&[Packing::Plain])", "a long vector is read at once"),
     ("src/store/tensor/bulk.rs", "let Ok((source, segment)) = self.source(part) && let Ok(range) = self.range(&segment, &within)", "pages of a map are kept"),
+    ("src/bytes/mod.rs", "let Some(map) = map.get()", "the file is mapped once more"),
+    ("src/bytes/mod.rs", "len == 0", "no bytes of the map"),
+    ("src/bytes/text.rs", "let Some(text) = self.to_str().filter(|text| text.len() <= END && self.is_plain())", "characters one by one, with the same result"),
+    ("src/bytes/text.rs", "let Some(line) = self.to_str().filter(|_| self.is_plain())", "characters one by one, with the same result"),
+    ("src/remote/file.rs", "end <= have", "the bytes are copied once more"),
+    ("src/bytes/json.rs", "!span.escaped", "parsed, with the same result"),
+    ("src/write/method.rs", "is_plain", "they have quantizers, unless the feature `write` is off"),
+    ("src/write/slices/store.rs", "bucket.write_new(&folder.join(UPLOADS), text.as_bytes())?", "the list is read back, and is the one that was written"),
+    ("src/write/target.rs", "self.bytes.is_empty()", "no bytes are written"),
+    ("src/bytes/files.rs", "self.exists(path)", "a blob that is there has no older name"),
+    ("src/bytes/bulk.rs", "let SourceKind::Mapped { map, .. } = &self.kind && let (Ok(len), Ok(start)) = (self.check(range), usize::try_from(range.start)) && let Some(map) = map.get()", "pages that were read count as memory of this program"),
+    ("src/bytes/mmap.rs", "start < end", "pages that were read count as memory of this program"),
+    ("src/inventory/index.rs", "there.len() == self.entries.len()", "no model is gone"),
+    ("src/write/slices/mod.rs", "outside || last <= numbers.start || item.first >= numbers.end", "its pieces are looked at, and none is taken"),
+    ("src/write/slices/parts.rs", "whole(placed).is_some_and(|whole| !touches(&whole))", "its pieces are looked at, and none is taken"),
+    ("src/write/slices/mod.rs", "open.contains_key(&piece.file)", "the file is opened once more"),
+    ("src/write/target.rs", "file.metadata().is_ok_and(has_space)", "the space is reserved already"),
+    // Memory that is requested at once, or kept for the next use.
+    ("src/remote/file.rs", "(start.len() as u64) < self.version.size", "the header stays in memory"),
     ("src/bytes/cursor.rs", "self.held.capacity() < target", "`resize` requests the memory too"),
     ("src/bytes/cursor.rs", "have > LATER", "how much is requested ahead"),
     ("src/bytes/mod.rs", "len < FRESH_PAGES", "zeros are written, or fresh pages have them"),
@@ -117,6 +136,13 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/ops/pull/hub_cache.rs", "std::os::windows::fs::symlink_file(target.replace('/', \"\\\\\"), &own).is_err()", "Windows"),
     // How work is divided.
     ("src/model/tensor/values.rs", "elements < SHARED", "threads for few values"),
+    // Only a machine that stops would show that names or bytes are not on the disk yet.
+    ("src/bytes/put.rs", "durable", "a sync"),
+    ("src/write/blobs.rs", "let Ok(folder) = folder(path)", "a sync"),
+    ("src/write/slices/mod.rs", "let Some(Ok(folder)) = self.path.parent().map(target::folder)", "a sync"),
+    ("src/write/target.rs", "let Some(Ok(folder)) = self.path.parent().map(folder)", "a sync"),
+    // How work is divided.
+    ("src/write/slices/parts.rs", "let Some(range) = whole(placed)", "the same work, piece by piece"),
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
     ("src/store/tensor/decode.rs", "decoding.threads == Threads::one()", "one thread with a queue"),
@@ -150,7 +176,12 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/arrange.rs", "used.iter().all(|used| *used)", "every source is kept"),
     ("src/ops/statistics/grid.rs", "low >= to", "the cells behind the part get no values"),
     ("src/arch/mod.rs", "keep.iter().all(|keep| *keep)", "every mapping is kept, and none is left over"),
+    ("src/write/pipeline.rs", "self.stop.load(Ordering::Relaxed)", "the rest is made before the failure is told"),
+    ("src/write/pipeline.rs", "full.send(FilledBuffer { file, to: piece.to, buffer }).is_err()", "the writer has failed, so no buffer comes back"),
     ("src/write/pipeline.rs", "loss == Loss::default()", "zeros are added to the sums"),
+    ("src/inventory/duplicates.rs", "models.iter().all(|(_, model, _)| model.entry.values.is_some())", "no digest is missing"),
+    // Checks of this library's own sums, which always fit.
+    ("src/write/mod.rs", "planned != self.bytes", "the pieces of a tensor have its bytes"),
 ];
 
 /// A test of one executable, and what it does without a fault.

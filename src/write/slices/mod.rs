@@ -170,10 +170,7 @@ impl WritePlan {
         #[cfg(feature = "http")]
         let bucket = if in_store { Some(WritableBucket::of(path, options.network)?) } else { None };
         #[cfg(not(feature = "http"))]
-        if in_store {
-            let error = Error::unsupported("this build of weighbridge does not write to servers");
-            return Err(error.advise("enable the cargo feature `http`").in_file(path));
-        }
+        refuse_stores(path)?;
         if !in_store && options.part_bytes.is_some() {
             let error = Error::mismatch("the length of parts is for object stores only");
             return Err(error.advise("leave it out, or write to s3://").in_file(path));
@@ -195,7 +192,7 @@ impl WritePlan {
                     tensors.push(described(placed, None));
                     continue;
                 }
-                let pieces = pieces_of(placed, PIECE)?.len();
+                let pieces = placed.pieces(PIECE)?.len();
                 let (what, work) = (ItemKind::Tensor(place), work_of(placed));
                 add(number, what, placed.bytes, work, pieces as u64);
                 tensors.push(described(placed, Some(pieces)));
@@ -251,17 +248,11 @@ impl WritePlan {
     }
 }
 
-/// The pieces of a tensor, of at most `most` bytes, unless one row is longer.
-fn pieces_of(placed: &PlacedTensor, most: u64) -> Result<Vec<OutputPiece>> {
-    let PlacedTensor { tensor, bytes, offsets } = placed;
-    let pieces = tensor.output.producer.pieces(offsets, most);
-    let pieces = pieces.map_err(|error| error.in_tensor(&tensor.name))?;
-    let planned = pieces.iter().map(OutputPiece::len).sum::<u64>();
-    if planned != *bytes {
-        let fault = format!("the pieces have {planned} bytes, but the tensor has {bytes}");
-        return Err(Error::mismatch(fault).in_tensor(&tensor.name));
-    }
-    Ok(pieces)
+#[cfg(not(feature = "http"))]
+fn refuse_stores(path: &Path) -> Result<()> {
+    let fault = "this build of weighbridge does not write to servers";
+    let error = || Error::unsupported(fault).advise("enable the cargo feature `http`");
+    place::scheme(path).map_or(Ok(()), |_| Err(error().in_file(path)))
 }
 
 /// How long a tensor takes, in bytes copied. Quantizing a value takes as long as copying about 16
@@ -532,7 +523,7 @@ impl<'p> Slices<'p> {
                 ItemKind::Header => vec![(one(0..item.bytes), PieceSource::Header(&file.header))],
                 ItemKind::Tensor(place) => {
                     let Some(placed) = file.tensors.get(*place) else { continue };
-                    let pieces = pieces_of(placed, PIECE)?.into_iter();
+                    let pieces = placed.pieces(PIECE)?.into_iter();
                     let with =
                         |piece: OutputPiece| (piece.to.clone(), PieceSource::Tensor(placed, piece));
                     pieces.map(with).collect()

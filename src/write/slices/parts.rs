@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{SliceBench, pieces_of, produced, sized, work_of};
+use super::{SliceBench, produced, sized, work_of};
 use crate::error::{Error, Result};
 use crate::write::{OutFile, PlacedTensor};
 
@@ -52,10 +52,8 @@ pub(super) fn parts(file: &OutFile, part: Option<u64>) -> Result<Vec<(Range<u64>
     let mut add = |span: Range<u64>, work: u64| {
         let len = span.end.saturating_sub(span.start).max(1);
         let first = usize::try_from(span.start / part).unwrap_or(usize::MAX);
-        for (range, sum) in found.iter_mut().skip(first) {
-            if range.start >= span.end {
-                break;
-            }
+        let later = found.iter_mut().skip(first);
+        for (range, sum) in later.take_while(|(range, _)| range.start < span.end) {
             let own = overlap(&span, range);
             let share = u128::from(work) * u128::from(own.end - own.start) / u128::from(len);
             *sum = sum.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
@@ -69,7 +67,7 @@ pub(super) fn parts(file: &OutFile, part: Option<u64>) -> Result<Vec<(Range<u64>
             continue;
         }
         // A part with any of the ranges of a piece needs all of the piece's work.
-        for piece in pieces_of(placed, PIECE)? {
+        for piece in placed.pieces(PIECE)? {
             let share = u128::from(work) * u128::from(piece.len());
             let share = share.checked_div(u128::from(placed.bytes)).unwrap_or(0);
             let share = u64::try_from(share).unwrap_or(u64::MAX);
@@ -107,7 +105,7 @@ pub(super) fn range_of_file<'b>(
         if whole(placed).is_some_and(|whole| !touches(&whole)) {
             continue;
         }
-        for piece in pieces_of(placed, PIECE)?.iter().filter(|piece| piece.to.iter().any(touches)) {
+        for piece in placed.pieces(PIECE)?.iter().filter(|piece| piece.to.iter().any(touches)) {
             let mut rest: &[u8] = produced(placed, piece, buffer, producing)?;
             for to in &piece.to {
                 let len = usize::try_from(to.end - to.start).unwrap_or(usize::MAX);

@@ -237,11 +237,11 @@ pub(super) fn finish(
         slices.check_records(&records)?;
     }
     let places = places(slices.plan, &slices.path);
-    let uploads = uploads.unwrap_or_else(|| vec![String::new(); places.len()]);
+    let uploads = uploads.unwrap_or_default();
     let mut complete = Vec::new();
-    for (number, (path, upload)) in places.iter().zip(&uploads).enumerate() {
-        let parts = if upload.is_empty() { None } else { bucket.parts(path, upload)? };
-        match parts {
+    for (number, path) in places.iter().enumerate() {
+        let parts = uploads.get(number).map(|upload| bucket.parts(path, upload)).transpose()?;
+        match parts.flatten() {
             Some(parts) => {
                 check_parts(slices, bucket, &records, number, path, &parts)?;
                 complete.push((number, parts));
