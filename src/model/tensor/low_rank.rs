@@ -394,7 +394,6 @@ impl Tensor {
     ) -> Result<Self> {
         let (axes, values) = (Axes::Same, Change::None);
         match self.sources.as_slice() {
-            _ if (rows, columns) == (RowOrder::All, RowOrder::All) => Ok(self),
             [source] if self.is_stored() => {
                 let transform = Transform { axes, rows, columns, values };
                 let view = Self::transformed(source.tensor.clone(), transform, config)?;
