@@ -170,7 +170,9 @@ fn later_answers_state_their_range() {
         tensor.raw_bytes(Part::Weight).map(|bytes| bytes.len())
     };
     said(|first, last| (first, last)).expect("the right range");
-    let wrong: [fn(u64, u64) -> (u64, u64); 3] = [
+    /// What an answer says that it holds, instead of the first and the last byte that were requested.
+    type Moved = fn(u64, u64) -> (u64, u64);
+    let wrong: [Moved; 3] = [
         |first, last| (first + 1, last),
         |first, last| (first, last + 1),
         |first, _| (first, first - 1),
