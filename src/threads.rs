@@ -29,6 +29,11 @@ impl Threads {
         Self::new(1)
     }
 
+    /// This number of threads, or `most` if it is more; at least one.
+    pub(crate) fn at_most(self, most: usize) -> Self {
+        Self::new(self.get().min(most).max(1))
+    }
+
     /// The number of threads, at least 1.
     pub fn get(self) -> usize {
         /// Asking the system takes longer than opening a small file.

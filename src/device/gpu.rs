@@ -192,6 +192,9 @@ impl Gpu {
         limits.unit = wgpu::COPY_BUFFER_ALIGNMENT;
         (limits.binding, limits.buffer) = (info.max_binding_bytes, info.max_buffer_bytes);
         limits.import = import;
+        if info.kind == "cpu" {
+            limits.threads = 1;
+        }
         let (flight, staging) = (Mutex::default(), Mutex::default());
         let pipelines = Pipelines::new(&device);
         Ok(Self { info, limits, device, queue, state, flight, staging, pipelines })

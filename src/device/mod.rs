@@ -149,6 +149,9 @@ pub struct DeviceLimits {
     /// The alignment, in bytes, of host memory that [`Device::import`] takes: a power of two. `None`
     /// if the device does not import memory.
     pub import: Option<u64>,
+    /// The most threads that call [`Device::fill`] at the same time. More than one are no faster where
+    /// the driver copies on a processor of the host.
+    pub threads: usize,
 }
 
 impl DeviceLimits {
@@ -163,6 +166,7 @@ impl DeviceLimits {
             memory: None,
             in_place: false,
             import: None,
+            threads: usize::MAX,
         }
     }
 }

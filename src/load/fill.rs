@@ -65,7 +65,7 @@ impl<D: Device> WeightProvider<D> {
         let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
         let state =
             LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.watch };
-        let unit = self.device.limits().unit;
+        let limits = self.device.limits();
         let copied = jobs.iter().filter(|job| !job.loaded.imported);
         prefetch(copied.map(|job| &job.placed.view));
         let mut work = Vec::new();
@@ -74,7 +74,7 @@ impl<D: Device> WeightProvider<D> {
                 state.finished(number, job.loaded.bytes(), Narrowing::default())?;
                 continue;
             }
-            let planned = job.placed.plan(unit)?;
+            let planned = job.placed.plan(limits.unit)?;
             let ranges: Vec<_> = planned.iter().map(|region| region.to.clone()).collect();
             let LoadJob { placed, loaded } = job;
             let view = &placed.view;
@@ -91,7 +91,8 @@ impl<D: Device> WeightProvider<D> {
         }
         work.sort_by_key(|(place, ..)| *place);
         let start = || (Scratch::default(), Vec::new());
-        let filled = threads::in_order(options.threads, work.into_iter(), start, |own, work| {
+        let threads = options.threads.at_most(limits.threads);
+        let filled = threads::in_order(threads, work.into_iter(), start, |own, work| {
             let (_, number, view, planned, region) = work;
             let (scratch, stored) = own;
             let mut lost = Narrowing::default();

@@ -312,6 +312,8 @@ struct Far {
     /// Bytes that are allocated.
     used: Arc<AtomicU64>,
     threads: Mutex<HashSet<ThreadId>>,
+    /// The most threads that it lets fill regions, if it says so.
+    most_threads: Option<usize>,
     /// The number of the transfer that fails.
     fails_at: Option<u64>,
     transfers: AtomicU64,
@@ -348,6 +350,7 @@ impl Device for Far {
     fn limits(&self) -> DeviceLimits {
         let mut limits = DeviceLimits::new(256);
         (limits.unit, limits.memory) = (4, self.capacity);
+        limits.threads = self.most_threads.unwrap_or(limits.threads);
         limits
     }
 
@@ -458,6 +461,10 @@ fn several_threads_fill_a_device_out_of_reach() {
         let seed = u64::from(tensor.members[0].name.as_bytes()[0] - b'a') + 1;
         assert_eq!(tensor.read(far.device(), Part::Weight).unwrap(), long(seed));
     }
+    let far = self::far(&folder, Far { most_threads: Some(1), ..Far::default() });
+    far.load_all(|_| true, &LoadOptions::new().threads(4)).unwrap();
+    assert_eq!(far.device().transfers.load(Ordering::Relaxed), 8);
+    assert_eq!(far.device().threads.lock().unwrap().len(), 1);
 }
 
 #[test]
