@@ -76,7 +76,7 @@ impl<'a> StoredTensor<'a> {
         Ok(())
     }
 
-    fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
+    pub(super) fn source(&self, part: Part) -> Result<(&'a Source, Segment<'a>)> {
         let segment = self.segment(part)?;
         let file = self.store.entry_file(segment.number);
         let file = file.ok_or_else(|| {
