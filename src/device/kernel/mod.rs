@@ -9,6 +9,7 @@
 mod schemes;
 mod windows;
 
+use super::{DeviceLimits, TensorLayout};
 use crate::dtype::{DType, Packing};
 use crate::quant::{Codebook, codebook_words};
 
@@ -161,8 +162,7 @@ const U8: u32 = 5;
 
 macro_rules! kernels {
     ($($dtype:ident: $exactness:ident, $body:expr;)*) => {
-        /// The kernels, one row for each dtype that has one. A tensor of another dtype is decoded
-        /// by the CPU while it is loaded.
+        /// The kernels, one row for each dtype that has one. [`DECODED`] has the other dtypes.
         pub static KERNELS: &[Kernel] = &[$(Kernel {
             dtype: DType::$dtype,
             body: $body,
@@ -274,10 +274,28 @@ pub fn kernel(dtype: DType) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.dtype == dtype)
 }
 
+/// The dtypes with values but without a kernel, and the dtype that the CPU decodes each to while it is
+/// loaded. WGSL has no numbers of 64 bits.
+pub static DECODED: &[(DType, DType)] =
+    &[(DType::F64, DType::F32), (DType::I64, DType::F32), (DType::U64, DType::F32)];
+
 /// Whether tensors of a dtype are stored on a GPU as they are: those with a kernel, and those whose
-/// values are no weights or are not known.
+/// values are not known.
 pub fn supports(dtype: DType) -> bool {
-    kernel(dtype).is_some() || dtype.is_integer() || dtype.descriptor().codec.is_none()
+    kernel(dtype).is_some() || dtype.descriptor().codec.is_none()
+}
+
+/// What the CPU decodes a tensor to that no kernel computes with: because of its dtype, see [`DECODED`],
+/// or because of its parts, see [`computes`].
+pub fn instead(dtype: DType) -> DType {
+    DECODED.iter().find(|(from, _)| *from == dtype).map_or(DType::F16, |(_, to)| *to)
+}
+
+/// Whether a kernel computes with a tensor whose parts lie so: there is one for its parts, and those that
+/// cannot be divided between rows do not exceed a binding. `true` if its values are not known.
+pub fn computes(tensor: &TensorLayout<'_>, limits: DeviceLimits) -> bool {
+    let is_known = tensor.dtype.descriptor().codec.is_some();
+    !is_known || KernelTensor::new(tensor, limits).is_some_and(|tensor| tensor.is_bindable())
 }
 
 impl Kernel {
@@ -406,7 +424,9 @@ mod tests {
         let without =
             DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
         let names: Vec<&str> = without.map(|row| row.name).collect();
-        assert_eq!(names, ["F64", "I64", "U64"]);
+        let decoded: Vec<&str> = DECODED.iter().map(|(from, _)| from.name()).collect();
+        assert_eq!(names, decoded);
+        assert!(DECODED.iter().all(|(_, to)| kernel(*to).is_some()));
     }
 
     #[test]
