@@ -827,6 +827,7 @@ fn kernels_and_dispatches() {
     };
     assert_eq!(find("Q4_K", "matrix_vector").expect("a row")["values"], "exact");
     assert_eq!(find("GPTQ4", "get_rows").expect("a row")["values"], "exact with half scales");
+    assert_eq!(find("NVFP4", "matrix_vector").expect("a row")["values"], "exact unless subnormal");
     for dtype in ["F64", "I64", "U64"] {
         let row = find(dtype, "decoded by the CPU while loading").expect("a row");
         assert_eq!(row["values"], "rounded to F32");

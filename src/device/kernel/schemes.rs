@@ -1,5 +1,5 @@
-//! What kernels need to know of tensors that checkpoints' schemes quantized, beside their codes and
-//! scales.
+//! What kernels need to know of tensors that checkpoints' schemes quantized, and of global scales, beside
+//! codes and scales.
 
 use super::{Body, Kernel, Parameters};
 use crate::device::TensorLayout;
@@ -19,7 +19,7 @@ pub(super) fn parameters(
     start: u64,
 ) -> Option<Parameters> {
     let TensorLayout { shape: dims, blocks, parts, .. } = *tensor;
-    let Body::Scheme { function, .. } = kernel.body else { return Some(Parameters::default()) };
+    let Body::Scheme { function, .. } = kernel.body else { return global(kernel, tensor) };
     let part = |wanted: Part| parts.iter().find(|part| part.part == wanted);
     let along = |wanted: Part, axis: usize| part(wanted)?.shape.get(axis).copied();
     let at = |wanted: Part| match part(wanted) {
@@ -103,6 +103,19 @@ pub(super) fn parameters(
         ("bitsandbytes_int8", [_, _]) => has(Part::Scale, Some(rows)).then_some(all),
         _ => None,
     }
+}
+
+/// The kind of a global scale, and the rows that share it: all, or those of an outermost array.
+fn global(kernel: &Kernel, tensor: &TensorLayout<'_>) -> Option<Parameters> {
+    let mut globals =
+        tensor.parts.iter().filter_map(|part| Some((part, kernel.global_kind(part.part)?)));
+    let Some((part, global_kind)) = globals.next() else { return Some(Parameters::default()) };
+    let rows = shape::elements(tensor.shape)?.checked_div(shape::columns(tensor.shape))?;
+    let count =
+        shape::elements(&part.shape).filter(|count| *count > 0 && rows.is_multiple_of(*count))?;
+    let outputs = u32::try_from(rows / count).ok()?.max(1);
+    let fits = part.dtype == DType::F32 && globals.next().is_none();
+    fits.then_some(Parameters { global_kind, outputs, ..Parameters::default() })
 }
 
 /// One scale for all elements, for each row, or for each block of both dimensions of each matrix.

@@ -114,6 +114,9 @@ pub struct Parameters {
     pub nested_block: u32,
     /// The bits of the `f32` that is added to each coded scale.
     pub nested_offset: u32,
+    /// What the global scale at the start of the biases is: 0 if there is none, 1 for a factor, 2 for the
+    /// largest magnitude, 3 for a divisor. Each is that of `outputs` rows.
+    pub global_kind: u32,
 }
 
 impl Parameters {
@@ -123,13 +126,13 @@ impl Parameters {
         let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
         let Self { start_row, outputs, zero_at, index_at, values_at, nested_at, .. } = *self;
         let Self { nested_values_at, zero_words, matrix_scales, row_group, .. } = *self;
-        let Self { block, nested_block, nested_offset, .. } = *self;
+        let Self { block, nested_block, nested_offset, global_kind, .. } = *self;
         #[rustfmt::skip]
         let numbers = [
             rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
             first_row, all_rows, per_vector, start_row, outputs, zero_at, index_at, values_at,
             nested_at, nested_values_at, zero_words, matrix_scales, row_group, block, nested_block,
-            nested_offset,
+            nested_offset, global_kind,
         ];
         let mut bytes = [0; 112];
         for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -194,14 +197,18 @@ impl KernelTensor {
                 {
                     2
                 }
+                part if kernel.global_kind(*part).is_some() => 2,
                 _ => return None,
             };
             // The rows of a vector are its elements, as far as fusing is concerned.
             let bytes = range.end - range.start;
             let row = row_bytes.and_then(|_| bytes.checked_div(rows));
             let row = row.filter(|row| row.checked_mul(rows) == Some(bytes));
-            // Of a scheme, only the codes can have rows of their own.
-            let row = row.filter(|_| scheme.is_none_or(|by_rows| by_rows && number == 0));
+            // Of a scheme, only the codes can have rows of their own. A global scale has none.
+            let row = row.filter(|_| match scheme {
+                Some(by_rows) => by_rows && number == 0,
+                None => kernel.global_kind(*part).is_none(),
+            });
             let place = places.get_mut(number)?;
             let start = place.as_ref().map_or(range.start, |(held, _)| held.start.min(range.start));
             let end = place.as_ref().map_or(range.end, |(held, _)| held.end.max(range.end));
