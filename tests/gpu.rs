@@ -56,6 +56,13 @@ fn numbers(seed: u64, len: usize) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(number).collect()
 }
 
+/// Random numbers of 24 bits between 2^-40 and 2^40.
+fn normal(seed: u64, len: usize) -> Vec<f32> {
+    let exponents = random(!seed, len).into_iter().map(|byte| i32::from(byte) * 80 / 255 - 40);
+    let number = |(number, exponent)| (1.0 + f32::abs(number)) * 2f32.powi(exponent);
+    numbers(seed, len).into_iter().zip(exponents).map(number).collect()
+}
+
 fn buffer(gpu: &Gpu, bytes: u64, contents: &[u8]) -> wgpu::Buffer {
     let buffer = gpu.wgpu_device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
@@ -140,20 +147,26 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Compares values: bit for bit if `exact`, otherwise within 1 unit in the last place. NaN equals
-/// NaN, and zeros equal each other.
-fn same(what: &str, found: &[f32], expected: &[f32], exact: bool) {
+/// How near values must be to those of the CPU. NaN equals NaN, and zeros equal each other.
+#[derive(Clone, Copy, PartialEq)]
+enum Nearness {
+    Exact,
+    /// Exact, but subnormal values may be others.
+    Normal,
+    /// Within 1 unit in the last place.
+    Within,
+}
+
+fn same(what: &str, found: &[f32], expected: &[f32], nearness: Nearness) {
     assert_eq!(found.len(), expected.len(), "{what}");
     for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
-        let near = || {
-            let (a, b) = (found.to_bits() as i32, expected.to_bits() as i32);
-            let subnormal = |value: f32| value.abs() < f32::MIN_POSITIVE;
-            a.abs_diff(b) <= 1 || (subnormal(found) && subnormal(expected))
-        };
+        let small = [found, expected].into_iter().all(|value| value.abs() < f32::MIN_POSITIVE);
+        let (a, b) = (found.to_bits() as i32, expected.to_bits() as i32);
         let fine = found.to_bits() == expected.to_bits()
             || (found.is_nan() && expected.is_nan())
             || (found == 0.0 && expected == 0.0)
-            || (!exact && near());
+            || (nearness != Nearness::Exact && small)
+            || (nearness == Nearness::Within && a.abs_diff(b) <= 1);
         let (a, b) = (found.to_bits(), expected.to_bits());
         assert!(fine, "{what}: element {i} is {found:e} ({a:#x}), not {expected:e} ({b:#x})");
     }
@@ -165,14 +178,21 @@ fn check(what: &str, provider: &WeightProvider<Arc<Gpu>>, names: &[&str]) {
     let gpu = &*device;
     let loaded = provider.fuse(names).unwrap_or_else(|error| panic!("{what}: {error}"));
     let view = provider.fused(names).expect("the tensors");
-    let values = view.dequantize().expect("values");
+    let mut values = view.dequantize().expect("values");
+    if loaded.dtype == DType::F16 {
+        values.iter_mut().for_each(|value| *value = half::f16::from_f32(*value).to_f32());
+    }
     let tensor = loaded.kernel_tensor(&device).unwrap_or_else(|| panic!("{what}: no kernel"));
     let (rows, columns) = (tensor.rows as usize, tensor.columns as usize);
+    let globals = [Part::GlobalScale, Part::GlobalAmax, Part::GlobalDivisor];
+    let is_global = globals.iter().any(|part| loaded.part(*part).is_some());
     let half_scales = loaded.part(Part::Scale).is_none_or(|part| part.dtype != DType::F32);
     let exact = match tensor.kernel.exactness {
-        Exactness::Always => true,
-        Exactness::HalfScales => half_scales,
-        _ => false,
+        Exactness::Always => Nearness::Exact,
+        Exactness::HalfScales if half_scales => Nearness::Exact,
+        Exactness::UnlessSubnormal if is_global => Nearness::Normal,
+        Exactness::UnlessSubnormal => Nearness::Exact,
+        _ => Nearness::Within,
     };
     let found = floats(&compute(gpu, &loaded, &device, Operation::DequantizeF32, &[], 1));
     same(&format!("{what} f32"), &found, &values, exact);
@@ -181,8 +201,8 @@ fn check(what: &str, provider: &WeightProvider<Arc<Gpu>>, names: &[&str]) {
     let halves = found.as_chunks().0.iter().map(|bits| half::f16::from_le_bytes(*bits).to_f32());
     let expected: Vec<f32> =
         values.iter().map(|value| half::f16::from_f32(*value).to_f32()).collect();
-    if exact {
-        same(&format!("{what} f16"), &halves.collect::<Vec<_>>(), &expected, true);
+    if exact != Nearness::Within {
+        same(&format!("{what} f16"), &halves.collect::<Vec<_>>(), &expected, Nearness::Exact);
     }
 
     let indices: Vec<u32> = [rows - 1, 0, rows / 2, 0].map(|row| row as u32).into();
@@ -325,13 +345,11 @@ fn every_group_dtype_computes_as_the_cpu() {
     let mut checked = std::collections::BTreeSet::new();
     let golden = data();
     let names: Vec<String> = golden.stored_tensors().map(|one| one.name().to_owned()).collect();
-    for name in names.iter().filter(|name| name.ends_with("weight") && !name.contains("global")) {
+    let mut globals = 0;
+    for name in names.iter().filter(|name| name.ends_with("weight")) {
         let prefix = name.strip_suffix("weight").unwrap();
         let mut file = Safetensors::new();
-        if golden.stored_tensor(&format!("{prefix}global_scale")).is_ok() {
-            continue;
-        }
-        for part in ["weight", "scales", "biases"] {
+        for part in ["weight", "scales", "biases", "global_scale"] {
             if let Ok(tensor) = golden.stored_tensor(&format!("{prefix}{part}")) {
                 let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
                 file =
@@ -358,9 +376,11 @@ fn every_group_dtype_computes_as_the_cpu() {
         let model = Model::open(folder.path()).expect("a directory");
         let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
         check(what, &provider, &["m.weight"]);
-        checked.insert(provider.load("m.weight").unwrap().dtype);
+        let loaded = provider.load("m.weight").unwrap();
+        globals += u32::from(loaded.part(Part::GlobalAmax).is_some());
+        checked.insert(loaded.dtype);
     }
-    assert!(checked.len() >= 9, "{checked:?}");
+    assert!(checked.len() >= 9 && globals > 0, "{checked:?} {globals}");
 }
 
 /// An array of a checkpoint: the end of its name, its dtype and its shape.
@@ -383,6 +403,8 @@ fn checkpoint(dtype: DType, arrays: &[Array], seed: u64) -> tempfile::TempDir {
         } else if ["absmax", "map", "SCB"].iter().any(|end| name.ends_with(end)) && *dtype == "F32"
         {
             bytes = f32s(&numbers(seed + number as u64, len));
+        } else if ["weight_global_scale", "scale_2"].iter().any(|end| name.ends_with(end)) {
+            bytes = f32s(&normal(seed + number as u64, len));
         } else if name.ends_with("weight_shape") {
             bytes = [7u64, 64].iter().flat_map(|side| side.to_le_bytes()).collect();
         }
@@ -443,6 +465,12 @@ const SCHEMES: &[(DType, &[Array])] = &[
     (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[2, 6, 20]), (".weight_scale", "F16", &[2, 1, 1])]),
     (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[3, 6, 20]), (".weight_scale", "F16", &[3])]),
     (DType::SCALED_F8_E4M3, &[(".weight", "F8_E4M3", &[2, 6, 20]), (".weight_scale_inv", "F16", &[2, 3, 5])]),
+    (DType::HF_NVFP4, &[(".weight_packed", "U8", &[7, 24]), (".weight_scale", "F8_E4M3", &[7, 3])]),
+    (DType::HF_NVFP4, &[(".weight_packed", "U8", &[7, 24]), (".weight_scale", "F8_E4M3", &[7, 3]), (".weight_global_scale", "F32", &[1])]),
+    (DType::HF_NVFP4, &[(".weight_packed", "U8", &[700, 24]), (".weight_scale", "F8_E4M3", &[700, 3]), (".weight_global_scale", "F32", &[700])]),
+    (DType::HF_NVFP4, &[(".weight", "U8", &[7, 24]), (".weight_scale", "F8_E4M3", &[7, 3]), (".weight_scale_2", "F32", &[])]),
+    (DType::HF_NVFP4, &[(".weight", "U8", &[6, 7, 24]), (".weight_scale", "F8_E4M3", &[6, 7, 3]), (".weight_scale_2", "F32", &[6]), (".input_scale", "F32", &[6])]),
+    (DType::HF_MXFP4, &[(".weight_packed", "U8", &[7, 48]), (".weight_scale", "U8", &[7, 3])]),
     (DType::BNB_NF4, BITSANDBYTES),
     (DType::BNB_NF4, NESTED),
     (DType::BNB_FP4, BITSANDBYTES),
@@ -468,11 +496,48 @@ fn every_scheme_computes_as_the_cpu() {
         }
     }
     let with = |row: &&weighbridge::device::kernel::Kernel| {
-        let grouped = row.is_grouped() && !row.dtype.name().starts_with("MLX");
-        grouped && !row.dtype.name().starts_with("HF")
+        row.is_grouped() && !row.dtype.name().starts_with("MLX")
     };
     for kernel in KERNELS.iter().filter(with) {
         assert!(SCHEMES.iter().any(|(dtype, _)| *dtype == kernel.dtype), "{}", kernel.dtype);
+    }
+}
+
+/// The global scales of GGUF (a factor) and of MLX (the largest magnitude): one for all, one for each
+/// expert, and one for each row.
+#[test]
+fn every_global_scale_computes_as_the_cpu() {
+    let Some(gpu) = gpu("every_global_scale_computes_as_the_cpu") else { return };
+    let gpu = Arc::new(gpu);
+    for (number, count) in [1, 5, 5 * 70].into_iter().enumerate() {
+        let shape = [5, 70, 64];
+        let bytes = DType::NVFP4.tensor_bytes(&shape).unwrap() as usize;
+        let globals = f32s(&normal(number as u64, count as usize));
+        let file = Gguf::new()
+            .tensor("t.weight", DType::NVFP4, &shape, random(number as u64, bytes))
+            .tensor("t.scale", DType::F32, &[count], globals.clone())
+            .build();
+        let ggml = OpenOptions::new().open_memory("file", file).unwrap();
+
+        let config =
+            r#"{"model_type":"llama","quantization":{"bits":4,"group_size":16,"mode":"nvfp4"}}"#;
+        let file = Safetensors::new()
+            .tensor("t.weight", "U32", &[5, 70, 8], random(number as u64, 5 * 70 * 32))
+            .tensor("t.scales", "U8", &[5, 70, 4], random(9 + number as u64, 5 * 70 * 4))
+            .tensor("t.global_scale", "F32", &[count], globals);
+        let files = [("config.json", config.into()), ("model.safetensors", file.build())];
+        let folder = folder(&files);
+        let mlx = Model::open(folder.path()).unwrap();
+        for (model, dtype) in [(ggml, DType::NVFP4), (mlx, DType::MLX_NVFP4)] {
+            for tight in [false, true] {
+                let provider = WeightProvider::new(model.clone(), Arc::clone(&gpu)).unwrap();
+                let provider = if tight { provider.tightly_packed() } else { provider };
+                let loaded = provider.load("t.weight").unwrap();
+                assert_eq!((loaded.dtype, loaded.computed), (dtype, None));
+                assert!(loaded.parts.len() > 1, "{:?}", loaded.parts);
+                check(&format!("{dtype}, {count} global scales"), &provider, &["t.weight"]);
+            }
+        }
     }
 }
 
@@ -488,7 +553,14 @@ fn schemes_are_used_in_windows() {
         (".scales", "F16", &[2, 256]),
         (".qzeros", "I32", &[2, 32]),
     ];
-    for (dtype, arrays, windows) in [(DType::SCALED_F8_E4M3, scaled, 2), (DType::GPTQ4, gptq, 1)] {
+    let nvfp4: &[Array] = &[
+        (".weight_packed", "U8", &[700, 64]),
+        (".weight_scale", "F8_E4M3", &[700, 8]),
+        (".weight_global_scale", "F32", &[100]),
+    ];
+    for (dtype, arrays, windows) in
+        [(DType::SCALED_F8_E4M3, scaled, 2), (DType::GPTQ4, gptq, 1), (DType::HF_NVFP4, nvfp4, 2)]
+    {
         let folder = checkpoint(dtype, arrays, 1);
         let model = Model::open(folder.path()).unwrap();
         let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
@@ -499,6 +571,137 @@ fn schemes_are_used_in_windows() {
         assert!(rows > 1, "{dtype}: {rows}");
         check(dtype.name(), &provider, &["t.weight"]);
     }
+}
+
+/// Codes that are packed across rows, and values of codes, that exceed a binding are decoded by the CPU, to
+/// the caller's dtype or the GPU's own.
+#[test]
+fn codes_beyond_a_binding_are_decoded_while_loading() {
+    let gptq: &[Array] = &[
+        (".qweight", "I32", &[64, 256]),
+        (".scales", "F16", &[2, 256]),
+        (".qzeros", "I32", &[2, 32]),
+    ];
+    let awq: &[Array] = &[
+        (".qweight", "I32", &[512, 32]),
+        (".scales", "F16", &[4, 256]),
+        (".qzeros", "I32", &[4, 32]),
+    ];
+    let cases = [
+        (DType::GPTQ4, gptq, 40 << 10),
+        (DType::AWQ4, awq, 40 << 10),
+        (DType::BNB_NF4, NESTED, 1000),
+    ];
+    for (number, (dtype, arrays, binding)) in cases.into_iter().enumerate() {
+        let Some(gpu) = gpu("codes_beyond_a_binding_are_decoded_while_loading") else { return };
+        let gpu = Arc::new(gpu.limited(None, 96 << 10, binding));
+        let folder = checkpoint(dtype, arrays, number as u64);
+        for to in [None, Some(DType::F32)] {
+            let model = Model::open(folder.path()).unwrap();
+            let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+            let provider = match to {
+                Some(to) => provider.fallback(&[to]),
+                None => provider,
+            };
+            let loaded = provider.load("t.weight").unwrap();
+            let why = "the device cannot compute with its parts as they are stored";
+            assert_eq!(
+                (loaded.dtype, loaded.computed),
+                (to.unwrap_or(DType::F16), Some(why)),
+                "{dtype}"
+            );
+            provider.verify(&loaded).unwrap();
+            check(&format!("{dtype} decoded"), &provider, &["t.weight"]);
+        }
+    }
+}
+
+/// Numbers of 64 bits, for which WGSL has no type, are decoded to F32.
+#[test]
+fn numbers_of_64_bits_are_decoded_while_loading() {
+    let Some(gpu) = gpu("numbers_of_64_bits_are_decoded_while_loading") else { return };
+    let gpu = Arc::new(gpu);
+    let words =
+        |word: fn(u64) -> u64| (0..21).flat_map(|i| word(i).to_le_bytes()).collect::<Vec<_>>();
+    let file = Safetensors::new()
+        .tensor("i", "I64", &[3, 7], words(|i| (i * 123_457).wrapping_neg()))
+        .tensor("u", "U64", &[3, 7], words(|i| u64::MAX >> (3 * i)))
+        .tensor("f", "F64", &[3, 7], words(|i| (1e10 / (1.0 + i as f64)).to_bits()))
+        .build();
+    let model = OpenOptions::new().open_memory("file", file).unwrap();
+    let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+    for name in ["i", "u", "f"] {
+        let loaded = provider.load(name).unwrap();
+        let why = Some("the device does not support its dtype");
+        assert_eq!(
+            (loaded.dtype, loaded.computed, loaded.lost.is_lossless()),
+            (DType::F32, why, true)
+        );
+        check(name, &provider, &[name]);
+    }
+}
+
+/// What is wrong with a tensor's parts is the same error whether values are decoded, or packed parts are
+/// loaded to the host or to a GPU.
+#[test]
+fn parts_that_do_not_fit_are_the_same_error() {
+    let Some(gpu) = gpu("parts_that_do_not_fit_are_the_same_error") else { return };
+    let gpu = Arc::new(gpu);
+    let arrays = |index: u32| {
+        let mut groups = [0u32; 64];
+        groups[5] = index;
+        let groups: Vec<u8> = groups.iter().flat_map(|group| group.to_le_bytes()).collect();
+        let gptq = Safetensors::new()
+            .tensor("t.qweight", "I32", &[8, 24], random(1, 8 * 24 * 4))
+            .tensor("t.scales", "F16", &[3, 24], random(2, 3 * 24 * 2))
+            .tensor("t.qzeros", "I32", &[3, 3], random(3, 36))
+            .tensor("t.g_idx", "I32", &[64], groups.clone());
+        let shape: Vec<u8> = [7u64, 64].iter().flat_map(|side| side.to_le_bytes()).collect();
+        let compressed = Safetensors::new()
+            .tensor("t.weight_packed", "I32", &[7, 8], random(1, 7 * 8 * 4))
+            .tensor("t.weight_scale", "F16", &[7, 3], random(2, 7 * 3 * 2))
+            .tensor("t.weight_g_idx", "I32", &[64], groups)
+            .tensor("t.weight_shape", "I64", &[2], shape);
+        [gptq, compressed]
+    };
+    let open = |file: Safetensors| {
+        let config = r#"{"model_type":"llama","quantization_config":{"quant_method":"gptq"}}"#;
+        let files = [("config.json", config.into()), ("model.safetensors", file.build())];
+        let folder = folder(&files);
+        let model = Model::open(folder.path()).unwrap();
+        (folder, model)
+    };
+    for file in arrays(2) {
+        let (_folder, model) = open(file);
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+        check("the last group", &provider, &["t.weight"]);
+    }
+    for (file, index) in [3, u32::MAX].into_iter().flat_map(|i| arrays(i).map(|file| (file, i))) {
+        let (_folder, model) = open(file);
+        let far = WeightProvider::new(model.clone(), Arc::clone(&gpu)).unwrap();
+        let near = WeightProvider::new(model, weighbridge::device::Cpu).unwrap();
+        let error = far.load("t.weight").unwrap_err();
+        let text = error.to_string();
+        let fault = format!("column 5 is in group {index}, but there are 3 groups");
+        assert!(error.kind() == ErrorKind::Malformed && text.contains(&fault), "{text}");
+        assert!(error.offset().is_some() && error.path().is_some(), "{text}");
+        assert_eq!(near.load("t.weight").unwrap_err().to_string(), text);
+        assert_eq!(near.tensor("t.weight").unwrap().dequantize().unwrap_err().to_string(), text);
+        assert_eq!(gpu.usage(), (0, 0));
+    }
+    // Zero points for fewer rows than there are.
+    let shape: Vec<u8> = [16u64, 64].iter().flat_map(|side| side.to_le_bytes()).collect();
+    let (_folder, model) = open(
+        Safetensors::new()
+            .tensor("t.weight_packed", "I32", &[16, 8], random(1, 16 * 8 * 4))
+            .tensor("t.weight_scale", "F16", &[16, 2], random(2, 16 * 2 * 2))
+            .tensor("t.weight_zero_point", "I32", &[1, 2], random(3, 8))
+            .tensor("t.weight_shape", "I64", &[2], shape),
+    );
+    let far = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+    let error = far.load("t.weight").unwrap_err();
+    let expected = far.tensor("t.weight").unwrap().dequantize().unwrap_err();
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::Malformed, expected.to_string()));
 }
 
 /// Tensors beyond a binding are used in windows of whole rows, and tensors beyond a buffer are
@@ -630,7 +833,6 @@ fn every_model_is_loaded_and_read_back() {
         let (Ok(near), Ok(far)) = (near, WeightProvider::new(model, Arc::clone(&gpu))) else {
             continue;
         };
-        let far = far.fallback(&[DType::F16, DType::F32]);
         for fusions in [&fusions[..], &[]] {
             let options = LoadOptions::new().fuse(fusions);
             let loaded = match far.load_all(|_| true, &options) {

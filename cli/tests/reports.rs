@@ -827,7 +827,11 @@ fn kernels_and_dispatches() {
     };
     assert_eq!(find("Q4_K", "matrix_vector").expect("a row")["values"], "exact");
     assert_eq!(find("GPTQ4", "get_rows").expect("a row")["values"], "exact with half scales");
-    assert!(find("F64", "decoded by the CPU while loading").is_some());
+    assert_eq!(find("NVFP4", "matrix_vector").expect("a row")["values"], "exact unless subnormal");
+    for dtype in ["F64", "I64", "U64"] {
+        let row = find(dtype, "decoded by the CPU while loading").expect("a row");
+        assert_eq!(row["values"], "rounded to F32");
+    }
     assert_snapshot!(printed(&["inspect", MLX, "--dispatch", "--filter", "layers.0.*"]), @"
     TENSORS                                                                                  KERNEL            SHAPE       SIZE  WINDOWS    WORKGROUPS   FLOPS
     layers.0.ffn.gate.weight + layers.0.ffn.up.weight                                        MLX_AFFINE4  1024 x 256  144.0 KiB        1  1024 x 1 x 1  524288

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::{BufferLayout, Device, DeviceLimits, HostMemory, beyond};
+use super::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use compute::Pipelines;
@@ -334,6 +334,14 @@ impl Device for Gpu {
 
     fn supports(&self, dtype: DType) -> bool {
         super::kernel::supports(dtype)
+    }
+
+    fn computes(&self, tensor: &TensorLayout<'_>) -> bool {
+        super::kernel::computes(tensor, self.limits)
+    }
+
+    fn instead(&self, dtype: DType) -> Option<DType> {
+        Some(super::kernel::instead(dtype))
     }
 
     #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]

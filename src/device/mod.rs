@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::quant::BlockScales;
 use crate::store::Part;
 pub use cpu::Cpu;
 pub use paper::Paper;
@@ -60,6 +61,20 @@ pub trait Device: Debug + Send + Sync + 'static {
     fn supports(&self, dtype: DType) -> bool {
         let _ = dtype;
         true
+    }
+
+    /// Whether the device can compute with a tensor whose parts lie so, of dtypes that it
+    /// [supports](Self::supports). The loader decodes the values of other tensors.
+    fn computes(&self, tensor: &TensorLayout<'_>) -> bool {
+        let _ = tensor;
+        true
+    }
+
+    /// The dtype to which tensors of a dtype are decoded if the device cannot compute with them and the
+    /// caller chose [no dtype](crate::WeightProvider::fallback). `None`, the default, makes them an error.
+    fn instead(&self, dtype: DType) -> Option<DType> {
+        let _ = dtype;
+        None
     }
 
     /// Uses bytes of a file that lie in host memory as a buffer, without a copy. `None`, the default,
@@ -196,6 +211,26 @@ impl fmt::Debug for HostMemory {
     }
 }
 
+/// A tensor as it is to be stored on a device.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct TensorLayout<'a> {
+    /// The dtype in which the elements are stored.
+    pub dtype: DType,
+    /// The dimensions, outermost first.
+    pub shape: &'a [u64],
+    /// The number of elements that share a scale, for dtypes whose group size differs between
+    /// tensors (MLX).
+    pub group_size: Option<u32>,
+    /// The elements that share a scale, for dtypes whose files state it apart from the weights
+    /// (bitsandbytes).
+    pub blocks: Option<BlockScales>,
+    /// The location of each part in the buffer, the weight first.
+    pub parts: &'a [LoadedPart],
+    /// The layout of the buffer.
+    pub layout: &'a BufferLayout,
+}
+
 /// The layout of a buffer that is to be allocated.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -310,6 +345,14 @@ impl<D: Device> Device for Arc<D> {
 
     fn supports(&self, dtype: DType) -> bool {
         (**self).supports(dtype)
+    }
+
+    fn computes(&self, tensor: &TensorLayout<'_>) -> bool {
+        (**self).computes(tensor)
+    }
+
+    fn instead(&self, dtype: DType) -> Option<DType> {
+        (**self).instead(dtype)
     }
 
     fn import(&self, memory: HostMemory) -> Option<Self::Buffer> {

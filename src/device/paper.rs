@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{BufferLayout, Device, DeviceLimits, kernel};
+use super::{BufferLayout, Device, DeviceLimits, TensorLayout, kernel};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -38,6 +38,14 @@ impl Device for Paper {
 
     fn supports(&self, dtype: DType) -> bool {
         kernel::supports(dtype)
+    }
+
+    fn computes(&self, tensor: &TensorLayout<'_>) -> bool {
+        kernel::computes(tensor, self.limits)
+    }
+
+    fn instead(&self, dtype: DType) -> Option<DType> {
+        Some(kernel::instead(dtype))
     }
 
     fn allocate(&self, _: &BufferLayout) -> Result<Self::Buffer> {

@@ -2,8 +2,8 @@
 
 use super::plan::layout;
 use super::{Fusion, LoadedTensor, WeightProvider};
-use crate::device::Device;
 use crate::device::kernel::{KernelTensor, Operation, Window};
+use crate::device::{Device, TensorLayout};
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -29,6 +29,8 @@ pub struct Dispatch {
     pub shape: Vec<u64>,
     /// The bytes of all parts.
     pub bytes: u64,
+    /// Why the values are computed instead of copied from the file; `None` if they are copied.
+    pub computed: Option<&'static str>,
     /// What kernels need to know; `None` if no kernel computes with the tensor.
     pub tensor: Option<KernelTensor>,
 }
@@ -81,19 +83,14 @@ impl DispatchTable {
         for group in provider.groups(&names, fusions)? {
             let views = group.iter().map(|name| provider.tensor(name)).collect::<Result<_>>()?;
             let placed = provider.placed(views)?;
-            let tensor = KernelTensor::new(
-                placed.dtype,
-                placed.view.shape(),
-                (placed.group_size, placed.blocks),
-                &placed.parts,
-                &placed.layout,
-                provider.device().limits(),
-            );
+            let limits = provider.device().limits();
+            let tensor = KernelTensor::new(&placed.tensor_layout(), limits);
             entries.push(Dispatch {
                 members: group,
                 dtype: placed.dtype,
                 shape: placed.view.shape().to_vec(),
                 bytes: placed.bytes(),
+                computed: placed.computed,
                 tensor,
             });
         }
@@ -149,7 +146,14 @@ impl<D: Device> LoadedTensor<D> {
         let limits = device.limits();
         let end = self.parts.iter().map(|part| part.range.end).max().unwrap_or(0);
         let layout = layout(&self.parts, end.next_multiple_of(limits.unit.max(1)));
-        let groups = (self.group_size, self.blocks);
-        KernelTensor::new(self.dtype, &self.shape, groups, &self.parts, &layout, limits)
+        let tensor = TensorLayout {
+            dtype: self.dtype,
+            shape: &self.shape,
+            group_size: self.group_size,
+            blocks: self.blocks,
+            parts: &self.parts,
+            layout: &layout,
+        };
+        KernelTensor::new(&tensor, limits)
     }
 }

@@ -149,10 +149,10 @@ impl<D: Device> WeightProvider<D> {
         self
     }
 
-    /// Sets the dtypes that tensors are decoded to if the device does not support their dtype: the
-    /// first of these that it supports. A floating-point part beside the codes, such as the scales,
-    /// is converted instead, and the codes stay packed. By default there are none, and such tensors
-    /// are an error.
+    /// Sets the dtypes that tensors are decoded to if the device does not compute with them as they are
+    /// stored: the first of these that it supports. A floating-point part beside the codes, such as the
+    /// scales, is converted instead, and the codes stay packed. By default the device
+    /// [chooses](Device::instead); if it does not, such tensors are an error.
     #[must_use]
     pub fn fallback(mut self, dtypes: &[DType]) -> Self {
         self.unload_all();

@@ -4,10 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::policy::LoadedForm;
+use super::policy::{LoadedForm, NOT_COMPUTED, refused};
 use super::{Fusion, LoadedPart, LoadedTensor, Member, WeightProvider};
 use crate::device::kernel::BlockScales;
-use crate::device::{BufferLayout, Device, DeviceLimits, HostMemory};
+use crate::device::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{BufferPiece, PIECE, Tensor, plan_packed, plan_values};
@@ -94,7 +94,7 @@ pub(super) struct PlacedTensor {
     pub(super) parts: Vec<LoadedPart>,
     pub(super) layout: BufferLayout,
     members: Vec<Member>,
-    computed: Option<&'static str>,
+    pub(super) computed: Option<&'static str>,
 }
 
 /// The layout of a buffer with these parts.
@@ -137,6 +137,24 @@ impl<D: Device> WeightProvider<D> {
             Err(views) => Tensor::fuse(views)?,
         };
         let (form, computed) = self.choices.form(&view, &self.device)?;
+        let placed = self.placed_as(view, form, computed, members)?;
+        if placed.is_values() || self.device.computes(&placed.tensor_layout()) {
+            return Ok(placed);
+        }
+        let PlacedTensor { view, dtype, members, .. } = placed;
+        let to = self.choices.instead(&self.device, dtype);
+        let to = to.ok_or_else(|| refused(&view, &self.device, "its parts as they are stored"))?;
+        self.placed_as(view, LoadedForm::Values(to), Some(NOT_COMPUTED), members)
+    }
+
+    /// Computes the buffer layout of a tensor in this form.
+    fn placed_as(
+        &self,
+        view: Tensor,
+        form: LoadedForm,
+        computed: Option<&'static str>,
+        members: Vec<Member>,
+    ) -> Result<PlacedTensor> {
         let limits = self.device.limits();
         let too_large = || Error::unsupported("the parts exceed 2^64 bytes").in_tensor(view.name());
         let (parts, end) = self.layout(&view, &form, limits).ok_or_else(too_large)?;
@@ -161,6 +179,9 @@ impl<D: Device> WeightProvider<D> {
     /// Computes the buffer layout of one tensor or of several fused ones, and allocates it.
     pub(super) fn job(&self, views: Vec<Tensor>) -> Result<LoadJob<D>> {
         let mut placed = self.placed(views)?;
+        if !placed.is_values() {
+            placed.view.check_groups()?;
+        }
         let imported = self.import(&placed);
         let (imported, buffer) = match imported {
             Some((range, buffer)) => {
@@ -258,6 +279,23 @@ impl<D: Device> WeightProvider<D> {
 }
 
 impl PlacedTensor {
+    /// Whether its values are stored, and not its packed parts.
+    fn is_values(&self) -> bool {
+        matches!(self.form, LoadedForm::Values(_))
+    }
+
+    /// What devices and kernels see of it.
+    pub(super) fn tensor_layout(&self) -> TensorLayout<'_> {
+        TensorLayout {
+            dtype: self.dtype,
+            shape: self.view.shape(),
+            group_size: self.group_size,
+            blocks: self.blocks,
+            parts: &self.parts,
+            layout: &self.layout,
+        }
+    }
+
     /// Sets where the only part is in its buffer.
     pub(super) fn move_to(&mut self, range: Range<u64>) {
         self.layout = BufferLayout::new(range.end);

@@ -102,7 +102,8 @@ pub(super) enum LoadedForm {
 }
 
 /// Why the values of a tensor are computed although its codes could have been copied.
-pub(super) const NOT_SUPPORTED: &str = "the device does not support its dtype";
+const NOT_SUPPORTED: &str = "the device does not support its dtype";
+pub(super) const NOT_COMPUTED: &str = "the device cannot compute with its parts as they are stored";
 
 impl Choices {
     /// The form of a tensor on a device, and why its values are computed, if they are.
@@ -117,30 +118,36 @@ impl Choices {
             LoadedForm::Packed(_) => view.dtype()?,
             LoadedForm::Values(dtype) => *dtype,
         };
-        let instead = || self.fallback.iter().copied().find(|dtype| device.supports(*dtype));
-        let refused = |dtype: DType, of: &str| {
-            let fault = format!("{} does not support {dtype}{of}", device.name());
-            Error::unsupported(fault)
-                .advise("choose a policy or a fallback that decodes it")
-                .in_tensor(view.name())
-        };
+        let refused = |fault: String| Err(refused(view, device, &fault));
         if !device.supports(dtype) {
-            let dtype = instead().ok_or_else(|| refused(dtype, ""))?;
-            return Ok((LoadedForm::Values(dtype), computed.or(Some(NOT_SUPPORTED))));
+            return match self.instead(device, dtype) {
+                Some(to) => Ok((LoadedForm::Values(to), computed.or(Some(NOT_SUPPORTED)))),
+                None => refused(dtype.to_string()),
+            };
         }
         let LoadedForm::Packed(mut parts) = wanted else { return Ok((wanted, computed)) };
-        for (part, to) in parts.iter_mut().filter(|(part, _)| part.part != Part::Weight) {
+        // Nothing is computed with a description.
+        let beside = |part: Part| !matches!(part, Part::Weight | Part::Description);
+        for (part, to) in parts.iter_mut().filter(|(part, _)| beside(part.part)) {
             if device.supports(*to) {
                 continue;
             }
-            let what = format!(", the dtype of its {} part", part.part.name());
-            let dtype = instead().ok_or_else(|| refused(*to, &what))?;
+            let Some(dtype) = self.instead(device, *to) else {
+                return refused(format!("{to}, the dtype of its {} part", part.part.name()));
+            };
             if !is_float(part.dtype) {
                 return Ok((LoadedForm::Values(dtype), Some(NOT_SUPPORTED)));
             }
             *to = dtype;
         }
         Ok((LoadedForm::Packed(parts), computed))
+    }
+
+    /// The dtype to use instead of one that the device does not compute with: one of the caller's, or the
+    /// device's own.
+    pub(super) fn instead<D: Device>(&self, device: &D, dtype: DType) -> Option<DType> {
+        let chosen = self.fallback.iter().copied().find(|dtype| device.supports(*dtype));
+        chosen.or_else(|| device.instead(dtype))
     }
 
     /// The form that the policies ask for.
@@ -189,6 +196,13 @@ impl Choices {
         });
         Ok(LoadedForm::Packed(parts.collect()))
     }
+}
+
+/// The error for a tensor that a device does not compute with, if nothing was chosen instead.
+pub(super) fn refused<D: Device>(view: &Tensor, device: &D, what: &str) -> Error {
+    Error::unsupported(format!("{} does not support {what}", device.name()))
+        .advise("choose a policy or a fallback that decodes it")
+        .in_tensor(view.name())
 }
 
 /// The name of a tensor, or of the first one of those that are fused.

@@ -767,8 +767,8 @@ fn groups_that_are_not_there() {
         refused("gptq", &small_gptq(index))
     };
     insta::assert_snapshot!(index(1), @"256 values");
-    insta::assert_snapshot!(index(2), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
-    insta::assert_snapshot!(index(u32::MAX), @r#"Malformed: .: tensor "l.weight": the parts do not match"#);
+    insta::assert_snapshot!(index(2), @r#"Malformed: ./model.safetensors: tensor "l.weight": column 31 is in group 2, but there are 2 groups (at byte 562)"#);
+    insta::assert_snapshot!(index(u32::MAX), @r#"Malformed: ./model.safetensors: tensor "l.weight": column 31 is in group 4294967295, but there are 2 groups (at byte 562)"#);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
-use crate::support::{Gguf, Kv, f32s, folder};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use tempfile::TempDir;
-use weighbridge::device::{BufferLayout, Cpu, Device, DeviceLimits};
-use weighbridge::load::{Fusion, LoadedTensor};
+use weighbridge::device::{BufferLayout, Cpu, Device, DeviceLimits, Paper};
+use weighbridge::load::{DispatchTable, Fusion, LoadedTensor};
 use weighbridge::model::{Axis, Convention};
 use weighbridge::{
     DType, Error, ErrorKind, LoadOptions, OpenOptions, Part, Policy, Result, WeightProvider,
@@ -729,4 +729,31 @@ fn parts_come_one_after_another() {
         let joined: Vec<u8> = apart.iter().flat_map(|one| part(one, kind).to_vec()).collect();
         assert_eq!(part(&fused, kind), joined);
     }
+}
+
+/// Codes that cannot be divided between rows and exceed a binding, and dtypes without a kernel.
+#[test]
+fn the_dispatch_table_says_what_is_decoded() {
+    let config = r#"{"model_type":"llama","quantization_config":{"quant_method":"gptq"}}"#;
+    let file = Safetensors::new()
+        .tensor("one.qweight", "I32", &[64, 256], bytes(1, 64 << 10))
+        .tensor("one.scales", "F16", &[2, 256], bytes(2, 1024))
+        .tensor("one.qzeros", "I32", &[2, 32], bytes(3, 256))
+        .tensor("two", "I64", &[2, 3], bytes(4, 48));
+    let files = [("config.json", config.into()), ("model.safetensors", file.build())];
+    let folder = folder(&files);
+    let table = |binding: u64| {
+        let mut paper = Paper::default();
+        paper.limits.binding = binding;
+        let model = OpenOptions::new().open(folder.path()).unwrap();
+        let provider = WeightProvider::new(model, paper).unwrap();
+        let table = DispatchTable::build(&provider, |_| true, &[]).unwrap();
+        let entries = table.entries.iter();
+        let entries = entries.map(|entry| (entry.dtype, entry.tensor.is_some(), entry.computed));
+        entries.collect::<Vec<_>>()
+    };
+    let integers = (DType::F32, true, Some("the device does not support its dtype"));
+    assert_eq!(table(64 << 10), [(DType::GPTQ4, true, None), integers]);
+    let parts = "the device cannot compute with its parts as they are stored";
+    assert_eq!(table((64 << 10) - 1), [(DType::F16, true, Some(parts)), integers]);
 }

@@ -8,7 +8,7 @@ use weighbridge::OpenOptions;
 use weighbridge::arch::ARCHITECTURES;
 use weighbridge::bytes::Text;
 use weighbridge::container::CONTAINERS;
-use weighbridge::device::kernel::{KERNELS, Kernel, Operation, kernel, supports};
+use weighbridge::device::kernel::{DECODED, KERNELS, Kernel, Operation};
 use weighbridge::device::{Cpu, Device};
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
@@ -177,15 +177,15 @@ fn kernels() -> Vec<Row> {
             ("values", json!(kernel.exactness.name())),
         ]
     };
-    let without = DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
-    let without = without.filter(|row| !supports(row.dtype)).map(|row| {
+    let without = DECODED.iter().map(|(from, to)| {
+        let row = from.descriptor();
         vec![
             ("dtype", json!(row.name)),
             ("operation", json!("decoded by the CPU while loading")),
             ("block_len", json!(row.block_len)),
             ("block_bytes", json!(row.block_bytes)),
             ("per_workgroup", Value::Null),
-            ("values", json!("F16 or F32")),
+            ("values", json!(format!("rounded to {to}"))),
         ]
     });
     let all = |kernel| Operation::ALL.into_iter().map(move |operation| row(kernel, operation));

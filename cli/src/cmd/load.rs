@@ -5,8 +5,6 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-#[cfg(feature = "gpu")]
-use weighbridge::DType;
 use weighbridge::arch::Resolution;
 use weighbridge::bytes::Text;
 use weighbridge::device::{Cpu, Device};
@@ -41,9 +39,7 @@ pub(crate) fn run(args: &Load) -> Done {
         #[cfg(feature = "gpu")]
         DeviceName::Gpu(which) => {
             let gpu = crate::device::gpu(which.as_deref())?;
-            // What no kernel computes with is decoded.
-            let provider = WeightProvider::new(store, gpu)?.fallback(&[DType::F16, DType::F32]);
-            load(args, provider, start)
+            load(args, WeightProvider::new(store, gpu)?, start)
         }
         #[cfg(not(feature = "gpu"))]
         DeviceName::Gpu(which) => Err(crate::device::without_gpus(which.as_deref())),

@@ -146,7 +146,7 @@ fn mxfp4(b: u32, i: u32) -> vec4<f32> {
     return looked_up(DOUBLED, nibbles(b + 1u + (i & 15u), i >= 16u)) * scale;
 }
 
-fn nvfp4(b: u32, i: u32) -> vec4<f32> {
+fn nvfp4(b: u32, i: u32, row: u32) -> vec4<f32> {
     let code = byte(b + (i >> 4u));
     let exponent = code >> 3u & 15u;
     let fraction = code & 7u;
@@ -156,7 +156,11 @@ fn nvfp4(b: u32, i: u32) -> vec4<f32> {
     }
     scale = select(scale * 0x1p-10f, 0.0, code == 0x7fu);
     let q = nibbles(b + 4u + (i >> 4u) * 8u + (i & 7u), (i & 15u) >= 8u);
-    return looked_up(DOUBLED, q) * scale;
+    let values = looked_up(DOUBLED, q) * scale;
+    if p.global_kind == NO_GLOBAL {
+        return values;
+    }
+    return vec4<f32>(globally(row, values.x), globally(row, values.y), globally(row, values.z), globally(row, values.w));
 }
 
 // The levels of IQ4_NL, and the others of ik_llama.cpp's types.

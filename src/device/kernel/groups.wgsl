@@ -1,4 +1,4 @@
-// Codes in one array, and scales and biases in others: MLX's groups.
+// Codes in one array, and scales and biases in others: MLX's groups, and the floats of checkpoints.
 
 fn codes(row: u32, column: u32) -> vec4<u32> {
     let bit = column * BITS;
@@ -16,7 +16,7 @@ fn affine(row: u32, column: u32) -> vec4<f32> {
 }
 
 fn scaled_e2m1(row: u32, column: u32) -> vec4<f32> {
-    return e2m1s(codes(row, column)) * scale(group(row, column));
+    return e2m1s(codes(row, column)) * globally(row, scale(group(row, column)));
 }
 
 fn scaled_e4m3(row: u32, column: u32) -> vec4<f32> {

@@ -9,8 +9,10 @@
 mod schemes;
 mod windows;
 
+use super::{DeviceLimits, TensorLayout};
 use crate::dtype::{DType, Packing};
 use crate::quant::{Codebook, codebook_words};
+use crate::store::Part;
 
 pub use crate::quant::BlockScales;
 pub use windows::{Binding, KernelTensor, Parameters, Window};
@@ -109,6 +111,9 @@ pub enum Exactness {
     Always,
     /// If the scales are `f16` or `bf16`; otherwise as [`Within`](Self::Within).
     HalfScales,
+    /// Unless a number on the way to a value, or the value, is subnormal: a GPU may flush it. Only a
+    /// global scale can bring that about. Each product and quotient is rounded as on the CPU.
+    UnlessSubnormal,
     /// Not always: a GPU may fuse a product and a sum, or flush subnormal results. The difference is
     /// at most 1 unit in the last place of the largest term.
     Within,
@@ -120,6 +125,7 @@ impl Exactness {
         match self {
             Self::Always => "exact",
             Self::HalfScales => "exact with half scales",
+            Self::UnlessSubnormal => "exact unless subnormal",
             Self::Within => "within 1 ULP",
         }
     }
@@ -161,8 +167,7 @@ const U8: u32 = 5;
 
 macro_rules! kernels {
     ($($dtype:ident: $exactness:ident, $body:expr;)*) => {
-        /// The kernels, one row for each dtype that has one. A tensor of another dtype is decoded
-        /// by the CPU while it is loaded.
+        /// The kernels, one row for each dtype that has one. [`DECODED`] has the other dtypes.
         pub static KERNELS: &[Kernel] = &[$(Kernel {
             dtype: DType::$dtype,
             body: $body,
@@ -231,7 +236,7 @@ kernels! {
     TQ1_0: Always, Body::Block("tq1_0");
     TQ2_0: Always, Body::Block("tq2_0");
     MXFP4: Within, Body::Block("mxfp4");
-    NVFP4: Always, Body::Block("nvfp4");
+    NVFP4: UnlessSubnormal, Body::Block("nvfp4");
     Q1_0: Always, Body::Block("q1_0");
     Q2_0: Always, Body::Block("q2_0");
     Q6_0: Always, Body::Block("q6_0");
@@ -248,7 +253,7 @@ kernels! {
     MLX_AFFINE8: HalfScales, affine();
     MLX_MXFP4: Within, float("scaled_e2m1", E8M0);
     MLX_MXFP8: Within, float("scaled_e4m3", E8M0);
-    MLX_NVFP4: Always, float("scaled_e2m1", E4M3);
+    MLX_NVFP4: UnlessSubnormal, float("scaled_e2m1", E4M3);
     GPTQ2: HalfScales, gptq(1);
     GPTQ2_V2: HalfScales, gptq(0);
     GPTQ3: HalfScales, gptq(1);
@@ -262,7 +267,7 @@ kernels! {
     CT_INT8: HalfScales, scheme("compressed", true);
     SCALED_I8: HalfScales, scheme("scaled_i8", true);
     SCALED_F8_E4M3: HalfScales, scheme("scaled_f8", true);
-    HF_NVFP4: Always, float("scaled_e2m1", E4M3);
+    HF_NVFP4: UnlessSubnormal, float("scaled_e2m1", E4M3);
     HF_MXFP4: Within, float("scaled_e2m1", E8M0);
     BNB_NF4: Within, scheme("bitsandbytes", false);
     BNB_FP4: Within, scheme("bitsandbytes", false);
@@ -274,10 +279,28 @@ pub fn kernel(dtype: DType) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.dtype == dtype)
 }
 
+/// The dtypes with values but without a kernel, and the dtype that the CPU decodes each to while it is
+/// loaded. WGSL has no numbers of 64 bits.
+pub static DECODED: &[(DType, DType)] =
+    &[(DType::F64, DType::F32), (DType::I64, DType::F32), (DType::U64, DType::F32)];
+
 /// Whether tensors of a dtype are stored on a GPU as they are: those with a kernel, and those whose
-/// values are no weights or are not known.
+/// values are not known.
 pub fn supports(dtype: DType) -> bool {
-    kernel(dtype).is_some() || dtype.is_integer() || dtype.descriptor().codec.is_none()
+    kernel(dtype).is_some() || dtype.descriptor().codec.is_none()
+}
+
+/// What the CPU decodes a tensor to that no kernel computes with: because of its dtype, see [`DECODED`],
+/// or because of its parts, see [`computes`].
+pub fn instead(dtype: DType) -> DType {
+    DECODED.iter().find(|(from, _)| *from == dtype).map_or(DType::F16, |(_, to)| *to)
+}
+
+/// Whether a kernel computes with a tensor whose parts lie so: there is one for its parts, and those that
+/// cannot be divided between rows do not exceed a binding. `true` if its values are not known.
+pub fn computes(tensor: &TensorLayout<'_>, limits: DeviceLimits) -> bool {
+    let is_known = tensor.dtype.descriptor().codec.is_some();
+    !is_known || KernelTensor::new(tensor, limits).is_some_and(|tensor| tensor.is_bindable())
 }
 
 impl Kernel {
@@ -295,6 +318,20 @@ impl Kernel {
         }
     }
 
+    /// The number of a global scale's kind in `global.wgsl`; `None` if the kernel does not use that kind.
+    fn global_kind(&self, part: Part) -> Option<u32> {
+        match (part, self.body) {
+            (Part::GlobalScale, _) if self.dtype == DType::NVFP4 => Some(1),
+            (_, Body::Group { scale: Some(E4M3), .. }) => match part {
+                Part::GlobalScale => Some(1),
+                Part::GlobalAmax => Some(2),
+                Part::GlobalDivisor => Some(3),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The text of the shader, in WGSL. `scale` and `bias` are the dtypes of these parts, for dtypes
     /// that have them.
     pub fn source(&self, scale: Option<DType>, bias: Option<DType>) -> String {
@@ -303,10 +340,14 @@ impl Kernel {
         let row = self.dtype.descriptor();
         let (length, bytes, head) = (row.block_len, row.block_bytes, row.row_head);
         let of_block = |function: &str| {
-            let row_start = if head > 0 { ", start" } else { "" };
+            let more = match self.dtype {
+                DType::NVFP4 => ", row",
+                _ if head > 0 => ", start",
+                _ => "",
+            };
             format!(
                 "let block = start + {head}u + column / {length}u * {bytes}u;\n    \
-                 return bitcast<vec4<u32>>({function}(block, column % {length}u{row_start}));"
+                 return bitcast<vec4<u32>>({function}(block, column % {length}u{more}));"
             )
         };
         let (constants, text, body) = match self.body {
@@ -319,9 +360,11 @@ impl Kernel {
                 let at = format!("start + column * {bytes}u");
                 (String::new(), include_str!("plain.wgsl"), format!("return {function}({at});"))
             }
-            Body::Block(function) => {
-                (String::new(), include_str!("blocks.wgsl"), of_block(function))
-            }
+            Body::Block(function) => (
+                String::new(),
+                concat!(include_str!("global.wgsl"), include_str!("blocks.wgsl")),
+                of_block(function),
+            ),
             Body::Codebook(function, _) => {
                 (String::new(), include_str!("codebooks.wgsl"), of_block(function))
             }
@@ -335,7 +378,11 @@ impl Kernel {
                 let body = format!("return bitcast<vec4<u32>>({function}(row, column));");
                 (
                     constants,
-                    concat!(include_str!("numbers.wgsl"), include_str!("groups.wgsl")),
+                    concat!(
+                        include_str!("numbers.wgsl"),
+                        include_str!("global.wgsl"),
+                        include_str!("groups.wgsl")
+                    ),
                     body,
                 )
             }
@@ -406,7 +453,9 @@ mod tests {
         let without =
             DTYPES.iter().filter(|row| row.codec.is_some() && kernel(row.dtype).is_none());
         let names: Vec<&str> = without.map(|row| row.name).collect();
-        assert_eq!(names, ["F64", "I64", "U64"]);
+        let decoded: Vec<&str> = DECODED.iter().map(|(from, _)| from.name()).collect();
+        assert_eq!(names, decoded);
+        assert!(DECODED.iter().all(|(_, to)| kernel(*to).is_some()));
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Parameters {
     block: u32,
     nested_block: u32,
     nested_offset: u32,
+    // What the global scale is: NO_GLOBAL, or how it is used. Each is that of `outputs` rows.
+    global_kind: u32,
     // Always 0, which no compiler knows.
     nothing: u32,
 }
@@ -67,6 +69,21 @@ fn word(at: u32) -> u32 {
         return w[i];
     }
     return (w[i] >> shift) | (w[i + 1u] << (32u - shift));
+}
+
+// The same of the parts behind the scales.
+fn other(at: u32) -> u32 {
+    let i = at >> 2u;
+    let shift = (at & 3u) * 8u;
+    if shift == 0u {
+        return biases[i];
+    }
+    return (biases[i] >> shift) | (biases[i + 1u] << (32u - shift));
+}
+
+// The product is rounded before anything is done with it: no compiler knows that the parameter is 0.
+fn rounded(product: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(product) ^ p.nothing);
 }
 
 fn short(at: u32) -> u32 {

@@ -1,10 +1,10 @@
-//! What kernels need to know of tensors that checkpoints' schemes quantized, beside their codes and
-//! scales.
+//! What kernels need to know of tensors that checkpoints' schemes quantized, and of global scales, beside
+//! codes and scales.
 
 use super::{Body, Kernel, Parameters};
-use crate::device::LoadedPart;
+use crate::device::TensorLayout;
 use crate::dtype::DType;
-use crate::quant::{BlockScales, scale_reach};
+use crate::quant::scale_reach;
 use crate::shape;
 use crate::store::Part;
 
@@ -15,12 +15,11 @@ const NONE: u32 = u32::MAX;
 /// parts do not fit together, or no kernel uses one of them.
 pub(super) fn parameters(
     kernel: &Kernel,
-    dims: &[u64],
-    blocks: Option<BlockScales>,
-    parts: &[LoadedPart],
+    tensor: &TensorLayout<'_>,
     start: u64,
 ) -> Option<Parameters> {
-    let Body::Scheme { function, .. } = kernel.body else { return Some(Parameters::default()) };
+    let TensorLayout { shape: dims, blocks, parts, .. } = *tensor;
+    let Body::Scheme { function, .. } = kernel.body else { return global(kernel, tensor) };
     let part = |wanted: Part| parts.iter().find(|part| part.part == wanted);
     let along = |wanted: Part, axis: usize| part(wanted)?.shape.get(axis).copied();
     let at = |wanted: Part| match part(wanted) {
@@ -28,6 +27,11 @@ pub(super) fn parameters(
         None => Some(NONE),
     };
     let narrow = |number: u64| u32::try_from(number).ok();
+    // A part that is too small is left to the CPU, which says so.
+    let has = |wanted: Part, least: Option<u64>| {
+        let count = part(wanted).and_then(|part| shape::elements(&part.shape));
+        least.zip(count).is_some_and(|(least, count)| count >= least)
+    };
     let columns = shape::columns(dims);
     let rows = shape::elements(dims)?.checked_div(columns)?;
     let all = Parameters {
@@ -62,18 +66,32 @@ pub(super) fn parameters(
         }
         ("compressed", [_, _]) => {
             let (groups, group_size) = of_groups(along(Part::Scale, 1)?)?;
-            Some(Parameters { groups, group_size, ..all })
+            let words = rows.checked_mul(kernel.dtype.bits().into())?.div_ceil(32);
+            let zeros = words.checked_mul(groups.into());
+            let fits = all.zero_at == NONE || has(Part::ZeroPoint, zeros);
+            fits.then_some(Parameters { groups, group_size, ..all })
         }
-        ("scaled_i8" | "scaled_f8", [.., _, _]) => scaled(dims, &part(Part::Scale)?.shape, all),
+        ("scaled_i8" | "scaled_f8", [.., _, _]) => {
+            let scales = &part(Part::Scale)?.shape;
+            let fits = all.zero_at == NONE || has(Part::ZeroPoint, shape::elements(scales));
+            fits.then_some(scaled(dims, scales, all)?)
+        }
         ("bitsandbytes", _) => {
             let blocks = blocks.filter(|blocks| blocks.block > 0)?;
-            narrow(shape::elements(dims)?)?;
+            let elements = shape::elements(dims)?;
+            narrow(elements)?;
+            let scales = elements.div_ceil(blocks.block.into());
             let coded = all.nested_at != NONE;
             let is_float = |wanted: Part| part(wanted).is_none_or(|part| part.dtype == DType::F32);
             let values = [Part::CodeValues, Part::NestedAbsmax, Part::NestedCodeValues];
             let fits = all.values_at != NONE
                 && coded == (all.nested_values_at != NONE)
                 && coded == (blocks.nested_block > 0)
+                && has(Part::Absmax, Some(scales))
+                && has(Part::CodeValues, Some(16))
+                && (!coded
+                    || has(Part::NestedAbsmax, Some(scales.div_ceil(blocks.nested_block.into())))
+                        && has(Part::NestedCodeValues, Some(256)))
                 && values.into_iter().all(is_float);
             fits.then_some(Parameters {
                 block: blocks.block,
@@ -82,9 +100,22 @@ pub(super) fn parameters(
                 ..all
             })
         }
-        ("bitsandbytes_int8", [_, _]) => Some(all),
+        ("bitsandbytes_int8", [_, _]) => has(Part::Scale, Some(rows)).then_some(all),
         _ => None,
     }
+}
+
+/// The kind of a global scale, and the rows that share it: all, or those of an outermost array.
+fn global(kernel: &Kernel, tensor: &TensorLayout<'_>) -> Option<Parameters> {
+    let mut globals =
+        tensor.parts.iter().filter_map(|part| Some((part, kernel.global_kind(part.part)?)));
+    let Some((part, global_kind)) = globals.next() else { return Some(Parameters::default()) };
+    let rows = shape::elements(tensor.shape)?.checked_div(shape::columns(tensor.shape))?;
+    let count =
+        shape::elements(&part.shape).filter(|count| *count > 0 && rows.is_multiple_of(*count))?;
+    let outputs = u32::try_from(rows / count).ok()?.max(1);
+    let fits = part.dtype == DType::F32 && globals.next().is_none();
+    fits.then_some(Parameters { global_kind, outputs, ..Parameters::default() })
 }
 
 /// One scale for all elements, for each row, or for each block of both dimensions of each matrix.

@@ -5,16 +5,6 @@
 const NONE = 0xffffffffu;
 const MASK = (1u << BITS) - 1u;
 
-// 32 bits behind the scales, from any byte on.
-fn other(at: u32) -> u32 {
-    let i = at >> 2u;
-    let shift = (at & 3u) * 8u;
-    if shift == 0u {
-        return biases[i];
-    }
-    return (biases[i] >> shift) | (biases[i + 1u] << (32u - shift));
-}
-
 // Field `i` of the code words that begin at byte `at` and are `stride` words apart. A width that does
 // not divide 32 reaches into the next word.
 fn code(at: u32, stride: u32, i: u32) -> u32 {
@@ -47,7 +37,8 @@ fn group(column: u32) -> u32 {
     return column / p.group_size;
 }
 
-// The value of a code; NaN if the file names a group that it does not have.
+// The value of a code. The loader refuses files that name a group that they do not have; this reads
+// nothing outside the scales whoever wrote the buffer.
 fn scaled(g: u32, i: u32, q: u32, z: u32) -> f32 {
     if g >= p.groups {
         return bitcast<f32>(0x7fc00000u | p.nothing);
@@ -126,11 +117,6 @@ fn scaled_f8(row: u32, column: u32) -> vec4<f32> {
         values[k] = e4m3(codes[k]) * scale(block_scale(row, column + k));
     }
     return values;
-}
-
-// The product is rounded before anything is done with it: no compiler knows that the parameter is 0.
-fn rounded(product: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(product) ^ p.nothing);
 }
 
 // The largest magnitude of a block, which may be a code for another table.

@@ -4,10 +4,9 @@ use std::ops::Range;
 
 use super::schemes;
 use super::{Body, Kernel, Operation, kernel};
-use crate::device::{BufferLayout, DeviceLimits, LoadedPart};
+use crate::device::{DeviceLimits, LoadedPart, TensorLayout};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::quant::BlockScales;
 use crate::store::Part;
 
 /// What kernels need to know about a tensor on a device.
@@ -115,6 +114,9 @@ pub struct Parameters {
     pub nested_block: u32,
     /// The bits of the `f32` that is added to each coded scale.
     pub nested_offset: u32,
+    /// What the global scale at the start of the biases is: 0 if there is none, 1 for a factor, 2 for the
+    /// largest magnitude, 3 for a divisor. Each is that of `outputs` rows.
+    pub global_kind: u32,
 }
 
 impl Parameters {
@@ -124,13 +126,13 @@ impl Parameters {
         let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
         let Self { start_row, outputs, zero_at, index_at, values_at, nested_at, .. } = *self;
         let Self { nested_values_at, zero_words, matrix_scales, row_group, .. } = *self;
-        let Self { block, nested_block, nested_offset, .. } = *self;
+        let Self { block, nested_block, nested_offset, global_kind, .. } = *self;
         #[rustfmt::skip]
         let numbers = [
             rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
             first_row, all_rows, per_vector, start_row, outputs, zero_at, index_at, values_at,
             nested_at, nested_values_at, zero_words, matrix_scales, row_group, block, nested_block,
-            nested_offset,
+            nested_offset, global_kind,
         ];
         let mut bytes = [0; 112];
         for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -162,15 +164,9 @@ fn aligned_rows(row_bytes: u64, alignment: u64) -> u64 {
 impl KernelTensor {
     /// Describes a tensor for kernels; `None` if its dtype has no kernel, or it has parts that no
     /// kernel uses.
-    pub fn new(
-        dtype: DType,
-        shape: &[u64],
-        (group_size, blocks): (Option<u32>, Option<BlockScales>),
-        parts: &[LoadedPart],
-        layout: &BufferLayout,
-        limits: DeviceLimits,
-    ) -> Option<Self> {
-        let kernel = kernel(dtype)?;
+    pub fn new(tensor: &TensorLayout<'_>, limits: DeviceLimits) -> Option<Self> {
+        let TensorLayout { shape, group_size, parts, .. } = *tensor;
+        let kernel = kernel(tensor.dtype)?;
         let scheme = match kernel.body {
             Body::Scheme { by_rows, .. } => Some(by_rows),
             _ => None,
@@ -201,21 +197,25 @@ impl KernelTensor {
                 {
                     2
                 }
+                part if kernel.global_kind(*part).is_some() => 2,
                 _ => return None,
             };
             // The rows of a vector are its elements, as far as fusing is concerned.
             let bytes = range.end - range.start;
             let row = row_bytes.and_then(|_| bytes.checked_div(rows));
             let row = row.filter(|row| row.checked_mul(rows) == Some(bytes));
-            // Of a scheme, only the codes can have rows of their own.
-            let row = row.filter(|_| scheme.is_none_or(|by_rows| by_rows && number == 0));
+            // Of a scheme, only the codes can have rows of their own. A global scale has none.
+            let row = row.filter(|_| match scheme {
+                Some(by_rows) => by_rows && number == 0,
+                None => kernel.global_kind(*part).is_none(),
+            });
             let place = places.get_mut(number)?;
             let start = place.as_ref().map_or(range.start, |(held, _)| held.start.min(range.start));
             let end = place.as_ref().map_or(range.end, |(held, _)| held.end.max(range.end));
             *place = Some((start..end, row));
         }
         let start = places.get(2)?.as_ref().map_or(0, |(range, _)| range.start);
-        let fixed = schemes::parameters(kernel, shape, blocks, parts, start)?;
+        let fixed = schemes::parameters(kernel, tensor, start)?;
         let fits = u32::try_from(rows).is_ok() && u32::try_from(columns).is_ok();
         (fits && kernel.takes(formats.0, formats.1)).then(|| Self {
             kernel,
@@ -225,7 +225,7 @@ impl KernelTensor {
             formats,
             parts: places,
             fixed,
-            cuts: layout.cuts(limits),
+            cuts: tensor.layout.cuts(limits),
             limits,
         })
     }
@@ -238,6 +238,13 @@ impl KernelTensor {
             None => range.end - range.start,
         })
         .sum()
+    }
+
+    /// Whether the parts that have no rows of their own can be bound.
+    pub(super) fn is_bindable(&self) -> bool {
+        let mut shared =
+            self.parts.iter().flatten().filter(|(_, row)| row.is_none_or(|row| row == 0));
+        self.rows == 0 || shared.all(|(range, row)| self.reach(range, *row, 0).is_ok())
     }
 
     /// Divides some rows into windows for an operation.
@@ -290,8 +297,10 @@ impl KernelTensor {
     /// The end of the rows from `first` on of which a part can be bound.
     fn reach(&self, range: &Range<u64>, row: Option<u64>, first: u64) -> Result<u64> {
         let Some(row) = row.filter(|row| *row > 0) else {
-            let bytes = range.end - range.start;
-            if bytes > self.limits.binding || self.cut(range.start)?.1.end < range.end {
+            let (_, cut) = self.cut(range.start)?;
+            let start = range.start - (range.start - cut.start) % self.limits.alignment.max(1);
+            let bytes = (range.end - start).next_multiple_of(4);
+            if bytes > self.limits.binding || cut.end < range.end {
                 let fault = format!("a part of {bytes} bytes cannot be divided between rows");
                 return Err(Error::unsupported(fault));
             }
@@ -368,12 +377,22 @@ impl KernelTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NO_GROUPS: (Option<u32>, Option<BlockScales>) = (None, None);
+    use crate::device::BufferLayout;
 
     fn weight(dtype: DType, shape: &[u64], range: Range<u64>, row: u64) -> LoadedPart {
         let (shape, row_bytes) = (shape.to_vec(), Some(row));
         LoadedPart { part: Part::Weight, dtype, shape, range, row_bytes }
+    }
+
+    /// The tensor of one part.
+    fn kernel_tensor(
+        part: &LoadedPart,
+        layout: &BufferLayout,
+        limits: DeviceLimits,
+    ) -> KernelTensor {
+        let (dtype, shape, parts) = (part.dtype, &part.shape[..], std::slice::from_ref(part));
+        let tensor = TensorLayout { dtype, shape, group_size: None, blocks: None, parts, layout };
+        KernelTensor::new(&tensor, limits).unwrap()
     }
 
     /// Every row is in one window, and every binding is aligned and within its limits.
@@ -395,10 +414,8 @@ mod tests {
                 assert_eq!((cuts[0].start, cuts[cuts.len() - 1].end), (0, bytes));
                 assert!(cuts.windows(2).all(|two| two[0].end == two[1].start));
                 assert!(cuts.iter().all(|cut| cut.end - cut.start <= buffer));
-                let parts = [weight(dtype, &[rows, columns], range, row)];
-                let tensor =
-                    KernelTensor::new(dtype, &[rows, columns], NO_GROUPS, &parts, &layout, limits)
-                        .unwrap();
+                let part = weight(dtype, &[rows, columns], range, row);
+                let tensor = kernel_tensor(&part, &layout, limits);
                 for operation in Operation::ALL {
                     let windows = tensor.windows(operation, 3..rows).unwrap();
                     assert_eq!(
@@ -430,9 +447,8 @@ mod tests {
         let mut limits = DeviceLimits::new(256);
         (limits.unit, limits.binding) = (4, 1024);
         let layout = BufferLayout::new(8192).part(0..8192, Some(4096));
-        let parts = [weight(DType::F32, &[2, 1024], 0..8192, 4096)];
-        let tensor =
-            KernelTensor::new(DType::F32, &[2, 1024], NO_GROUPS, &parts, &layout, limits).unwrap();
+        let part = weight(DType::F32, &[2, 1024], 0..8192, 4096);
+        let tensor = kernel_tensor(&part, &layout, limits);
         let error = tensor.windows(Operation::MatrixVector, 0..2).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Unsupported);
     }

@@ -510,6 +510,11 @@ impl Tensor {
         self.sources.first().and_then(|source| source.tensor.get().group_size())
     }
 
+    /// Checks that the groups exist that the columns of its stored tensors name.
+    pub(crate) fn check_groups(&self) -> Result<()> {
+        self.stored_tensors().try_for_each(|tensor| tensor.check_groups())
+    }
+
     /// What bitsandbytes' description of a tensor says of its scales; `None` for other schemes.
     pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
         self.sources.first().map_or(Ok(None), |source| source.tensor.get().block_scales())

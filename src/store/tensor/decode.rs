@@ -526,6 +526,7 @@ impl<'a> DecodePlan<'a> {
 impl<'a> StoredTensor<'a> {
     /// All arrays of a tensor that is decoded row by row.
     fn parts(&self, columns: u64) -> Result<SchemeArrays<'a>> {
+        self.check_groups()?;
         let array = |part: Part| {
             let segment = self.segments().find(|segment| segment.part == part);
             segment.map(|segment| self.array(&segment)).transpose()
@@ -545,6 +546,27 @@ impl<'a> StoredTensor<'a> {
             nested_code_values: array(Part::NestedCodeValues)?,
             blocks: self.block_scales()?.unwrap_or_default(),
         })
+    }
+
+    /// Checks that the groups exist that the columns of a scheme name.
+    pub(crate) fn check_groups(&self) -> Result<()> {
+        let is = |wanted: Part| move |segment: &Segment<'_>| segment.part == wanted;
+        let Some(scales) = self.segments().find(is(Part::Scale)) else { return Ok(()) };
+        if !self.segments().any(|segment| segment.part == Part::GroupIndex) {
+            return Ok(());
+        }
+        let axis = usize::from(matches!(self.dtype()?, DType::CT_INT4 | DType::CT_INT8));
+        let groups = scales.shape.get(axis).copied().unwrap_or(0);
+        let bytes = self.native_bytes(Part::GroupIndex)?;
+        let mut index = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
+        let Some(column) = index.position(|group| u64::from(group) >= groups) else {
+            return Ok(());
+        };
+        let group = bytes.as_chunks().0.get(column).map_or(0, |word| u32::from_le_bytes(*word));
+        let fault = format!("column {column} is in group {group}, but there are {groups} groups");
+        let (source, segment) = self.source(Part::GroupIndex)?;
+        let offset = segment.range.start.saturating_add(4 * column as u64);
+        Err(Error::malformed(fault).in_file(source.path()).in_tensor(self.name()).at(offset))
     }
 
     /// What bitsandbytes' description of a tensor says of its scales, which was checked when the model

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weighbridge::device::Paper;
 use weighbridge::device::kernel::Operation;
 use weighbridge::load::{Dispatch, DispatchTable, Fusion};
-use weighbridge::{DType, Model, WeightProvider};
+use weighbridge::{Model, WeightProvider};
 
 use super::{Done, Filter, Inspect, no_match};
 use crate::json::{Reports, Versioned};
@@ -19,7 +19,6 @@ const FUSIONS: [&str; 2] = ["qkv", "gate-up"];
 pub(super) fn run(args: &Inspect, model: Model, reports: &mut Reports) -> Done {
     let path = model.path().to_path_buf();
     let provider = WeightProvider::new(model, Paper::default())?;
-    let provider = provider.fallback(&[DType::F16, DType::F32]);
     let filter = Filter::new(args.filter.as_deref());
     let fusions: Vec<&Fusion> = FUSIONS.into_iter().filter_map(Fusion::named).collect();
     let table = DispatchTable::build(&provider, |name| filter.passes(name, None), &fusions)?;
@@ -46,7 +45,7 @@ fn entry(dispatch: &Dispatch) -> Result<Value, Stop> {
         operations.insert(operation.name().to_owned(), cost.into());
     }
     Ok(json!({"members": dispatch.members, "dtype": dispatch.dtype.name(),
-        "shape": dispatch.shape, "bytes": dispatch.bytes,
+        "shape": dispatch.shape, "bytes": dispatch.bytes, "computed": dispatch.computed,
         "kernel": dispatch.tensor.as_ref().map(|tensor| tensor.kernel.dtype.name()),
         "operations": operations}))
 }
@@ -64,9 +63,10 @@ fn write_text(table: &DispatchTable) -> Result<(), Stop> {
     for dispatch in &table.entries {
         let cost = dispatch.cost(Operation::MatrixVector, 1)?;
         let shape: Vec<String> = dispatch.shape.iter().map(u64::to_string).collect();
-        let kernel = match cost {
-            Some(_) => dispatch.dtype.name().to_owned(),
-            None => format!("none ({})", dispatch.dtype),
+        let kernel = match (&cost, dispatch.computed) {
+            (Some(_), None) => dispatch.dtype.name().to_owned(),
+            (Some(_), Some(_)) => format!("{} (decoded)", dispatch.dtype),
+            (None, _) => format!("none ({})", dispatch.dtype),
         };
         let cell = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         rows.row([
@@ -82,6 +82,12 @@ fn write_text(table: &DispatchTable) -> Result<(), Stop> {
     let mut out = print::stdout();
     rows.write(&mut out)?;
     writeln!(out, "workgroups are those of matrix_vector, in the first window of rows")?;
+    let mut reasons: Vec<&str> = table.entries.iter().filter_map(|entry| entry.computed).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        writeln!(out, "decoded by the CPU while loading: {reason}")?;
+    }
     out.flush()?;
     Ok(())
 }
