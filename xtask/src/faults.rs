@@ -122,11 +122,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/bytes/cursor.rs", "self.held.try_reserve_exact(room).is_err()", "no memory"),
     ("src/container/safetensors/header.rs", "header.try_reserve_exact(unescaped.len()).is_err()", "no memory"),
     ("src/bytes/mod.rs", "error.kind() == std::io::ErrorKind::Interrupted", "Windows"),
-    // Only a machine that stops would show that names or bytes are not on the disk yet.
-    ("src/bytes/put.rs", "durable", "a sync"),
-    ("src/write/blobs.rs", "let Ok(folder) = folder(path)", "a sync"),
-    ("src/write/slices/mod.rs", "let Some(Ok(folder)) = self.path.parent().map(target::folder)", "a sync"),
-    ("src/write/target.rs", "let Some(Ok(folder)) = self.path.parent().map(folder)", "a sync"),
     // How work is divided.
     ("src/write/slices/parts.rs", "let Some(range) = whole(placed)", "the same work, piece by piece"),
     ("src/threads.rs", "alone", "a thread for one item"),
