@@ -274,7 +274,16 @@ fn files_are_synced_before_they_are_named() {
     std::fs::create_dir(&inside).expect("a folder");
     let at = |name: &str| inside.join(name);
     let store = folder.path().join("store");
-    let cases: [(&str, Vec<String>, bool); 3] = [
+    let plan = folder.path().join("plan.json");
+    let sliced = at("sliced.gguf");
+    for words in [
+        ["plan", "convert", HF, text(&sliced), "-o", text(&plan)].as_slice(),
+        &["slice", text(&plan), "1/1"],
+    ] {
+        assert_eq!(run(words).status, Some(0), "{words:?}");
+    }
+    let cases: [(&str, Vec<String>, bool); 4] = [
+        ("sliced", vec!["finish".to_owned(), text(&plan).to_owned()], false),
         (
             "a.gguf",
             vec!["convert", HF, text(&at("a.gguf")), "--to", "gguf"]
@@ -339,6 +348,13 @@ fn files_are_synced_before_they_are_named() {
             let named =
                 named.unwrap_or_else(|| panic!("{name}: {path} is never named\n{calls:#?}"));
             assert!(synced < named, "{name}: {path} is named before it is synced");
+        }
+        for rename in &renames {
+            let from = calls[*rename].split('"').nth(1).expect("a path");
+            // The slices themselves have synced what they have written.
+            let is_synced = |sync: &usize| sync < rename && calls[*sync].contains(from);
+            let by_slices = name == "sliced" && from.contains("/files/");
+            assert!(by_slices || syncs.iter().any(is_synced), "{name}: {from} is not synced");
         }
         let last = *renames.last().expect("a rename");
         assert!(

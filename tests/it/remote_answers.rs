@@ -152,9 +152,11 @@ fn attempts_are_counted() {
 /// some bytes. Then the bytes would be right, but nothing says that they are.
 #[test]
 fn later_answers_state_their_range() {
+    /// From the first and the last byte of an answer to those that it states.
+    type Moved = fn(u64, u64) -> (u64, u64);
     let bytes = std::fs::read(sample("sample-Q8_0.gguf")).expect("the sample");
     let len = bytes.len() as u64;
-    let said = |moved: fn(u64, u64) -> (u64, u64)| {
+    let said = |moved: Moved| {
         let bytes = bytes.clone();
         let server = Server::start(move |request| {
             let answer = Answer::file(request, &bytes);
@@ -170,8 +172,6 @@ fn later_answers_state_their_range() {
         tensor.raw_bytes(Part::Weight).map(|bytes| bytes.len())
     };
     said(|first, last| (first, last)).expect("the right range");
-    /// What an answer says that it holds, instead of the first and the last byte that were requested.
-    type Moved = fn(u64, u64) -> (u64, u64);
     let wrong: [Moved; 3] = [
         |first, last| (first + 1, last),
         |first, last| (first, last + 1),

@@ -136,12 +136,6 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/ops/pull/hub_cache.rs", "std::os::windows::fs::symlink_file(target.replace('/', \"\\\\\"), &own).is_err()", "Windows"),
     // How work is divided.
     ("src/model/tensor/values.rs", "elements < SHARED", "threads for few values"),
-    // Only a machine that stops would show that names or bytes are not on the disk yet.
-    ("src/bytes/put.rs", "durable", "a sync"),
-    ("src/write/blobs.rs", "let Ok(folder) = folder(path)", "a sync"),
-    ("src/write/slices/mod.rs", "let Some(Ok(folder)) = self.path.parent().map(target::folder)", "a sync"),
-    ("src/write/target.rs", "let Some(Ok(folder)) = self.path.parent().map(folder)", "a sync"),
-    // How work is divided.
     ("src/write/slices/parts.rs", "let Some(range) = whole(placed)", "the same work, piece by piece"),
     ("src/threads.rs", "alone", "a thread for one item"),
     ("src/threads.rs", "threads == 1", "one thread with a queue"),
