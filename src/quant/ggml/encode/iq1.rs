@@ -9,7 +9,7 @@ use std::array::from_fn;
 use super::codebook::{Codebook, IQ1 as BOOK, Points, number_of};
 use super::nearest::{Steps, Targets};
 use super::point::{floats, half_bits, mean_square, nearest, put_half};
-use super::search::float;
+use super::search::count;
 use super::{Batch, Simd, largest, quantizers, weigh};
 
 /// What is added to codes from 0 to 2: the values are shifted up or down.
@@ -165,7 +165,7 @@ impl<S: Simd, const N: usize> Sorted<S, N> {
     fn of(simd: S, x: &[S::Floats; N], weights: &[S::Floats; N]) -> Self {
         let mut this = Self { x: *x, weights: *weights, places: *x };
         for i in 0..N {
-            this.places[i] = simd.splat(position(i));
+            this.places[i] = simd.splat(count(i));
         }
         let mut sorted = 1;
         while sorted < N {
@@ -199,23 +199,19 @@ impl<S: Simd, const N: usize> Sorted<S, N> {
     #[inline(always)]
     fn raise(&self, simd: S, x: &[S::Floats; N], from: S::Floats, codes: &mut [S::Floats; N]) {
         let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
-        let (mut least, mut first) = (simd.splat(f32::INFINITY), simd.splat(position(N)));
+        let (mut least, mut first) = (simd.splat(f32::INFINITY), simd.splat(count(N)));
         for j in 0..N {
-            let here = simd.same(from, simd.splat(position(j)));
+            let here = simd.same(from, simd.splat(count(j)));
             least = simd.choose(here, self.x[j], least);
             first = simd.choose(here, self.places[j], first);
         }
         for i in 0..N {
-            let behind = simd.below(first, simd.splat(position(i) + 0.5));
+            let behind = simd.below(first, simd.splat(count(i) + 0.5));
             let behind = simd.both(simd.same(least, x[i]), behind);
             let raised = simd.either(simd.below(least, x[i]), behind);
             codes[i] = simd.add(codes[i], simd.choose(raised, one, zero));
         }
     }
-}
-
-fn position(i: usize) -> f32 {
-    i32::try_from(i).map_or(0.0, float)
 }
 
 /// The best split of each lane so far.
@@ -258,7 +254,7 @@ impl<S: Simd> BestSplit<S> {
         self.scale = simd.choose(better, scale, self.scale);
         self.score = simd.choose(better, simd.mul(scale, sumqx), self.score);
         for i in 0..2 {
-            let place = simd.splat(position(places[i]));
+            let place = simd.splat(count(places[i]));
             self.places[i] = simd.choose(better, place, self.places[i]);
             self.shifts[i] = simd.choose(better, simd.splat(shifts[i]), self.shifts[i]);
         }
@@ -422,7 +418,7 @@ fn snapped<S: Simd, const N: usize, const GROUPS: usize>(
     for (codes, places) in codes.zip(&mut step.places[0]) {
         simd.put_words(simd.whole(book.place(simd, codes)), places);
     }
-    let [up, down] = [UP, DOWN].map(|shift| from_fn(|i| position(i % 4) + shift));
+    let [up, down] = [UP, DOWN].map(|shift| from_fn(|i| count(i % 4) + shift));
     let shifts = [floats(simd, split.shifts[0]), floats(simd, split.shifts[1])];
     let some = floats(simd, simd.choose(split.nothing, zero, one));
     let half = |k: usize| 2 * k / GROUPS;

@@ -4,7 +4,7 @@ use std::array::from_fn;
 
 use super::codebook::{self, Codebook, Points};
 use super::nearest::{Steps, Targets};
-use super::search::{TINY, float, positive};
+use super::search::{TINY, count, float, positive};
 use super::{Batch, Simd, quantizers, squares, weigh};
 
 /// The parameters of a dtype's search for points.
@@ -277,12 +277,12 @@ fn run<S: Simd, const N: usize>(
     let (mut values, mut signs) = ([zero; N], [simd.whole(zero); 4]);
     for (k, x) in x.as_chunks::<8>().0.iter().enumerate() {
         // One for each element that is negative; NaN counts as such.
-        let (mut negative, mut count) = ([zero; 8], zero);
+        let (mut negative, mut minus_signs) = ([zero; 8], zero);
         for i in 0..8 {
             let mask = simd.either(simd.below(x[i], zero), simd.differ(x[i], x[i]));
             values[8 * k + i] = simd.choose(mask, simd.mul(x[i], minus), x[i]);
             negative[i] = simd.choose(mask, one, zero);
-            count = simd.add(count, negative[i]);
+            minus_signs = simd.add(minus_signs, negative[i]);
         }
         if params.even {
             // The sign with the least effect is changed.
@@ -295,11 +295,11 @@ fn run<S: Simd, const N: usize>(
                 }
                 let less = simd.below(cost, least);
                 least = simd.choose(less, cost, least);
-                place = simd.choose(less, simd.splat(ascending(i)), place);
+                place = simd.choose(less, simd.splat(count(i)), place);
             }
-            let uneven = simd.same(simd.numbers(simd.cut(simd.whole(count), 1)), one);
+            let uneven = simd.same(simd.numbers(simd.cut(simd.whole(minus_signs), 1)), one);
             for i in 0..8 {
-                let change = simd.both(uneven, simd.same(place, simd.splat(ascending(i))));
+                let change = simd.both(uneven, simd.same(place, simd.splat(count(i))));
                 let value = &mut values[8 * k + i];
                 *value = simd.choose(change, simd.mul(*value, minus), *value);
                 negative[i] = simd.choose(change, simd.sub(one, negative[i]), negative[i]);
@@ -336,7 +336,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         roots[i] = simd.sqrt(run.weights[i]);
         weighted[i] = simd.mul(run.weights[i], run.values[i]);
     }
-    let levels = from_fn(|i| ascending_odd(i % 4));
+    let levels = from_fn(|i| count(2 * (i % 4) + 1));
     let full = odd(params.top - 1);
     let top_step = i32::try_from(STEPS / 2).unwrap_or_default();
     let least = full - float(top_step) * params.step;
@@ -373,7 +373,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         let new = simd.div(sumqx, sumq2);
         scale = simd.choose(better, new, scale);
         best = simd.choose(better, simd.mul(new, sumqx), best);
-        winner = simd.choose(better, simd.splat(ascending(step + 1)), winner);
+        winner = simd.choose(better, simd.splat(count(step + 1)), winner);
     }
     let mut winners = [0; 16];
     simd.put_words(simd.whole(winner), &mut winners);
@@ -484,17 +484,6 @@ pub(super) fn floats<S: Simd>(simd: S, a: S::Floats) -> [f32; 16] {
     let mut floats = [0.0; 16];
     simd.put_f32::<false>(a, &mut floats);
     floats
-}
-
-/// The value of a code.
-#[inline(always)]
-fn ascending_odd(code: usize) -> f32 {
-    ascending(2 * code + 1)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "it is small")]
-fn ascending(number: usize) -> f32 {
-    number as f32
 }
 
 /// The value of a code.

@@ -40,6 +40,13 @@ pub(super) fn float(number: i32) -> f32 {
     number as f32
 }
 
+/// A small position or count as a float.
+#[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "they are small")]
+pub(super) fn count(number: usize) -> f32 {
+    number as f32
+}
+
 /// The weighted sums of numbers times their codes, and of squared codes. `ABOVE` promises that no
 /// product is so far below -top that it would round to less.
 #[inline(always)]
