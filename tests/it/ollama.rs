@@ -246,17 +246,22 @@ fn links_are_followed_checked_and_reported() {
     assert!(notes(&opened).contains("a symbolic link to"));
 }
 
-#[test]
-fn many_blobs_do_not_keep_their_files_open() {
-    let store = Store::new();
-    let layers: Vec<String> = (0..80)
+/// A model of tensors `t.0`, `t.1` and so on, each with its number and in a blob of its own.
+fn numbered(store: &Store, count: usize) -> std::path::PathBuf {
+    let layers: Vec<String> = (0..count)
         .map(|n| {
             let name = format!("t.{n}");
             let file = Safetensors::new().tensor(&name, "F32", &[1], f32s(&[n as f32]));
             store.tensor(&name, &file)
         })
         .collect();
-    let path = store.manifest("m/latest", &layers);
+    store.manifest("m/latest", &layers)
+}
+
+#[test]
+fn many_blobs_do_not_keep_their_files_open() {
+    let store = Store::new();
+    let path = numbered(&store, 80);
     for options in [OpenOptions::new(), OpenOptions::new().read(), OpenOptions::new().threads(3)] {
         let opened = options.open(&path).unwrap();
         assert_eq!(opened.len(), 80);
@@ -349,14 +354,7 @@ fn plain_tensors_with_a_scale_beside_them_stay_plain() {
 #[test]
 fn limits_bound_blobs_manifests_and_modelfiles() {
     let store = Store::new();
-    let layers: Vec<String> = (0..3)
-        .map(|n| {
-            let name = format!("t.{n}");
-            let file = Safetensors::new().tensor(&name, "F32", &[1], f32s(&[n as f32]));
-            store.tensor(&name, &file)
-        })
-        .collect();
-    let path = store.manifest("m/latest", &layers);
+    let path = numbered(&store, 3);
     let open = |shards: u32| {
         let mut limits = Limits::default();
         limits.shards = shards;
