@@ -54,7 +54,7 @@ impl<'w> LoadOptions<'w> {
         self
     }
 
-    /// Sets the threads that share the work.
+    /// Sets the threads that share the work; [`DeviceLimits::threads`] may allow fewer.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
         self.threads = threads.into();
