@@ -46,6 +46,7 @@ fn layers_are_divided_among_devices() {
         (number(&whole, "cache"), 0)
     );
     assert_eq!(one["max_context"], whole["trained_context"]);
+    assert_eq!(one["quantize_to"], Value::Null, "all of it is there");
     // Too small for all: the rest stays on the host, and nothing counts twice.
     let size = number(device, "total") - 1;
     let sized = format!("a={size}");

@@ -144,6 +144,22 @@ fn special_tokens_by_name() {
     assert_eq!(error["kind"], "not_found");
 }
 
+/// A key that is named like the purpose of a special token comes before that token.
+#[test]
+fn keys_come_before_purposes() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("own.gguf");
+    support::gguf(&path, |keys| {
+        keys.set_text("general.architecture", "llama");
+        keys.set("eos", weighbridge::metadata::Value::U32(7));
+    });
+    let path = path.to_str().expect("UTF-8");
+    assert_eq!(get(path, "eos"), 7);
+    set(path, &["eos=8"]);
+    assert_eq!(get(path, "eos"), 8);
+    assert!(refused(&["meta", "get", path, "tokenizer.ggml.eos_token_id"]).starts_with("5\n"));
+}
+
 #[test]
 fn required_keys_need_force() {
     let (folder, path) = sample();

@@ -928,6 +928,19 @@ fn places_are_true() {
     }
 }
 
+/// A table has its rows in natural order, JSON in that of the file.
+#[test]
+fn statistics_are_sorted_for_people() {
+    let header = r#"{"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}"#;
+    let (_folder, path) = support::file("x.safetensors", &support::safetensors(header, &[0; 8]));
+    let report = json(&["inspect", &path, "--stats", "--json"]);
+    let names = report["tensors"].as_array().expect("tensors").iter().map(|t| &t["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["b", "a"]);
+    let text = printed(&["inspect", &path, "--stats"]);
+    let line = |name: &str| text.lines().position(|line| line.starts_with(name));
+    assert!(line("a  ").is_some() && line("a  ") < line("b  "), "{text}");
+}
+
 #[test]
 fn inspect_begins_with_what_people_look_for() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -945,6 +958,7 @@ fn inspect_begins_with_what_people_look_for() {
         keys.set_text("general.base_model.0.repo_url", "https://huggingface.co/org/base");
     });
     let (found, said) = summary(&path);
+    assert_eq!(found["chat_template"], true);
     assert_eq!(found["capabilities"], serde_json::json!(["tools", "thinking", "completion"]));
     assert_eq!(
         (&found["size_label"], &found["base_models"]),

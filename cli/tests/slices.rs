@@ -357,6 +357,7 @@ fn a_script_for_slurm_runs_every_slice() {
     let said =
         printed(&["plan", "convert", HF, &made, "-o", &plan, "--slices", "3", "--slurm", &script]);
     assert!(said.contains("seq 3 | parallel --retries 3 weighbridge slice"), "{said}");
+    assert!(said.contains(&format!("\nor:     sbatch {script}\n")), "{said}");
     let text = std::fs::read_to_string(&script).expect("a script");
     assert!(text.contains("#SBATCH --array=1-3\n"), "{text}");
     let program = Path::new(env!("CARGO_BIN_EXE_weighbridge")).parent().expect("a folder");

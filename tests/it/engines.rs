@@ -14,7 +14,7 @@ use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::translate::{Documents, gguf_metadata, hf_documents};
-use weighbridge::write::Method;
+use weighbridge::write::{Method, WritePlan};
 use weighbridge::{DType, Model, OpenOptions, Part, Strictness, WriteOptions};
 
 /// A model that was written to a temporary folder.
@@ -384,6 +384,11 @@ fn checkpoints_in_fp8_are_originals() {
 
 /// Gemma 3 with images, as the hub has it: one layer and one tensor of the vision model.
 fn with_images() -> TempDir {
+    gemma3("pt", true)
+}
+
+/// Gemma 3 in the form of a model with images, with and without those of its vision model.
+fn gemma3(format: &str, towers: bool) -> TempDir {
     let config = json!({
         "architectures": ["Gemma3ForConditionalGeneration"],
         "model_type": "gemma3",
@@ -392,8 +397,9 @@ fn with_images() -> TempDir {
             "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "sliding_window": 16,
         },
         "vision_config": {"model_type": "siglip_vision_model"},
+        "eos_token_id": 1,
     });
-    let mut file = Safetensors::new();
+    let mut file = Safetensors::new().metadata("format", format);
     let mut put = |name: &str, shape: &[u64]| {
         let count = usize::try_from(shape.iter().product::<u64>()).expect("a size");
         file = std::mem::take(&mut file).tensor(name, "F32", shape, f32s(&vec![0.5; count]));
@@ -417,8 +423,10 @@ fn with_images() -> TempDir {
     ] {
         put(&format!("language_model.model.layers.0.{name}.weight"), shape);
     }
-    put("vision_tower.vision_model.post_layernorm.weight", &[8]);
-    put("multi_modal_projector.mm_soft_emb_norm.weight", &[8]);
+    if towers {
+        put("vision_tower.vision_model.post_layernorm.weight", &[8]);
+        put("multi_modal_projector.mm_soft_emb_norm.weight", &[8]);
+    }
     folder(&[("config.json", config.to_string().into_bytes()), ("model.safetensors", file.build())])
 }
 
@@ -439,12 +447,33 @@ fn a_model_with_images_stays_whole() {
         (&mlx.config()["model_type"], &mlx.config()["vocab_size"]),
         (&json!("gemma3"), &json!(32))
     );
+    // It looks for the tie in the inner one, where transformers does not state it.
+    assert_eq!(mlx.config()["text_config"]["tie_word_embeddings"], true);
     let back = mlx.to(&SAFETENSORS);
     assert_eq!(back.config()["model_type"], "gemma3");
     let model = back.model();
     let resolution = model.resolution().expect("a resolution");
     assert_eq!((resolution.missing.len(), resolution.unknown.len()), (0, 0));
     assert_eq!(resolution.auxiliary.len(), 2);
+}
+
+/// mlx-lm stores a text model as part of one with images. Transformers has a class for it alone.
+#[test]
+fn a_text_model_alone_gets_a_config_of_its_own() {
+    let config = |folder: TempDir| -> Json {
+        let model = Model::open(folder.path()).expect("a model");
+        let files = hf_documents(&model).and_then(Documents::into_files).expect("documents");
+        serde_json::from_slice(&files[0].1).expect("JSON")
+    };
+    let alone = config(gemma3("mlx", false));
+    assert_eq!(alone["model_type"], "gemma3_text");
+    assert_eq!(alone["architectures"], json!(["Gemma3ForCausalLM"]));
+    // What is stated for the whole model holds for it too, but for parts that it lacks.
+    assert_eq!((&alone["hidden_size"], &alone["eos_token_id"]), (&json!(8), &json!(1)));
+    assert_eq!((alone.get("text_config"), alone.get("vision_config")), (None, None));
+    for whole in [gemma3("mlx", true), gemma3("pt", false)] {
+        assert_eq!(config(whole)["model_type"], "gemma3");
+    }
 }
 
 #[test]
@@ -513,6 +542,29 @@ fn tied_models_get_an_output_matrix_where_mlx_lm_requires_one() {
             };
             assert_eq!(values("lm_head.weight"), values("model.embed_tokens.weight"), "{name}");
         }
+    }
+}
+
+/// The same of a model of the lists, from GGUF too.
+#[test]
+fn copies_of_the_embedding_come_and_go() {
+    let mut model = listed_models().into_iter().find(|model| model.name == "glm4").expect("a list");
+    model.config["tie_word_embeddings"] = true.into();
+    for form in [Form::HuggingFace, Form::Gguf] {
+        let (_, tensors) = model.forms.iter().find(|(of, _)| *of == form).expect("a form");
+        let mut tensors = tensors.clone();
+        tensors.retain(|name, _| !["lm_head.weight", "output.weight"].contains(&name.as_str()));
+        let opened = crate::models::open(&model, form, &tensors);
+        let plan = ops::convert(&opened.model, &ConvertOptions::new(&MLX)).expect("a plan");
+        let head = |plan: &WritePlan| plan.tensors.iter().any(|one| one.name == "lm_head.weight");
+        let note = "lm_head.weight: a copy of the embedding, which mlx-lm's class requires";
+        assert!(head(&plan) && plan.notes.iter().any(|own| own == note), "{:?}", plan.notes);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mlx");
+        plan.run(&path, &WriteOptions::new()).expect("written");
+        let mlx = Model::open(&path).expect("a model");
+        let back = ops::convert(&mlx, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        assert!(!head(&back) && back.notes.iter().all(|own| own != note), "{:?}", back.notes);
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use weighbridge::device::kernel::{KernelTensor, Operation, Parameters};
 use weighbridge::device::{Cpu, Device};
 use weighbridge::load::LoadedTensor;
-use weighbridge::{ErrorKind, Model, Part, WeightProvider};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, WeightProvider};
 
 use crate::devices::Host;
-use crate::support::{Safetensors, f32s, folder};
+use crate::support::{Gguf, Safetensors, f32s, folder};
 
 /// A scheme's matrix, loaded tightly packed.
 fn loaded<D: Device + Clone>(method: &str, file: &Safetensors, device: D) -> (D, LoadedTensor<D>) {
@@ -109,4 +109,38 @@ fn a_part_without_rows_is_bound_as_a_whole() {
     let error = windows(124).expect_err("no room for the codes");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(error.to_string(), "a part of 128 bytes cannot be divided between rows");
+}
+
+/// The kind of a tensor's global scale: none, a factor (GGUF), or the largest magnitude (MLX).
+#[test]
+fn global_scales_are_told_by_their_kind() {
+    let global = |model: &Model| {
+        let provider = WeightProvider::new(model.clone(), Cpu).expect("a provider");
+        let tensor = provider.load("t.weight").expect("a matrix");
+        assert_eq!(tensor.computed, None);
+        let tensor = tensor.kernel_tensor(provider.device()).expect("a kernel");
+        let windows = tensor.windows(Operation::MatrixVector, 0..tensor.rows).expect("windows");
+        windows[0].parameters.global_kind
+    };
+    let ggml = |file: Gguf| {
+        let bytes = DType::NVFP4.tensor_bytes(&[2, 64]).expect("a size");
+        let file = file.tensor("t.weight", DType::NVFP4, &[2, 64], vec![0; bytes as usize]);
+        OpenOptions::new().open_memory("file", file.build()).expect("a model")
+    };
+    assert_eq!(global(&ggml(Gguf::new())), 0);
+    assert_eq!(global(&ggml(Gguf::new().tensor("t.scale", DType::F32, &[1], f32s(&[2.0])))), 1);
+
+    let config =
+        r#"{"model_type":"llama","quantization":{"bits":4,"group_size":16,"mode":"nvfp4"}}"#;
+    let mlx = |file: Safetensors| {
+        let file = file
+            .tensor("t.weight", "U32", &[2, 8], [0; 64])
+            .tensor("t.scales", "U8", &[2, 4], [0; 8])
+            .build();
+        folder(&[("config.json", config.into()), ("model.safetensors", file)])
+    };
+    let plain = mlx(Safetensors::new());
+    assert_eq!(global(&Model::open(plain.path()).expect("a model")), 0);
+    let scaled = mlx(Safetensors::new().tensor("t.global_scale", "F32", &[1], f32s(&[2.0])));
+    assert_eq!(global(&Model::open(scaled.path()).expect("a model")), 2);
 }

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::rank_files::{of_rank, write};
 use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
@@ -601,4 +602,19 @@ fn targets_that_are_no_stored_matrices_are_refused() {
         fault(&open(files.path()), adapter),
         "\"layers.0.ffn.experts.gate.bias\": a change of a tensor that is not stored as a matrix"
     );
+}
+
+/// Shares are taken of the merged model.
+#[test]
+fn shares_of_a_merged_model() {
+    let (base, adapter) = (lora("llama/base"), lora("llama/adapter"));
+    let shares = || ConvertOptions::new(&SAFETENSORS).shares("tp=2".parse().expect("a mesh"));
+    let of_ranks = |path: &Path, options: &ConvertOptions| {
+        let folder = write(&open(path), options).unwrap_or_else(|error| panic!("{error}"));
+        [0, 1].map(|rank| of_rank(&folder.path().join("out"), rank))
+    };
+    let merged = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &adapter));
+    let expected = of_ranks(&merged.path, &shares());
+    assert_eq!(of_ranks(&base, &with(shares(), &adapter)), expected);
+    assert_ne!(of_ranks(&base, &shares()), expected);
 }

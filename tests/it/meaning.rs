@@ -286,3 +286,21 @@ fn hostile_names_are_escaped() {
     assert!(notes.starts_with("unknown to llama: evil"), "{notes:?}");
     assert!(!notes.contains(|c: char| c.is_control()), "{notes:?}");
 }
+
+/// A file of tensors that are not those of the architecture that it names.
+#[test]
+fn no_tensor_of_the_architecture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let file = support::Gguf::new().key("general.architecture", support::Kv::text("llama")).tensor(
+        "x",
+        weighbridge::DType::F32,
+        &[1],
+        support::f32s(&[1.0]),
+    );
+    std::fs::write(&path, file.build()).expect("a file");
+    let all = found(&path);
+    let fault = "general.architecture is \"llama\", but no tensor has a name of that architecture";
+    assert!(all.contains(fault), "{all}");
+    assert!(!gguf(|_| ()).contains("no tensor has a name"));
+}

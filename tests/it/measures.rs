@@ -16,6 +16,7 @@ use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::write::Method;
 use weighbridge::{DType, Error, ErrorKind, Model, OpenOptions, Strictness, Tensor};
 
+use crate::models::{Form, lists, open, own};
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, fixture, folder, put, sample};
 
 /// Encoders of text give embeddings, whether the architecture or the config says that they are such.
@@ -25,6 +26,27 @@ fn encoders_give_embeddings() {
     assert_eq!(ops::summarize(&bert).capabilities, ["embedding"]);
     let sample = Model::open(sample("hf")).expect("the sample");
     assert_eq!(ops::summarize(&sample).capabilities, ["completion"]);
+}
+
+/// Files that are no model of their own can do nothing, whatever their architecture.
+#[test]
+fn parts_of_models_have_no_capabilities() {
+    let capabilities = |kind: &str| {
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("general.type", Kv::text(kind))
+            .tensor("t", DType::F32, &[1], f32s(&[1.0]));
+        let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+        ops::summarize(&model).capabilities
+    };
+    assert_eq!(capabilities("model"), ["completion"]);
+    assert!(capabilities("mmproj").is_empty());
+    // Neither can an encoder that is followed by a decoder.
+    let list = lists::LISTS.iter().find(|list| list.name == "t5").expect("a list");
+    let (model, form) = (own(list), Form::HuggingFace);
+    let opened = open(&model, form, &model.forms[0].1);
+    assert!(opened.model.config().expect("a config").encoder.enc_n_layers.is_some());
+    assert!(ops::summarize(&opened.model).capabilities.is_empty());
 }
 
 /// Numbers of `f32` are reported with the digits that the file has, not with those of their sum of
@@ -254,6 +276,32 @@ fn statistics_of_pieces_without_numbers() {
             (Some(3.0), Some(0.0), Some(3.0))
         );
     }
+}
+
+/// A histogram of one value has the value in its bins, and nothing beside it.
+#[test]
+fn histograms_without_a_width() {
+    let values = [1.0, 2.0, 2.0, 3.0, 3.0, 3.0];
+    let tensor = Tensor::new("t", DType::F32, &[6], f32s(&values)).expect("a tensor");
+    let options = StatisticsOptions::new().bins(4).range(2.0, 2.0);
+    let found = ops::statistics(std::slice::from_ref(&tensor), &options).expect("statistics");
+    let found = found.tensors[0].values.as_ref().and_then(|v| v.histogram.clone());
+    let found = found.expect("a histogram");
+    assert_eq!((found.below, found.counts.iter().sum(), found.above), (1, 2u64, 3));
+}
+
+/// If nearly all values are equal, the histogram shows those that are not.
+#[test]
+fn histograms_of_few_odd_values() {
+    let mut values = [0.0; 4096];
+    values[7] = 8.0;
+    let tensor = Tensor::new("t", DType::F32, &[4096], f32s(&values)).expect("a tensor");
+    let options = StatisticsOptions::new().bins(4);
+    let found = ops::statistics(std::slice::from_ref(&tensor), &options).expect("statistics");
+    let found = found.tensors[0].values.as_ref().and_then(|v| v.histogram.clone());
+    let found = found.expect("a histogram");
+    assert_eq!((found.low, found.high), (0.0, 8.0));
+    assert_eq!((found.below, found.counts, found.above), (0, vec![4095, 0, 0, 1], 0));
 }
 
 /// Rows that are decoded in several parts, of which only some have the wanted columns.

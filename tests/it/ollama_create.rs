@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use weighbridge::container::Shards;
 use weighbridge::container::ollama::{self, Modelfile};
 use weighbridge::ops::{self, ConvertOptions, CreateOptions};
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, Model, Part, WriteOptions, container};
 
 use crate::ollama_store::Store;
-use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder, put, told};
+use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder, put, sample, told};
 
 const HF: &str = "assets/sample/hf";
 
@@ -691,7 +692,9 @@ fn shown_capabilities_are_ollamas() {
         put(store.path(), "manifests/registry.ollama.ai/library/m/latest", manifest);
         let model = Model::open(store.path().join("manifests/registry.ollama.ai/library/m/latest"))
             .unwrap();
-        ops::show(&model).unwrap()
+        let shown = ops::show(&model).unwrap();
+        assert_eq!(ops::summarize(&model).capabilities, shown.capabilities);
+        shown
     };
     let capabilities = |file: &Gguf, config: &str, template: &str| {
         shown(file, config, template).capabilities.join(" ")
@@ -738,4 +741,22 @@ fn shown_capabilities_are_ollamas() {
     assert_eq!(capabilities(&gguf("qwen3vl", chat), parsed, ""), "completion tools thinking");
     let gptoss = r#"{"model_format":"gguf","model_family":"gptoss"}"#;
     assert_eq!(capabilities(&gguf("gptoss", ""), gptoss, ""), "completion thinking");
+}
+
+/// Ollama reads a model from one file.
+#[test]
+fn shards_become_one_blob() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = Model::open(sample("sample-Q8_0.gguf")).unwrap();
+    let parts = folder.path().join("tales");
+    let split = ops::split(&whole, Shards::Tensors(10), &parts).unwrap();
+    split.run(&parts, &WriteOptions::new()).unwrap();
+    let source = Model::open(folder.path().join("tales-00002-of-00002.gguf")).unwrap();
+    let store = tempfile::tempdir().unwrap();
+    let made = Model::open(created(&store, "m", &source, CreateOptions::new())).unwrap();
+    assert_eq!(made.files().count(), 1);
+    for tensor in whole.stored_tensors() {
+        let other = made.stored_tensor(tensor.name()).unwrap();
+        assert!(other.bytes(Part::Weight).unwrap() == tensor.bytes(Part::Weight).unwrap());
+    }
 }

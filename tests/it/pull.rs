@@ -170,6 +170,21 @@ fn files_are_chosen_by_name() {
     ");
 }
 
+/// What is asked for by name need not be weights, and the repository need not have any.
+#[test]
+fn a_repository_may_lack_weights() {
+    let mut files = repository(1000);
+    files.retain(|(name, _)| name == "README.md" || name == "config.json");
+    let hub = Hub::start("org/texts", files);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(&hub.hub, folder.path());
+    assert!(plan_pull("org/texts", &options).is_err(), "no weights");
+    options.choose = Some(std::sync::Arc::new(|name: &str| Some(name == "README.md")));
+    let plan = plan_pull("org/texts", &options).expect("a plan");
+    let names: Vec<&str> = plan.files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["README.md"]);
+}
+
 #[test]
 fn files_come_to_a_folder() {
     let files = repository(1000);

@@ -14,7 +14,7 @@ use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, ErrorKind, Model, WriteOptions};
 
 /// A tensor: its dtype, shape, and values as bits.
-type Found = (DType, Vec<u64>, Vec<u32>);
+pub(crate) type Found = (DType, Vec<u64>, Vec<u32>);
 
 /// The tensors of all files in a folder whose names begin with `start`.
 fn tensors(folder: &Path, start: &str) -> BTreeMap<String, Found> {
@@ -34,11 +34,14 @@ fn tensors(folder: &Path, start: &str) -> BTreeMap<String, Found> {
     found
 }
 
-fn of_rank(folder: &Path, rank: u64) -> BTreeMap<String, Found> {
+pub(crate) fn of_rank(folder: &Path, rank: u64) -> BTreeMap<String, Found> {
     tensors(folder, &format!("model-rank-{rank}-part-"))
 }
 
-fn write(model: &Model, options: &ConvertOptions) -> weighbridge::Result<tempfile::TempDir> {
+pub(crate) fn write(
+    model: &Model,
+    options: &ConvertOptions,
+) -> weighbridge::Result<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     ops::convert(model, options)?.run(&folder.path().join("out"), &WriteOptions::new())?;
     Ok(folder)

@@ -3,11 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::models::{Form, listed_models};
 use crate::support::{fixture, outside, sample};
 use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::translate::gguf_metadata;
 use weighbridge::{ErrorKind, Model, WriteOptions};
 
 /// Keys that describe the files.
@@ -259,4 +261,41 @@ fn verify_strict_names_what_llama_cpp_refuses() {
         assert!(builder.metadata().remove(&key));
     });
     assert!(keyless.contains(&format!("no {key}: llama.cpp does not load the file")), "{keyless}");
+}
+
+/// Two names of one kind of scaling mean the same: neither needs to be kept.
+#[test]
+fn names_with_one_meaning_are_not_kept() {
+    let list = listed_models().into_iter().find(|model| model.name == "phi3").expect("a list");
+    let kept = |kind: &str| {
+        let mut model = list.clone();
+        let factors = vec![1.5; 8];
+        model.config["original_max_position_embeddings"] = json!(64);
+        model.config.as_object_mut().unwrap().remove("rope_parameters");
+        model.config["rope_scaling"] =
+            json!({"type": kind, "short_factor": factors, "long_factor": factors});
+        let opened = crate::models::open(&model, Form::HuggingFace, &model.forms[0].1);
+        let keys = gguf_metadata(&opened.model).unwrap();
+        let own = keys.iter().filter(|(key, _)| key.as_bytes().starts_with(b"weighbridge."));
+        own.map(|(key, value)| format!("{key} = {value:?}")).collect::<Vec<_>>()
+    };
+    assert_eq!(kept("su"), kept("longrope"));
+}
+
+/// What is a GGUF file already is rewritten as it is, whatever llama.cpp makes of it.
+#[test]
+fn gguf_files_are_not_refused_for_what_they_were() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.gguf");
+    std::fs::copy(sample("sample-Q8_0.gguf"), &path).unwrap();
+    let edit = |keys: &mut weighbridge::metadata::KeyValues| {
+        assert!(keys.remove("llama.attention.layer_norm_rms_epsilon"));
+        Ok(())
+    };
+    ops::edit_metadata(&path, edit, &WriteOptions::new()).unwrap();
+    let model = Model::open(&path).unwrap();
+    let strict = ops::check_consistency(&model, Strictness::Strict).unwrap();
+    assert!(strict.faults.iter().any(|fault| fault.contains("epsilon")), "{:?}", strict.faults);
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    plan.run(&folder.path().join("again.gguf"), &WriteOptions::new()).unwrap();
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use tempfile::TempDir;
 use weighbridge::bytes::Text;
-use weighbridge::{DType, Model, OpenOptions};
+use weighbridge::{DType, Model, OpenOptions, translate};
 
 /// A model without a meaning, and files beside it.
 fn beside<B: AsRef<[u8]>>(files: &[(&str, B)]) -> (TempDir, Model) {
@@ -496,4 +496,25 @@ proptest! {
         bytes[place] = byte;
         walk(name, &bytes);
     }
+}
+
+/// A tokenizer.json beside the weights is given as it is; beside a GGUF file it belongs to another model.
+#[test]
+fn the_file_beside_the_weights_is_the_tokenizer() {
+    let (folder, model) = beside(&[("tokenizer.json", BPE)]);
+    let expected: serde_json::Value = serde_json::from_str(BPE).expect("JSON");
+    assert_eq!(translate::tokenizer_json(&model).expect("JSON"), Some(expected));
+    put(folder.path(), "tokenizer.json", "{\"model\":");
+    let model = Model::open(folder.path()).expect("a model");
+    let fault = told(&translate::tokenizer_json(&model).expect_err("a fault"));
+    assert!(fault.contains("tokenizer.json: not valid JSON: EOF"), "{fault}");
+
+    let file = Gguf::new()
+        .key("tokenizer.ggml.model", Kv::text("gpt2"))
+        .key("tokenizer.ggml.tokens", Kv::texts(&["a", "b"]))
+        .tensor("t", DType::F32, &[1], f32s(&[1.0]));
+    put(folder.path(), "model.gguf", file.build());
+    let model = Model::open(folder.path().join("model.gguf")).expect("a model");
+    let made = translate::tokenizer_json(&model).expect("JSON").expect("a tokenizer");
+    assert_eq!(made["model"]["vocab"], json!({"a": 0, "b": 1}));
 }

@@ -149,6 +149,24 @@ fn merges_of_gemma_4_are_stored_as_merges() {
     assert_eq!(other.get("add_bos_token"), None);
 }
 
+/// The words of GPT-2 are what the step that maps bytes to letters splits by itself.
+#[test]
+fn the_words_of_gpt_2_are_one_step() {
+    let made = |pre: &str| {
+        let file = Gguf::new()
+            .key("tokenizer.ggml.model", Kv::text("gpt2"))
+            .key("tokenizer.ggml.pre", Kv::text(pre))
+            .key("tokenizer.ggml.tokens", Kv::texts(&["a", "b"]))
+            .tensor("t", DType::F32, &[1], f32s(&[1.0]));
+        let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
+        let made = tokenizer_json(&model).expect("JSON").expect("a tokenizer");
+        made["pre_tokenizer"].clone()
+    };
+    let words = made("gpt-2");
+    assert_eq!((&words["type"], &words["use_regex"]), (&json!("ByteLevel"), &json!(true)));
+    assert_eq!(made("llama-bpe")["type"], "Sequence");
+}
+
 #[test]
 fn merges_of_gemma_4_come_back() {
     let keys =

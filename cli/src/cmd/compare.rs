@@ -428,3 +428,16 @@ fn number(value: f64) -> String {
         value => format!("{value:.4}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_begin_as_texts_do() {
+        let tokens = |first| Tokens { name: "a text".to_owned(), tokens: (1..=9).collect(), first };
+        let windows = |first| tokens(first).windows(4).ok().expect("windows");
+        assert_eq!(windows(None), [[1, 2, 3, 4], [5, 6, 7, 8]]);
+        assert_eq!(windows(Some(1)), [[1, 2, 3, 4], [1, 6, 7, 8]]);
+    }
+}

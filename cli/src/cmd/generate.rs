@@ -175,6 +175,19 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_run_says_what_it_took() {
+        let second = Duration::from_secs(1);
+        let text = speed(7, 3, second, 2 * second);
+        let (start, peak) = text.rsplit_once(", ").expect("peak memory");
+        assert_eq!(
+            start,
+            "7 prompt tokens, the first token after 1.00 s, 3 tokens at 2.0 a second"
+        );
+        assert!(peak.starts_with("peak memory ") && peak.ends_with("iB"), "{peak}");
+    }
+
+    #[test]
     fn draws_follow_the_probabilities() {
         let mut random = Random(1);
         let logits = [0.0, 3f32.ln(), f32::NEG_INFINITY];

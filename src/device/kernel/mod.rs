@@ -401,7 +401,6 @@ impl Kernel {
         };
         let start = match self.body {
             Body::Group { .. } | Body::Scheme { .. } => "",
-            Body::Plain(_) if length > 1 => "",
             _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
         };
         format!(
@@ -475,6 +474,25 @@ mod tests {
                 };
                 assert!(all >= needed && all < 2 * needed + 65_535, "{operation:?} {groups:?}");
             }
+        }
+    }
+
+    /// The function of a dtype is called with as many arguments as it has parameters.
+    #[test]
+    fn calls_fit_their_functions() {
+        for kernel in KERNELS {
+            let text = kernel.source(Some(DType::F16), Some(DType::F16));
+            let count = |start: &str| {
+                let (_, rest) = text.split_once(start)?;
+                Some(rest.split_once(')')?.0.split(',').count())
+            };
+            let (_, body) = text.split_once("fn bits4(").expect("a body");
+            let call = body.split_once("return ").expect("a value").1;
+            let call = call.trim_start_matches("bitcast<vec4<u32>>(");
+            let (name, arguments) = call.split_once('(').expect("a call");
+            let arguments = arguments.split_once(';').expect("an end").0.split(',').count();
+            let parameters = count(&format!("fn {name}(")).expect("a function");
+            assert_eq!(arguments, parameters, "{}: {call}", kernel.dtype);
         }
     }
 

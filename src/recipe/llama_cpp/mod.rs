@@ -521,9 +521,6 @@ impl DTypeRules<'_> {
     /// Checks that a tensor can be written in a dtype.
     fn possible(&self, tensor: &SourceTensor<'_>, to: DType) -> Result<()> {
         let SourceTensor { dtype: from, .. } = *tensor;
-        if from == to {
-            return Ok(());
-        }
         let plain = !from.is_quantized() && !matches!(from, DType::F32 | DType::F16 | DType::BF16);
         if plain || !options::is_target(to) {
             return Err(Error::unsupported(format!("{from} cannot be quantized to {to}")));

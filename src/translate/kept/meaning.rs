@@ -332,9 +332,6 @@ impl Reader<'_> {
     fn expert_layers(&self, layers: u32) -> Json {
         let period = self.count("decoder_sparse_step");
         let dense = self.get("mlp_only_layers").and_then(Json::as_array);
-        if period.is_none() && dense.is_none() {
-            return Json::Null;
-        }
         let sparse = |layer: u32| {
             let listed = dense.is_some_and(|dense| dense.contains(&json!(layer)));
             let next = u64::from(layer).saturating_add(1);
