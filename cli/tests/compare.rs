@@ -127,3 +127,11 @@ fn quantize_compares_its_result_with_the_source() {
     assert!(error.contains("tokenizer"), "{error}");
     assert!(!folder.path().join("y.gguf").exists());
 }
+
+/// Equal predictions have no divergences to show.
+#[test]
+fn the_worst_are_shown_if_there_are_any() {
+    let said = |other| printed(&["compare", Q8_0, other, "--tokens", "16"]);
+    assert!(said(MLX).contains("\nlargest divergences"), "{}", said(MLX));
+    assert!(!said(Q8_0).contains("largest divergences"), "{}", said(Q8_0));
+}

@@ -172,6 +172,17 @@ fn modelfiles_and_show() {
     line two
     line three
     ");
+    // Texts are printed as they are: with the end of line that they have, or with one if they lack it.
+    let words = ["create", "peach", HF, "--system", "Be Peach.\n"];
+    assert_eq!(run(&store, &words).status, Some(0));
+    assert_eq!(run(&store, &["show", "peach", "--system"]).out, "Be Peach.\n");
+    assert_eq!(run(&store, &["show", "peach", "--license"]).out, "");
+    let json = run(&store, &["show", "peach", "--json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&json["details"]["family"], &json["details"]["parameter_size"]),
+        (&"llama".into(), &"1.31M".into())
+    );
     // Options go before the Modelfile, and a SRC before its FROM.
     let license = folder.path().join("license");
     std::fs::write(&license, "Apache").unwrap();

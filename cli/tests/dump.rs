@@ -156,8 +156,8 @@ fn canonical_tensors() {
 #[test]
 fn numpy_arrays() {
     let (_folder, path) = model();
-    let npy = |more: &[&str]| {
-        let bytes = run(&[&["dump", path.as_str(), "--as", "npy"], more].concat()).bytes;
+    let npy_of = |path: &str, more: &[&str]| {
+        let bytes = run(&[&["dump", path, "--as", "npy"], more].concat()).bytes;
         let (magic, rest) = bytes.split_at(8);
         assert_eq!(magic, b"\x93NUMPY\x01\x00");
         let len = usize::from(u16::from_le_bytes([rest[0], rest[1]]));
@@ -165,6 +165,7 @@ fn numpy_arrays() {
         assert_eq!((10 + len) % 64, 0, "the data are aligned");
         (String::from_utf8(header.to_vec()).expect("a header of ASCII"), data.to_vec())
     };
+    let npy = |more: &[&str]| npy_of(&path, more);
     let (header, data) = npy(&["m"]);
     assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }");
     assert!(header.ends_with('\n'));
@@ -172,6 +173,8 @@ fn numpy_arrays() {
     let (header, data) = npy(&["m", "--rows", "2..3"]);
     assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }");
     assert_eq!(data, f32s(&VALUES[4..]));
+    let (header, _) = npy_of("assets/sample/sample-Q8_0.gguf", &["output_norm.weight"]);
+    assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (256,), }");
     let (header, data) = npy(&["s"]);
     assert_snapshot!(header.trim_end(), @"{'descr': '<f4', 'fortran_order': False, 'shape': (), }");
     assert_eq!(data, f32s(&[1.5]));

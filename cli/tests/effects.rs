@@ -236,34 +236,6 @@ fn less_memory_is_used_if_less_is_allowed() {
     assert!(little + 8192 < much, "{little} KiB with 1 MiB, {much} KiB with 256 MiB");
 }
 
-/// What a run writes, syncs and renames, in order, without the numbers of processes.
-#[cfg(target_os = "linux")]
-fn system_calls(words: &[&str], store: &Path) -> Option<Vec<String>> {
-    let log = store.join("calls");
-    let traced = Command::new("strace")
-        .args([
-            "-f",
-            "-y",
-            "-e",
-            "trace=fsync,fdatasync,rename,renameat,renameat2,pwrite64,write",
-            "-o",
-        ])
-        .arg(&log)
-        .arg(env!("CARGO_BIN_EXE_weighbridge"))
-        .args(words)
-        .current_dir(root())
-        .output();
-    let works = traced.as_ref().is_ok_and(|ran| ran.status.success());
-    if !works {
-        eprintln!("skipped: no strace, or it may not trace: {traced:?}");
-        return None;
-    }
-    let calls = std::fs::read_to_string(&log).expect("a log");
-    std::fs::remove_file(log).expect("removed");
-    let call = |line: &str| Some(line.split_once(' ')?.1.trim_start().to_owned());
-    Some(calls.lines().filter_map(call).filter(|call| !call.contains("resumed>")).collect())
-}
-
 /// A power failure must leave the old file or the complete new one: all bytes are written, then the
 /// file is synced, then it gets its name, then the folder is synced.
 #[cfg(target_os = "linux")]
@@ -311,7 +283,8 @@ fn files_are_synced_before_they_are_named() {
     ];
     for (name, words, in_store) in cases {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let Some(calls) = system_calls(&words, folder.path()) else { return };
+        let log = folder.path().join("calls");
+        let Some(calls) = support::system_calls(&support::program(&words), &log) else { return };
         let place = folder.path().to_str().expect("UTF-8");
         let ours = |call: &&String| {
             call.contains(place) && !call.starts_with("write(1<") && !call.starts_with("write(2<")
@@ -379,4 +352,29 @@ fn files_are_synced_before_they_are_named() {
             );
         }
     }
+}
+
+/// What a product of two matrices cannot say is named.
+#[test]
+fn adapters_that_cannot_be_merged_say_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("adapter_model.safetensors");
+    let names = ["up.lora_A.weight", "up.lora_B.weight", "up.weight"];
+    let array = |(at, name): (usize, &&str)| {
+        let (start, end) = (at * 4, at * 4 + 4);
+        format!(
+            r#""base_model.model.{name}":{{"dtype":"F32","shape":[1,1],"data_offsets":[{start},{end}]}}"#
+        )
+    };
+    let arrays: Vec<String> = names.iter().enumerate().map(array).collect();
+    let file = safetensors(&format!("{{{}}}", arrays.join(",")), &[0; 12]);
+    std::fs::write(path, file).expect("a file");
+    let config = r#"{"peft_type": "LORA", "r": 1, "base_model_name_or_path": "org/base"}"#;
+    std::fs::write(folder.path().join("adapter_config.json"), config).expect("a file");
+    let shown = run(&["inspect", text(folder.path())]).out;
+    let line = |name: &str| shown.lines().find(|line| line.trim_start().starts_with(name));
+    assert!(line("not mergeable").is_some_and(|line| line.contains("saves a module")), "{shown}");
+    assert!(line("adapter of").is_some_and(|line| line.ends_with("org/base")), "{shown}");
+    let report = json(&["inspect", text(folder.path()), "--json"]);
+    assert_eq!(report["summary"]["base_models"], serde_json::json!(["org/base"]));
 }

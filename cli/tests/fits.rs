@@ -64,6 +64,7 @@ fn layers_are_divided_among_devices() {
     assert_eq!(number(&both["host"], "layers"), 0, "{both}");
     let said = printed(&two);
     assert!(said.contains(&format!("all {all} layers are on the devices")), "{said}");
+    assert!(said.contains("\n  trained context  256 tokens\n"), "{said}");
     let said = printed(&["memory", GGUF, "--device", "a=1KiB", "--layers"]);
     assert!(said.contains(&format!("0 of {all} layers are on the devices")), "{said}");
     assert!(said.contains("KEEPS") && said.contains("attention"), "{said}");

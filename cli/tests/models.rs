@@ -203,6 +203,8 @@ fn duplicates_by_values() {
     machine.copy("assets/sample/sample-Q8_0.gguf", "koboldcpp/c.gguf");
     let found = machine.json(0, &["--duplicates"]);
     assert_eq!(found.get("duplicates"), None, "{found}");
+    let said = machine.run(&[]).out;
+    assert!(!said.contains("have the same files"), "{said}");
     for _ in 0..2 {
         let found = machine.json(0, &["--duplicates=values"]);
         let groups = found["duplicates"].as_array().expect("groups");

@@ -15,6 +15,31 @@ fn inside(folder: &tempfile::TempDir, name: &str) -> String {
 }
 
 #[test]
+fn shards_have_at_most_the_size_that_was_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let to = folder.path().join("out");
+    let words = ["convert", "assets/sample/hf", to.to_str().expect("UTF-8"), "--to", "safetensors"];
+    assert_eq!(run(&[&words[..], &["--max-shard-size", "1M"]].concat()).status, Some(0));
+    let files = support::contents(&to);
+    let shards: Vec<_> = files.iter().filter(|(name, _)| name.ends_with(".safetensors")).collect();
+    assert!(shards.len() > 2, "{:?}", files.keys());
+    assert!(shards.iter().all(|(_, bytes)| bytes.len() < 1_004_096), "{:?}", files.keys());
+    let index: serde_json::Value =
+        serde_json::from_slice(&files["model.safetensors.index.json"]).expect("JSON");
+    let map = index["weight_map"].as_object().expect("a map");
+    assert_eq!(map.len(), 20);
+    assert!(map.values().all(|file| files.contains_key(file.as_str().expect("a name"))));
+}
+
+/// `-` is standard output, not a file of that name.
+#[test]
+fn a_report_goes_to_standard_output() {
+    let page = printed(&["report", "assets/sample/mlx-4bit", "-o", "-"]);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page:.200}");
+    assert!(!support::root().join("-").exists());
+}
+
+#[test]
 fn the_ending_names_the_container() {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, container) in

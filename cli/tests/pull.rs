@@ -129,6 +129,10 @@ fn a_plan_and_a_download() {
         last.starts_with("fetched ") && last.contains("MACHINE/hub/models--org--tale"),
         "{last}"
     );
+    let dry = machine.printed(&["pull", "org/tale", "--dry-run"]);
+    let rows = dry.lines().skip_while(|line| !line.starts_with("FILE")).skip(1);
+    let present: Vec<&str> = rows.take(5).filter_map(|row| row.rsplit(' ').next()).collect();
+    assert_eq!(present, ["all"; 5], "{dry}");
     let again = machine.printed(&["pull", "org/tale"]);
     insta::assert_snapshot!(again.lines().last().expect("a line"), @"everything was there: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01");
     let json: serde_json::Value =
@@ -577,4 +581,51 @@ fn a_downloaded_repository_opens_offline() {
     5 error: hf://org/other: not fetched, since this run is offline
      help: leave out --offline, or unset HF_HUB_OFFLINE
     ");
+}
+
+/// A rename lasts only once its folder is synced.
+#[cfg(target_os = "linux")]
+#[test]
+fn folders_of_what_was_renamed_are_synced() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let (registry, _) = hub::registry(&[("config", b"{}".to_vec()), ("model", gguf())]);
+    let machine = Machine::new(&hub.hub.address, &registry.address);
+    for (name, ending) in [("org/tale", ""), ("ollama://tale", "/latest")] {
+        let command = machine.program(&["pull", name]);
+        let calls = support::system_calls(&command, &machine.path("calls"));
+        let Some(calls) = calls else { return };
+        let renamed = |call: &String| {
+            let to = call.starts_with("rename").then(|| call.rsplit('"').nth(1))??;
+            (to.ends_with(ending) && !to.contains("/refs/")).then(|| PathBuf::from(to))
+        };
+        let mut checked = 0;
+        for (at, to) in calls.iter().enumerate().filter_map(|(at, call)| Some((at, renamed(call)?)))
+        {
+            // Folders above a new one too, up to the store.
+            let folder = format!("<{}>", to.parent().expect("a folder").display());
+            let synced =
+                calls[at..].iter().any(|call| call.starts_with("fsync") && call.contains(&folder));
+            let blob = to.components().any(|part| part.as_os_str() == "blobs");
+            if blob || ending == "/latest" {
+                assert!(
+                    synced,
+                    "{name}: {folder} is not synced after {}\n{calls:#?}",
+                    to.display()
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 0, "{name}: {calls:#?}");
+    }
+}
+
+/// The mark of caches is another program's file too: it stays as it is.
+#[test]
+fn a_mark_that_is_there_stays() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let machine = Machine::new(&hub.hub.address, "");
+    std::fs::create_dir(machine.path("hub")).expect("a folder");
+    std::fs::write(machine.path("hub/CACHEDIR.TAG"), "mine").expect("a file");
+    machine.printed(&["pull", "org/tale"]);
+    assert_eq!(std::fs::read(machine.path("hub/CACHEDIR.TAG")).expect("a file"), b"mine");
 }

@@ -66,9 +66,11 @@ fn inspect_a_tensor() {
         two.contains("format         safetensors") && two.contains("format         gguf"),
         "{two}"
     );
+    assert!(two.starts_with(HF) && two.contains(&format!("\n\n{GGUF}\n")), "{two}");
     let none = run(&["inspect", GGUF, "blk.9.attn_q.weight"]);
     assert_eq!(none.status, Some(5));
     assert!(none.err.contains("neither a model nor a tensor of"), "{}", none.err);
+    assert!(none.err.contains("\n help: "), "{}", none.err);
     assert_eq!(none.out, "");
     let other = run(&["inspect", GGUF, "blk.0.attn_q.weight", "--all"]);
     assert_eq!(other.status, Some(5), "{}", other.err);
@@ -412,7 +414,11 @@ fn dry_runs_give_reasons() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let quantized = folder.path().join("q.gguf");
     let quantized = quantized.to_str().expect("a path in UTF-8");
-    printed(&["quantize", GGUF, quantized, "--type", "Q4_K_M", "--allow-requantize"]);
+    let words = ["quantize", GGUF, quantized, "--type", "Q4_K_M", "--allow-requantize"];
+    let said = printed(&words);
+    let line = said.lines().find(|line| line.starts_with("requantization error: "));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains(" % relative RMS in ") && line.contains(" (Q8_0), the largest of 15"));
     let dry = printed(&["convert", quantized, "mlx", "--to", "mlx", "--dry-run"]);
     assert_snapshot!(dry.split("\n\n").nth(3).expect("reasons"), @"
     rounded: all floats of an MLX directory have one dtype (model.norm.weight and 4 more)

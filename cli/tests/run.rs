@@ -77,6 +77,8 @@ fn logits_are_shown_and_written() {
     let words = ["logits", "assets/sample/hf", "--ids", "0,422,419,260,423,13"];
     let shown = printed(&words);
     assert!(shown.starts_with("logits: 6 x 512\nPOSITION  TOKEN  "), "{shown}");
+    let heads: Vec<&str> = shown.lines().nth(1).expect("heads").split_whitespace().collect();
+    assert_eq!(heads[2..], ["1ST", "2ND", "3RD", "4TH", "5TH"]);
     // As transformers has them.
     assert!(shown.contains("  222: 6.5657  467: 6.0699  488: 6.0125"), "{shown}");
     assert_eq!(printed(&[&words[..], &["-o", path]].concat()), "");

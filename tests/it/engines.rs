@@ -8,7 +8,7 @@ use crate::models::{Form, listed_models, metadata};
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, outside, put, sample};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
-use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
+use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS, ollama};
 use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
@@ -388,7 +388,7 @@ fn with_images() -> TempDir {
 }
 
 /// Gemma 3 in the form of a model with images, with and without those of its vision model.
-fn gemma3(format: &str, towers: bool) -> TempDir {
+pub(crate) fn gemma3(format: &str, towers: bool) -> TempDir {
     let config = json!({
         "architectures": ["Gemma3ForConditionalGeneration"],
         "model_type": "gemma3",
@@ -474,6 +474,16 @@ fn a_text_model_alone_gets_a_config_of_its_own() {
     for whole in [gemma3("mlx", true), gemma3("pt", false)] {
         assert_eq!(config(whole)["model_type"], "gemma3");
     }
+    // Ollama's store has the documents as they are.
+    let store = tempfile::tempdir().expect("a folder");
+    let model = gemma3("mlx", false);
+    let plan =
+        ops::convert(&Model::open(model.path()).expect("a model"), &ConvertOptions::new(&OLLAMA));
+    let place = ollama::place("m", Some(store.path())).expect("a name");
+    plan.expect("a plan").run(&place, &WriteOptions::new()).expect("written");
+    let stored = Model::open(&place).expect("a model");
+    let config = stored.read_document("config.json").expect("JSON").expect("a document");
+    assert_eq!(config["model_type"], "gemma3");
 }
 
 #[test]

@@ -604,6 +604,26 @@ fn targets_that_are_no_stored_matrices_are_refused() {
     );
 }
 
+/// Merging changes values, and a factor is told if it is not 1.
+#[test]
+fn what_merging_says() {
+    let (base, adapter) = (open(&lora("llama/base")), lora("llama/adapter"));
+    let adapter = || Adapter::open(&adapter).expect("an adapter");
+    let plan = |factor| {
+        let options = ConvertOptions::new(&SAFETENSORS).adapter(adapter(), factor);
+        ops::convert(&base, &options).expect("a plan").notes
+    };
+    let told = |notes: Vec<String>| {
+        notes.into_iter().find(|note| note.starts_with("merged LoRA adapter")).expect("a note")
+    };
+    assert!(!told(plan(1.0)).contains("times"));
+    assert!(told(plan(0.5)).ends_with(", times 0.5"));
+    let lossless = ConvertOptions::new(&SAFETENSORS).lossless(true).adapter(adapter(), 1.0);
+    let error = ops::convert(&base, &lossless).expect_err("a refusal");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("merging an adapter changes values"), "{error}");
+}
+
 /// Shares are taken of the merged model.
 #[test]
 fn shares_of_a_merged_model() {

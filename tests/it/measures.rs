@@ -278,6 +278,41 @@ fn statistics_of_pieces_without_numbers() {
     }
 }
 
+/// Values of one bucket are divided among the bins, and none is lost beside them.
+#[test]
+fn histograms_within_a_bucket() {
+    let values: Vec<f32> = (0..4096).map(|at| 1.0 + at as f32 / (1 << 20) as f32).collect();
+    let tensor = Tensor::new("t", DType::F32, &[4096], f32s(&values)).expect("a tensor");
+    let options = StatisticsOptions::new().bins(4).range(1.001, 1.002);
+    let found = ops::statistics(std::slice::from_ref(&tensor), &options).expect("statistics");
+    let found = found.tensors[0].values.as_ref().and_then(|v| v.histogram.clone());
+    let found = found.expect("a histogram");
+    let within: u64 = found.counts.iter().sum();
+    assert_eq!(found.below + within + found.above, 4096);
+    assert!(found.below > 900 && within > 900 && found.above > 1800, "{found:?}");
+}
+
+/// Extremes are those of all pieces, wherever they are.
+#[test]
+fn extremes_of_several_pieces() {
+    let (rows, columns) = (2100, 1024);
+    let last = rows * columns - 1;
+    let values: Vec<f32> = (0..=last).map(|at| (at % 7) as f32).collect();
+    for (low, high) in [(last, 0), (0, last), (last - 1, last), (0, 1)] {
+        let mut values = values.clone();
+        (values[low], values[high]) = (-9.0, 9.0);
+        let shape = [rows as u64, columns as u64];
+        let tensor = Tensor::new("t", DType::F32, &shape, f32s(&values)).expect("a tensor");
+        let options = StatisticsOptions::new();
+        let found = ops::statistics(std::slice::from_ref(&tensor), &options).expect("statistics");
+        let found = found.tensors[0].values.as_ref().expect("values");
+        let [min, max] = [&found.min, &found.max].map(|extreme| extreme.as_ref().expect("one"));
+        let at = |at: usize| vec![(at / columns) as u64, (at % columns) as u64];
+        assert_eq!((min.value, &min.at), (-9.0, &at(low)));
+        assert_eq!((max.value, &max.at), (9.0, &at(high)));
+    }
+}
+
 /// A histogram of one value has the value in its bins, and nothing beside it.
 #[test]
 fn histograms_without_a_width() {

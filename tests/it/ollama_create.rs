@@ -743,6 +743,28 @@ fn shown_capabilities_are_ollamas() {
     assert_eq!(capabilities(&gguf("gptoss", ""), gptoss, ""), "completion thinking");
 }
 
+/// Documents are listed by their names, as Ollama lists them.
+#[test]
+fn documents_are_in_order() {
+    let weights = Safetensors::new().tensor("model.norm.weight", "F32", &[1], f32s(&[1.0])).build();
+    let source = folder(&[
+        ("config.json", br#"{"architectures":["LlamaForCausalLM"]}"#.as_slice()),
+        ("added_tokens.json", b"{}"),
+        ("generation_config.json", b"{}"),
+        ("tokenizer_config.json", b"{}"),
+        ("model.safetensors", &weights),
+    ]);
+    let store = tempfile::tempdir().unwrap();
+    let source = Model::open(source.path()).unwrap();
+    let layers = Layers::read(&created(&store, "m", &source, CreateOptions::new()));
+    let names: Vec<&str> =
+        layers.0.iter().map(|layer| &*layer.1).filter(|name| name.ends_with("json")).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(names, sorted);
+    assert!(names.len() > 2 && names[0] == "added_tokens.json", "{names:?}");
+}
+
 /// Ollama reads a model from one file.
 #[test]
 fn shards_become_one_blob() {

@@ -737,6 +737,12 @@ fn ollama_policies_without_cases_upstream() {
         .collect();
     assert_eq!(kept, [0, 1, 2, 3, 6, 9, 28, 29, 30, 31]);
 
+    let glimmer =
+        OllamaModel::of(&json(r#"{"architectures": ["MuseGlimmerForConditionalGeneration"]}"#));
+    let of_layer = |start: &str| format!("{start}.layers.0.self_attn.q_proj.weight");
+    assert_eq!(choose(&glimmer, &of_layer("vision_tower"), Q::Int4), None);
+    assert_eq!(choose(&glimmer, &of_layer("language_model"), Q::Int4), Some(Q::Int8));
+
     // Integers follow the usual rules: tensors on no list are quantized, sensitive ones to more bits.
     let chosen = |name: &str, asked| choose(&laguna, name, asked);
     let other = "model.layers.5.other.weight";

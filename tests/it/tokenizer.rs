@@ -518,3 +518,18 @@ fn the_file_beside_the_weights_is_the_tokenizer() {
     let made = translate::tokenizer_json(&model).expect("JSON").expect("a tokenizer");
     assert_eq!(made["model"]["vocab"], json!({"a": 0, "b": 1}));
 }
+
+/// A number of ten bytes has one bit in the last.
+#[test]
+fn numbers_beyond_64_bits() {
+    let file = |last: u8| {
+        let number = [&[0x18][..], &[0xff; 9], &[last]].concat();
+        [piece("<unk>", 0.0, Some(2)), field(2, &number)].concat()
+    };
+    let (folder, store) = beside(&[("tokenizer.model", file(2))]);
+    let fault = refused(&store, folder.path());
+    assert!(fault.contains("the number does not fit in 64 bits"), "{fault}");
+    let (_folder, store) = beside(&[("tokenizer.model", file(1))]);
+    let largest = store.tokenizer().expect("a number").expect("a tokenizer");
+    assert_eq!(largest.kind.value.name(), u64::MAX.to_string());
+}

@@ -97,6 +97,9 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/model/tensor/values.rs", "whole", "rows are decoded one by one"),
     ("src/model/tensor/work.rs", "end > at", "pieces end elsewhere"),
     ("src/ops/pull/hub_cache.rs", "std::fs::read_link(link).is_ok_and(|found| found == Path::new(target))", "the same link is made again"),
+    ("src/model/tensor/reader.rs", "let Some(elements) = self.reader.stored_elements(source, span)", "rows are decoded, then multiplied"),
+    ("src/ops/statistics/grid.rs", "sum.is_finite()", "values are added one by one"),
+    ("cli/src/print/screen.rs", "text.bytes().all(|byte| matches!(byte, b' '..=b'~'))", "characters one by one, with the same result"),
     ("src/model/tensor/reader.rs", "let Some((_, plan)) = self.reader.plans.get(plan) && plan.multiply(elements, input, now)?", "rows are decoded, then multiplied"),
     ("src/tokenizer/vocabulary.rs", "self.len & ESCAPED == 0", "parsed, with the same result"),
     // Memory that is requested at once, or kept for the next use.

@@ -434,6 +434,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn small_divergences_keep_their_digits() {
+        assert_eq!([0.0, 0.000_512_3, 0.25].map(number), ["0", "5.12e-4", "0.2500"]);
+    }
+
+    #[test]
     fn windows_begin_as_texts_do() {
         let tokens = |first| Tokens { name: "a text".to_owned(), tokens: (1..=9).collect(), first };
         let windows = |first| tokens(first).windows(4).ok().expect("windows");

@@ -188,3 +188,13 @@ fn seconds(seconds: f64) -> String {
         format!("{seconds:.2} s")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        assert_eq!([0.000_25, 0.25, 2.5].map(seconds), ["250 us", "250.0 ms", "2.50 s"]);
+    }
+}

@@ -88,3 +88,20 @@ fn add_sections(text: &str, page: &mut Roff) {
 fn is_section(title: &str, lines: &str) -> bool {
     !title.contains('\n') && lines.starts_with("  ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_have_one_heading() {
+        let mut page = Roff::new();
+        add_sections("One.\n\nTwo.\n\nExamples:\n  weighbridge load\n\nThree.", &mut page);
+        let text = page.render();
+        let controls: Vec<&str> = text.lines().filter(|line| line.starts_with('.')).collect();
+        let found: Vec<&str> =
+            controls.into_iter().filter(|line| *line != ".ie \\n(.g .ds Aq \\(aq").collect();
+        let expected = [".SH NOTES", ".PP", ".SH EXAMPLES", ".nf", ".fi", ".PP"];
+        assert!(found.ends_with(&expected), "{text}");
+    }
+}

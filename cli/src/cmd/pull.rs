@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Done {
     let mut options = PullOptions::new(Network::from_env());
     options.folder = args.to.clone();
     options.connections = usize::from(args.jobs);
-    options.choose = choose(args);
+    options.choose = Some(choose(args));
     each(&args.names, args.json, |name, reports| {
         let start = Instant::now();
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
@@ -64,20 +64,17 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 /// Which files the globs choose.
-fn choose(args: &Args) -> Option<Choose> {
+fn choose(args: &Args) -> Choose {
     let globs = |globs: &[String]| -> Vec<WildMatch> {
         globs.iter().map(|glob| WildMatch::new(glob)).collect()
     };
     let (include, exclude) = (globs(&args.include), globs(&args.exclude));
     let any = |globs: &[WildMatch], name: &str| globs.iter().any(|glob| glob.matches(name));
-    if include.is_empty() && exclude.is_empty() {
-        return None;
-    }
-    Some(Arc::new(move |name| match any(&exclude, name) {
+    Arc::new(move |name| match any(&exclude, name) {
         true => Some(false),
         false if include.is_empty() => None,
         false => Some(any(&include, name)),
-    }))
+    })
 }
 
 fn fetch(plan: &PullPlan) -> Result<(), Stop> {

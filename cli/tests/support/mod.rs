@@ -257,3 +257,34 @@ pub(crate) fn on_small_disk(
     }
     Some((out.into_owned(), err.into_owned()))
 }
+
+/// What a run writes, syncs and renames, in order, without the numbers of processes.
+#[cfg(target_os = "linux")]
+pub(crate) fn system_calls(command: &Command, log: &Path) -> Option<Vec<String>> {
+    let mut traced = Command::new("strace");
+    traced.args([
+        "-f",
+        "-y",
+        "-e",
+        "trace=fsync,fdatasync,rename,renameat,renameat2,pwrite64,write",
+    ]);
+    traced.arg("-o").arg(log).arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        traced.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => traced.env(name, value),
+            None => traced.env_remove(name),
+        };
+    }
+    let ran = traced.stdin(Stdio::null()).output();
+    if !ran.as_ref().is_ok_and(|ran| ran.status.success()) {
+        eprintln!("skipped: no strace, or it may not trace: {ran:?}");
+        return None;
+    }
+    let calls = std::fs::read_to_string(log).expect("a log");
+    std::fs::remove_file(log).expect("removed");
+    let call = |line: &str| Some(line.split_once(' ')?.1.trim_start().to_owned());
+    Some(calls.lines().filter_map(call).filter(|call| !call.contains("resumed>")).collect())
+}
