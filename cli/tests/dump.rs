@@ -216,3 +216,22 @@ fn what_is_not_there() {
     For more information, try '--help'.
     ");
 }
+
+/// Schemes that pack several rows together have bytes as a whole, but not by rows.
+#[test]
+fn bytes_of_rows_that_are_packed_together() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let codes: Vec<u8> = (0..128).collect();
+    let header = r#"{"l.qweight":{"dtype":"I32","shape":[4,8],"data_offsets":[0,128]},
+        "l.qzeros":{"dtype":"I32","shape":[2,1],"data_offsets":[128,136]},
+        "l.scales":{"dtype":"F16","shape":[2,8],"data_offsets":[136,168]}}"#;
+    let data = [&codes[..], &[0x77; 8], &[0, 0x3c].repeat(16)].concat();
+    let config = r#"{"quantization_config":{"quant_method":"gptq"}}"#;
+    std::fs::write(folder.path().join("model.safetensors"), support::safetensors(header, &data))
+        .expect("a file");
+    std::fs::write(folder.path().join("config.json"), config).expect("a file");
+    let path = folder.path().to_str().expect("UTF-8");
+    assert_eq!(run(&["dump", path, "l.weight", "--as", "raw"]).bytes, codes);
+    let rows = refused(&["dump", path, "l.weight", "--as", "raw", "--rows", "0..1"]);
+    assert!(rows.starts_with("2\n") && rows.contains("packs several rows together"), "{rows}");
+}

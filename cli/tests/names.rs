@@ -31,6 +31,13 @@ fn shards_have_at_most_the_size_that_was_asked_for() {
     assert!(map.values().all(|file| files.contains_key(file.as_str().expect("a name"))));
 }
 
+#[test]
+fn types_that_need_an_importance_matrix_say_so() {
+    let types = printed(&["list", "types"]);
+    let line = |name: &str| types.lines().find(|line| line.starts_with(name)).expect("a line");
+    assert!(line("IQ2_XXS ").contains("  required  ") && !line("Q4_K_M ").contains("required"));
+}
+
 /// `-` is standard output, not a file of that name.
 #[test]
 fn a_report_goes_to_standard_output() {

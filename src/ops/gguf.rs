@@ -89,7 +89,7 @@ impl GgufDraft {
         notes.extend(remarks.into_iter().map(|note| note.text));
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
-        let lost = if own { Vec::new() } else { left_out.into_iter().filter_map(lost).collect() };
+        let lost = left_out.into_iter().filter_map(lost).collect();
         let mut draft = Self { keys, tensors, notes, lost };
         if !own || precision.dtype.is_some() || adaptation.is_some() {
             let number = draft.file_type();

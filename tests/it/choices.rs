@@ -572,3 +572,21 @@ fn the_last_of_duplicates_is_kept_at_the_position_of_the_first() {
     assert_eq!(keys, expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
     assert_eq!(model.metadata().str("a"), Some("3"));
 }
+
+/// However often a name occurs, its last tensor is the one.
+#[test]
+fn the_last_of_three_is_kept() {
+    let entry = |at: u32| {
+        format!(r#""a":{{"dtype":"F32","shape":[1],"data_offsets":[{},{}]}}"#, at, at + 4)
+    };
+    let header = format!("{{{},{},{}}}", entry(0), entry(4), entry(8));
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(f32s(&[1.0, 2.0, 3.0]));
+    let model =
+        OpenOptions::new().strictness(weighbridge::Strictness::Lenient).open_memory("file", file);
+    let model = model.expect("a model");
+    assert_eq!(model.len(), 1);
+    let values = model.stored_tensor("a").and_then(|tensor| tensor.dequantize()).expect("values");
+    assert_eq!(values[..], [3.0]);
+}

@@ -304,3 +304,29 @@ fn no_tensor_of_the_architecture() {
     assert!(all.contains(fault), "{all}");
     assert!(!gguf(|_| ()).contains("no tensor has a name"));
 }
+
+/// What the class would not build, or has no place for.
+#[test]
+fn tensors_beside_those_of_the_class() {
+    let found_with = |names: &[&str], edit: fn(&mut Json)| {
+        let folder = copy_of(HF);
+        edit_json(&folder, "config.json", edit);
+        let file = names
+            .iter()
+            .fold(Safetensors::new(), |file, name| file.tensor(name, "BF16", &[256], vec![0; 512]));
+        support::second_shard(folder.path(), &file);
+        found(folder.path())
+    };
+    let bias = "model.layers.0.self_attn.q_proj.bias";
+    let unstated = found_with(&[bias], |config| {
+        config.as_object_mut().expect("an object").remove("attention_bias");
+    });
+    let fault = "attention_bias is false, by default, but the model has layers.0.attention.q.bias";
+    assert!(unstated.contains(fault), "{unstated}");
+    let stated = found_with(&[bias], |config| config["attention_bias"] = false.into());
+    assert!(stated.contains("attention_bias is false, but the model has"), "{stated}");
+    let one = found_with(&["model.extra"], |_| ());
+    assert!(one.contains("model.extra is not a known tensor: mlx-lm does not load"), "{one}");
+    let two = found_with(&["model.extra", "model.other"], |_| ());
+    assert!(two.contains("model.extra is not a known tensor and 1 more: mlx-lm"), "{two}");
+}

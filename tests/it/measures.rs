@@ -313,6 +313,29 @@ fn extremes_of_several_pieces() {
     }
 }
 
+/// The reason of a dtype is said where it is not the file type's own.
+#[test]
+fn choices_of_dtypes_have_a_reason() {
+    let reasons = |model: &Model| {
+        let options = LlamaOptions::new(FileType::from_name("Q4_K_M").expect("a type"));
+        let plan = ops::quantize(model, &options, None, "out.gguf".as_ref()).expect("a plan");
+        let of = |tensor: &weighbridge::write::PlannedTensor| {
+            (tensor.name.clone(), tensor.reason.clone().unwrap_or_default())
+        };
+        plan.tensors.iter().map(of).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let usual = reasons(&Model::open(sample("hf")).expect("the sample"));
+    assert_eq!(usual["blk.0.attn_q.weight"], "");
+    assert_eq!(usual["token_embd.weight"], "chosen by the file type's rules");
+    let narrow = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", Kv::U32(1))
+        .tensor("blk.0.attn_q.weight", DType::F32, &[4, 32], f32s(&[0.5; 128]));
+    let narrow = OpenOptions::new().open_memory("file", narrow.build()).expect("a model");
+    let reason = "its rows do not divide into blocks of Q4_K";
+    assert_eq!(reasons(&narrow)["blk.0.attn_q.weight"], reason);
+}
+
 /// A histogram of one value has the value in its bins, and nothing beside it.
 #[test]
 fn histograms_without_a_width() {

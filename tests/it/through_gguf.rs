@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engines::gemma3;
 use crate::models::{Form, listed_models};
-use crate::support::{Safetensors, f32s, fixture, outside, put, sample};
+use crate::support::{fixture, outside, put, sample};
 use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
@@ -301,17 +301,9 @@ fn gguf_files_are_not_refused_for_what_they_were() {
     plan.run(&folder.path().join("again.gguf"), &WriteOptions::new()).unwrap();
 }
 
-/// A class is kept by its name also if tensors are left out, and settings of a model with images are
-/// those of its text model.
+/// Special tokens of a model with images are stated for the whole of it.
 #[test]
-fn the_name_of_the_class_comes_back_without_some_tensors() {
-    let source = with(MISTRAL());
-    let extra = Safetensors::new().tensor("extra.weight", "F32", &[1], f32s(&[1.0]));
-    put(source.path(), "extra.safetensors", extra.build());
-    let folder = TempDir::new().unwrap();
-    let back = there_and_back(source.path(), folder.path()).unwrap();
-    assert_eq!(back["model_type"], "mistral");
-
+fn special_tokens_of_a_model_with_images_come_back() {
     let source = gemma3("pt", true);
     let path = source.path().join("config.json");
     let mut config = read(&path);

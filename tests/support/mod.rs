@@ -115,6 +115,13 @@ pub(crate) fn put(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     std::fs::write(path, bytes).expect("a file in a temporary folder");
 }
 
+/// Adds tensors to a directory of one file, as a second shard.
+pub(crate) fn second_shard(folder: &Path, file: &Safetensors) {
+    let first = folder.join("model-00001-of-00002.safetensors");
+    std::fs::rename(folder.join("model.safetensors"), first).expect("the first shard");
+    put(folder, "model-00002-of-00002.safetensors", file.build());
+}
+
 /// A folder of shards with an index that maps tensors to shards.
 pub(crate) fn sharded(shards: &[(&str, Safetensors)]) -> TempDir {
     let map: Vec<(&str, &str)> = shards
