@@ -170,17 +170,17 @@ fn files_are_chosen_by_name() {
     ");
 }
 
-/// What is asked for by name need not be weights, and the repository need not have any.
+/// What is asked for by name need not be weights, whichever the repository has.
 #[test]
-fn a_repository_may_lack_weights() {
-    let mut files = repository(1000);
-    files.retain(|(name, _)| name == "README.md" || name == "config.json");
-    let hub = Hub::start("org/texts", files);
+fn what_is_asked_for_need_not_be_weights() {
+    let texts = ["README.md", "config.json"].map(|name| (name.to_owned(), b"{}".to_vec()));
+    let hub = Hub::start("org/texts", texts.to_vec());
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(&hub.hub, folder.path());
-    assert!(plan_pull("org/texts", &options).is_err(), "no weights");
+    let error = plan_pull("org/texts:Q8_0", &options).expect_err("no weights");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     options.choose = Some(std::sync::Arc::new(|name: &str| Some(name == "README.md")));
-    let plan = plan_pull("org/texts", &options).expect("a plan");
+    let plan = plan_pull("org/texts:Q8_0", &options).expect("a plan");
     let names: Vec<&str> = plan.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["README.md"]);
 }

@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn windows_begin_as_texts_do() {
         let tokens = |first| Tokens { name: "a text".to_owned(), tokens: (1..=9).collect(), first };
-        let windows = |first| tokens(first).windows(4).ok().expect("windows");
+        let windows = |first| tokens(first).windows(4).unwrap_or_default();
         assert_eq!(windows(None), [[1, 2, 3, 4], [5, 6, 7, 8]]);
         assert_eq!(windows(Some(1)), [[1, 2, 3, 4], [1, 6, 7, 8]]);
     }
