@@ -5,7 +5,7 @@ mod support;
 
 use support::{printed, root, run};
 
-/// Examples of reports that have no times in them. Tables may be shortened.
+/// Examples of reports that have no times in them. Their headers are whole; tables may be shortened.
 #[test]
 fn examples_are_true() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
@@ -22,6 +22,9 @@ fn examples_are_true() {
             (_, true) => printed(&arguments),
             _ => continue,
         };
+        let header =
+            |text: &str| text.split_once("\n\n").map_or("", |(header, _)| header).to_owned();
+        assert_eq!(header(shown), header(&output), "{command}");
         let mut lines = output.lines();
         for line in shown.lines() {
             assert!(lines.any(|printed| printed == line), "{command} does not print: {line}");
