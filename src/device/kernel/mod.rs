@@ -401,7 +401,6 @@ impl Kernel {
         };
         let start = match self.body {
             Body::Group { .. } | Body::Scheme { .. } => "",
-            Body::Plain(_) if length > 1 => "",
             _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
         };
         format!(
@@ -475,6 +474,21 @@ mod tests {
                 };
                 assert!(all >= needed && all < 2 * needed + 65_535, "{operation:?} {groups:?}");
             }
+        }
+    }
+
+    #[test]
+    fn plain_elements_are_addressed_by_bytes_or_by_bits() {
+        let by_bits =
+            |bits: u32| format!("(p.weight_at * 8u + (row * p.columns + column) * {bits}u);");
+        for (dtype, address) in [
+            (DType::F4, by_bits(4)),
+            (DType::F6_E2M3, by_bits(6)),
+            (DType::U8, "(start + column * 1u);".to_owned()),
+            (DType::F32, "(start + column * 4u);".to_owned()),
+        ] {
+            let text = kernel(dtype).unwrap().source(None, None);
+            assert!(text.contains(&address), "{dtype}");
         }
     }
 
