@@ -510,6 +510,18 @@ fn each_rank_of_experts_has_experts_of_its_own() {
     );
 }
 
+/// A name that is not canonical says nothing of a layer.
+#[test]
+fn what_has_no_canonical_name_is_on_each_rank() {
+    let name = "layers.1.extra.weight";
+    let Opened { model, .. } = &named("qwen3", Some((name, vec![2])));
+    for stage in 0..2 {
+        let sharding = Sharding::new().pipeline(stage, 2);
+        let whole = model.tensor_of_rank(name, &sharding, Convention::HuggingFace).unwrap();
+        assert_eq!(whole.shape(), [2]);
+    }
+}
+
 /// Qwen 3 has one norm for all heads, OLMo 2 a norm over all of them.
 #[test]
 fn a_norm_of_one_head_is_on_each_rank() {
@@ -536,4 +548,9 @@ fn sections_have_the_rows_that_the_config_says() {
     let error = of_rank(Some((name, vec![50, 8]))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().ends_with("50 rows, but the config says 48"), "{error}");
+    // Ranks that divide only experts have the whole matrix, whatever the config says of it.
+    let half = Sharding::new().expert(0, 2);
+    let Opened { model, .. } = &named("mamba2", Some((name, vec![50, 8])));
+    let part = model.tensor_of_rank("layers.0.ssm.in.weight", &half, Convention::HuggingFace);
+    assert_eq!(part.unwrap().shape(), [50, 8]);
 }
