@@ -145,6 +145,27 @@ fn the_smallest_zero_is_the_first() {
     }
 }
 
+/// Of each eight signs, an even number is negative. Where the one that matters is changed for that,
+/// the scale that fits is negative, and all eight signs change instead.
+#[test]
+fn a_negative_scale_changes_all_signs() {
+    let (mut values, mut importance) = ([1.1f32; 256], [1.0f32; 256]);
+    for (values, importance) in values.chunks_mut(8).zip(importance.chunks_mut(8)) {
+        values[..2].fill(-1.1);
+        // The smallest of the squares times their weights, but the largest of the products.
+        (values[7], importance[7]) = (-0.001, 1e5);
+    }
+    for dtype in [DType::IQ2_XXS, DType::IQ2_XS] {
+        let raw = quantized(dtype, &values, 256, Some(&importance));
+        let file = Gguf::new().tensor("t", dtype, &[1, 256], raw).build();
+        let found = floats(&open_as(file, Strictness::Lenient).expect("a file"), "t");
+        for (n, (found, value)) in found.iter().zip(values).enumerate() {
+            let kept = found * value > 0.0;
+            assert_eq!(kept, n % 8 == 7, "{dtype}, {n}: {found} for {value}");
+        }
+    }
+}
+
 /// The scales of runs of 32 share bytes, but a NaN changes no other run than its own.
 #[test]
 fn a_nan_spoils_only_its_own_run() {
