@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::families::{directory, listed};
 use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
@@ -421,7 +420,8 @@ fn names_with_and_without_prefixes() {
 /// A wrapper around a model adds `model.` to the names of all modules.
 #[test]
 fn names_of_a_wrapped_model() {
-    let opened = directory(&listed("t5", &serde_json::json!({})));
+    use crate::families;
+    let opened = families::directory(&families::listed("t5", &serde_json::json!({})));
     let module = "encoder.block.0.layer.0.SelfAttention.q";
     let tensor = opened.model.stored_tensor(&format!("{module}.weight")).expect("a matrix");
     let [rows, columns] = *tensor.shape() else { panic!("{:?}", tensor.shape()) };
