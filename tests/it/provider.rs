@@ -13,7 +13,7 @@ use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use tempfile::TempDir;
 use weighbridge::device::{BufferLayout, Cpu, Device, DeviceLimits, Paper};
 use weighbridge::load::{DispatchTable, Fusion, LoadedTensor};
-use weighbridge::model::{Axis, Convention, Sharding};
+use weighbridge::model::{Axis, Convention};
 use weighbridge::{
     DType, Error, ErrorKind, LoadOptions, OpenOptions, Part, Policy, Result, WeightProvider,
 };
@@ -639,32 +639,6 @@ fn losses_are_counted_within_reach_and_out_of_it() {
         assert_eq!((lost.flushes, lost.overflows), (3, 1));
     }
     assert_eq!(&*near.buffer, far.buffer.bytes());
-}
-
-/// A rank decodes its own columns only: what others lose is not counted.
-#[test]
-fn a_rank_counts_its_own_losses() {
-    let (rows, columns) = (64, 128);
-    let doubles = (0..rows * columns).map(|n| if n % columns < 64 { 1.0f64 } else { 1e300 });
-    let doubles: Vec<u8> = doubles.flat_map(f64::to_le_bytes).collect();
-    let number = |value: u32| Kv::U32(value);
-    let file = Gguf::new()
-        .key("general.architecture", Kv::text("llama"))
-        .key("llama.block_count", number(1))
-        .key("llama.embedding_length", number(64))
-        .key("llama.feed_forward_length", number(128))
-        .key("llama.attention.head_count", number(4))
-        .tensor("blk.0.ffn_down.weight", DType::F64, &[rows, columns], doubles)
-        .build();
-    let lost = [0, 1].map(|rank| {
-        let store = OpenOptions::new().open_memory("file", file.clone()).unwrap();
-        let provider = WeightProvider::new(store, Cpu).unwrap().policy(Policy::F32);
-        let provider = provider.sharding(Sharding::new().tensor(rank, 2)).unwrap();
-        let loaded = provider.load("layers.0.ffn.down.weight").unwrap();
-        assert_eq!(loaded.shape, [rows, columns / 2]);
-        loaded.lost.overflows
-    });
-    assert_eq!(lost, [0, 64 * 64]);
 }
 
 /// Parts of odd lengths are padded, and pieces between which a device cannot cut are joined.

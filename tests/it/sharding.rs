@@ -510,6 +510,32 @@ fn each_rank_of_experts_has_experts_of_its_own() {
     );
 }
 
+/// A rank decodes its own columns only: what others lose is not counted.
+#[test]
+fn a_rank_counts_its_own_losses() {
+    let (rows, columns) = (64, 128);
+    let doubles = (0..rows * columns).map(|n| if n % columns < 64 { 1.0f64 } else { 1e300 });
+    let doubles: Vec<u8> = doubles.flat_map(f64::to_le_bytes).collect();
+    let number = |value: u32| Kv::U32(value);
+    let file = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", number(1))
+        .key("llama.embedding_length", number(64))
+        .key("llama.feed_forward_length", number(128))
+        .key("llama.attention.head_count", number(4))
+        .tensor("blk.0.ffn_down.weight", DType::F64, &[rows, columns], doubles)
+        .build();
+    let lost = [0, 1].map(|rank| {
+        let store = OpenOptions::new().open_memory("file", file.clone()).unwrap();
+        let provider = WeightProvider::new(store, Cpu).unwrap().policy(Policy::F32);
+        let provider = provider.sharding(Sharding::new().tensor(rank, 2)).unwrap();
+        let loaded = provider.load("layers.0.ffn.down.weight").unwrap();
+        assert_eq!(loaded.shape, [rows, columns / 2]);
+        loaded.lost.overflows
+    });
+    assert_eq!(lost, [0, 64 * 64]);
+}
+
 /// A name that is not canonical says nothing of a layer.
 #[test]
 fn what_has_no_canonical_name_is_on_each_rank() {
