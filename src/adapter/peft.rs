@@ -177,10 +177,18 @@ fn pattern(config: &Map<String, Json>, key: &str, module: &str) -> Result<Option
 /// Whether a pattern, which may be a regular expression, matches a module from a dot to its end.
 fn matches(pattern: &str, module: &str) -> Result<bool> {
     if !pattern.contains(['\\', '[', ']', '(', ')', '*', '+', '?', '|', '^', '$', '{', '}']) {
-        let before = module.strip_suffix(pattern);
-        return Ok(before.is_some_and(|before| before.is_empty() || before.ends_with('.')));
+        return Ok(matches_plain(pattern.as_bytes(), module.as_bytes()));
     }
     matches_expression(pattern, module)
+}
+
+/// The same for a pattern in which only a dot, which matches any byte of a line, stands for another.
+fn matches_plain(pattern: &[u8], module: &[u8]) -> bool {
+    let at = module.len().checked_sub(pattern.len());
+    let Some((before, end)) = at.and_then(|at| module.split_at_checked(at)) else { return false };
+    let whole = before.is_empty() || (before.ends_with(b".") && !before.contains(&b'\n'));
+    let is = |(of, byte): (&u8, &u8)| of == byte || (*of == b'.' && *byte != b'\n');
+    whole && pattern.iter().zip(end).all(is)
 }
 
 #[cfg(feature = "regex")]
@@ -198,4 +206,32 @@ fn matches_expression(pattern: &str, module: &str) -> Result<bool> {
 fn matches_expression(pattern: &str, _: &str) -> Result<bool> {
     let fault = format!("\"{pattern}\" is a regular expression, which this build cannot match");
     Err(Error::unsupported(fault).advise("enable the cargo feature `regex`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// PEFT matches `(.*\.)?(pattern)$` from the start of the name.
+    #[test]
+    fn patterns_match_from_a_dot_to_the_end() {
+        for (pattern, module, expected) in [
+            ("q_proj", "model.layers.0.self_attn.q_proj", true),
+            ("q_proj", "q_proj", true),
+            ("proj", "model.q_proj", false),
+            ("self_attn.q_proj", "layers.0.self_attn.q_proj", true),
+            ("layers.0.q_proj", "q_proj", false),
+            ("model.q", "model.q.weight", false),
+            // A dot is any character, as in any regular expression.
+            ("attn.q", "layers.0.attn_q", true),
+            ("attn.q", "layers.0.attn\nq", false),
+            ("q", "layers\n.q", false),
+            ("", "layers.", true),
+            ("", "layers", false),
+        ] {
+            assert_eq!(matches(pattern, module).unwrap(), expected, "{pattern:?} {module:?}");
+            #[cfg(feature = "regex")]
+            assert_eq!(matches_expression(pattern, module).unwrap(), expected, "{pattern:?}");
+        }
+    }
 }

@@ -114,15 +114,12 @@ fn small(number: i32) -> f32 {
 }
 
 /// The group of a column: from `g_idx` if there is one, otherwise consecutive groups of equal
-/// length.
+/// length. If they do not divide the columns, the last columns are in a group that does not exist.
 fn groups<'p>(
     parts: &'p SchemeArrays<'_>,
     count: usize,
 ) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
     let each = parts.columns.checked_div(count)?;
-    if parts.group_index.is_none() && each.checked_mul(count) != Some(parts.columns) {
-        return None;
-    }
     Some(move |column: usize| match &parts.group_index {
         Some(index) => usize::try_from(index.word(column)?).ok().filter(|group| *group < count),
         None => column.checked_div(each),

@@ -146,6 +146,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_a_text_is_no_value() {
+        // One value, an object, its key and its value; two elements.
+        assert_eq!(weight(br#"{"a": 1}"#), 1 + 8 + 3);
+        assert_eq!(weight(br#"["a", "b"]"#), 1 + 4 + 1);
+        assert_eq!(weight(br#""{[,:\"{[,:""#), 1);
+        assert_eq!(weight(br#"["\\",2]"#), 1 + 4 + 1);
+    }
+
+    #[test]
     fn deep_nesting_is_refused() {
         assert!(parse(&b"[".repeat(100_000), &Limits::default()).is_err());
     }

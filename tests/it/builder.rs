@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::{Gguf, Kv, f32s};
 use weighbridge::bytes::{ReadAt, Source};
 use weighbridge::container::{self, CONTAINERS, Container, Shards};
 use weighbridge::metadata::Value;
-use weighbridge::{Builder, DType, ErrorKind, Model, Tensor, WriteOptions};
+use weighbridge::{Builder, DType, ErrorKind, Model, OpenOptions, Tensor, WriteOptions};
 
 const WIDTH: u64 = 256;
 const CONFIG: &str = r#"{"model_type": "mine", "architectures": ["Mine"], "hidden_size": 256}"#;
@@ -237,6 +238,14 @@ fn what_a_container_cannot_hold_is_refused() {
     let mut gguf = builder(&container::GGUF);
     gguf.document("notes.txt", b"x".to_vec()).unwrap();
     assert_eq!(gguf.plan().unwrap_err().kind(), ErrorKind::Unsupported);
+    // An array of arrays, which GGUF has and llama.cpp does not read.
+    let inner = Kv::Array(4, vec![Kv::U32(7)]);
+    let nested = Gguf::new().key("a.nested", Kv::Array(9, vec![inner])).build();
+    let nested = OpenOptions::new().open_memory("nested", nested).unwrap();
+    let mut gguf = builder(&container::GGUF);
+    gguf.metadata().set("a.nested", nested.metadata().get("a.nested").unwrap());
+    let error = gguf.plan().unwrap_err();
+    assert_eq!((error.kind(), error.key()), (ErrorKind::Unsupported, Some("a.nested")));
     // One name twice.
     let (tensor, _) = computed("t", 1);
     for container in [&container::GGUF, &container::SAFETENSORS] {
@@ -333,6 +342,30 @@ fn a_store_with_something_in_the_way() {
 }
 
 /// Several tensors in one, which have no dtype in common: their values are written.
+/// A blob that the store has is not replaced by its like.
+#[cfg(unix)]
+#[test]
+fn blobs_that_are_there_are_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = place(&container::OLLAMA, folder.path());
+    let write = || {
+        let mut model = builder(&container::OLLAMA);
+        model.add("a.weight", &computed("a", 2).0).expect("f32 is held");
+        let plan = model.plan().expect("a plan");
+        plan.run(&path, &WriteOptions::new().overwrite(true)).expect("a model");
+        let blobs = std::fs::read_dir(folder.path().join("blobs")).expect("blobs");
+        let number = |entry: std::io::Result<std::fs::DirEntry>| {
+            let entry = entry.expect("a blob");
+            (entry.file_name(), entry.metadata().expect("it").ino())
+        };
+        blobs.map(number).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let first = write();
+    assert!(!first.is_empty());
+    assert_eq!(write(), first);
+}
+
 #[test]
 fn rows_of_several_dtypes() {
     let half: Vec<u8> = (0..2 * WIDTH).flat_map(|n| (0x3c00 + n as u16).to_le_bytes()).collect();
@@ -430,7 +463,18 @@ fn one_factor_is_no_list() {
     one.add("one.weight", &model.stored_tensor(name).expect("a tensor")).expect("groups");
     let all = model.tensor("layers.0.ffn.experts.gate.weight").expect("experts");
     one.add("all.weight", &all).expect("groups");
-    one.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a model");
+    // One factor for all experts of a tensor.
+    let block = [[0x38; 4].as_slice(), &[0x12; 32]].concat();
+    let shared = Gguf::new().tensor("x.weight", DType::NVFP4, &[2, 1, 64], block.repeat(2)).tensor(
+        "x.scale",
+        DType::F32,
+        &[1],
+        f32s(&[2.0]),
+    );
+    let shared = OpenOptions::new().open_memory("shared", shared.build()).expect("a model");
+    one.add("shared.weight", &shared.stored_tensor("x.weight").expect("experts")).expect("groups");
+    let written = one.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a model");
+    assert!(written.lost.is_empty(), "{:?}", written.lost);
     let read = Model::open(&path).expect("a model");
     let shape = |name: &str| {
         let tensor = read.stored_tensor(name).expect("a tensor");
@@ -439,6 +483,7 @@ fn one_factor_is_no_list() {
         parts.find(|segment| segment.part == Part::GlobalAmax).expect("it").shape.to_vec()
     };
     assert_eq!((shape("one.weight"), shape("all.weight")), (vec![], vec![2]));
+    assert!(shape("shared.weight").is_empty());
 }
 
 #[test]

@@ -554,6 +554,31 @@ fn big_and_little_endian_parts_are_the_same() {
     assert_eq!(rows(&file(false)), f32s(&values[8..24]));
 }
 
+/// What opening the model read is not read again.
+#[test]
+fn a_document_that_changes_later_is_the_one_that_was_opened() {
+    let folder = folder(&[
+        ("config.json", b"{\"model_type\":\"a\"}".to_vec()),
+        ("model.safetensors", one(1.0).build()),
+    ]);
+    let model = open(folder.path());
+    put(folder.path(), "config.json", "{\"model_type\":\"b\"}");
+    let read = model.read_document("config.json").expect("JSON").expect("a document");
+    assert_eq!(*read, json!({"model_type": "a"}));
+}
+
+/// Of some dtypes nobody writes big-endian files, which is told before a value is read.
+#[test]
+fn dtypes_without_a_big_endian_form() {
+    let file = Gguf::new().tensor("m", DType::IQ2_K, &[1, 256], [0; 76]);
+    let open = |file: Gguf| OpenOptions::new().open_memory("file", file.build()).expect("a model");
+    let check = |model: Model| model.stored_tensor("m").expect("m").check_decodable();
+    check(open(file.clone())).expect("a codec");
+    let error = check(open(file.big_endian())).expect_err("an unknown order of bytes");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().ends_with("the big-endian form of IQ2_K is unknown"), "{error}");
+}
+
 #[test]
 fn the_last_of_duplicates_is_kept_at_the_position_of_the_first() {
     let header = r#"{"__metadata__":{"a":"1","b":"2","a":"3","c":"4"},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;

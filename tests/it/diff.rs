@@ -209,6 +209,26 @@ fn equal_bytes_are_told_without_decoding() {
     assert!(diff.tensors.iter().all(|tensor| matches!(tensor.outcome, DiffOutcome::Identical)));
 }
 
+/// How rows are permuted depends on the number of heads, so equal bytes are not equal values.
+#[test]
+fn equal_bytes_in_another_order_differ() {
+    let of_heads = |heads: u32| {
+        let values: Vec<f32> = (0..16).map(|n| n as f32).collect();
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("llama.block_count", Kv::U32(1))
+            .key("llama.embedding_length", Kv::U32(2))
+            .key("llama.attention.head_count", Kv::U32(heads))
+            .key("llama.attention.key_length", Kv::U32(8 / heads))
+            .tensor("blk.0.attn_q.weight", DType::F32, &[8, 2], f32s(&values));
+        model(file.build())
+    };
+    let (two, one) = (of_heads(2), of_heads(1));
+    let found = diff(&two, &one, 0.0);
+    // The stored rows 0 2 1 3, 4 6 5 7 of two heads, and 0 2 4 6 1 3 5 7 of one.
+    assert_eq!(values(&found, "layers.0.attention.q.weight").differing, 2 * 4);
+}
+
 /// A file of some tensors under names of no architecture.
 fn plain(tensors: &[(&str, &[u64], &[f32])]) -> Model {
     let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape, values)| {

@@ -15,7 +15,7 @@ use crate::support::{
 use half::{bf16, f16};
 use tempfile::TempDir;
 use weighbridge::model::DecodeOptions;
-use weighbridge::{DType, Error, Model, Strictness, Tensor};
+use weighbridge::{DType, Error, Model, Policy, Strictness, Tensor, WeightProvider};
 
 /// Bytes without a pattern, the same ones each time.
 struct Random(u64);
@@ -255,6 +255,11 @@ fn check_scheme(
     assert_eq!(store.len(), 1, "{what}");
     let tensor = store.stored_tensor(name).unwrap_or_else(|error| panic!("{what}: {error}"));
     check(what, &tensor, dtype, shape, expected);
+    for segment in tensor.segments() {
+        let copy = tensor.copy_bytes(segment.part).unwrap_or_else(|error| panic!("{error}"));
+        let bytes = tensor.bytes(segment.part).unwrap_or_else(|error| panic!("{error}"));
+        assert!(copy[..] == bytes[..], "{what}: {:?}", segment.part);
+    }
 }
 
 /// Field `number` of fields of `width` bits, bit by bit, `word` giving the words that they lie in.
@@ -751,6 +756,37 @@ fn changed(
     file
 }
 
+/// The scheme with the first row of the table joins the arrays; another scale stays an array.
+#[test]
+fn arrays_of_two_schemes_are_those_of_the_first() {
+    let file = Safetensors::new()
+        .tensor("l.weight", "F8_E4M3", &[2, 32], [0x38; 64])
+        .tensor("l.weight_scale", "F32", &[1], f32s(&[2.0]))
+        .tensor("l.weight_scale_inv", "F32", &[1], f32s(&[4.0]));
+    let folder = directory(&settings("fp8", ""), &file);
+    let model = Model::open(folder.path()).expect("a model");
+    let values = |name: &str| model.stored_tensor(name).expect(name).dequantize().expect("values");
+    assert_eq!(values("l.weight")[..], [2.0; 64]);
+    assert_eq!(values("l.weight_scale_inv")[..], [4.0]);
+}
+
+/// Kernels get what the files state of scales; decoded values need none of it.
+#[test]
+fn blocks_of_bitsandbytes_go_with_the_codes() {
+    let Bnb { file, .. } = four_bits("nf4", (4, 64), (64, Some(4)));
+    // Of no family, so that tensors keep their names.
+    let settings = settings("bitsandbytes", ",\"load_in_4bit\":true");
+    let config = format!("{{\"quantization_config\":{settings}}}").into_bytes();
+    let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+    let blocks = |policy: Policy| {
+        let provider = WeightProvider::open(folder.path()).expect("a model").policy(policy);
+        let loaded = provider.load("l.weight").expect("a tensor");
+        loaded.blocks.map(|blocks| (blocks.block, blocks.nested_block, blocks.nested_offset))
+    };
+    assert_eq!(blocks(Policy::Keep), Some((64, 4, 0.123_456_789_012_345_6_f64 as f32)));
+    assert_eq!(blocks(Policy::F32), None);
+}
+
 fn small_gptq(index: [u32; 32]) -> Safetensors {
     Safetensors::new()
         .tensor("l.qweight", "I32", &[4, 8], [0x21; 128])
@@ -766,6 +802,23 @@ fn groups_that_are_not_there() {
         index[31] = last;
         refused("gptq", &small_gptq(index))
     };
+    // Kernels would read the scales of such a group, so its codes are not loaded either.
+    let loaded = |last: u32| {
+        let mut index = [0; 32];
+        index[31] = last;
+        // Of no family, so that tensors keep their names.
+        let config = format!("{{\"quantization_config\":{}}}", settings("gptq", ""));
+        let file = small_gptq(index).build();
+        let folder = folder(&[("config.json", config.into_bytes()), ("model.safetensors", file)]);
+        let provider = WeightProvider::open(folder.path()).expect("a model");
+        let loaded = provider.load("l.weight").map(|loaded| loaded.computed);
+        without_path(
+            &loaded.map_or_else(|error| told(&error), |computed| format!("{computed:?}")),
+            folder.path(),
+        )
+    };
+    insta::assert_snapshot!(loaded(1), @"None");
+    assert_eq!(loaded(2), index(2));
     insta::assert_snapshot!(index(1), @"256 values");
     insta::assert_snapshot!(index(2), @r#"Malformed: ./model.safetensors: tensor "l.weight": column 31 is in group 2, but there are 2 groups (at byte 562)"#);
     insta::assert_snapshot!(index(u32::MAX), @r#"Malformed: ./model.safetensors: tensor "l.weight": column 31 is in group 4294967295, but there are 2 groups (at byte 562)"#);

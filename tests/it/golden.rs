@@ -173,6 +173,33 @@ fn all_groups_of_every_mlx_mode() {
     assert!(native >= 60, "{native}");
 }
 
+/// MLX computes values of small floats in `bf16`, whose smallest number is 2^-133.
+#[test]
+fn products_below_bf16_are_rounded() {
+    let mut codes = [0; 32];
+    // Multiples of 2^-9 in E4M3, under a scale of 2^-127.
+    codes[..6].copy_from_slice(&[1, 3, 4, 5, 7, 8]);
+    let file = Safetensors::new().tensor("m.weight", "U32", &[1, 8], codes.to_vec()).tensor(
+        "m.scales",
+        "U8",
+        &[1, 1],
+        [0],
+    );
+    let config =
+        r#"{"model_type":"llama","quantization":{"bits":8,"group_size":32,"mode":"mxfp8"}}"#;
+    let folder = folder(&[("config.json", config.into()), ("model.safetensors", file.build())]);
+    let model = Model::open(folder.path()).expect("a directory");
+    let tensor = model.stored_tensor("m.weight").expect("the tensor");
+    let values = |rounding: Rounding| {
+        let mut out = [1.0f32; 32];
+        let decoding = DecodeOptions::new().rounding(rounding);
+        tensor.dequantize_into(&mut out, &decoding).expect("values");
+        out[..6].iter().map(|value| f64::from(*value) * 2f64.powi(136)).collect::<Vec<f64>>()
+    };
+    assert_eq!(values(Rounding::F32), [1.0, 3.0, 4.0, 5.0, 7.0, 8.0]);
+    assert_eq!(values(Rounding::Native), [0.0, 0.0, 0.0, 8.0, 8.0, 8.0]);
+}
+
 /// Why a row of the table has no golden blocks of its own.
 fn reason(dtype: DType) -> Option<&'static str> {
     let row = dtype.descriptor();

@@ -129,6 +129,124 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
+/// Of equal values ggml keeps the first as the smallest, which decides the sign of a zero.
+#[test]
+fn the_smallest_zero_is_the_first() {
+    for dtype in [DType::Q4_1, DType::Q5_1] {
+        for (first, second) in [(0, 1), (0, 16), (3, 17), (16, 18), (15, 31)] {
+            for zero in [0.0f32, -0.0] {
+                let mut values = [1.0f32; 32];
+                (values[first], values[second]) = (zero, -zero);
+                let block = quantized(dtype, &values, 32, None);
+                let expected = half::f16::from_f32(zero).to_le_bytes();
+                assert_eq!(block[2..4], expected, "{dtype} {first} {second} {zero:?}");
+            }
+        }
+    }
+}
+
+/// Of each eight signs, an even number is negative. Where the one that matters is changed for that,
+/// the scale that fits is negative, and all eight signs change instead.
+#[test]
+fn a_negative_scale_changes_all_signs() {
+    let (mut values, mut importance) = ([1.1f32; 256], [1.0f32; 256]);
+    for (values, importance) in values.chunks_mut(8).zip(importance.chunks_mut(8)) {
+        values[..2].fill(-1.1);
+        // The smallest of the squares times their weights, but the largest of the products.
+        (values[7], importance[7]) = (-0.001, 1e5);
+    }
+    for dtype in [DType::IQ2_XXS, DType::IQ2_XS] {
+        let raw = quantized(dtype, &values, 256, Some(&importance));
+        let file = Gguf::new().tensor("t", dtype, &[1, 256], raw).build();
+        let found = floats(&open_as(file, Strictness::Lenient).expect("a file"), "t");
+        for (n, (found, value)) in found.iter().zip(values).enumerate() {
+            let kept = found * value > 0.0;
+            assert_eq!(kept, n % 8 == 7, "{dtype}, {n}: {found} for {value}");
+        }
+    }
+}
+
+/// The scales of runs of 32 share bytes, but a NaN changes no other run than its own.
+#[test]
+fn a_nan_spoils_only_its_own_run() {
+    // Smaller ones from the fourth run on, in whose scales the highest bits are 0.
+    let size = |n: u16| if n < 128 { 1.0 } else { 0.1 };
+    let ordinary: Vec<f32> =
+        (0..256u16).map(|n| size(n) * (f32::from(n * 37 % 251) / 251.0 - 0.5)).collect();
+    // The lowest byte of a NaN is what becomes of its scale.
+    let nan = f32::from_bits(0x7fc0_00c0);
+    for dtype in [DType::Q4_K, DType::Q5_K] {
+        for at in [0, 5, 31] {
+            let mut values = ordinary.clone();
+            values[at] = nan;
+            let raw = quantized(dtype, &values, 256, None);
+            let file = Gguf::new().tensor("t", dtype, &[1, 256], raw).build();
+            let found = floats(&open_as(file, Strictness::Lenient).expect("a file"), "t");
+            let off = |n: u16| (found[usize::from(n)] - ordinary[usize::from(n)]).abs() / size(n);
+            let most = (32..256).map(off).fold(0.0, f32::max);
+            assert!(most < 0.08, "{dtype}, {at}: {most}");
+        }
+    }
+}
+
+/// A scale that is no number has neither a sign nor a payload, which differ between processors.
+#[test]
+fn a_scale_that_is_no_number_is_one_nan() {
+    // Where the `f16` scales of a block are.
+    let dtypes: &[(DType, &[usize])] = &[
+        (DType::Q4_0, &[0]),
+        (DType::Q4_1, &[0, 2]),
+        (DType::Q5_0, &[0]),
+        (DType::Q5_1, &[0, 2]),
+        (DType::Q8_0, &[0]),
+        (DType::Q2_K, &[80, 82]),
+        (DType::Q3_K, &[108]),
+        (DType::Q4_K, &[0, 2]),
+        (DType::Q5_K, &[0, 2]),
+        (DType::Q6_K, &[208]),
+        (DType::IQ2_XXS, &[0]),
+        (DType::IQ2_XS, &[0]),
+        (DType::IQ2_S, &[0]),
+        (DType::IQ3_XXS, &[0]),
+        (DType::IQ3_S, &[0]),
+        (DType::IQ1_S, &[0]),
+        (DType::IQ4_NL, &[0]),
+        (DType::IQ4_XS, &[0]),
+        (DType::TQ1_0, &[52]),
+        (DType::TQ2_0, &[64]),
+    ];
+    let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0xffc1_2345)];
+    let ordinary: Vec<f32> = (0..256u16).map(|n| f32::from(n).sin()).collect();
+    let importance = [1.0; 256];
+    let mut found = std::collections::BTreeSet::new();
+    for &(dtype, places) in dtypes {
+        let (len, required) =
+            (dtype.descriptor().block_bytes as usize, dtype.descriptor().quantizer);
+        let required = required.is_some_and(|q| q.importance() == Importance::Required);
+        for importance in [None, Some(&importance[..])] {
+            if required && importance.is_none() {
+                continue;
+            }
+            for (first, second) in odd.iter().flat_map(|a| odd.map(|b| (*a, b))) {
+                let mut values = ordinary.clone();
+                values[3] = first;
+                values[200..].fill(second);
+                let blocks = quantized(dtype, &values, 256, importance);
+                for block in blocks.chunks(len) {
+                    for &at in places {
+                        let bits = u16::from_le_bytes([block[at], block[at + 1]]);
+                        if half::f16::from_bits(bits).is_nan() {
+                            assert_eq!(bits, 0x7e00, "{dtype} {first:?} {second:?}");
+                            found.insert(dtype.name());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(found.len() > 5, "{found:?}");
+}
+
 /// ggml keeps nothing of a NaN but its sign.
 #[test]
 fn a_nan_in_f16_has_no_payload() {

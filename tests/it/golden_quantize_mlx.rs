@@ -87,6 +87,53 @@ fn every_golden_file() {
     assert!(count >= 35, "{count}");
 }
 
+/// The scale of a group with an infinite value is 0, and values divided by it have the largest
+/// codes: also 0, whose quotient is NaN.
+#[test]
+fn an_infinite_group_has_the_largest_codes() {
+    let mut values = [0.0f32; 64];
+    values[32..36].copy_from_slice(&[1.0, f32::INFINITY, -1.0, f32::NEG_INFINITY]);
+    let grouping = Grouping { size: 32, amax: None };
+    let [codes, scales, _] = quantize(DType::MLX_MXFP8, &values, grouping);
+    // A scale of 1 for zeros.
+    assert_eq!(scales, [127, 128]);
+    assert_eq!(codes[..32], [0; 32]);
+    assert_eq!(codes[32..36], [0x7e, 0x7e, 0xfe, 0xfe]);
+    assert_eq!(codes[36..], [0x7e; 28]);
+    // In narrower dtypes the exponent has no bits for 128.
+    let halves = values.map(f16::from_f32);
+    let [same, scales, _] = quantize(DType::MLX_MXFP8, &halves, grouping);
+    assert_eq!((same, scales), (codes, vec![127, 0]));
+}
+
+/// MLX takes the first of the codes whose differences from a value are smallest. From 2^27 on, a
+/// difference of 6 or less is rounded away.
+#[test]
+fn of_a_value_far_beyond_all_codes_the_first_is_as_near_as_any() {
+    let mut values = [0.0f32; 16];
+    values[..4].copy_from_slice(&[2e8, -2e8, 6.0, -6.0]);
+    // The factor of a largest magnitude that the values exceed is 448, and so is the scale.
+    let grouping = Grouping { size: 16, amax: Some(6.0) };
+    let [codes, scales, _] = quantize(DType::MLX_NVFP4, &values, grouping);
+    assert_eq!(scales, [0x7e]);
+    assert_eq!(codes, [0x00, 0xf7, 0, 0, 0, 0, 0, 0]);
+}
+
+/// A scale is a power of two whose exponent, plus 127, is kept modulo 256, also below the smallest
+/// normal number.
+#[test]
+fn scales_of_subnormal_numbers_are_powers_of_two_all_the_same() {
+    let unit = f32::from_bits(1 << 9);
+    assert_eq!(f64::from(unit), 2f64.powi(-140));
+    let mut values = [0.0f32; 32];
+    values[..4].copy_from_slice(&[6.0 * unit, unit, -3.0 * unit, 0.5 * unit]);
+    let grouping = Grouping { size: 32, amax: None };
+    let [codes, scales, _] = quantize(DType::MLX_MXFP4, &values, grouping);
+    assert_eq!(scales, [(127 - 140i32) as u8]);
+    // 6, 1, -3 and 0.5 in E2M1.
+    assert_eq!(codes[..3], [0x27, 0x1d, 0]);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let refused = |dtype: DType, values: usize, grouping: Grouping, room: [usize; 3]| {

@@ -418,6 +418,58 @@ fn names_with_and_without_prefixes() {
     }
 }
 
+/// A wrapper around a model adds `model.` to the names of all modules.
+#[test]
+fn names_of_a_wrapped_model() {
+    use crate::families;
+    let opened = families::directory(&families::listed("t5", &serde_json::json!({})));
+    let module = "encoder.block.0.layer.0.SelfAttention.q";
+    let tensor = opened.model.stored_tensor(&format!("{module}.weight")).expect("a matrix");
+    let [rows, columns] = *tensor.shape() else { panic!("{:?}", tensor.shape()) };
+    let merged = ["", "model."].map(|wrapper| {
+        let stored = |side| format!("base_model.model.{wrapper}{module}.lora_{side}.weight");
+        let file = Safetensors::new()
+            .tensor(&stored("A"), "F32", &[1, columns], f32s(&vec![0.5; columns as usize]))
+            .tensor(&stored("B"), "F32", &[rows, 1], f32s(&vec![0.25; rows as usize]));
+        let config = br#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1}"#.to_vec();
+        let files =
+            folder(&[("adapter_config.json", config), ("adapter_model.safetensors", file.build())]);
+        let options = with(ConvertOptions::new(&SAFETENSORS), files.path());
+        convert(opened.model.path(), &options)
+    });
+    assert_eq!(merged[0].merged(), [format!("{module}.weight")]);
+    same_bytes(&merged[1].model, &merged[0].model);
+}
+
+/// A product for fused rows needs all of them.
+#[test]
+fn a_part_of_a_fused_matrix_is_not_the_matrix() {
+    let square = || f32s(&[0.0; 16]);
+    let model = Gguf::new()
+        .key("general.architecture", Kv::text("phi3"))
+        .key("phi3.block_count", Kv::U32(1))
+        .key("phi3.embedding_length", Kv::U32(4))
+        .key("phi3.attention.head_count", Kv::U32(1))
+        .tensor("blk.0.attn_q.weight", DType::F32, &[4, 4], square())
+        .tensor("blk.0.attn_k.weight", DType::F32, &[4, 4], square());
+    let files = folder(&[("model.gguf", model.build())]);
+    let stored =
+        |side| format!("base_model.model.model.layers.0.self_attn.qkv_proj.lora_{side}.weight");
+    let file = Safetensors::new().tensor(&stored("A"), "F32", &[1, 4], f32s(&[1.0; 4])).tensor(
+        &stored("B"),
+        "F32",
+        &[12, 1],
+        f32s(&[1.0; 12]),
+    );
+    let config = br#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1}"#.to_vec();
+    let adapter =
+        folder(&[("adapter_config.json", config), ("adapter_model.safetensors", file.build())]);
+    let error = refusal(&files.path().join("model.gguf"), adapter.path());
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let lacking = "the model has no tensor \"model.layers.0.self_attn.qkv_proj\"";
+    assert!(error.to_string().contains(lacking), "{error}");
+}
+
 #[test]
 fn adapters_describe_themselves() {
     let adapter = Adapter::open(lora("llama/adapter")).expect("an adapter");

@@ -246,6 +246,14 @@ fn divisors_become_factors() {
     );
 }
 
+/// The type of a model that is copied as it is is that of its tensors, if they have one.
+#[test]
+fn the_file_type_is_that_of_all_tensors() {
+    let layers = layers_of("assets/sample/mlx-4bit", CreateOptions::new());
+    assert_eq!(layers.config()["file_type"], "int4");
+    assert_eq!(layers_of(HF, CreateOptions::new()).config()["file_type"], "");
+}
+
 #[test]
 fn blocks_of_8_bit_floats_become_mxfp8() {
     let Some(source) = fixture("hf/deepseek-fp8-block128") else { return };

@@ -92,6 +92,7 @@ fn fused_bytes_are_those_of_the_parts_and_split_back() {
                 let split = fused.split(&Cpu, name).unwrap();
                 assert_eq!(&*split.buffer, &*alone.buffer, "{dtype} {name}");
                 assert_eq!((&split.shape, split.dtype), (&alone.shape, alone.dtype));
+                assert_eq!(split.parts[0].shape, alone.parts[0].shape, "{dtype} {name}");
             }
             assert!(Arc::ptr_eq(&fused, &provider.fuse(&QKV).unwrap()), "cached");
             assert_eq!(fused.split(&Cpu, "no").unwrap_err().kind(), ErrorKind::NotFound);
@@ -159,6 +160,18 @@ fn policies_give_the_values_in_that_dtype() {
                 assert_eq!(values, rounded, "{policy:?} {name}");
             }
         }
+    }
+}
+
+/// A policy says what becomes of floats; integers stay as they are.
+#[test]
+fn integers_are_not_converted() {
+    let file = Gguf::new().tensor("t", DType::I8, &[4], [1, 2, 3, 0xff]).build();
+    for policy in [Policy::F32, Policy::F16, Policy::BF16, Policy::PackedF16] {
+        let store = OpenOptions::new().open_memory("file", file.clone()).unwrap();
+        let loaded = WeightProvider::new(store, Cpu).unwrap().policy(policy).load("t").unwrap();
+        assert_eq!((loaded.dtype, &loaded.buffer[..4]), (DType::I8, &[1, 2, 3, 0xff][..]));
+        assert_eq!(loaded.computed, None, "{policy:?}");
     }
 }
 
@@ -266,7 +279,7 @@ fn shards_are_rows_and_columns_between_blocks() {
     for dtype in [DType::F16, DType::Q8_0] {
         let folder = layer(dtype, dtype, dtype);
         let provider = WeightProvider::open(folder.path()).unwrap();
-        for (axis, of) in [(Axis::Rows, 4), (Axis::Rows, 1), (Axis::Columns, 2)] {
+        for (axis, of) in [(Axis::Rows, 4), (Axis::Rows, 2), (Axis::Rows, 1), (Axis::Columns, 2)] {
             let whole = provider.tensor(GATE_UP[0]).unwrap().dequantize().unwrap();
             for rank in 0..of {
                 let shard = provider.shard(GATE_UP[0], axis, rank, of).unwrap();
@@ -287,6 +300,7 @@ fn shards_are_rows_and_columns_between_blocks() {
                 }
                 let bytes = dtype.row_bytes(columns).unwrap() * rows;
                 assert_eq!(part(&shard, Part::Weight).len() as u64, bytes);
+                assert_eq!(shard.parts[0].row_bytes, dtype.row_bytes(columns));
                 // The packed bytes decode to the same values.
                 let file = Gguf::new()
                     .tensor("t", dtype, view.shape(), part(&shard, Part::Weight).to_vec())
@@ -597,6 +611,20 @@ fn floats_become_f16_and_codes_stay() {
         [Part::Weight, Part::Scale, Part::Bias].map(|part| loaded.part(part).unwrap().dtype);
     assert_eq!(dtypes, [loaded.part(Part::Weight).unwrap().dtype, DType::F16, DType::F32]);
     assert_eq!(far.load("output_norm.weight").unwrap().dtype, DType::F32);
+}
+
+/// The weight is asked for first, and no part twice.
+#[test]
+fn a_policy_is_asked_for_once_for_each_part() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/sample/mlx-4bit");
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let parts = Arc::clone(&asked);
+    let provider = WeightProvider::open(path).unwrap().policy_of(move |part| {
+        parts.lock().unwrap().push(part.part);
+        Policy::Keep
+    });
+    provider.load(QKV[0]).unwrap();
+    assert_eq!(*asked.lock().unwrap(), [Part::Weight, Part::Scale, Part::Bias]);
 }
 
 #[test]

@@ -510,6 +510,44 @@ fn each_rank_of_experts_has_experts_of_its_own() {
     );
 }
 
+/// A rank decodes its own columns only: what others lose is not counted.
+#[test]
+fn a_rank_counts_its_own_losses() {
+    let (rows, columns) = (64, 128);
+    let doubles = (0..rows * columns).map(|n| if n % columns < 64 { 1.0f64 } else { 1e300 });
+    let doubles: Vec<u8> = doubles.flat_map(f64::to_le_bytes).collect();
+    let number = |value: u32| Kv::U32(value);
+    let file = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", number(1))
+        .key("llama.embedding_length", number(64))
+        .key("llama.feed_forward_length", number(128))
+        .key("llama.attention.head_count", number(4))
+        .tensor("blk.0.ffn_down.weight", DType::F64, &[rows, columns], doubles)
+        .build();
+    let lost = [0, 1].map(|rank| {
+        let store = OpenOptions::new().open_memory("file", file.clone()).unwrap();
+        let provider = WeightProvider::new(store, Cpu).unwrap().policy(Policy::F32);
+        let provider = provider.sharding(Sharding::new().tensor(rank, 2)).unwrap();
+        let loaded = provider.load("layers.0.ffn.down.weight").unwrap();
+        assert_eq!(loaded.shape, [rows, columns / 2]);
+        loaded.lost.overflows
+    });
+    assert_eq!(lost, [0, 64 * 64]);
+}
+
+/// A name that is not canonical says nothing of a layer.
+#[test]
+fn what_has_no_canonical_name_is_on_each_rank() {
+    let name = "layers.1.extra.weight";
+    let Opened { model, .. } = &named("qwen3", Some((name, vec![2])));
+    for stage in 0..2 {
+        let sharding = Sharding::new().pipeline(stage, 2);
+        let whole = model.tensor_of_rank(name, &sharding, Convention::HuggingFace).unwrap();
+        assert_eq!(whole.shape(), [2]);
+    }
+}
+
 /// Qwen 3 has one norm for all heads, OLMo 2 a norm over all of them.
 #[test]
 fn a_norm_of_one_head_is_on_each_rank() {
@@ -536,4 +574,9 @@ fn sections_have_the_rows_that_the_config_says() {
     let error = of_rank(Some((name, vec![50, 8]))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
     assert!(error.to_string().ends_with("50 rows, but the config says 48"), "{error}");
+    // Ranks that divide only experts have the whole matrix, whatever the config says of it.
+    let half = Sharding::new().expert(0, 2);
+    let Opened { model, .. } = &named("mamba2", Some((name, vec![50, 8])));
+    let part = model.tensor_of_rank("layers.0.ssm.in.weight", &half, Convention::HuggingFace);
+    assert_eq!(part.unwrap().shape(), [50, 8]);
 }

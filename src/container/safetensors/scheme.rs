@@ -60,9 +60,6 @@ pub(super) fn is_quantized(documents: &[Document]) -> bool {
 /// Joins the arrays of each quantized tensor.
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
-        if indexed.is_grouped(head) {
-            continue;
-        }
         for scheme in SCHEMES {
             if try_scheme(indexed, head, scheme, limits)? {
                 break;

@@ -497,6 +497,21 @@ mod tests {
     }
 
     #[test]
+    fn plain_elements_are_addressed_by_bytes_or_by_bits() {
+        let by_bits =
+            |bits: u32| format!("(p.weight_at * 8u + (row * p.columns + column) * {bits}u);");
+        for (dtype, address) in [
+            (DType::F4, by_bits(4)),
+            (DType::F6_E2M3, by_bits(6)),
+            (DType::U8, "(start + column * 1u);".to_owned()),
+            (DType::F32, "(start + column * 4u);".to_owned()),
+        ] {
+            let text = kernel(dtype).unwrap().source(None, None);
+            assert!(text.contains(&address), "{dtype}");
+        }
+    }
+
+    #[test]
     fn texts_have_balanced_brackets_and_every_operation() {
         for kernel in KERNELS {
             let text = kernel.source(Some(DType::F16), Some(DType::F16));

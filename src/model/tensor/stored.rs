@@ -85,10 +85,10 @@ impl Tensor {
     ///
     /// Same as [`bytes`](Self::bytes).
     pub fn copy_bytes(&self, part: Part) -> Result<AlignedBytes> {
-        if let Ok(stored) = self.as_stored() {
-            let range = stored.segment(part)?.range;
+        if let Ok(whole) = self.as_stored() {
+            let range = whole.segment(part)?.range;
             let mut own = AlignedBytes::zeroed(range.end.saturating_sub(range.start))?;
-            stored.fill(part, 0, &mut own, &mut Scratch::default())?;
+            whole.fill(part, 0, &mut own, &mut Scratch::default())?;
             return Ok(own);
         }
         let mut own = AlignedBytes::zeroed(self.part(part)?.bytes)?;

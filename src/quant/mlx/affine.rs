@@ -83,7 +83,7 @@ impl<const BITS: usize> EncodeMode for Affine<BITS> {
             simd.div(above, simd.splat(scales[group]))
         };
         let codes = simd.to_unsigned([code(a, groups[0]), code(b, groups[1])]);
-        if BITS == 8 { codes } else { simd.capped(codes, u8::MAX >> (8 - BITS)) }
+        simd.capped(codes, u8::MAX >> (8 - BITS))
     }
 
     #[inline(always)]

@@ -84,11 +84,8 @@ fn e8m0(largest: f32) -> u8 {
     (exponent + 125).to_le_bytes()[0]
 }
 
-/// Unsigned E4M3, rounded to nearest, ties up: the first bit that is cut off decides.
+/// Unsigned E4M3 of a magnitude, rounded to nearest, ties up: the first bit that is cut off decides.
 fn ue4m3(value: f32) -> u8 {
-    if value <= 0.0 || value.is_nan() {
-        return 0;
-    }
     let bits = value.min(448.0).to_bits();
     let exponent = (bits >> 23).cast_signed() - 120;
     if exponent <= 0 {
