@@ -83,7 +83,6 @@ fn record(number: u32) {
 const EQUIVALENT: &[(&str, &str, &str)] = &[
     // Other ways to read the same bytes.
     ("src/model/tensor/values.rs", "held == CacheState::No", "longer reads"),
-    ("src/model/tensor/values.rs", "!plain || !self.is_share || self.is_adapted() || last.checked_div(stored_columns) != Some(array)", "fewer columns are read, of which the same are taken"),
     ("src/bytes/bulk.rs", "out.len() < LEAST && let Some(bulk) = self.bulk() && read_exact_at(&bulk.quiet, offset, out).is_ok()", "a read that does not fetch what follows"),
     ("src/bytes/bulk.rs", "pages.as_ptr().align_offset(SECTOR) == 0", "a read without a copy"),
     ("src/bytes/bulk.rs", "let SourceKind::Memory { bytes } = &self.kind", "a read without a copy"),
