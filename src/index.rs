@@ -42,17 +42,17 @@ impl NameIndex {
         Ok(Self { table })
     }
 
-    /// Adds `number` under `name`, or returns the number that is already there.
-    pub(crate) fn insert<'n>(
+    /// Adds `number` under a name with this hash, or returns the number that is already there: one
+    /// for which `same` says that its name is the same. `hash_of` is called if the table grows.
+    pub(crate) fn insert(
         &mut self,
-        name: &[u8],
         hash: u32,
         number: u32,
-        name_of: impl Fn(u32) -> &'n [u8],
+        same: impl Fn(u32) -> bool,
+        hash_of: impl Fn(u32) -> u32,
     ) -> Option<u32> {
-        let same = |&other: &u32| name_of(other) == name;
-        let rehash = |&other: &u32| spread(self::hash(name_of(other)));
-        match self.table.entry(spread(hash), same, rehash) {
+        let rehash = |&other: &u32| spread(hash_of(other));
+        match self.table.entry(spread(hash), |&other| same(other), rehash) {
             Entry::Occupied(entry) => Some(*entry.get()),
             Entry::Vacant(entry) => {
                 entry.insert(number);

@@ -1,89 +1,126 @@
 //! Groups tensors that differ only in their layer number into one table row.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::hash_map::Entry;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 /// Rows of a table. Tensors are grouped if their names match and their other keys `K` are equal.
-pub(crate) struct Rows<K, V> {
+pub(crate) struct Rows<'n, K, V> {
     gather: bool,
-    rows: Vec<Row<K, V>>,
-    places: HashMap<(Pattern, K), usize>,
+    rows: Vec<Row<'n, K, V>>,
+    places: HashMap<(Pattern<'n>, K), usize>,
 }
 
 /// A row: tensors that differ only in their layer number.
-pub(crate) struct Row<K, V> {
-    name: Pattern,
+pub(crate) struct Row<'n, K, V> {
+    name: Pattern<'n>,
     layers: Vec<u64>,
     pub(crate) alike: K,
     pub(crate) value: V,
 }
 
-impl<K: Clone + Eq + Hash, V> Rows<K, V> {
+impl<'n, K: Clone + Eq + Hash, V> Rows<'n, K, V> {
     /// Without `gather`, each tensor gets its own row.
     pub(crate) fn new(gather: bool) -> Self {
         Self { gather, rows: Vec::new(), places: HashMap::new() }
     }
 
     /// Adds a tensor as a new row, or joins it to an existing row with `join`.
-    pub(crate) fn add(&mut self, name: &str, alike: K, value: V, join: impl FnOnce(&mut V, V)) {
+    pub(crate) fn add(
+        &mut self,
+        name: impl Into<Cow<'n, str>>,
+        alike: K,
+        value: V,
+        join: impl FnOnce(&mut V, V),
+    ) {
         let (name, layer) = Pattern::of(name);
         let layers = layer.into_iter().collect();
-        if let (true, Some(layer)) = (self.gather, layer) {
-            let key = (name.clone(), alike.clone());
-            if let Some(row) = self.places.get(&key).and_then(|&place| self.rows.get_mut(place)) {
-                row.layers.push(layer);
-                join(&mut row.value, value);
-                return;
+        if self.gather && layer.is_some() {
+            match self.places.entry((name.clone(), alike.clone())) {
+                Entry::Occupied(place) => {
+                    if let Some(row) = self.rows.get_mut(*place.get()) {
+                        row.layers.extend(layer);
+                        join(&mut row.value, value);
+                    }
+                    return;
+                }
+                Entry::Vacant(place) => {
+                    place.insert(self.rows.len());
+                }
             }
-            self.places.insert(key, self.rows.len());
         }
         self.rows.push(Row { name, layers, alike, value });
     }
 
-    pub(crate) fn into_rows(self) -> Vec<Row<K, V>> {
+    pub(crate) fn into_rows(self) -> Vec<Row<'n, K, V>> {
         self.rows
     }
 }
 
-impl<K, V> Row<K, V> {
+impl<K, V> Row<'_, K, V> {
     /// The name, with the numbers of all layers in the row.
     pub(crate) fn name(&self) -> String {
         self.with_layers(&self.name)
     }
 
     /// Another name, with the same layers.
-    pub(crate) fn with_layers(&self, name: &Pattern) -> String {
+    pub(crate) fn with_layers(&self, name: &Pattern<'_>) -> String {
         name.with(&runs(&self.layers))
     }
 }
 
-/// A name without its layer number.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Pattern {
-    before: String,
-    /// The text after the number; empty if the name has no number.
-    pub(crate) after: String,
+/// A name and where its layer number is. Names that differ only in that number are equal.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern<'n> {
+    name: Cow<'n, str>,
+    /// Of a name without a number, its end.
+    layer: Range<usize>,
 }
 
-impl Pattern {
-    /// Splits the name at its first dot-separated component that is a number.
-    pub(crate) fn of(name: &str) -> (Self, Option<u64>) {
+impl<'n> Pattern<'n> {
+    /// Finds the name's first dot-separated component that is a number.
+    pub(crate) fn of(name: impl Into<Cow<'n, str>>) -> (Self, Option<u64>) {
+        let name = name.into();
         let mut start = 0;
         for component in name.split('.') {
             let end = start + component.len();
-            if let Ok(layer) = component.parse::<u64>()
-                && layer.to_string() == component
-            {
-                let (before, after) = (name[..start].to_owned(), name[end..].to_owned());
-                return (Self { before, after }, Some(layer));
+            let is_plain = component == "0" || !component.starts_with(['0', '+']);
+            if let Some(layer) = component.parse().ok().filter(|_| is_plain) {
+                return (Self { name, layer: start..end }, Some(layer));
             }
             start = end + 1;
         }
-        (Self { before: name.to_owned(), after: String::new() }, None)
+        let end = name.len();
+        (Self { name, layer: end..end }, None)
+    }
+
+    fn before(&self) -> &str {
+        &self.name[..self.layer.start]
+    }
+
+    /// The text after the number; empty if the name has no number.
+    pub(crate) fn after(&self) -> &str {
+        &self.name[self.layer.end..]
     }
 
     fn with(&self, layers: &str) -> String {
-        format!("{}{layers}{}", self.before, self.after)
+        format!("{}{layers}{}", self.before(), self.after())
+    }
+}
+
+impl PartialEq for Pattern<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.before() == other.before() && self.after() == other.after()
+    }
+}
+
+impl Eq for Pattern<'_> {}
+
+impl Hash for Pattern<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.before(), self.after()).hash(state);
     }
 }
 

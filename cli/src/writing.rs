@@ -262,7 +262,7 @@ fn write_tensors(
         let [first, second] = [a, b].map(|tensor| Text::new(tensor.name.as_bytes()));
         file.cmp(other).then_with(|| first.natural_cmp(second))
     });
-    let mut rows: Rows<Alike<'_>, u64> = Rows::new(!all);
+    let mut rows: Rows<'_, Alike<'_>, u64> = Rows::new(!all);
     for (file, tensor) in tensors {
         let (shape, from, method) = (&*tensor.shape, &*tensor.from, tensor.method);
         let alike = (file, shape, from, label(tensor), method);

@@ -432,8 +432,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let mut layers = LayerNames::new();
     // The table row of each mapping.
     let mut ranks: Vec<u32> = Vec::new();
-    // Tensors of experts, by canonical name.
-    let mut experts: HashMap<String, Experts> = HashMap::new();
+    // Tensors of experts, by the row's canonical name and the layer.
+    let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
         let Some(found) = find(&stored, architecture, dialect, &names) else {
@@ -448,41 +448,33 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             if let Some(layer) = found.layer.zip(stack(canonical)) {
                 *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
             }
-            let canonical = rule::expand(canonical, found.layer);
+            let name = || rule::expand(canonical, found.layer);
             let Some(expert) = found.expert else {
-                let stored = vec![stored.clone().into_owned()];
+                let (canonical, stored) = (name(), vec![stored.clone().into_owned()]);
                 resolution.mapped.push(Mapping { canonical, stored, stacked: false, transform });
                 ranks.push(rank);
                 continue;
             };
-            let stored = (expert, stored.clone().into_owned());
-            match experts.get_mut(&canonical) {
-                Some(experts) => experts.stored.push(stored),
-                None => {
-                    let place = resolution.mapped.len();
-                    let mapping = Mapping {
-                        canonical: canonical.clone(),
-                        stored: Vec::new(),
-                        stacked: true,
-                        transform,
-                    };
-                    resolution.mapped.push(mapping);
-                    ranks.push(rank);
-                    experts.insert(canonical, Experts { place, stored: vec![stored] });
-                }
-            }
+            let experts = experts.entry((canonical, found.layer)).or_insert_with(|| {
+                let (canonical, place) = (name(), resolution.mapped.len());
+                let stored = Vec::new();
+                resolution.mapped.push(Mapping { canonical, stored, stacked: true, transform });
+                ranks.push(rank);
+                Experts { place, stored: Vec::new() }
+            });
+            experts.stored.push((expert, stored.clone().into_owned()));
         }
     }
-    for (canonical, mut experts) in experts {
+    for mut experts in experts.into_values() {
+        let Some(mapping) = resolution.mapped.get_mut(experts.place) else { continue };
         experts.stored.sort();
         let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
         if let Some((place, (_, stored))) = numbers {
+            let canonical = &mapping.canonical;
             let fault = format!("expert {place} of \"{canonical}\" is missing before this one");
             return Err(Error::malformed(fault).in_file(store.path()).in_tensor(stored));
         }
-        if let Some(mapping) = resolution.mapped.get_mut(experts.place) {
-            mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
-        }
+        mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
     }
     let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
     let distinct = names.collect::<HashSet<&str, RandomState>>().len();

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// The bytes fetched first, and at most at a time later. A small header takes a single read, and
 /// the fetched bytes are still in the processor's cache when they are parsed.
 const FIRST: u64 = 32 << 10;
-const LATER: u64 = 1 << 20;
+const LATER: u64 = 256 << 10;
 
 /// Memory reserved for a header that exceeds the first pieces: a vocabulary takes about 9 MB.
 const AHEAD: u64 = 16 << 20;
@@ -63,6 +63,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes `len` bytes and returns their range. `what` names them in messages.
+    #[inline(always)]
     pub(crate) fn take(&mut self, len: u64, what: &str) -> Result<Range<u32>> {
         let start = self.pos;
         let end = (start as u64).saturating_add(len);
@@ -74,6 +75,7 @@ impl<'a> Cursor<'a> {
         Ok(u32::try_from(start).unwrap_or(u32::MAX)..u32::try_from(end).unwrap_or(u32::MAX))
     }
 
+    #[inline(always)]
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let start = self.pos;
         let found = self.held.get(start..).and_then(|rest| rest.first_chunk::<N>());
@@ -86,11 +88,13 @@ impl<'a> Cursor<'a> {
         found.copied().ok_or_else(|| Error::malformed("the file ends here"))
     }
 
+    #[inline(always)]
     pub(crate) fn u32(&mut self, what: &str) -> Result<u32> {
         let bytes = self.array(what)?;
         Ok(if self.swap { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
+    #[inline(always)]
     pub(crate) fn u64(&mut self, what: &str) -> Result<u64> {
         let bytes = self.array(what)?;
         Ok(if self.swap { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) })
@@ -122,7 +126,7 @@ impl<'a> Cursor<'a> {
         if self.held.capacity() < target {
             // Memory for a long header is reserved at once, so that it is not copied as it grows;
             // pages that are not reached are never touched. Beyond that it doubles.
-            let ahead = if have > LATER { AHEAD } else { 0 };
+            let ahead = if have >= LATER { AHEAD } else { 0 };
             let ahead = ahead.min(self.source.len()).min(self.limit);
             let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
             let doubled = self.held.capacity().saturating_mul(2);
@@ -172,10 +176,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a count or length: 32 bits wide in GGUF version 1, 64 bits since.
+    #[inline(always)]
     pub(crate) fn length(&mut self, wide: bool, what: &str) -> Result<u64> {
         if wide { self.u64(what) } else { self.u32(what).map(u64::from) }
     }
 
+    #[inline(always)]
     pub(crate) fn check_string(&self, len: u64, longest: u64, at: u64) -> Result<()> {
         if len > self.remaining() {
             let fault = format!("a string of {len} bytes, but only {} are left", self.remaining());

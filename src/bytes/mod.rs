@@ -228,12 +228,29 @@ impl Source {
             SourceKind::Mapped { .. } if len == 0 => return Ok(Cow::Borrowed(&[])),
             SourceKind::Mapped { file, map } => self.mapped(file, map)?,
             SourceKind::Read { .. } | SourceKind::Custom { .. } => {
-                let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
-                self.read_at(range.start, &mut out)?;
-                return Ok(Cow::Owned(out));
+                return self.read(range).map(Cow::Owned);
             }
         };
         self.part(whole, &range).map(Cow::Borrowed)
+    }
+
+    /// Reads `range` into new memory by positioned reads, never through the map.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`bytes`](Self::bytes).
+    pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
+        let len = self.check(&range)?;
+        let offset = range.start;
+        if let SourceKind::Mapped { file, .. } | SourceKind::Read { file } = &self.kind {
+            let mut out = try_vec(len).map_err(|error| error.in_file(&self.path))?;
+            let read =
+                self.with_file(file, |file| Ok(append_exact_at(file, offset, len, &mut out)))?;
+            return read.map(|()| out).map_err(|error| self.unread(error, offset));
+        }
+        let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
+        self.read_at(offset, &mut out)?;
+        Ok(out)
     }
 
     /// Fills `out` from `offset` by positioned reads, never through the map.
@@ -254,13 +271,16 @@ impl Source {
                 self.with_file(file, |file| Ok(read_exact_at(file, offset, out)))?
             }
         };
-        read.map_err(|error| {
-            if error.kind() == std::io::ErrorKind::UnexpectedEof {
-                self.shrunk()
-            } else {
-                Error::io("cannot read", error).in_file(&self.path).at(offset)
-            }
-        })
+        read.map_err(|error| self.unread(error, offset))
+    }
+
+    /// The error for bytes that could not be read.
+    #[cold]
+    fn unread(&self, error: std::io::Error, offset: u64) -> Error {
+        if error.kind() == std::io::ErrorKind::UnexpectedEof {
+            return self.shrunk();
+        }
+        Error::io("cannot read", error).in_file(&self.path).at(offset)
     }
 
     /// The whole file, if it is mapped or can be.
@@ -448,6 +468,31 @@ pub(crate) fn read_exact_at(
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Appends `len` bytes of the file to `out`, which is empty and has room for them. The room is not
+/// filled with zeros first, which would take a third of the time of reading.
+#[cfg(target_os = "linux")]
+fn append_exact_at(file: &File, offset: u64, len: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+    use rustix::buffer::spare_capacity;
+    use rustix::io::{Errno, pread};
+    while out.len() < len {
+        let at = offset.saturating_add(out.len() as u64);
+        match pread(file, spare_capacity(out), at) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // An allocator may have given more room.
+    out.truncate(len);
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn append_exact_at(file: &File, offset: u64, len: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
+    out.resize(len, 0);
+    read_exact_at(file, offset, out)
 }
 
 #[cfg(unix)]

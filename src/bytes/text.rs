@@ -88,7 +88,7 @@ impl Text<'_> {
     /// layer 10, and everything else by its bytes.
     pub fn natural_cmp(self, other: Text<'_>) -> std::cmp::Ordering {
         // What both start with has no influence, except for digits before the difference.
-        let same = self.0.iter().zip(other.0).take_while(|(a, b)| a == b).count();
+        let same = common_start(self.0, other.0);
         let common = self.0.get(..same).unwrap_or_default();
         let start = common.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |at| at + 1);
         let mut a = self.0.get(start..).unwrap_or_default();
@@ -113,6 +113,14 @@ impl Text<'_> {
             }
         }
     }
+}
+
+/// The number of bytes with which both texts start.
+fn common_start(a: &[u8], b: &[u8]) -> usize {
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let start = words.take_while(|(a, b)| a == b).count() * 8;
+    let rests = a.iter().zip(b).skip(start);
+    start + rests.take_while(|(a, b)| a == b).count()
 }
 
 fn digits(text: &[u8]) -> &[u8] {
@@ -164,6 +172,8 @@ impl PartialEq<&str> for Text<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -172,6 +182,16 @@ mod tests {
         assert_eq!(shown(b"blk.0.attn_q.weight"), "blk.0.attn_q.weight");
         assert_eq!(shown(b"a\xff\x1b[31m\n"), "a\\xff\\u{1b}[31m\\n");
         assert_eq!(shown("h\u{e9}\u{202e}".as_bytes()), "h\u{e9}\\u{202e}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_common_is_counted_by_words(a in "[ab]{0,20}", b in "[ab]{0,20}") {
+            let plain = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(common_start(a.as_bytes(), b.as_bytes()), plain);
+            let longer = format!("{a}{b}");
+            prop_assert!(common_start(a.as_bytes(), longer.as_bytes()) == a.len());
+        }
     }
 
     #[test]

@@ -397,9 +397,10 @@ impl Metadata {
         } else {
             let mut index = NameIndex::with_room(this.items.len())?;
             for (n, number) in (0..this.items.len()).zip(0u32..) {
-                let there =
-                    index.insert(this.key(n), hash(this.key(n)), number, |n| this.key(n as usize));
-                if there.is_some() {
+                let key = this.key(n);
+                let same = |other: u32| this.key(other as usize) == key;
+                let hash_of = |other: u32| hash(this.key(other as usize));
+                if index.insert(hash(key), number, same, hash_of).is_some() {
                     twice.get_or_insert(n);
                 }
             }

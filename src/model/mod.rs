@@ -74,7 +74,9 @@ impl ResolvedNames {
         let mut mapped = NameIndex::with_room(resolution.mapped.len())?;
         for (place, mapping) in (0..).zip(&resolution.mapped) {
             let name = mapping.canonical.as_bytes();
-            mapped.insert(name, index::hash(name), place, |place| canonical(&resolution, place));
+            let same = |other| canonical(&resolution, other) == name;
+            let hash_of = |other| index::hash(canonical(&resolution, other));
+            mapped.insert(index::hash(name), place, same, hash_of);
         }
         Ok(Self { resolution, mapped })
     }

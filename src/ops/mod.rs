@@ -39,8 +39,8 @@ pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{
     AdapterReport, AttachmentReport, AuxiliaryTensor, CanonicalTensor, InspectNames,
-    InspectOptions, InspectReport, InspectedPart, InspectedTensor, InspectedTensors, ModelSummary,
-    NamesReport, inspect, summarize,
+    InspectOptions, InspectReport, InspectedPart, InspectedParts, InspectedTensor,
+    InspectedTensors, ModelSummary, NamesReport, inspect, summarize,
 };
 pub(crate) use inspect::{file_type, main_dtype};
 pub use load::{LoadReport, load, peak_memory};

@@ -3,6 +3,7 @@
 //! The cache's layout (huggingface_hub 2.4, file_download.py): `models--ORG--NAME` has `refs/BRANCH`
 //! with the commit, `blobs/DIGEST`, and `snapshots/COMMIT/FILE`, links to the blobs.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::choice;
@@ -116,7 +117,11 @@ pub(crate) fn cached(name: &HubName) -> Result<Option<PathBuf>> {
 /// The snapshot of a folder `models--ORG--NAME` of the cache: that of the branch main, else the only
 /// one. `None` for any other folder.
 pub(crate) fn current_snapshot(folder: &Path) -> Option<PathBuf> {
-    let absolute = std::path::absolute(folder).ok()?;
+    // A path that ends in dots has no name of its own.
+    let absolute = match folder.file_name() {
+        Some(_) => Cow::Borrowed(folder),
+        None => Cow::Owned(std::path::absolute(folder).ok()?),
+    };
     absolute.file_name()?.to_str()?.strip_prefix("models--")?;
     let found = snapshot(folder, "main").or_else(|| {
         let mut found = std::fs::read_dir(folder.join("snapshots")).ok()?.flatten();

@@ -128,10 +128,13 @@ impl StoreBuilder {
     /// Builds the index of names. If a name occurs twice, `twice` makes the error.
     pub(crate) fn index(self, twice: impl Fn(Text<'_>, &Path, &Path) -> Error) -> Result<Indexed> {
         let mut index = NameIndex::with_room(self.listing.len())?;
-        let hashes = self.listing.hashes.iter();
+        let hashes = &self.listing.hashes;
         for ((number, entry), &hash) in (0u32..).zip(&self.listing.entries).zip(hashes) {
-            let name = self.name(number);
-            if let Some(first) = index.insert(name, hash, number, |n| self.name(n)) {
+            // Equal hashes are rare, and a name is seldom in the cache.
+            let hash_of = |other: u32| hashes.get(other as usize).copied().unwrap_or_default();
+            let same = |other| hash_of(other) == hash && self.name(other) == self.name(number);
+            if let Some(first) = index.insert(hash, number, same, hash_of) {
+                let name = self.name(number);
                 let path = |n: u32| {
                     let file = self.listing.entries.get(n as usize).map_or(0, |entry| entry.file);
                     self.files.get(file as usize).map_or(self.path.as_path(), |f| f.source.path())
@@ -312,7 +315,8 @@ impl Indexed {
         builder.groups.push(TensorGroup { head, parts, dtype, group_size, stored_name, shape });
         if let Some(name) = name {
             let builder = &self.builder;
-            self.index.insert(&name, hash(&name), head, |n| builder.name(n));
+            let same = |other| builder.name(other) == name;
+            self.index.insert(hash(&name), head, same, |other| hash(builder.name(other)));
         }
         Ok(())
     }

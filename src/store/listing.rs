@@ -54,9 +54,11 @@ impl ArrayListing {
         self.entries.len()
     }
 
-    /// Reserves memory for `count` entries.
+    /// Reserves memory for `count` entries of two dimensions, as most have.
     pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
-        let reserved = self.entries.try_reserve(count).and_then(|()| self.dims.try_reserve(count));
+        let reserved = self.entries.try_reserve(count);
+        let reserved = reserved.and_then(|()| self.hashes.try_reserve(count));
+        let reserved = reserved.and_then(|()| self.dims.try_reserve(count.saturating_mul(2)));
         reserved
             .map_err(|_| Error::new(crate::ErrorKind::Io, format!("no memory for {count} tensors")))
     }
@@ -64,6 +66,16 @@ impl ArrayListing {
     /// Adds a dimension to the next entry.
     pub(crate) fn push_dim(&mut self, dim: u64) {
         self.dims.push(dim);
+    }
+
+    /// The number of dimensions that were pushed.
+    pub(crate) fn dims(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Drops all dimensions but the first `count`: those of an entry that is read again.
+    pub(crate) fn keep_dims(&mut self, count: usize) {
+        self.dims.truncate(count);
     }
 
     /// Reverses the last `rank` dimensions: GGUF writes the innermost first.

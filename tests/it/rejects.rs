@@ -575,6 +575,7 @@ fn safetensors_entries() {
     assert_snapshot!(entry("{\"dtype\":\"F32\",\"shape\":[8]}"), @r#"Malformed: file: tensor "a": the entry has no data_offsets (at byte 40)"#);
     assert_snapshot!(entry("{\"dtype\":\"F7\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "F7" is not a safetensors dtype (at byte 26)"#);
     assert_snapshot!(entry("{\"dtype\":\"f32\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "f32" is not a safetensors dtype (at byte 27)"#);
+    assert_snapshot!(entry("{\"dtype\":\"\",\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": "" is not a safetensors dtype (at byte 24)"#);
     assert_snapshot!(entry("{\"dtype\":32,\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '3' (at byte 22)"#);
     assert_snapshot!(entry("{\"dtype\":{\"F32\":null},\"shape\":[8],\"data_offsets\":[0,32]}"), @r#"Malformed: file: tensor "a": not valid JSON: a string expected here, found '{' (at byte 22)"#);
     assert_snapshot!(entry(&format!("{{{good},\"extra\":tru}}")), @r#"Malformed: file: tensor "a": not valid JSON: a value expected here, found 't' (at byte 70)"#);

@@ -48,7 +48,7 @@ impl TensorTable {
         let InspectedTensors::Stored { tensors, .. } = report.tensors else { return Ok(table) };
         for tensor in tensors {
             table.dtype.push(dtypes.place(&tensor.dtype));
-            table.file.push(tensor.parts.first().map(|part| files.place(&part.file)));
+            table.file.push(tensor.parts.iter().next().map(|part| files.place(&part.file)));
             table.canonical.push(tensor.canonical.flatten().map(Into::into));
             table.shape.push(tensor.shape.to_vec());
             table.bits.push(tensor.bits_per_weight);

@@ -79,7 +79,7 @@ fn write_text(
     let brief = |name: &str| Text::new(name.as_bytes()).brief();
     for (which, names) in [("A", &report.only_a), ("B", &report.only_b)] {
         let mut rows = Rows::new(!args.all);
-        names.iter().for_each(|name| rows.add(name, (), (), |(), ()| {}));
+        names.iter().for_each(|name| rows.add(*name, (), (), |(), ()| {}));
         for row in rows.into_rows() {
             writeln!(out, "only in {which}: {}", brief(&row.name()))?;
         }

@@ -2,6 +2,8 @@
 //! ModelOpt, bitsandbytes, torchao, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
 //! into one tensor with the name it has in the unquantized checkpoint.
 
+use std::collections::HashSet;
+
 use serde_json::Value as Json;
 
 use crate::dtype::DType;
@@ -59,9 +61,10 @@ pub(super) fn is_quantized(documents: &[Document]) -> bool {
 
 /// Joins the arrays of each quantized tensor.
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
+    let schemes = possible(indexed);
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
-        for scheme in SCHEMES {
-            if try_scheme(indexed, head, scheme, limits)? {
+        for (scheme, companions) in &schemes {
+            if try_scheme(indexed, head, scheme, companions, limits)? {
                 break;
             }
         }
@@ -69,15 +72,51 @@ pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits) -> Result<bool> {
+/// A scheme, and those of its companions that may occur.
+type PossibleScheme = (&'static Scheme, Vec<(&'static str, Part)>);
+
+/// The schemes that the endings of the names allow. A model mostly uses one, and looking for the
+/// arrays of all others would take longer than opening its files.
+fn possible(indexed: &Indexed) -> Vec<PossibleScheme> {
+    let last = |name: &[u8]| name.rsplit(|&byte| byte == b'.').next().map_or(0, <[u8]>::len);
+    let mut found: HashSet<&[u8]> = HashSet::new();
+    for number in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
+        let name = indexed.get(number).map_or(&[][..], |listed| listed.name.as_bytes());
+        found.insert(name.get(name.len() - last(name)..).unwrap_or_default());
+    }
+    let occurs = |ending: &str| {
+        let ending = ending.as_bytes();
+        let ending = ending.get(ending.len() - last(ending)..).unwrap_or_default();
+        found.iter().any(|last| last.ends_with(ending))
+    };
+    let possible = SCHEMES.iter().filter(|scheme| occurs(scheme.head)).map(|scheme| {
+        let companions = scheme.companions.iter().copied();
+        (scheme, companions.filter(|(ending, _)| occurs(ending)).collect::<Vec<_>>())
+    });
+    let complete = |(scheme, companions): &PossibleScheme| {
+        let has = |part| companions.iter().any(|(_, other)| other == part);
+        scheme.unmistakable || scheme.needed.iter().all(has)
+    };
+    possible.filter(complete).collect()
+}
+
+fn try_scheme(
+    indexed: &mut Indexed,
+    head: u32,
+    scheme: &Scheme,
+    possible: &[(&'static str, Part)],
+    limits: &Limits,
+) -> Result<bool> {
     let Some(listed) = indexed.get(head) else { return Ok(false) };
     let Some(base) = listed.name.as_bytes().strip_suffix(scheme.head.as_bytes()) else {
         return Ok(false);
     };
-    let base = base.to_vec();
     let mut companions = Vec::new();
-    for (ending, part) in scheme.companions {
-        if let Some(number) = indexed.find(&[base.as_slice(), ending.as_bytes()].concat())
+    let mut name = base.to_vec();
+    for (ending, part) in possible {
+        name.truncate(base.len());
+        name.extend_from_slice(ending.as_bytes());
+        if let Some(number) = indexed.find(&name)
             && number != head
             && !indexed.is_grouped(number)
         {
@@ -85,9 +124,7 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
         }
     }
     let has = |part: &Part| companions.iter().any(|(other, _)| other == part);
-    let name = listed.name.to_string();
-    let path = indexed.path(head).to_path_buf();
-    let located = |error: Error| error.in_file(&path).in_tensor(&name);
+    let located = |error: Error| error.in_file(indexed.path(head)).in_tensor(listed.name);
     if let Some(missing) = scheme.needed.iter().find(|part| !has(part)) {
         if !scheme.unmistakable {
             return Ok(false);
@@ -102,8 +139,7 @@ fn try_scheme(indexed: &mut Indexed, head: u32, scheme: &Scheme, limits: &Limits
     let Some((dtype, shape)) = (scheme.settle)(&found).map_err(located)? else {
         return Ok(false);
     };
-    let name = (scheme.tensor != scheme.head)
-        .then(|| [base.as_slice(), scheme.tensor.as_bytes()].concat());
+    let name = (scheme.tensor != scheme.head).then(|| [base, scheme.tensor.as_bytes()].concat());
     let group_size = match dtype {
         DType::HF_NVFP4 => 16,
         DType::HF_MXFP4 => 32,

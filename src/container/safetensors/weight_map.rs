@@ -86,30 +86,38 @@ impl WeightMap {
         if json.eat(b'}') {
             return Ok(());
         }
-        let mut last = (Vec::new(), 0);
+        // The last file's name, with its quotes, and its number: most tensors follow one of the
+        // same file.
+        let (mut last, mut number): (&[u8], u32) = (b"", 0);
         loop {
             let name = json.string()?;
             json.expect(b':')?;
             let at = json.at();
-            let file = json.string().map_err(|_| {
-                json.error("a value in weight_map is not a file name")
-                    .in_tensor(Text::new(json.raw(&name)))
-            })?;
-            let file = json.unescape(&file)?;
-            if *file != *last.0 {
-                last = (file.to_vec(), self.file(&file, limits).map_err(|error| error.at(at))?);
-            }
-            let (start, len) = match json.unescape(&name)? {
-                std::borrow::Cow::Borrowed(raw) => (name.range.start, raw.len()),
-                std::borrow::Cow::Owned(text) => {
-                    self.unescaped.extend_from_slice(&text);
-                    (self.unescaped.len() - text.len(), text.len() | UNESCAPED as usize)
+            json.skip_space();
+            let rest = json.rest();
+            match rest.strip_prefix(last).filter(|_| !last.is_empty()) {
+                Some(rest) => json.continue_at(rest),
+                None => {
+                    let file = json.string().map_err(|_| {
+                        json.error("a value in weight_map is not a file name")
+                            .in_tensor(Text::new(json.raw(&name)))
+                    })?;
+                    let file = json.unescape(&file)?;
+                    number = self.file(&file, limits).map_err(|error| error.at(at))?;
+                    let len = rest.len().saturating_sub(json.rest().len());
+                    last = rest.get(..len).unwrap_or_default();
                 }
-            };
+            }
+            let (mut start, mut len) = (name.range.start, name.range.len());
+            if name.escaped {
+                let text = json.unescape(&name)?;
+                (start, len) = (self.unescaped.len(), text.len() | UNESCAPED as usize);
+                self.unescaped.extend_from_slice(&text);
+            }
             self.entries.push(MapEntry {
                 start: u32::try_from(start).unwrap_or(u32::MAX),
                 len: u32::try_from(len).unwrap_or(u32::MAX),
-                file: last.1,
+                file: number,
             });
             if !json.eat(b',') {
                 return json.expect(b'}');

@@ -16,7 +16,8 @@ use crate::store::Attachment;
 pub use summary::{ModelSummary, summarize};
 pub(crate) use summary::{file_type, main_dtype};
 pub use tensors::{
-    AuxiliaryTensor, CanonicalTensor, InspectedPart, InspectedTensor, InspectedTensors,
+    AuxiliaryTensor, CanonicalTensor, InspectedPart, InspectedParts, InspectedTensor,
+    InspectedTensors,
 };
 
 /// The names under which [`inspect`] lists tensors.

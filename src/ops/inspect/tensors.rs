@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+
 use crate::arch::{Mapping, Resolution};
 use crate::bytes::Text;
 use crate::model::{Derivation, Model};
@@ -57,10 +59,34 @@ pub struct InspectedTensor<'m> {
     /// Bytes of all parts; 0 for an unknown type code.
     pub bytes: u64,
     /// The parts, the weight first. Empty for an unknown type code.
-    pub parts: Vec<InspectedPart<'m>>,
+    pub parts: InspectedParts<'m>,
     /// The bytes of the stored name.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub raw_name: Text<'m>,
+}
+
+/// The parts of a stored tensor. They are made when they are asked for: a model may have a hundred
+/// thousand.
+#[derive(Clone, Copy, Debug)]
+pub struct InspectedParts<'m>(StoredTensor<'m>);
+
+impl<'m> InspectedParts<'m> {
+    /// The parts, in order.
+    pub fn iter(&self) -> impl Iterator<Item = InspectedPart<'m>> + use<'m> {
+        self.0.segments().map(InspectedPart::new)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.segments().next().is_none()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for InspectedParts<'_> {
+    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(self.iter())
+    }
 }
 
 /// A part of a stored tensor: see [`Segment`].
@@ -132,10 +158,10 @@ pub(super) fn stored<'m>(
 }
 
 /// Canonical names by stored name, separated by `+` if one stored tensor holds several tensors.
-type CanonicalNames<'m> = HashMap<&'m str, Cow<'m, str>>;
+type CanonicalNames<'m> = HashMap<&'m str, Cow<'m, str>, RandomState>;
 
 fn canonical_names(resolution: &Resolution) -> CanonicalNames<'_> {
-    let mut names = CanonicalNames::new();
+    let mut names = CanonicalNames::default();
     for mapping in &resolution.mapped {
         for stored in &mapping.stored {
             let name = names.entry(stored).and_modify(|name| {
@@ -153,8 +179,7 @@ impl<'m> InspectedTensor<'m> {
     fn new(tensor: StoredTensor<'m>, names: Option<&CanonicalNames<'m>>) -> Self {
         let raw_name = tensor.name();
         let name = raw_name.spelling();
-        let parts: Vec<InspectedPart<'m>> = tensor.segments().map(InspectedPart::new).collect();
-        let bytes = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+        let (parts, bytes) = (InspectedParts(tensor), tensor.stored_bytes());
         let elements = tensor.elements();
         let known = elements > 0 && !parts.is_empty();
         Self {

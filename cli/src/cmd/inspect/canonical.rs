@@ -27,7 +27,7 @@ fn stored(tensor: &CanonicalTensor<'_>) -> String {
     for name in tensor.stored {
         let (pattern, _) = Pattern::of(name);
         // Splits at the layer's number; the rest contains the expert's number.
-        let (before, after) = name.split_at(name.len() - pattern.after.len());
+        let (before, after) = name.split_at(name.len() - pattern.after().len());
         names.add(after, before, (), |(), ()| {});
     }
     let names = names.into_rows().into_iter().map(|row| format!("{}{}", row.alike, row.name()));
@@ -48,7 +48,7 @@ pub(super) fn table(
     });
     let mut rows = Rows::new(!all);
     for tensor in tensors {
-        let (stored, _) = Pattern::of(&stored(tensor));
+        let (stored, _) = Pattern::of(stored(tensor));
         let shape = tensor.shape.as_deref().map_or("-".to_owned(), print::shape);
         let dtype = tensor.dtype.clone().unwrap_or("-".to_owned());
         rows.add(tensor.name, (stored, dtype, shape, served(tensor)), (), |(), ()| {});

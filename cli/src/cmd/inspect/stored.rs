@@ -8,7 +8,7 @@ use crate::print::{self, Table, left, right};
 /// The content of a row, taken from its first tensor.
 struct Shown<'r> {
     first: &'r InspectedTensor<'r>,
-    canonical: Option<Pattern>,
+    canonical: Option<Pattern<'r>>,
     bytes: u64,
 }
 
@@ -21,11 +21,11 @@ pub(super) fn table(all: bool, tensors: &[InspectedTensor<'_>], canonical: bool)
         let name = tensor.canonical.iter().flatten().next();
         let shown = Shown {
             first: tensor,
-            canonical: name.map(|name| Pattern::of(name).0),
+            canonical: name.map(|name| Pattern::of(&**name).0),
             bytes: tensor.bytes,
         };
         let alike = (&*tensor.dtype, tensor.shape);
-        rows.add(&tensor.raw_name.to_string(), alike, shown, |row: &mut Shown<'_>, more| {
+        rows.add(tensor.raw_name.to_string(), alike, shown, |row: &mut Shown<'_>, more| {
             row.bytes = row.bytes.saturating_add(more.bytes);
         });
     }
