@@ -6,8 +6,8 @@
 
 use std::array::from_fn;
 
-use super::codebook::{Codebook, IQ1 as BOOK, Points, number_of};
-use super::nearest::{Steps, Targets};
+use super::codebook::{Codebook, IQ1 as BOOK, Point, Points, number_of};
+use super::nearest::Targets;
 use super::point::{floats, half_bits, mean_square, nearest, put_half};
 use super::search::count;
 use super::{Batch, Simd, largest, quantizers, weigh};
@@ -79,7 +79,7 @@ quantizers! {
             let factor = simd.add(simd.add(code, code), one);
             let (x, weights) = run::<S, 16>(batch, number, mean);
             for half in 0..2 {
-                let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[number][half]));
+                let codes = codes_of(simd, &points[number][half]);
                 for i in 0..8 {
                     let q = simd.mul(simd.add(codes[i], shifts[number][half]), factor);
                     let weighted = simd.mul(weights[8 * half + i], q);
@@ -130,6 +130,13 @@ struct TernaryCodes<S: Simd, const N: usize> {
     shifts: [S::Floats; 2],
     /// The lanes without a split.
     nothing: S::Mask,
+}
+
+/// The codes of points, from 0 to 2.
+#[inline(always)]
+fn codes_of<S: Simd>(simd: S, points: &[Point; 16]) -> [S::Floats; 8] {
+    let codes = simd.load(&from_fn(|i| count(i % 4)));
+    Codebook::<8>::entries(simd, &[codes; 8], simd.load_words(points))
 }
 
 /// The values of runs, and their weights.
@@ -412,38 +419,35 @@ fn snapped<S: Simd, const N: usize, const GROUPS: usize>(
     let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
     let book: &Codebook<8> = &BOOK;
     let targets: Targets<N, GROUPS> = Targets::new(simd, x, weights, zero);
-    let mut step: Steps<GROUPS, 1> = Steps::new(book.zeros());
-    step.scales[0] = floats(simd, split.scale);
-    let codes = split.codes.as_chunks::<8>().0.iter();
-    for (codes, places) in codes.zip(&mut step.places[0]) {
-        simd.put_words(simd.whole(book.place(simd, codes)), places);
-    }
-    let [up, down] = [UP, DOWN].map(|shift| from_fn(|i| count(i % 4) + shift));
+    let [up, down] = [UP, DOWN].map(|shift| simd.load(&from_fn(|i| count(i % 4) + shift)));
     let shifts = [floats(simd, split.shifts[0]), floats(simd, split.shifts[1])];
     let some = floats(simd, simd.choose(split.nothing, zero, one));
+    let scales = floats(simd, split.scale);
     let half = |k: usize| 2 * k / GROUPS;
-    targets.snap(
-        simd,
-        book,
-        (&mut step, &[[1; 16]; GROUPS]),
-        |k, lane| if shifts[half(k)][lane] == UP { &up } else { &down },
-        |_, lane| some[lane] != 0.0,
-    );
-    let [points] = step.points;
+    let mut points = [[book.point(book.list(0).first); 16]; GROUPS];
+    let mut moved = [0.0; 16];
+    for (k, codes) in split.codes.as_chunks::<8>().0.iter().enumerate() {
+        let mut places = [0; 16];
+        simd.put_words(simd.whole(book.place(simd, codes)), &mut places);
+        for lane in (0..16).filter(|lane| some[*lane] != 0.0) {
+            let list = book.list(places[lane]);
+            points[k][lane] = book.point(list.first);
+            if list.count > 0 {
+                moved[lane] = 1.0;
+                let levels = if shifts[half(k)][lane] == UP { up } else { down };
+                points[k][lane] =
+                    targets.nearest(simd, book, (k, lane), list, scales[lane], levels).point;
+            }
+        }
+    }
     let (mut sumqx, mut sumq2) = (zero, zero);
     for k in 0..GROUPS {
-        let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[k]));
+        let codes = codes_of(simd, &points[k]);
         for i in 0..8 {
             let q = simd.add(codes[i], split.shifts[half(k)]);
             let weighted = simd.mul(weights[8 * k + i], q);
             sumqx = simd.add(sumqx, simd.mul(weighted, x[8 * k + i]));
             sumq2 = simd.add(sumq2, simd.mul(weighted, q));
-        }
-    }
-    let mut moved = [0.0; 16];
-    for places in &step.places[0] {
-        for lane in 0..16 {
-            moved[lane] = if book.has(places[lane]) { moved[lane] } else { 1.0 };
         }
     }
     let better = simd.both(simd.below(zero, sumqx), simd.below(zero, sumq2));
