@@ -1,4 +1,4 @@
-//! Quantizers of the dtypes with signs and codebook points, one block at a time.
+//! Quantizers of the dtypes with signs and codebook points. Each lane quantizes one block.
 
 use std::array::from_fn;
 
