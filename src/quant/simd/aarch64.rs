@@ -592,6 +592,10 @@ impl<const BF16: bool> Simd for Neon<BF16> {
             vminvq_u32(merged(a, |a, b| vandq_u32(a, b))) != 0
         }
 
+        fn bits(self, a: Words) -> u32 {
+            pack::bits(a)
+        }
+
         fn choose(self, mask: Words, yes: Floats, no: Floats) -> Floats {
             from_fn(|i| vbslq_f32(mask[i], yes[i], no[i]))
         }
@@ -651,27 +655,24 @@ impl<const BF16: bool> Simd for Neon<BF16> {
                 // SAFETY: reads 64 bytes in total behind a reference.
                 unsafe { vreinterpretq_u8_f32(vld1q_f32(table.as_ptr().add(4 * i))) }
             });
+            let table = uint8x16x4_t(a, b, c, d);
+            index.map(|index| vreinterpretq_f32_u8(vqtbl4q_u8(table, pack::places(index))))
+        }
+
+        fn fours(self, table: Floats, index: Words) -> Floats {
+            let table = vreinterpretq_u8_f32(table[0]);
             index.map(|index| {
-                // The four bytes of each entry.
-                let bytes = vmlaq_n_u32(vdupq_n_u32(0x0302_0100), index, 0x0404_0404);
-                let table = uint8x16x4_t(a, b, c, d);
-                vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_u32(bytes)))
+                let index = pack::places(vandq_u32(index, vdupq_n_u32(3)));
+                vreinterpretq_f32_u8(vqtbl1q_u8(table, index))
             })
         }
 
-        fn fours(self, table: &[f32; 4], index: Words) -> Floats {
-            // SAFETY: reads 16 bytes behind a reference.
-            let table = unsafe { vreinterpretq_u8_f32(vld1q_f32(table.as_ptr())) };
+        fn eights(self, table: Floats, index: Words) -> Floats {
+            let table = uint8x16x2_t(vreinterpretq_u8_f32(table[0]), vreinterpretq_u8_f32(table[1]));
             index.map(|index| {
-                // The four bytes of each entry.
-                let index = vandq_u32(index, vdupq_n_u32(3));
-                let bytes = vmlaq_n_u32(vdupq_n_u32(0x0302_0100), index, 0x0404_0404);
-                vreinterpretq_f32_u8(vqtbl1q_u8(table, vreinterpretq_u8_u32(bytes)))
+                let index = pack::places(vandq_u32(index, vdupq_n_u32(7)));
+                vreinterpretq_f32_u8(vqtbl2q_u8(table, index))
             })
-        }
-
-        fn fourfold(self, from: &[f32; 4]) -> Floats {
-            from.map(|number| vdupq_n_f32(number))
         }
 
         fn transposed(self, rows: [Floats; 16]) -> [Floats; 16] {

@@ -168,6 +168,8 @@ pub(super) trait Simd: Copy {
     fn either(self, a: Self::Mask, b: Self::Mask) -> Self::Mask;
     fn any(self, a: Self::Mask) -> bool;
     fn all(self, a: Self::Mask) -> bool;
+    /// A bit for each boolean, the first lowest.
+    fn bits(self, a: Self::Mask) -> u32;
     fn choose(self, mask: Self::Mask, yes: Self::Floats, no: Self::Floats) -> Self::Floats;
     /// Rounds to integers, ties to even, limited to the bounds: 2^23 + 2^22 is added, and the bits
     /// of the fraction are the number. The result for NaN and for magnitudes from 2^22 on is the
@@ -193,10 +195,10 @@ pub(super) trait Simd: Copy {
     fn down<const BITS: u32>(self, a: Self::Words) -> Self::Words;
     /// The table entry for each word; all words must be less than 16.
     fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
-    /// The table entry for the lowest two bits of each word.
-    fn fours(self, table: &[f32; 4], index: Self::Words) -> Self::Floats;
-    /// Repeats each number four times.
-    fn fourfold(self, from: &[f32; 4]) -> Self::Floats;
+    /// The table entry for the lowest two bits of each word. The table has 4 entries, four times.
+    fn fours(self, table: Self::Floats, index: Self::Words) -> Self::Floats;
+    /// The table entry for the lowest three bits of each word. The table has 8 entries, twice.
+    fn eights(self, table: Self::Floats, index: Self::Words) -> Self::Floats;
     /// Transposes a 16 by 16 matrix.
     fn transposed(self, rows: [Self::Floats; 16]) -> [Self::Floats; 16];
     /// Like [`transposed`](Self::transposed).

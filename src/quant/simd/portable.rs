@@ -314,6 +314,11 @@ impl Simd for Portable {
         a == [true; 16]
     }
 
+    #[inline(never)]
+    fn bits(self, a: [bool; 16]) -> u32 {
+        a.iter().rev().fold(0, |bits, set| bits << 1 | u32::from(*set))
+    }
+
     #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
     #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
     fn choose(self, mask: [bool; 16], yes: [f32; 16], no: [f32; 16]) -> [f32; 16] {
@@ -388,13 +393,14 @@ impl Simd for Portable {
 
     #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
     #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
-    fn fours(self, table: &[f32; 4], index: [u32; 16]) -> [f32; 16] {
+    fn fours(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {
         index.map(|index| table[index as usize & 3])
     }
 
-    #[inline(always)]
-    fn fourfold(self, from: &[f32; 4]) -> [f32; 16] {
-        from_fn(|i| from[i / 4])
+    #[cfg_attr(any(target_arch = "aarch64", target_arch = "x86_64"), inline(never))]
+    #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), inline(always))]
+    fn eights(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {
+        index.map(|index| table[index as usize & 7])
     }
 
     #[inline(never)]

@@ -274,6 +274,7 @@ impl<S: Simd> Found<S> {
             let mask = simd.below(zero, simd.load(&some));
             self.number("any", simd.any(mask).into());
             self.number("all", simd.all(mask).into());
+            self.number("bits", simd.bits(mask));
             let one = from_fn(|i| f32::from(u8::from(i == usize::from(count))));
             let mask = simd.same(zero, simd.load(&one));
             self.number("all", simd.all(mask).into());
@@ -300,11 +301,11 @@ impl<S: Simd> Found<S> {
         self.joined::<31>(a, b);
         let index = self.made(&input.words[3].map(|word| word & 15));
         self.floats("entries", simd.entries(&input.floats[2], index));
-        let [four, ..] = input.floats[2].as_chunks::<4>().0 else { return };
         let words = simd.load_words(&input.words[3]);
         self.words("load_words", words);
-        self.floats("fours", simd.fours(four, words));
-        self.floats("fourfold", simd.fourfold(four));
+        let repeated = |many: usize| simd.load(&from_fn(|i| input.floats[2][i % many]));
+        self.floats("fours", simd.fours(repeated(4), words));
+        self.floats("eights", simd.eights(repeated(8), words));
         let columns = simd.transposed_words(input.words.map(|row| self.made(&row)));
         columns.into_iter().for_each(|column| self.words("transposed_words", column));
         for floats in input.floats {

@@ -542,6 +542,24 @@ impl Simd for Avx2 {
             _mm256_movemask_ps(_mm256_and_ps(a[0], a[1])) == 0xff
         }
 
+        fn bits(self, a: [__m256; 2]) -> u32 {
+            let [low, high]: [u32; 2] = a.map(|a| {
+                let bits;
+                // SAFETY: moves bits between registers. The compiler's code for two
+                // `_mm256_movemask_ps` joins the registers first, which takes six steps more.
+                unsafe {
+                    std::arch::asm!(
+                        "vmovmskps {bits:e}, {a}",
+                        a = in(ymm_reg) a,
+                        bits = lateout(reg) bits,
+                        options(pure, nomem, nostack, preserves_flags),
+                    );
+                }
+                bits
+            });
+            low | high << 8
+        }
+
         fn choose(self, mask: [__m256; 2], yes: [__m256; 2], no: [__m256; 2]) -> [__m256; 2] {
             [
                 _mm256_blendv_ps(no[0], yes[0], mask[0]),
@@ -612,19 +630,12 @@ impl Simd for Avx2 {
             })
         }
 
-        fn fours(self, table: &[f32; 4], index: [__m256i; 2]) -> [__m256; 2] {
-            // SAFETY: reads 16 bytes, which need not be aligned.
-            let table = unsafe { _mm_loadu_ps(table.as_ptr()) };
-            let table = _mm256_set_m128(table, table);
-            index.map(|index| _mm256_permutevar_ps(table, index))
+        fn fours(self, table: [__m256; 2], index: [__m256i; 2]) -> [__m256; 2] {
+            index.map(|index| _mm256_permutevar_ps(table[0], index))
         }
 
-        fn fourfold(self, from: &[f32; 4]) -> [__m256; 2] {
-            // SAFETY: reads 16 bytes, which need not be aligned.
-            let from = unsafe { _mm_loadu_ps(from.as_ptr()) };
-            let from = _mm256_set_m128(from, from);
-            let (low, high) = (_mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3));
-            [_mm256_permutevar_ps(from, low), _mm256_permutevar_ps(from, high)]
+        fn eights(self, table: [__m256; 2], index: [__m256i; 2]) -> [__m256; 2] {
+            index.map(|index| _mm256_permutevar8x32_ps(table[0], index))
         }
 
         fn transposed(self, rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {

@@ -4,10 +4,8 @@ use std::array::from_fn;
 use std::sync::LazyLock;
 
 use super::Simd;
+use super::search::count;
 use crate::quant::ggml::grids;
-
-/// No point of 8 codes: the first code is 3.
-const NO_POINT: Point = 3;
 
 /// A codebook whose points are `P` codes from 0 to `top - 1`.
 pub(super) struct Codebook<const P: usize> {
@@ -19,8 +17,8 @@ pub(super) struct Codebook<const P: usize> {
     near: Vec<Point>,
 }
 
-/// A point as one word. The lower half has the codes, the first lowest: 2 bits each of 8 codes, or 4
-/// bits each for the odd numbers that 4 codes stand for. The upper half is the point's number.
+/// A point as one word. The lower half has the codes, the first lowest: 2 bits each of 8 codes, or 3
+/// bits each of 4 codes. The upper half is the point's number.
 pub(super) type Point = u32;
 
 /// A point for each group of `P` numbers and each lane.
@@ -29,7 +27,7 @@ pub(super) type Points<const GROUPS: usize> = [[Point; 16]; GROUPS];
 /// The points that a combination of codes may become.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PointList {
-    /// The point that the combination is, or the position of the first near point.
+    /// The position of the point that the combination is, or of the first near point.
     pub(super) first: u32,
     /// The number of near points; 0 if the combination is a point.
     pub(super) count: u32,
@@ -49,16 +47,16 @@ pub(super) static IQ3_S: LazyLock<Codebook<4>> =
     LazyLock::new(|| Codebook::new(&grids::PACKED_IQ3_S, 8, 3));
 
 impl<const P: usize> Codebook<P> {
-    const BITS: usize = 16 / P;
+    const BITS: usize = if P == 8 { 2 } else { 3 };
 
-    /// Builds a codebook from points with `16 / P` bits for each code. The near points are those
+    /// Builds a codebook from points with `BITS` bits for each code. The near points are those
     /// with the `shells` smallest distances, the nearest first, in order of their numbers at equal
     /// distance.
     fn new(packed: &[u16], top: u8, shells: usize) -> Self {
         let mut this = Self { top: f32::from(top), lists: Vec::new(), near: Vec::new() };
-        let bits = if P == 8 { 2 } else { 3 };
-        let code =
-            |packed: u16, i: usize| (packed >> (bits * i)).to_le_bytes()[0] & ((1 << bits) - 1);
+        let code = |packed: u16, i: usize| {
+            (packed >> (Self::BITS * i)).to_le_bytes()[0] & ((1 << Self::BITS) - 1)
+        };
         let points: Vec<[u8; P]> =
             packed.iter().map(|packed| from_fn(|i| code(*packed, i))).collect();
         let mut codes = [0; P];
@@ -71,7 +69,7 @@ impl<const P: usize> Codebook<P> {
             codes[next] += 1;
         }
         // The last list is read 16 points at a time, too.
-        this.near.resize(this.near.len() + 16, NO_POINT);
+        this.near.resize(this.near.len() + 16, 0);
         this
     }
 
@@ -87,28 +85,23 @@ impl<const P: usize> Codebook<P> {
         let far: Vec<u32> = points.iter().map(distance).collect();
         let first = self.near.len();
         if let Some(number) = far.iter().position(|far| *far == 0) {
-            return PointList { first: Self::point(number, &points[number]), count: 0 };
+            self.near.push(Self::packed(number, &points[number]));
+            return PointList { first: first as u32, count: 0 };
         }
         let mut shell = 0;
         for _ in 0..shells {
             let Some(next) = far.iter().filter(|far| **far > shell).min() else { break };
             shell = *next;
             let equal = points.iter().enumerate().filter(|(number, _)| far[*number] == shell);
-            self.near.extend(equal.map(|(number, point)| Self::point(number, point)));
+            self.near.extend(equal.map(|(number, point)| Self::packed(number, point)));
         }
         let count = self.near.len() - first;
-        if P == 8 {
-            // They are read 16 at a time. What follows a list must not be taken for a point.
-            self.near.resize(first + count.next_multiple_of(16), NO_POINT);
-        }
         PointList { first: first as u32, count: count as u32 }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "at most 2,048 points")]
-    fn point(number: usize, codes: &[u8; P]) -> Point {
-        let odd = |code: u8| if P == 8 { code } else { 2 * code + 1 };
-        let codes =
-            codes.iter().rev().fold(0, |word, code| word << Self::BITS | u32::from(odd(*code)));
+    fn packed(number: usize, codes: &[u8; P]) -> Point {
+        let codes = codes.iter().rev().fold(0, |word, code| word << Self::BITS | u32::from(*code));
         codes | (number as u32) << 16
     }
 
@@ -122,39 +115,40 @@ impl<const P: usize> Codebook<P> {
         self.list(place).count == 0
     }
 
+    /// A point of the lists.
+    pub(super) fn point(&self, number: u32) -> Point {
+        self.near[number as usize]
+    }
+
     /// 16 points of the lists.
-    pub(super) fn near(&self, first: u32) -> &[Point; 16] {
-        let rest = self.near.get(first as usize..).unwrap_or_default();
-        rest.first_chunk().unwrap_or(&[NO_POINT; 16])
+    pub(super) fn row(&self, first: u32) -> &[Point; 16] {
+        self.near[first as usize..].first_chunk().unwrap_or(&[0; 16])
     }
 
-    /// The point that codes of 0 are, or the first that is near to them.
-    pub(super) fn zeros(&self) -> Point {
-        let PointList { first, count } = self.lists[0];
-        if count == 0 { first } else { self.near[first as usize] }
-    }
-
-    /// The odd numbers that the codes of 16 points stand for.
+    /// The odd numbers that codes stand for, repeated.
     #[inline(always)]
-    pub(super) fn odds<S: Simd>(simd: S, points: S::Words) -> [S::Floats; P] {
-        let mut numbers = Self::unpacked(simd, points);
-        if P == 8 {
-            for number in &mut numbers {
-                *number = simd.add(simd.add(*number, *number), simd.splat(1.0));
+    pub(super) fn levels<S: Simd>(simd: S) -> S::Floats {
+        simd.load(&from_fn(|i| count(2 * (i % (32 / P)) + 1)))
+    }
+
+    /// For each code of 16 points, the entry of a table of all codes' entries, repeated.
+    #[inline(always)]
+    pub(super) fn entries<S: Simd>(
+        simd: S,
+        tables: &[S::Floats; P],
+        mut points: S::Words,
+    ) -> [S::Floats; P] {
+        let mut entries = *tables;
+        for entry in &mut entries {
+            if P == 8 {
+                *entry = simd.fours(*entry, points);
+                points = simd.down::<2>(points);
+            } else {
+                *entry = simd.eights(*entry, points);
+                points = simd.down::<3>(points);
             }
         }
-        numbers
-    }
-
-    /// The codes of 16 points, or the odd numbers that 4 codes stand for.
-    #[inline(always)]
-    pub(super) fn unpacked<S: Simd>(simd: S, mut points: S::Words) -> [S::Floats; P] {
-        let mut numbers = [simd.splat(0.0); P];
-        for number in &mut numbers {
-            *number = simd.numbers(simd.cut(points, (1 << Self::BITS) - 1));
-            points = if P == 8 { simd.down::<2>(points) } else { simd.down::<4>(points) };
-        }
-        numbers
+        entries
     }
 
     /// The combinations that the lanes' codes are.
@@ -162,7 +156,8 @@ impl<const P: usize> Codebook<P> {
     pub(super) fn place<S: Simd>(&self, simd: S, codes: &[S::Floats; P]) -> S::Floats {
         let mut place = simd.splat(0.0);
         for code in codes.iter().rev() {
-            place = simd.add(simd.mul(place, simd.splat(self.top)), *code);
+            // These are small integers: rounding once makes no difference.
+            place = simd.fused(place, simd.splat(self.top), *code);
         }
         place
     }

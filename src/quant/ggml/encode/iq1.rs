@@ -6,8 +6,8 @@
 
 use std::array::from_fn;
 
-use super::codebook::{Codebook, IQ1 as BOOK, Points, number_of};
-use super::nearest::{Steps, Targets};
+use super::codebook::{Codebook, IQ1 as BOOK, Point, Points, number_of};
+use super::nearest::Targets;
 use super::point::{floats, half_bits, mean_square, nearest, put_half};
 use super::search::count;
 use super::{Batch, Simd, largest, quantizers, weigh};
@@ -15,6 +15,9 @@ use super::{Batch, Simd, largest, quantizers, weigh};
 /// What is added to codes from 0 to 2: the values are shifted up or down.
 const UP: f32 = -0.875;
 const DOWN: f32 = -1.125;
+
+/// The distances of the positions that splits are made at: a few first, then all.
+const STRIDES: [usize; 2] = [4, 1];
 
 quantizers! {
     IQ1_S: 256 => 50 Required, |batch, out| {
@@ -61,10 +64,12 @@ quantizers! {
         let mut scales = [zero; 16];
         let mut shifts = [[simd.splat(UP); 2]; 16];
         let mut points = [[[0; 16]; 2]; 16];
-        for number in 0..16 {
-            let (x, weights) = run::<S, 16>(batch, number, mean);
-            let split = half_splits(simd, &x, &weights);
-            (scales[number], points[number]) = snapped::<S, 16, 2>(simd, &x, &weights, &split);
+        let mut runs = [([zero; 16], [zero; 16]); 16];
+        for (number, taken) in runs.iter_mut().enumerate() {
+            *taken = run::<S, 16>(batch, number, mean);
+            let (x, weights) = &*taken;
+            let split = half_splits(simd, x, weights);
+            (scales[number], points[number]) = snapped::<S, 16, 2>(simd, x, weights, &split);
             shifts[number] = split.shifts;
             max = simd.most(max, scales[number]);
         }
@@ -77,9 +82,9 @@ quantizers! {
             let code = simd.nearest(simd.mul(simd.splat(0.5), above), 0, 7);
             simd.put_words(simd.whole(code), &mut codes[number]);
             let factor = simd.add(simd.add(code, code), one);
-            let (x, weights) = run::<S, 16>(batch, number, mean);
+            let (x, weights) = &runs[number];
             for half in 0..2 {
-                let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[number][half]));
+                let codes = codes_of(simd, &points[number][half]);
                 for i in 0..8 {
                     let q = simd.mul(simd.add(codes[i], shifts[number][half]), factor);
                     let weighted = simd.mul(weights[8 * half + i], q);
@@ -130,6 +135,13 @@ struct TernaryCodes<S: Simd, const N: usize> {
     shifts: [S::Floats; 2],
     /// The lanes without a split.
     nothing: S::Mask,
+}
+
+/// The codes of points, from 0 to 2.
+#[inline(always)]
+fn codes_of<S: Simd>(simd: S, points: &[Point; 16]) -> [S::Floats; 8] {
+    let codes = simd.load(&from_fn(|i| count(i % 4)));
+    Codebook::<8>::entries(simd, &[codes; 8], simd.load_words(points))
 }
 
 /// The values of runs, and their weights.
@@ -235,28 +247,65 @@ impl<S: Simd> BestSplit<S> {
         }
     }
 
+    /// Looks at a few splits, before all are offered.
     #[inline(always)]
-    fn offer(
+    fn expect(&mut self, simd: S, sums: &[[S::Floats; 2]]) {
+        for [sumqx, sumq2] in sums {
+            let score = simd.div(simd.mul(*sumqx, *sumqx), *sumq2);
+            let score = simd.choose(simd.below(simd.splat(0.0), *sumq2), score, self.score);
+            self.score = simd.most(score, self.score);
+        }
+    }
+
+    /// Raises the score that splits must exceed to a little less than the largest expected one.
+    ///
+    /// That changes nothing: the first split above it is taken either way, because those before it are
+    /// below it, and from then on everything is the same. Rounding only decides between scores that
+    /// differ by less than 3e-7, unless they are so small or so large that they lose bits; and with
+    /// 1,122 splits, such differences add up to less than a thousandth. `sumw` is the sum of all
+    /// weights, of which the sum of weighted squares is between a 64th and four thirds.
+    #[inline(always)]
+    fn begin(&mut self, simd: S, sumw: S::Floats) {
+        let mut sure = simd.same(sumw, sumw);
+        for sum in [self.score, sumw, simd.mul(self.score, sumw)] {
+            sure = simd.both(sure, simd.below(simd.splat(1e-30), sum));
+            sure = simd.both(sure, simd.below(sum, simd.splat(1e30)));
+        }
+        let score = simd.mul(self.score, simd.splat(0.999));
+        self.score = simd.choose(sure, score, simd.splat(f32::MIN));
+    }
+
+    /// Offers a split with several shifts.
+    #[inline(always)]
+    fn offer<const SHIFTS: usize>(
         &mut self,
         simd: S,
-        [sumqx, sumq2]: [S::Floats; 2],
+        sums: &[[S::Floats; 2]; SHIFTS],
         places: [usize; 2],
-        shifts: [f32; 2],
+        shifts: &[[f32; 2]; SHIFTS],
     ) {
-        let better = simd.both(
-            simd.below(simd.splat(0.0), sumq2),
-            simd.below(simd.mul(self.score, sumq2), simd.mul(sumqx, sumqx)),
-        );
-        if !simd.any(better) {
+        let exceeds = |score: S::Floats, [sumqx, sumq2]: [S::Floats; 2]| {
+            simd.below(simd.mul(score, sumq2), simd.mul(sumqx, sumqx))
+        };
+        // Mostly none is better.
+        let mut some = exceeds(self.score, sums[0]);
+        for sums in &sums[1..] {
+            some = simd.either(some, exceeds(self.score, *sums));
+        }
+        if !simd.any(some) {
             return;
         }
-        let scale = simd.div(sumqx, sumq2);
-        self.scale = simd.choose(better, scale, self.scale);
-        self.score = simd.choose(better, simd.mul(scale, sumqx), self.score);
-        for i in 0..2 {
-            let place = simd.splat(count(places[i]));
-            self.places[i] = simd.choose(better, place, self.places[i]);
-            self.shifts[i] = simd.choose(better, simd.splat(shifts[i]), self.shifts[i]);
+        for (sums, shifts) in sums.iter().zip(shifts) {
+            let [sumqx, sumq2] = *sums;
+            let better = simd.both(simd.below(simd.splat(0.0), sumq2), exceeds(self.score, *sums));
+            let scale = simd.div(sumqx, sumq2);
+            self.scale = simd.choose(better, scale, self.scale);
+            self.score = simd.choose(better, simd.mul(scale, sumqx), self.score);
+            for i in 0..2 {
+                let place = simd.splat(count(places[i]));
+                self.places[i] = simd.choose(better, place, self.places[i]);
+                self.shifts[i] = simd.choose(better, simd.splat(shifts[i]), self.shifts[i]);
+            }
         }
     }
 
@@ -318,22 +367,32 @@ fn whole_split<S: Simd>(
     }
     let mut best = BestSplit::none(simd, max);
     let (eighth, minus) = (simd.splat(0.125), simd.splat(-0.125));
-    for first in 0..33 {
-        let mut before = [[zero; 2]; 2];
-        for (before, shift) in before.iter_mut().zip(shifts) {
-            let value = simd.splat(shift);
-            let sumw = simd.mul(sumw[first], value);
-            *before = [simd.mul(sumx[first], value), simd.mul(sumw, value)];
+    for stride in STRIDES {
+        if stride == 1 {
+            best.begin(simd, sumw[32]);
         }
-        for second in first..33 {
-            let qx = simd.sub(sumx[second], sumx[first]);
-            let q2 = simd.mul(simd.mul(simd.sub(sumw[second], sumw[first]), eighth), eighth);
-            for (i, value) in [eighth, minus].into_iter().enumerate() {
-                let sums = [
-                    simd.add(simd.add(before[i][0], simd.mul(qx, value)), after[second][i][0]),
-                    simd.add(simd.add(before[i][1], q2), after[second][i][1]),
-                ];
-                best.offer(simd, sums, [first, second], [shifts[i]; 2]);
+        for first in (stride - 1..33).step_by(stride) {
+            let mut before = [[zero; 2]; 2];
+            for (before, shift) in before.iter_mut().zip(shifts) {
+                let value = simd.splat(shift);
+                let sumw = simd.mul(sumw[first], value);
+                *before = [simd.mul(sumx[first], value), simd.mul(sumw, value)];
+            }
+            for second in (first..33).step_by(stride) {
+                let qx = simd.sub(sumx[second], sumx[first]);
+                let q2 = simd.mul(simd.mul(simd.sub(sumw[second], sumw[first]), eighth), eighth);
+                let mut sums = [[zero; 2]; 2];
+                for (i, value) in [eighth, minus].into_iter().enumerate() {
+                    sums[i] = [
+                        simd.add(simd.add(before[i][0], simd.mul(qx, value)), after[second][i][0]),
+                        simd.add(simd.add(before[i][1], q2), after[second][i][1]),
+                    ];
+                }
+                if stride == 1 {
+                    best.offer(simd, &sums, [first, second], &[[UP; 2], [DOWN; 2]]);
+                } else {
+                    best.expect(simd, &sums);
+                }
             }
         }
     }
@@ -357,6 +416,7 @@ fn half_splits<S: Simd>(
     let mut px = [[zero; 17]; 2];
     let (mut before, mut between) = ([[[zero; 2]; 2]; 17], [[[zero; 2]; 2]; 17]);
     let mut whole = [[zero; 2]; 2];
+    let mut sumw = zero;
     for half in 0..2 {
         let mut pw = [zero; 17];
         for j in 0..16 {
@@ -368,6 +428,7 @@ fn half_splits<S: Simd>(
             px[half][j + 1] = simd.choose(first, yes[0], no[0]);
             pw[j + 1] = simd.choose(first, yes[1], no[1]);
         }
+        sumw = simd.add(sumw, pw[16]);
         for (i, shift) in shifts.into_iter().enumerate() {
             let [a, b, c] = [shift, 1.0 + shift, 2.0 + shift];
             whole[half][i] = simd.mul(px[half][16], simd.splat(c));
@@ -380,20 +441,31 @@ fn half_splits<S: Simd>(
         }
     }
     let mut best = BestSplit::none(simd, max);
-    for first in 0..17 {
-        for second in first..17 {
-            let mut parts = [[[zero; 2]; 2]; 2];
-            for half in 0..2 {
-                let sum = simd.add(px[half][first], px[half][second]);
-                for i in 0..2 {
-                    let q2 = simd.add(before[first][half][i], between[second][half][i]);
-                    parts[half][i] = [simd.sub(whole[half][i], sum), q2];
+    for stride in STRIDES {
+        if stride == 1 {
+            best.begin(simd, sumw);
+        }
+        for first in (stride - 1..17).step_by(stride) {
+            for second in (first..17).step_by(stride) {
+                let mut parts = [[[zero; 2]; 2]; 2];
+                for half in 0..2 {
+                    let sum = simd.add(px[half][first], px[half][second]);
+                    for i in 0..2 {
+                        let q2 = simd.add(before[first][half][i], between[second][half][i]);
+                        parts[half][i] = [simd.sub(whole[half][i], sum), q2];
+                    }
                 }
-            }
-            for i in 0..4 {
-                let ([a, c], [b, d]) = (parts[0][i / 2], parts[1][i % 2]);
-                let sums = [simd.add(a, b), simd.add(c, d)];
-                best.offer(simd, sums, [first, second], [shifts[i / 2], shifts[i % 2]]);
+                let mut sums = [[zero; 2]; 4];
+                for i in 0..4 {
+                    let ([a, c], [b, d]) = (parts[0][i / 2], parts[1][i % 2]);
+                    sums[i] = [simd.add(a, b), simd.add(c, d)];
+                }
+                if stride == 1 {
+                    let shifts = [[UP, UP], [UP, DOWN], [DOWN, UP], [DOWN, DOWN]];
+                    best.offer(simd, &sums, [first, second], &shifts);
+                } else {
+                    best.expect(simd, &sums);
+                }
             }
         }
     }
@@ -412,38 +484,35 @@ fn snapped<S: Simd, const N: usize, const GROUPS: usize>(
     let (zero, one) = (simd.splat(0.0), simd.splat(1.0));
     let book: &Codebook<8> = &BOOK;
     let targets: Targets<N, GROUPS> = Targets::new(simd, x, weights, zero);
-    let mut step: Steps<GROUPS, 1> = Steps::new(book.zeros());
-    step.scales[0] = floats(simd, split.scale);
-    let codes = split.codes.as_chunks::<8>().0.iter();
-    for (codes, places) in codes.zip(&mut step.places[0]) {
-        simd.put_words(simd.whole(book.place(simd, codes)), places);
-    }
-    let [up, down] = [UP, DOWN].map(|shift| from_fn(|i| count(i % 4) + shift));
+    let [up, down] = [UP, DOWN].map(|shift| simd.load(&from_fn(|i| count(i % 4) + shift)));
     let shifts = [floats(simd, split.shifts[0]), floats(simd, split.shifts[1])];
     let some = floats(simd, simd.choose(split.nothing, zero, one));
+    let scales = floats(simd, split.scale);
     let half = |k: usize| 2 * k / GROUPS;
-    targets.snap(
-        simd,
-        book,
-        (&mut step, &[[1; 16]; GROUPS]),
-        |k, lane| if shifts[half(k)][lane] == UP { &up } else { &down },
-        |_, lane| some[lane] != 0.0,
-    );
-    let [points] = step.points;
+    let mut points = [[book.point(book.list(0).first); 16]; GROUPS];
+    let mut moved = [0.0; 16];
+    for (k, codes) in split.codes.as_chunks::<8>().0.iter().enumerate() {
+        let mut places = [0; 16];
+        simd.put_words(simd.whole(book.place(simd, codes)), &mut places);
+        for lane in (0..16).filter(|lane| some[*lane] != 0.0) {
+            let list = book.list(places[lane]);
+            points[k][lane] = book.point(list.first);
+            if list.count > 0 {
+                moved[lane] = 1.0;
+                let levels = if shifts[half(k)][lane] == UP { up } else { down };
+                points[k][lane] =
+                    targets.nearest(simd, book, (k, lane), list, scales[lane], levels).point;
+            }
+        }
+    }
     let (mut sumqx, mut sumq2) = (zero, zero);
     for k in 0..GROUPS {
-        let codes = Codebook::<8>::unpacked(simd, simd.load_words(&points[k]));
+        let codes = codes_of(simd, &points[k]);
         for i in 0..8 {
             let q = simd.add(codes[i], split.shifts[half(k)]);
             let weighted = simd.mul(weights[8 * k + i], q);
             sumqx = simd.add(sumqx, simd.mul(weighted, x[8 * k + i]));
             sumq2 = simd.add(sumq2, simd.mul(weighted, q));
-        }
-    }
-    let mut moved = [0.0; 16];
-    for places in &step.places[0] {
-        for lane in 0..16 {
-            moved[lane] = if book.has(places[lane]) { moved[lane] } else { 1.0 };
         }
     }
     let better = simd.both(simd.below(zero, sumqx), simd.below(zero, sumq2));

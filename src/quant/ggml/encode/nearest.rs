@@ -1,23 +1,22 @@
 //! Which of the near points of a combination of codes has the smallest error.
 
-use std::ops::Range;
-
 use super::Simd;
 use super::codebook::{Codebook, Point, PointList, Points};
 
 /// How far rounding may move the difference of two errors, as a part of an upper bound of errors.
 /// The two roundings of a distance, three more of its weighted square and those of the sum add up to
 /// less than 15 / 2^24 of it for one error. There are two errors, at both ends and between; and from
-/// an end the difference may shrink as the scale does, by half at most.
+/// an end the difference may shrink as the scale does, by half at most. Adding the margin to an error
+/// rounds once more.
 const ROUNDING: f32 = 6e-6;
 
-/// The positions of a row.
-const NUMBERS: [f32; 16] =
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-
-/// The last of the values that [`Simd::fours`] can choose from, which no code of a point is.
-const LAST: [f32; 16] =
-    [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+/// What is added to the errors of up to 16 points, from position `16 - count` on: those behind the
+/// last point become infinite.
+static BEHIND: [f32; 32] = {
+    let mut behind = [0.0; 32];
+    behind.as_mut_slice().split_at_mut(16).1.copy_from_slice(&[f32::INFINITY; 16]);
+    behind
+};
 
 /// What errors are computed from: `N` numbers of each lane, and their weights.
 pub(super) struct Targets<const N: usize, const GROUPS: usize> {
@@ -28,43 +27,68 @@ pub(super) struct Targets<const N: usize, const GROUPS: usize> {
     margins: [[f32; 16]; GROUPS],
 }
 
-/// Scales that are tried in each lane, and what results.
+/// The scales that are tried in each lane, and what results.
 pub(super) struct Steps<const GROUPS: usize, const STEPS: usize> {
     pub(super) scales: [[f32; 16]; STEPS],
     /// The combinations of codes.
     pub(super) places: [[[u32; 16]; GROUPS]; STEPS],
+    /// For each group and lane a bit for each step, the last one lowest: whether the combination is
+    /// another one than before, as the first is.
+    pub(super) changes: [[u32; 16]; GROUPS],
     /// The points that were found.
     pub(super) points: [Points<GROUPS>; STEPS],
+    /// For each lane, the points of a group at the steps that were looked at, as the bits of floats.
+    found: [[f32; 32]; 16],
+    comparisons: List<Comparison>,
+    /// Two comparisons each, between which the combination stays the same.
+    spans: List<[usize; 2]>,
+    halves: List<[usize; 2]>,
 }
 
-/// A comparison of the near points of a combination, for a group of numbers in a lane at a scale.
+/// The near point with the smallest error.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Nearest {
+    pub(super) point: Point,
+    /// No other error is so close that rounding might decide.
+    clear: bool,
+}
+
+/// A comparison of the near points of a combination, in a lane at a step.
 #[derive(Clone, Copy, Default)]
 struct Comparison {
-    /// 16 times the group, plus the lane.
-    at: usize,
+    lane: usize,
     step: usize,
     list: PointList,
-    /// The first of the points with the smallest error.
-    point: Point,
-    error: f32,
-    /// The smallest of the other errors.
-    next: f32,
+    nearest: Nearest,
 }
 
-/// Up to 16 near points that are compared.
-#[derive(Clone, Copy, Default)]
-struct Row {
-    comparison: usize,
-    first: u32,
+/// A list with room for an item of each lane and step.
+struct List<T> {
+    items: [T; 512],
+    len: usize,
+}
+
+impl<T> List<T> {
+    /// Adds an item if it is wanted. The processor could not guess whether it is: a branch would cost
+    /// more than writing an item for nothing.
+    #[inline(always)]
+    fn push(&mut self, item: T, wanted: bool) {
+        self.items[self.len % 512] = item;
+        self.len += usize::from(wanted);
+    }
 }
 
 impl<const GROUPS: usize, const STEPS: usize> Steps<GROUPS, STEPS> {
-    /// Steps without scales, and with one point everywhere.
-    pub(super) fn new(point: Point) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             scales: [[0.0; 16]; STEPS],
             places: [[[0; 16]; GROUPS]; STEPS],
-            points: [[[point; 16]; GROUPS]; STEPS],
+            changes: [[0; 16]; GROUPS],
+            points: [[[0; 16]; GROUPS]; STEPS],
+            found: [[0.0; 32]; 16],
+            comparisons: List { items: [Comparison::default(); 512], len: 0 },
+            spans: List { items: [[0; 2]; 512], len: 0 },
+            halves: List { items: [[0; 2]; 512], len: 0 },
         }
     }
 }
@@ -102,268 +126,162 @@ impl<const N: usize, const GROUPS: usize> Targets<N, GROUPS> {
         this
     }
 
-    /// Finds points for the lanes' combinations at each scale: the points equal to them, if there
-    /// are such; otherwise those of the near points with the smallest weighted square errors, the
-    /// first if there are several. `levels` gives the values of the codes from 0 to 3, four times, in
-    /// a group and lane. Points that are not `wanted` remain. `changes` has a bit for each scale, the
-    /// last one lowest: whether the combination is another one than before, as the first is.
+    /// Finds the points of a group at all steps. Where a combination is no point, its near points
+    /// are compared.
     ///
     /// From one scale to the next, most combinations stay the same. The difference of two points'
     /// errors, divided by the scale, is linear in the scale. So the best point at two scales is
     /// also the best at those between, unless a difference is so small that rounding decides.
+    ///
+    /// Which steps are looked at next depends on results, which the processor cannot guess. So all
+    /// comparisons that are known to be needed are made first.
     #[inline(always)]
-    pub(super) fn snap<'a, S: Simd, const P: usize, const STEPS: usize>(
+    pub(super) fn snap<S: Simd, const P: usize, const STEPS: usize>(
         &self,
         simd: S,
         book: &Codebook<P>,
-        (steps, changes): (&mut Steps<GROUPS, STEPS>, &[[u32; 16]; GROUPS]),
-        levels: impl Fn(usize, usize) -> &'a [f32; 16],
-        wanted: impl Fn(usize, usize) -> bool,
+        steps: &mut Steps<GROUPS, STEPS>,
+        group: usize,
     ) {
-        let mut all = Vec::new();
-        // Comparisons at two scales between which the combination stays the same.
-        let (mut spans, mut halves) = (Vec::new(), Vec::new());
-        let places = steps.places.as_flattened().as_flattened();
-        let points = steps.points.as_flattened_mut().as_flattened_mut();
-        let wide = 16 * GROUPS;
-        for (at, changes) in changes.as_flattened().iter().enumerate() {
-            if !wanted(at / 16, at % 16) {
-                continue;
-            }
-            // The first step is the highest bit.
-            let mut bits = changes << (32 - STEPS);
+        let Steps { scales, places, changes, points, found, comparisons, .. } = steps;
+        let (mut spans, mut halves) = (&mut steps.spans, &mut steps.halves);
+        (comparisons.len, spans.len) = (0, 0);
+        // The first step is the highest bit.
+        let bit = |step: usize| 1 << (31 - step);
+        let known = &mut changes[group];
+        for (lane, known) in known.iter_mut().enumerate() {
+            *known <<= 32 - STEPS;
+            let mut changes = *known;
             let mut step = 0;
-            while bits != 0 {
-                bits &= u32::MAX >> step >> 1;
-                let end = STEPS.min(bits.leading_zeros() as usize);
-                let list = book.list(places[step * wide + at]);
-                if list.count == 0 {
-                    put(points, wide, at, step..end, list.first);
-                } else {
-                    let first = Comparison { at, step, list, ..Comparison::default() };
-                    all.push(first);
-                    if end - step > 1 {
-                        all.push(Comparison { step: end - 1, ..first });
-                    }
-                    if end - step > 2 {
-                        spans.push([all.len() - 2, all.len() - 1]);
-                    }
+            while changes != 0 {
+                changes &= !bit(step);
+                let end = STEPS.min(changes.leading_zeros() as usize);
+                let list = book.list(places[step][group][lane]);
+                let nearest = Nearest { point: book.point(list.first), clear: true };
+                let (first, last) = (comparisons.len, end - 1);
+                for step in [step, last] {
+                    found[lane][step] = f32::from_bits(nearest.point);
+                    *known |= bit(step);
                 }
+                let several = list.count > 1;
+                comparisons.push(Comparison { lane, step, list, nearest }, several);
+                comparisons
+                    .push(Comparison { lane, step: last, list, nearest }, several & (last > step));
+                spans.push([first, first + 1], several & (last > step + 1));
                 step = end;
             }
         }
-        let margins = self.margins.as_flattened();
+        let levels = Codebook::<P>::levels(simd);
         let mut done = 0;
-        while done < all.len() {
-            let new = &mut all[done..];
-            if P == 8 {
-                self.compare_rows(simd, book, &steps.scales, &levels, new);
-            } else {
-                self.compare_lanes(simd, book, &steps.scales, new);
+        while done < comparisons.len {
+            for one in &mut comparisons.items[done..comparisons.len] {
+                let (at, scale) = ((group, one.lane), scales[one.step][one.lane]);
+                one.nearest = self.nearest(simd, book, at, one.list, scale, levels);
+                found[one.lane][one.step] = f32::from_bits(one.nearest.point);
             }
-            for one in new {
-                points[one.step * wide + one.at] = one.point;
-            }
-            done = all.len();
-            for [start, last] in spans.drain(..) {
-                let (a, b) = (&all[start], &all[last]);
-                let margin = margins[a.at];
-                let clear = a.next - a.error > margin && b.next - b.error > margin;
-                if clear && a.point == b.point {
-                    put(points, wide, a.at, a.step + 1..b.step, a.point);
-                    continue;
-                }
-                let middle = a.step.midpoint(b.step);
-                if middle - a.step > 1 {
-                    halves.push([start, all.len()]);
-                }
-                if b.step - middle > 1 {
-                    halves.push([all.len(), last]);
-                }
-                all.push(Comparison { step: middle, ..*a });
+            done = comparisons.len;
+            halves.len = 0;
+            for [left, right] in &spans.items[..spans.len] {
+                let [a, b] = [left, right].map(|number| comparisons.items[number % 512]);
+                let same = a.nearest.point == b.nearest.point;
+                let open = !(same & a.nearest.clear & b.nearest.clear);
+                let step = a.step.midpoint(b.step);
+                let middle = comparisons.len;
+                comparisons.push(Comparison { step, ..a }, open);
+                halves.push([*left, middle], open & (step - a.step > 1));
+                halves.push([middle, *right], open & (b.step - step > 1));
+                known[a.lane] |= if open { bit(step) } else { 0 };
             }
             std::mem::swap(&mut spans, &mut halves);
         }
-    }
-
-    /// Compares points of up to 8 codes, each 0, 1 or 2: 16 points of one list at a time.
-    #[inline(always)]
-    fn compare_rows<'a, S: Simd, const P: usize, const STEPS: usize>(
-        &self,
-        simd: S,
-        book: &Codebook<P>,
-        scales: &[[f32; 16]; STEPS],
-        levels: &impl Fn(usize, usize) -> &'a [f32; 16],
-        all: &mut [Comparison],
-    ) {
-        let mut rows = [Row::default(); 16];
-        let mut errors = [simd.splat(0.0); 16];
-        let mut waiting = 0;
-        let infinite = simd.splat(f32::INFINITY);
-        let last = simd.same(simd.load(&LAST), simd.splat(1.0));
-        let numbers = self.numbers.as_flattened();
-        for number in 0..all.len() {
-            let one = &mut all[number];
-            // Without an error that is a number, the first point stays.
-            (one.point, one.error, one.next) = (book.near(one.list.first)[0], f32::MAX, f32::MAX);
-            let Comparison { at, step, list, .. } = *one;
-            // The errors of the numbers with each code; what follows the list has an infinite one.
-            let scale = simd.splat(scales[step][at % 16]);
-            let scaled = simd.mul(scale, simd.load(levels(at / 16, at % 16)));
-            let mut tables = [[0.0; 16]; 2];
-            let (fours, _) = numbers[at].as_chunks::<4>();
-            for half in 0..2 {
-                let off = simd.sub(scaled, simd.fourfold(&fours[half]));
-                let mut error = simd.mul(simd.mul(simd.fourfold(&fours[2 + half]), off), off);
-                if half == 0 {
-                    error = simd.choose(last, infinite, error);
-                }
-                simd.put_f32::<false>(error, &mut tables[half]);
+        // The other steps have the points of those before them.
+        let (zero, mut known) = (simd.splat(0.0), simd.load_words(known));
+        let mut last = zero;
+        for (number, points) in points.chunks_mut(16).enumerate() {
+            let mut rows = [zero; 16];
+            for (row, found) in rows.iter_mut().zip(&*found) {
+                *row = simd.load(&found.as_chunks().0[number]);
             }
-            let tables = tables.as_flattened().as_chunks::<4>().0;
-            for first in (list.first..list.first + list.count).step_by(16) {
-                let mut points = simd.load_words(book.near(first));
-                let mut sum = simd.fours(&tables[0], points);
-                for table in &tables[1..P] {
-                    points = simd.down::<2>(points);
-                    sum = simd.add(sum, simd.fours(table, points));
-                }
-                rows[waiting] = Row { comparison: number, first };
-                errors[waiting] = sum;
-                waiting += 1;
-                if waiting == 16 {
-                    merge(simd, book, errors, &rows, all);
-                    waiting = 0;
-                }
+            for (column, points) in simd.transposed(rows).into_iter().zip(points) {
+                last = simd.choose(simd.below(simd.numbers(known), zero), column, last);
+                known = simd.join::<1>(simd.whole(zero), known);
+                let mut bits = [0.0; 16];
+                simd.put_f32::<false>(last, &mut bits);
+                points[group] = bits.map(f32::to_bits);
             }
-        }
-        if waiting > 0 {
-            merge(simd, book, errors, &rows[..waiting], all);
         }
     }
 
-    /// Compares points of 4 codes, which stand for odd numbers: 16 lists at a time.
+    /// The near point with the smallest weighted square error, the first if there are several.
+    /// `levels` are the values of the codes.
     #[inline(always)]
-    fn compare_lanes<S: Simd, const P: usize, const STEPS: usize>(
+    pub(super) fn nearest<S: Simd, const P: usize>(
         &self,
         simd: S,
         book: &Codebook<P>,
-        scales: &[[f32; 16]; STEPS],
-        all: &mut [Comparison],
-    ) {
+        (group, lane): (usize, usize),
+        list: PointList,
+        scale: f32,
+        levels: S::Floats,
+    ) -> Nearest {
+        let numbers = &self.numbers[group][lane];
+        let scaled = simd.mul(simd.splat(scale), levels);
+        // For each number, its errors with all codes.
+        let mut errors = [scaled; P];
+        for i in 0..P {
+            let off = simd.sub(scaled, simd.splat(numbers[i]));
+            errors[i] = simd.mul(simd.mul(simd.splat(numbers[8 + i]), off), off);
+        }
+        // In each lane, the smallest error, the smallest of the others, and the row of the first.
+        // Without an error that is a number, the first point stays.
         let most = simd.splat(f32::MAX);
-        let (numbers, scales) = (self.numbers.as_flattened(), scales.as_flattened());
-        for some in by_length(all).chunks(16) {
-            let mut rows = [simd.splat(0.0); 16];
-            let (mut own, mut counts, mut firsts) = ([0.0; 16], [0; 16], [0; 16]);
-            for (i, number) in some.iter().enumerate() {
-                let Comparison { at, step, list, .. } = all[*number];
-                rows[i] = simd.load(&numbers[at]);
-                own[i] = scales[16 * step + at % 16];
-                (counts[i], firsts[i]) = (list.count, list.first);
-            }
-            let columns = simd.transposed(rows);
-            let own = simd.load(&own);
-            let longest = counts.into_iter().max().unwrap_or_default();
-            let counts = simd.numbers(simd.load_words(&counts));
-            let (mut best, mut next, mut place) = (most, most, simd.splat(0.0));
-            let mut at = simd.splat(0.0);
-            for start in (0..longest).step_by(16) {
-                let mut points = [simd.load_words(&[0; 16]); 16];
-                for (points, first) in points.iter_mut().zip(firsts) {
-                    *points = simd.load_words(book.near(first + start));
-                }
-                let points = simd.transposed_words(points);
-                for points in &points[..16.min(longest - start) as usize] {
-                    let levels = Codebook::<P>::unpacked(simd, *points);
-                    let error = |i: usize| {
-                        let off = simd.sub(simd.mul(own, levels[i]), columns[i]);
-                        simd.mul(simd.mul(columns[8 + i], off), off)
-                    };
-                    let mut sum = error(0);
-                    for i in 1..P {
-                        sum = simd.add(sum, error(i));
-                    }
-                    sum = simd.choose(simd.below(at, counts), sum, most);
-                    let better = simd.below(sum, best);
-                    next = simd.choose(better, best, simd.least(sum, next));
-                    best = simd.choose(better, sum, best);
-                    place = simd.choose(better, at, place);
-                    at = simd.add(at, simd.splat(1.0));
-                }
-            }
-            let (mut errors, mut others, mut places) = ([0.0; 16], [0.0; 16], [0; 16]);
-            simd.put_f32::<false>(best, &mut errors);
-            simd.put_f32::<false>(next, &mut others);
-            simd.put_words(simd.whole(place), &mut places);
-            for (i, number) in some.iter().enumerate() {
-                let one = &mut all[*number];
-                one.point = book.near(one.list.first + places[i])[0];
-                (one.error, one.next) = (errors[i], others[i]);
+        let sum = Self::row(simd, book, &errors, list.first, list.count);
+        let (mut best, mut next, mut rows) = (simd.least(sum, most), most, simd.splat(0.0));
+        for row in 1..list.count.div_ceil(16) {
+            let at = 16 * row;
+            let sum = Self::row(simd, book, &errors, list.first + at, list.count - at);
+            let better = simd.below(sum, best);
+            next = simd.choose(better, best, simd.least(sum, next));
+            best = simd.choose(better, sum, best);
+            rows = simd.choose(better, simd.numbers(simd.load_words(&[row; 16])), rows);
+        }
+        let least = simd.smallest(best);
+        let limit = simd.splat(least + self.margins[group][lane]);
+        let close = !simd.bits(simd.below(limit, best)) & 0xffff;
+        let mut ties = simd.bits(simd.same(best, simd.splat(least)));
+        let mut clear = close & close.wrapping_sub(1) == 0;
+        let mut position = ties.trailing_zeros();
+        if list.count > 16 {
+            clear &= simd.all(simd.below(limit, next));
+            // Of equal errors, the first is the one in the first row.
+            let mut row = [0; 16];
+            simd.put_words(simd.whole(rows), &mut row);
+            position = u32::MAX;
+            while ties != 0 {
+                let lane = ties.trailing_zeros();
+                position = position.min(16 * row[lane as usize & 15] + lane);
+                ties &= ties - 1;
             }
         }
+        Nearest { point: book.point(list.first + position), clear }
     }
-}
 
-/// Puts a point into some steps, for one group and lane.
-#[inline(always)]
-fn put(points: &mut [Point], wide: usize, at: usize, steps: Range<usize>, point: Point) {
-    let mut place = steps.start * wide + at;
-    for _ in steps {
-        points[place] = point;
-        place += wide;
-    }
-}
-
-/// The numbers of comparisons, those with short lists first, so that lists of a similar length are
-/// compared together.
-fn by_length(all: &[Comparison]) -> Vec<usize> {
-    let length = |one: &Comparison| one.list.count.min(31) as usize;
-    let mut ends = [0; 33];
-    for one in all {
-        ends[length(one) + 1] += 1;
-    }
-    for i in 1..ends.len() {
-        ends[i] += ends[i - 1];
-    }
-    let mut order = vec![0; all.len()];
-    for (number, one) in all.iter().enumerate() {
-        let end = &mut ends[length(one)];
-        order[*end] = number;
-        *end += 1;
-    }
-    order
-}
-
-/// Finds the first of the smallest errors of each row, and whether it is the smallest of its list.
-#[inline(always)]
-fn merge<S: Simd, const P: usize>(
-    simd: S,
-    book: &Codebook<P>,
-    errors: [S::Floats; 16],
-    rows: &[Row],
-    all: &mut [Comparison],
-) {
-    let most = simd.splat(f32::MAX);
-    let (mut best, mut next, mut place) = (most, most, simd.splat(0.0));
-    for (errors, number) in simd.transposed(errors).into_iter().zip(NUMBERS) {
-        let better = simd.below(errors, best);
-        next = simd.choose(better, best, simd.least(errors, next));
-        best = simd.choose(better, errors, best);
-        place = simd.choose(better, simd.splat(number), place);
-    }
-    let (mut errors, mut others, mut offsets) = ([0.0; 16], [0.0; 16], [0; 16]);
-    simd.put_f32::<false>(best, &mut errors);
-    simd.put_f32::<false>(next, &mut others);
-    simd.put_words(simd.whole(place), &mut offsets);
-    for (i, row) in rows.iter().enumerate() {
-        let one = &mut all[row.comparison];
-        if errors[i] < one.error {
-            one.next = one.error.min(others[i]);
-            (one.point, one.error) = (book.near(row.first + offsets[i])[0], errors[i]);
-        } else {
-            one.next = one.next.min(errors[i]);
+    /// The errors of up to 16 near points, followed by infinite ones.
+    #[inline(always)]
+    fn row<S: Simd, const P: usize>(
+        simd: S,
+        book: &Codebook<P>,
+        errors: &[S::Floats; P],
+        first: u32,
+        count: u32,
+    ) -> S::Floats {
+        let errors = Codebook::<P>::entries(simd, errors, simd.load_words(book.row(first)));
+        let mut sum = errors[0];
+        for error in &errors[1..] {
+            sum = simd.add(sum, *error);
         }
+        let behind = BEHIND.get(16 - count.min(16) as usize..).unwrap_or_default();
+        simd.add(sum, simd.load(behind.first_chunk().unwrap_or(&[0.0; 16])))
     }
 }
 
@@ -381,7 +299,6 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (state >> 8) as f32 / (1 << 24) as f32
         };
-        let levels = std::array::from_fn(|i| 2.0 * (i % 4) as f32 + 1.0);
         let full = 2.0 * f32::from(top) - 1.0;
         for round in 0..60 {
             let mut values = [[0.0; 16]; 16];
@@ -413,8 +330,7 @@ mod tests {
             }
             let reach = range.map(|range| range * 1.5);
             let targets: Targets<16, GROUPS> = Targets::new(simd, &values, &weights, reach);
-            let mut steps: Steps<GROUPS, STEPS> = Steps::new(0);
-            let mut changes = [[0; 16]; GROUPS];
+            let mut steps: Steps<GROUPS, STEPS> = Steps::new();
             for number in 0..STEPS {
                 let inverse = full + (number as f32 - (STEPS / 2) as f32) * 0.1;
                 let inverse = range.map(|range| inverse / range);
@@ -430,23 +346,26 @@ mod tests {
                     for lane in 0..16 {
                         let same =
                             number > 0 && steps.places[number - 1][group][lane] == places[lane];
-                        changes[group][lane] = changes[group][lane] << 1 | u32::from(!same);
+                        steps.changes[group][lane] =
+                            steps.changes[group][lane] << 1 | u32::from(!same);
                     }
                 }
             }
-            targets.snap(simd, book, (&mut steps, &changes), |_, _| &levels, |_, _| true);
+            for group in 0..GROUPS {
+                targets.snap(simd, book, &mut steps, group);
+            }
             for (number, group, lane) in
                 (0..16 * GROUPS * STEPS).map(|i| (i / (16 * GROUPS), i / 16 % GROUPS, i % 16))
             {
                 let list = book.list(steps.places[number][group][lane]);
-                let mut best = (list.first, f32::MAX);
-                if list.count > 0 {
-                    best.0 = book.near(list.first)[0];
-                }
+                let mut best = (book.point(list.first), f32::MAX);
                 for i in 0..list.count {
-                    let point = book.near(list.first + i)[0];
+                    let point = book.point(list.first + i);
+                    let levels = [Codebook::<P>::levels(simd); P];
                     let mut error = 0.0;
-                    for (i, q) in Codebook::<P>::odds(simd, [point; 16]).iter().enumerate() {
+                    for (i, q) in
+                        Codebook::<P>::entries(simd, &levels, [point; 16]).iter().enumerate()
+                    {
                         let at = P * group + i;
                         let off = steps.scales[number][lane] * q[0] - values[at][lane];
                         error += weights[at][lane] * off * off;

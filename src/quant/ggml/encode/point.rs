@@ -1,4 +1,4 @@
-//! Quantizers of the dtypes with signs and codebook points, one block at a time.
+//! Quantizers of the dtypes with signs and codebook points. Each lane quantizes one block.
 
 use std::array::from_fn;
 
@@ -65,12 +65,14 @@ quantizers! {
         let simd = batch.simd;
         let mean = mean_square(batch, params.means);
         let mut found = [[FoundPoints::default(); 16]; 8];
+        let mut steps = Steps::new();
         for (number, found) in found.iter_mut().enumerate() {
             let run: PointRun<S, 32> = run(batch, number, mean, &params);
             // The range over which candidates are spread: three times the scale of codes up to 4.
             let (scale, _) = positive(simd, &run.values, &run.weights, 4);
             let start = [simd.mul(scale, simd.splat(3.0)), scale];
-            *found = search::<S, 32, 8, 4, 13>(simd, &codebook::IQ2_XXS, &run, start, &params);
+            *found =
+                search::<S, 32, 8, 4, 13>(simd, &codebook::IQ2_XXS, &run, start, &params, &mut steps);
         }
         for (lane, out) in out.iter_mut().enumerate() {
             let found = found.map(|found| found[lane]);
@@ -242,10 +244,11 @@ fn all<
     let simd = batch.simd;
     let mean = mean_square(batch, params.means);
     let mut found = [[FoundPoints::default(); 16]; RUNS];
+    let mut steps = Steps::new();
     for (number, found) in found.iter_mut().enumerate() {
         let run: PointRun<S, N> = run(batch, number, mean, params);
         let start = [run.max, simd.div(run.max, simd.splat(odd(params.top - 1)))];
-        *found = search::<S, N, P, GROUPS, STEPS>(simd, book, &run, start, params);
+        *found = search::<S, N, P, GROUPS, STEPS>(simd, book, &run, start, params, &mut steps);
     }
     found
 }
@@ -327,6 +330,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
     run: &PointRun<S, N>,
     [range, first]: [S::Floats; 2],
     params: &PointSearch,
+    steps: &mut Steps<GROUPS, STEPS>,
 ) -> [FoundPoints; 16] {
     let zero = simd.splat(0.0);
     let all = params.again == Again::All;
@@ -336,15 +340,11 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         roots[i] = simd.sqrt(run.weights[i]);
         weighted[i] = simd.mul(run.weights[i], run.values[i]);
     }
-    let levels = from_fn(|i| count(2 * (i % 4) + 1));
     let full = odd(params.top - 1);
     let top_step = i32::try_from(STEPS / 2).unwrap_or_default();
     let least = full - float(top_step) * params.step;
     let reach = simd.mul(simd.magnitude(range), simd.splat(full / least));
     let targets: Targets<N, GROUPS> = Targets::new(simd, &run.values, &roots, reach);
-    // Until points are found, the codes are 0.
-    let mut steps: Steps<GROUPS, STEPS> = Steps::new(book.zeros());
-    let mut last: Steps<GROUPS, 1> = Steps::new(book.zeros());
     let (mut before, mut changes) = ([simd.splat(-1.0); GROUPS], [simd.whole(zero); GROUPS]);
     for (step, number) in (-top_step..=top_step).enumerate() {
         let inverse = full + float(number) * params.step;
@@ -358,11 +358,12 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         }
         before = places;
     }
-    let mut bits = [[0; 16]; GROUPS];
     for k in 0..GROUPS {
-        simd.put_words(changes[k], &mut bits[k]);
+        simd.put_words(changes[k], &mut steps.changes[k]);
     }
-    targets.snap(simd, book, (&mut steps, &bits), |_, _| &levels, |_, _| true);
+    for k in 0..GROUPS {
+        targets.snap(simd, book, steps, k);
+    }
     let (mut scale, mut best, mut winner) = (first, zero, zero);
     for (step, points) in steps.points.iter().enumerate() {
         let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, points, &run.weights, &weighted);
@@ -377,12 +378,14 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
     }
     let mut winners = [0; 16];
     simd.put_words(simd.whole(winner), &mut winners);
+    // Until points are found, the codes are 0.
+    let mut last = [[book.point(book.list(0).first); 16]; GROUPS];
     let mut on = [[params.again == Again::Some; 16]; GROUPS];
     for lane in 0..16 {
         let Some(winner) = winners[lane].checked_sub(1) else { continue };
         let winner = winner as usize;
         for k in 0..GROUPS {
-            last.points[0][k][lane] = steps.points[winner][k][lane];
+            last[k][lane] = steps.points[winner][k][lane];
             on[k][lane] = book.has(steps.places[winner][k][lane]);
         }
     }
@@ -393,17 +396,24 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         let some = on.iter().any(|on| !on[lane]);
         again[lane] = if all || some { positive[lane] } else { 0.0 };
     }
-    last.scales[0] = floats(simd, scale);
+    let scales = floats(simd, scale);
     let inverse = simd.div(simd.splat(1.0), scale);
     let places = places::<S, N, P, GROUPS>(simd, book, &run.values, inverse, params.top);
+    let levels = Codebook::<P>::levels(simd);
     for k in 0..GROUPS {
-        simd.put_words(simd.whole(places[k]), &mut last.places[0][k]);
+        let mut place = [0; 16];
+        simd.put_words(simd.whole(places[k]), &mut place);
+        for lane in 0..16 {
+            if again[lane] != 0.0 && (params.again != Again::Some || !on[k][lane]) {
+                let list = book.list(place[lane]);
+                last[k][lane] = match list.count {
+                    0 => book.point(list.first),
+                    _ => targets.nearest(simd, book, (k, lane), list, scales[lane], levels).point,
+                };
+            }
+        }
     }
-    let wanted =
-        |k: usize, lane: usize| again[lane] != 0.0 && (params.again != Again::Some || !on[k][lane]);
-    targets.snap(simd, book, (&mut last, &[[1; 16]; GROUPS]), |_, _| &levels, wanted);
-    let [points] = last.points;
-    let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, &points, &run.weights, &weighted);
+    let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, &last, &run.weights, &weighted);
     let fit = simd.both(simd.below(zero, sumq2), simd.below(zero, simd.load(&again)));
     scale = simd.choose(fit, simd.div(sumqx, sumq2), scale);
     let mut nothing =
@@ -424,7 +434,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         }
         let mut found = FoundPoints { scale: scales[lane], ..FoundPoints::default() };
         for k in 0..GROUPS {
-            found.points[k] = codebook::number_of(points[k][lane]);
+            found.points[k] = codebook::number_of(last[k][lane]);
         }
         for k in 0..N / 8 {
             found.signs[k] = signs[k][lane].to_le_bytes()[0];
@@ -469,8 +479,9 @@ fn sums<S: Simd, const N: usize, const P: usize, const GROUPS: usize>(
     weighted: &[S::Floats; N],
 ) -> (S::Floats, S::Floats) {
     let (mut sumqx, mut sumq2) = (simd.splat(0.0), simd.splat(0.0));
+    let levels = [Codebook::<P>::levels(simd); P];
     for (k, points) in points.iter().enumerate() {
-        let odds = Codebook::<P>::odds(simd, simd.load_words(points));
+        let odds = Codebook::<P>::entries(simd, &levels, simd.load_words(points));
         for (i, q) in odds.into_iter().enumerate() {
             sumqx = simd.add(sumqx, simd.mul(weighted[P * k + i], q));
             sumq2 = simd.add(sumq2, simd.mul(simd.mul(weights[P * k + i], q), q));

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Bytes, Floats, Words, load, magnitudes};
+use super::{Bytes, Floats, WEIGHTS, Words, load, magnitudes};
 
 /// Converts words to bytes; all of them must fit.
 #[inline]
@@ -11,6 +11,22 @@ fn bytes([a, b, c, d]: Words) -> uint8x16_t {
     let [low, high] = [[a, b], [c, d]]
         .map(|[a, b]| vuzp1q_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)));
     vuzp1q_u8(vreinterpretq_u8_u16(low), vreinterpretq_u8_u16(high))
+}
+
+/// A bit for each word of ones, the first lowest; all others must be 0.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn bits(a: Words) -> u32 {
+    let set = vandq_u8(bytes(a), load(&WEIGHTS));
+    let (low, high) = (vaddv_u8(vget_low_u8(set)), vaddv_u8(vget_high_u8(set)));
+    u32::from(low) | u32::from(high) << 8
+}
+
+/// The four bytes of each entry of a table of floats, as shuffle indices.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn places(index: uint32x4_t) -> uint8x16_t {
+    vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x0302_0100), index, 0x0404_0404))
 }
 
 /// Converts signed words to unsigned bytes, limited to their range.

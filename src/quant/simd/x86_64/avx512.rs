@@ -351,6 +351,10 @@ impl Simd for Avx512 {
             a == 0xffff
         }
 
+        fn bits(self, a: __mmask16) -> u32 {
+            u32::from(a)
+        }
+
         fn choose(self, mask: __mmask16, yes: __m512, no: __m512) -> __m512 {
             _mm512_mask_blend_ps(mask, no, yes)
         }
@@ -409,17 +413,13 @@ impl Simd for Avx512 {
             _mm512_permutexvar_ps(index, table)
         }
 
-        fn fours(self, table: &[f32; 4], index: __m512i) -> __m512 {
-            // SAFETY: reads 16 bytes, which need not be aligned.
-            let table = unsafe { _mm_loadu_ps(table.as_ptr()) };
-            _mm512_permutevar_ps(_mm512_broadcast_f32x4(table), index)
+        fn fours(self, table: __m512, index: __m512i) -> __m512 {
+            _mm512_permutevar_ps(table, index)
         }
 
-        fn fourfold(self, from: &[f32; 4]) -> __m512 {
-            // SAFETY: reads 16 bytes, which need not be aligned.
-            let from = unsafe { _mm_loadu_ps(from.as_ptr()) };
-            let place = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-            _mm512_permutevar_ps(_mm512_broadcast_f32x4(from), place)
+        fn eights(self, table: __m512, index: __m512i) -> __m512 {
+            // The fourth bit chooses between two equal halves.
+            _mm512_permutexvar_ps(index, table)
         }
 
         fn transposed(self, rows: [__m512; 16]) -> [__m512; 16] {
