@@ -234,7 +234,31 @@ trait Block<const BYTES: usize> {
     /// is smaller than the scale.
     const FINE: bool;
 
-    fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
+    fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut (impl Put<S> + ?Sized));
+}
+
+/// Decodes one block: by a copy of the body for this consumer, or by one that all consumers share.
+#[inline(always)]
+fn block<B: Block<BYTES>, S: Simd, const BYTES: usize>(
+    simd: S,
+    bytes: &[u8; BYTES],
+    head: &[u8],
+    out: &mut impl Put<S>,
+) {
+    #[inline(never)]
+    fn shared<B: Block<BYTES>, S: Simd, const BYTES: usize>(
+        simd: S,
+        bytes: &[u8; BYTES],
+        head: &[u8],
+        out: &mut dyn Put<S>,
+    ) {
+        B::block(simd, bytes, head, out);
+    }
+    if S::IS_FALLBACK {
+        shared::<B, S, BYTES>(simd, bytes, head, out);
+    } else {
+        B::block(simd, bytes, head, out);
+    }
 }
 
 /// Decodes blocks of `BYTES` bytes and `UNITS` times 16 values.
@@ -251,7 +275,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
         for (bytes, run) in blocks.iter().zip(runs) {
             (units.close, units.out) = (B::FINE, run);
             units.fetch_behind(bytes);
-            B::block(simd, bytes, packed.scale, &mut units);
+            block::<B, S, BYTES>(simd, bytes, packed.scale, &mut units);
         }
         rest.saw(&units);
     }
@@ -269,7 +293,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Multiply
             for (bytes, inputs) in blocks.iter().zip(inputs) {
                 simd.fetch_behind(bytes);
                 product.inputs = inputs;
-                B::block(simd, bytes, packed.scale, &mut product);
+                block::<B, S, BYTES>(simd, bytes, packed.scale, &mut product);
             }
             *out = product.total();
         }
@@ -295,7 +319,7 @@ macro_rules! blocks {
                     $simd: S,
                     $block: &[u8; $bytes],
                     head: &[u8],
-                    $out: &mut impl $crate::quant::kernel::Put<S>,
+                    $out: &mut (impl $crate::quant::kernel::Put<S> + ?Sized),
                 ) {
                     $(let $head = head;)?
                     $body
