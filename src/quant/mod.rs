@@ -75,8 +75,10 @@ pub(crate) enum Decoder {
 #[derive(Debug)]
 pub(crate) struct Runs {
     to_f32: Kernels<ValueDecoding<f32>>,
-    to_f16: Kernels<ValueDecoding<f16>>,
-    to_bf16: Kernels<ValueDecoding<bf16>>,
+    /// `None` if values are decoded to `f32` first.
+    to_f16: Option<Kernels<ValueDecoding<f16>>>,
+    /// See `to_f16`.
+    to_bf16: Option<Kernels<ValueDecoding<bf16>>>,
     /// Multiplies rows with inputs.
     products: Option<Kernels<InputProducts>>,
     /// Decodes with the rounding of the format's own library, if it differs.
@@ -187,7 +189,13 @@ impl Runs {
             return narrow(&exact, out);
         }
         let mut lost = self.lost.map_or_else(Narrowing::default, |lost| lost(packed));
-        let doubtful = T::decoders(self).run((packed, out, past));
+        let Some(kernels) = T::decoders(self) else {
+            let mut exact = vec![0.0; out.len()];
+            self.to_f32.run((packed, &mut exact, false));
+            lost += narrow(&exact, out);
+            return lost;
+        };
+        let doubtful = kernels.run((packed, out, past));
         if let (true, Some(bounds)) = (doubtful, T::BOUNDS) {
             let mut exact = vec![0.0; out.len()];
             self.to_f32.run((packed, &mut exact, false));
@@ -218,6 +226,11 @@ impl Codec {
     const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
         let products = Some(Kernels::of::<Elements<P, WIDE>>());
         Self(Decoder::Runs(Runs { products, ..Runs::of::<Elements<P, WIDE>>() }))
+    }
+
+    /// Elements that weights seldom have.
+    const fn seldom<P: Plain<WIDE>, const WIDE: usize>() -> Self {
+        Self(Decoder::Runs(Runs::seldom::<Elements<P, WIDE>>()))
     }
 
     const fn groups<D: Decode>(native: fn(&Packed<'_>, &mut [f32])) -> Self {
@@ -395,10 +408,10 @@ impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
     }
 }
 
-/// Declares codecs of plain dtypes: the bytes of 16 elements, COARSE or FINE values (see
-/// [`Plain::FINE`]), and their conversion to floats.
+/// Declares codecs of plain dtypes: the constructor, the bytes of 16 elements, COARSE or FINE values
+/// (see [`Plain::FINE`]), and their conversion to floats.
 macro_rules! plain {
-    ($($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
+    ($codec:ident: $($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         pub(crate) static $name: $crate::quant::Codec = {
             struct Body;
@@ -413,7 +426,7 @@ macro_rules! plain {
                     $body
                 }
             }
-            $crate::quant::Codec::plain::<Body, $wide>()
+            $crate::quant::Codec::$codec::<Body, $wide>()
         };
     )*};
 }
