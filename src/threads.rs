@@ -82,30 +82,39 @@ pub(crate) fn in_order<I: Send, S, T: Send>(
         let mut own = start();
         return items.map(|item| work(&mut own, item)).collect();
     }
-    let queue = Mutex::new(items.enumerate().fuse());
-    let share = || {
+    let results: Vec<Option<Result<T>>> = (0..count).map(|_| None).collect();
+    let shared = Mutex::new((items.enumerate().fuse(), results));
+    run_on(threads, &|| {
         let mut own = start();
-        let mut made = Vec::new();
+        let mut done: Option<(usize, Result<T>)> = None;
         loop {
-            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((number, item)) = next else { return made };
-            let result = work(&mut own, item);
-            if result.is_err() {
-                queue.lock().unwrap_or_else(PoisonError::into_inner).by_ref().for_each(drop);
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let (queue, results) = &mut *shared;
+            if let Some((number, result)) = done.take() {
+                if result.is_err() {
+                    queue.for_each(drop);
+                }
+                results[number] = Some(result);
             }
-            made.push((number, result));
+            let Some((number, item)) = queue.next() else { return };
+            drop(shared);
+            done = Some((number, work(&mut own, item)));
         }
-    };
-    let mut made: Vec<(usize, Result<T>)> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
-        let mut made = share();
-        for thread in others {
-            made.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        made
     });
-    made.sort_unstable_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, result)| result).collect()
+    let (_, results) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().flatten().collect()
+}
+
+/// Runs `share` on some threads, the caller's among them. The same code for everything that is shared:
+/// starting threads takes more of it than most work does.
+fn run_on(threads: usize, share: &(dyn Fn() + Sync)) {
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        share();
+        for thread in others {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) mod sealed {
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-        fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>>;
+        fn decoders(runs: &Runs) -> Option<&Kernels<ValueDecoding<Self>>>;
 
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name the trait")]
@@ -98,7 +98,7 @@ impl Bounds {
 
 macro_rules! sealed {
     (
-        $element:ty, $decoders:ident, $encoders:ident, $load:ident, $bounds:expr, $round:expr,
+        $element:ty, |$runs:ident| $decoders:expr, $encoders:ident, $load:ident, $bounds:expr, $round:expr,
         nan $tells_nan:literal, |$to:ident, $values:ident, $out:ident, $nan:ident| $put:expr,
         |$simd:ident, $floats:ident| $rounded:expr
         $(, pair |$two:ident, $pair:ident, $room:ident, $no_number:ident| $store:expr)?
@@ -109,8 +109,8 @@ macro_rules! sealed {
             const TELLS_NAN: bool = $tells_nan;
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
-            fn decoders(runs: &Runs) -> &Kernels<ValueDecoding<Self>> {
-                &runs.$decoders
+            fn decoders($runs: &Runs) -> Option<&Kernels<ValueDecoding<Self>>> {
+                $decoders
             }
 
             #[allow(private_interfaces, reason = "nobody outside can name the trait")]
@@ -185,17 +185,17 @@ const F16: Bounds = Bounds { over: 0x477f_f000, under: 0x3300_0000 };
 const BF16: Bounds = Bounds { over: 0x7f7f_8000, under: 0x8000 };
 
 sealed!(
-    f32, to_f32, from_f32, load, None, std::convert::identity,
+    f32, |runs| Some(&runs.to_f32), from_f32, load, None, std::convert::identity,
     nan false, |simd, a, out, _nan| simd.put_f32::<PAST>(a, out),
     |simd, a| a
 );
 sealed!(
-    f16, to_f16, from_f16, load_f16, Some(F16), f16::from_f32,
+    f16, |runs| runs.to_f16.as_ref(), from_f16, load_f16, Some(F16), f16::from_f32,
     nan false, |simd, a, out, _nan| simd.put_f16::<PAST>(a, out),
     |simd, a| simd.as_f16(a)
 );
 sealed!(
-    bf16, to_bf16, from_bf16, load_bf16, Some(BF16), bf16::from_f32,
+    bf16, |runs| runs.to_bf16.as_ref(), from_bf16, load_bf16, Some(BF16), bf16::from_f32,
     nan true, |simd, a, out, nan| simd.put_bf16::<PAST>(a, out, nan),
     |simd, a| simd.as_bf16(a),
     pair |simd, a, out, nan| simd.pair_bf16::<PAST>(a, out, nan)

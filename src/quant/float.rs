@@ -7,6 +7,7 @@ use super::simd::Simd;
 use super::{Codec, Decoder, Narrowing, Packed, Runs, plain};
 
 plain! {
+    plain:
     F32: 64 FINE, |simd, bytes| simd.f32s(bytes);
     F16: 32 COARSE, |simd, bytes| simd.f16s(bytes);
     BF16: 32 FINE, |simd, bytes| simd.bf16s(bytes);
@@ -15,11 +16,6 @@ plain! {
     F8_E5M2: 16 COARSE, |simd, bytes| {
         simd.f16s(&std::array::from_fn(|i| if i % 2 == 0 { 0 } else { bytes[i / 2] }))
     };
-    F8_E8M0: 16 FINE, |simd, bytes| each(simd, bytes, |[b]| match b {
-        // The specification of the format has NaN here; MLX has infinity, see `e8m0`.
-        255 => f32::NAN,
-        b => e8m0(b),
-    });
     F8_E4M3FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E4M3FNUZ[usize::from(b)]);
     F8_E5M2FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
     F6_E2M3: 12 COARSE, |simd, bytes| sixes(simd, bytes, &E2M3);
@@ -30,6 +26,15 @@ plain! {
         pairs[..8].copy_from_slice(bytes);
         simd.e2m1(simd.nibble_pairs(&pairs))[0]
     };
+}
+
+plain! {
+    seldom:
+    F8_E8M0: 16 FINE, |simd, bytes| each(simd, bytes, |[b]| match b {
+        // The specification of the format has NaN here; MLX has infinity, see `e8m0`.
+        255 => f32::NAN,
+        b => e8m0(b),
+    });
 }
 
 /// IEEE double precision; rounds to nearest, ties to even.
@@ -43,7 +48,8 @@ pub(crate) static F64: Codec = {
             each(simd, bytes, |b| to_f32(f64::from_le_bytes(b)))
         }
     }
-    Codec(Decoder::Runs(Runs { lost: Some(lost), ..Runs::of::<super::Elements<Body, 128>>() }))
+    let runs = Runs::seldom::<super::Elements<Body, 128>>();
+    Codec(Decoder::Runs(Runs { lost: Some(lost), ..runs }))
 };
 
 #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest, ties to even")]

@@ -18,6 +18,7 @@ pub(super) fn each<S: Simd, const N: usize, const WIDE: usize>(
 }
 
 plain! {
+    seldom:
     I8: 16 COARSE, |simd, bytes| simd.signed(simd.halves(bytes, bytes))[0];
     U8: 16 COARSE, |simd, bytes| simd.unsigned(simd.halves(bytes, bytes))[0];
     I16: 32 COARSE, |simd, bytes| each(simd, bytes, |b| f32::from(i16::from_le_bytes(b)));

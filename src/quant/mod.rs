@@ -75,8 +75,10 @@ pub(crate) enum Decoder {
 #[derive(Debug)]
 pub(crate) struct Runs {
     to_f32: Kernels<ValueDecoding<f32>>,
-    to_f16: Kernels<ValueDecoding<f16>>,
-    to_bf16: Kernels<ValueDecoding<bf16>>,
+    /// `None` if values are decoded to `f32` first.
+    to_f16: Option<Kernels<ValueDecoding<f16>>>,
+    /// See `to_f16`.
+    to_bf16: Option<Kernels<ValueDecoding<bf16>>>,
     /// Multiplies rows with inputs.
     products: Option<Kernels<InputProducts>>,
     /// Decodes with the rounding of the format's own library, if it differs.
@@ -187,7 +189,13 @@ impl Runs {
             return narrow(&exact, out);
         }
         let mut lost = self.lost.map_or_else(Narrowing::default, |lost| lost(packed));
-        let doubtful = T::decoders(self).run((packed, out, past));
+        let Some(kernels) = T::decoders(self) else {
+            let mut exact = vec![0.0; out.len()];
+            self.to_f32.run((packed, &mut exact, false));
+            lost += narrow(&exact, out);
+            return lost;
+        };
+        let doubtful = kernels.run((packed, out, past));
         if let (true, Some(bounds)) = (doubtful, T::BOUNDS) {
             let mut exact = vec![0.0; out.len()];
             self.to_f32.run((packed, &mut exact, false));
@@ -220,6 +228,11 @@ impl Codec {
         Self(Decoder::Runs(Runs { products, ..Runs::of::<Elements<P, WIDE>>() }))
     }
 
+    /// Elements that weights seldom have.
+    const fn seldom<P: Plain<WIDE>, const WIDE: usize>() -> Self {
+        Self(Decoder::Runs(Runs::seldom::<Elements<P, WIDE>>()))
+    }
+
     const fn groups<D: Decode>(native: fn(&Packed<'_>, &mut [f32])) -> Self {
         Self(Decoder::Runs(Runs { native: Some(native), ..Runs::of::<D>() }))
     }
@@ -234,7 +247,31 @@ trait Block<const BYTES: usize> {
     /// is smaller than the scale.
     const FINE: bool;
 
-    fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut impl Put<S>);
+    fn block<S: Simd>(simd: S, bytes: &[u8; BYTES], head: &[u8], out: &mut (impl Put<S> + ?Sized));
+}
+
+/// Decodes one block: by a copy of the body for this consumer, or by one that all consumers share.
+#[inline(always)]
+fn block<B: Block<BYTES>, S: Simd, const BYTES: usize>(
+    simd: S,
+    bytes: &[u8; BYTES],
+    head: &[u8],
+    out: &mut impl Put<S>,
+) {
+    #[inline(never)]
+    fn shared<B: Block<BYTES>, S: Simd, const BYTES: usize>(
+        simd: S,
+        bytes: &[u8; BYTES],
+        head: &[u8],
+        out: &mut dyn Put<S>,
+    ) {
+        B::block(simd, bytes, head, out);
+    }
+    if S::IS_FALLBACK {
+        shared::<B, S, BYTES>(simd, bytes, head, out);
+    } else {
+        B::block(simd, bytes, head, out);
+    }
 }
 
 /// Decodes blocks of `BYTES` bytes and `UNITS` times 16 values.
@@ -251,7 +288,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Decode
         for (bytes, run) in blocks.iter().zip(runs) {
             (units.close, units.out) = (B::FINE, run);
             units.fetch_behind(bytes);
-            B::block(simd, bytes, packed.scale, &mut units);
+            block::<B, S, BYTES>(simd, bytes, packed.scale, &mut units);
         }
         rest.saw(&units);
     }
@@ -269,7 +306,7 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Multiply
             for (bytes, inputs) in blocks.iter().zip(inputs) {
                 simd.fetch_behind(bytes);
                 product.inputs = inputs;
-                B::block(simd, bytes, packed.scale, &mut product);
+                block::<B, S, BYTES>(simd, bytes, packed.scale, &mut product);
             }
             *out = product.total();
         }
@@ -295,7 +332,7 @@ macro_rules! blocks {
                     $simd: S,
                     $block: &[u8; $bytes],
                     head: &[u8],
-                    $out: &mut impl $crate::quant::kernel::Put<S>,
+                    $out: &mut (impl $crate::quant::kernel::Put<S> + ?Sized),
                 ) {
                     $(let $head = head;)?
                     $body
@@ -371,10 +408,10 @@ impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
     }
 }
 
-/// Declares codecs of plain dtypes: the bytes of 16 elements, COARSE or FINE values (see
-/// [`Plain::FINE`]), and their conversion to floats.
+/// Declares codecs of plain dtypes: the constructor, the bytes of 16 elements, COARSE or FINE values
+/// (see [`Plain::FINE`]), and their conversion to floats.
 macro_rules! plain {
-    ($($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
+    ($codec:ident: $($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         pub(crate) static $name: $crate::quant::Codec = {
             struct Body;
@@ -389,7 +426,7 @@ macro_rules! plain {
                     $body
                 }
             }
-            $crate::quant::Codec::plain::<Body, $wide>()
+            $crate::quant::Codec::$codec::<Body, $wide>()
         };
     )*};
 }

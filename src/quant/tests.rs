@@ -173,7 +173,8 @@ fn agree<T: Bits>(name: &str, runs: &Runs, input: &Input, exact: &[f32]) {
         for (past, off) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
             let (mut memory, range) = room::<T>(input.len, off);
             let out = &mut memory[range];
-            let doubtful = T::decoders(runs).run_on(isa, (&input.packed(), out, past));
+            let Some(kernels) = T::decoders(runs) else { continue };
+            let doubtful = kernels.run_on(isa, (&input.packed(), out, past));
             assert_eq!(bits(out), expected, "{name}, {isa:?}, past {past}, off {off}");
             assert!(doubtful || lost.is_lossless(), "{name}, {isa:?}: {lost:?} went unseen");
         }

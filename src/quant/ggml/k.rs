@@ -136,7 +136,7 @@ fn join(low: u32, high: u32) -> u64 {
 fn scales_and_minima<S: Simd>(
     simd: S,
     bytes: &[u8; 16],
-    out: &mut impl Put<S>,
+    out: &mut (impl Put<S> + ?Sized),
 ) -> ([f32; 8], [f32; 8]) {
     let [a, b, c] = [4, 8, 12].map(|at| u32::from_le_bytes(*field(bytes, at)));
     let (six, low, two) = (0x3f3f_3f3f, 0x0f0f_0f0f, 0x0303_0303);

@@ -66,6 +66,9 @@ trait DecodeMode {
     /// Whether an element may be NaN.
     const NAN: bool = false;
 
+    /// Whether groups may have 16 elements, half as many as are decoded at once.
+    const HALVES: bool = false;
+
     /// Decodes 32 elements, from a position in a stream.
     fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2];
 
@@ -109,6 +112,7 @@ impl DecodeMode for E2m1Codes {
     const BITS: usize = 4;
     const BIASED: bool = false;
     const STEP: f32 = 0.5;
+    const HALVES: bool = true;
 
     #[inline(always)]
     fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2] {
@@ -186,7 +190,7 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
         let stream = CodeReader::new(packed.weight);
         let mut at = 0;
         let mut scaling = TileScaling::<M>::new(packed);
-        if packed.group_size == 16 {
+        if M::HALVES && packed.group_size == 16 {
             // Two groups at a time, and a last one if their number is odd.
             let (runs, mut units, rest) = out.runs::<2>();
             units.nan = M::NAN;

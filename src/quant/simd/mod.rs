@@ -63,6 +63,9 @@ pub(super) trait Simd: Copy {
     const STREAMS: bool;
     /// Whether 16 floats are one register, of which there are at least 32.
     const IS_WIDE: bool;
+    /// Whether hardly any processor of this kind has to make do with it, so that its code should be small
+    /// before it is fast.
+    const IS_FALLBACK: bool = false;
 
     /// Asks for the memory a little behind some bytes, before it is read: the processor by itself does
     /// not look beyond the end of a page, and looks less far while it writes with streaming stores.

@@ -314,7 +314,8 @@ fn layer(name: &str) -> Option<u64> {
 }
 
 /// The tensor order of llama.cpp (`weight_name_comparer`): tensors outside of layers first, then
-/// layer by layer, each sorted by the bytes of the names.
+/// layer by layer, each sorted by the bytes of the names. Sorting would contain a dozen copies of it.
+#[inline(never)]
 fn by_layer(a: &str, b: &str) -> std::cmp::Ordering {
     layer(a).cmp(&layer(b)).then_with(|| a.cmp(b))
 }
