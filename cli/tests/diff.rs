@@ -282,13 +282,7 @@ fn refusals() {
 /// A remark on a model stands before reports for people, and in no report as JSON.
 #[test]
 fn remarks_come_with_texts_alone() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for name in ["config.json", "model.safetensors"] {
-        let from = support::root().join(HF).join(name);
-        std::fs::copy(from, folder.path().join(name)).expect("a copy");
-    }
-    let beside = folder.path().join("beside.gguf");
-    std::fs::copy(support::root().join(GGUF), beside).expect("a copy");
+    let folder = support::two_models();
     let path = folder.path().to_str().expect("UTF-8");
     for words in [&["diff", path, HF][..], &["inspect", path, "model.norm.weight"]] {
         let ran = run(words);

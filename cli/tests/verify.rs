@@ -89,12 +89,7 @@ fn sound_models() {
 /// A remark on the files is told by default; the strict rules make it a fault or leave it out.
 #[test]
 fn remarks_on_the_files() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for name in ["config.json", "model.safetensors"] {
-        let from = support::root().join("assets/sample/hf").join(name);
-        std::fs::copy(from, folder.path().join(name)).expect("a copy");
-    }
-    std::fs::copy(support::root().join(GGUF), folder.path().join("beside.gguf")).expect("a copy");
+    let folder = support::two_models();
     let path = folder.path().to_str().expect("UTF-8");
     let notes = |more: &[&str]| {
         let report = json(&[&["verify", path, "--json"], more].concat());

@@ -192,21 +192,6 @@ fn every_field_has_a_case() {
     assert_eq!(fields, covered);
 }
 
-/// Commas, colons and brackets within a text are no values.
-#[test]
-fn texts_count_once() {
-    let folder = folder(&[("model.safetensors", shard("a").build())]);
-    put(folder.path(), "config.json", r#"{"a":"[,:{,\",:{"}"#);
-    let open = |values| {
-        let mut limits = Limits::default();
-        limits.document_values = values;
-        OpenOptions::new().limits(limits).open(folder.path())
-    };
-    // The document, an object and one member.
-    assert!(open(12).is_ok());
-    assert_eq!(open(11).expect_err("too many").kind(), ErrorKind::LimitExceeded);
-}
-
 /// A config that is read to tell the container is read within the caller's limits.
 #[test]
 fn containers_are_told_within_the_limits() {

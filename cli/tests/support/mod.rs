@@ -288,3 +288,17 @@ pub(crate) fn system_calls(command: &Command, log: &Path) -> Option<Vec<String>>
     let call = |line: &str| Some(line.split_once(' ')?.1.trim_start().to_owned());
     Some(calls.lines().filter_map(call).filter(|call| !call.contains("resumed>")).collect())
 }
+
+/// A directory with the sample model, on which the program remarks: a GGUF file lies beside it.
+pub(crate) fn two_models() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (from, to) in [
+        ("hf/config.json", "config.json"),
+        ("hf/model.safetensors", "model.safetensors"),
+        ("sample-Q8_0.gguf", "beside.gguf"),
+    ] {
+        let from = root().join("assets/sample").join(from);
+        std::fs::copy(from, folder.path().join(to)).expect("a copy");
+    }
+    folder
+}
