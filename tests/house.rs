@@ -10,6 +10,7 @@ use weighbridge::dtype::DTYPES;
 /// Files that may hold unsafe code.
 const UNSAFE: &[&str] = &[
     "bytes/mmap.rs",
+    "bytes/piece.rs",
     "device/gpu/import.rs",
     "quant/kernel.rs",
     "quant/simd/aarch64.rs",

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Source, try_vec};
+use super::{Piece, Source, try_vec};
 use crate::error::{Error, Result};
 
 /// The bytes fetched first, and at most at a time later. A small header takes a single read, and
@@ -20,6 +20,7 @@ const AHEAD: u64 = 16 << 20;
 pub(crate) struct Cursor<'a> {
     source: &'a Source,
     held: Vec<u8>,
+    piece: Piece,
     pos: usize,
     limit: u64,
     swap: bool,
@@ -29,7 +30,7 @@ impl<'a> Cursor<'a> {
     /// Starts at byte 0. At most `limit` bytes are held.
     pub(crate) fn new(source: &'a Source, limit: u64) -> Self {
         let limit = limit.min(u64::from(u32::MAX));
-        Self { source, held: Vec::new(), pos: 0, limit, swap: false }
+        Self { source, held: Vec::new(), piece: Piece::default(), pos: 0, limit, swap: false }
     }
 
     /// Reads later numbers as big-endian.
@@ -60,6 +61,20 @@ impl<'a> Cursor<'a> {
     /// The bytes held so far, from the file's start.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
+    }
+
+    /// The bytes held from here on.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.held.get(self.pos..).unwrap_or_default()
+    }
+
+    /// Reads the next `len` bytes, or as many as there are, unless they are held.
+    #[inline(always)]
+    pub(crate) fn read_ahead(&mut self, len: usize) -> Result<()> {
+        let end = (self.pos as u64).saturating_add(len as u64);
+        let end = end.min(self.source.len()).min(self.limit);
+        if end > self.held.len() as u64 { self.hold(end, "the header") } else { Ok(()) }
     }
 
     /// Consumes `len` bytes and returns their range. `what` names them in messages.
@@ -123,6 +138,10 @@ impl<'a> Cursor<'a> {
         let target = usize::try_from(target)
             .map_err(|_| Error::unsupported("the header exceeds this machine's address space"))?;
         let start = self.held.len();
+        if start == 0 {
+            self.held = self.source.read(0..target as u64)?;
+            return Ok(());
+        }
         if self.held.capacity() < target {
             // Memory for a long header is reserved at once, so that it is not copied as it grows;
             // pages that are not reached are never touched. Beyond that it doubles.
@@ -135,11 +154,7 @@ impl<'a> Cursor<'a> {
                 drop(try_vec::<u8>(room)?);
             }
         }
-        self.held.resize(target, 0);
-        match self.held.get_mut(start..) {
-            Some(new) => self.source.read_at(start as u64, new),
-            None => Ok(()),
-        }
+        self.source.append(have..target as u64, &mut self.held, &mut self.piece)
     }
 
     /// Skips `count` strings, each a length of `width` bytes (4 or 8) followed by that many bytes,
@@ -148,17 +163,25 @@ impl<'a> Cursor<'a> {
     pub(crate) fn skip_strings(&mut self, count: u64, wide: bool, longest: u64) -> Result<()> {
         let mut left = count;
         while left > 0 {
+            let (held, at) = (self.held.as_slice(), self.pos);
             let walked = match (wide, self.swap) {
-                (true, false) => walk::<8>(&self.held, self.pos, left, longest, u64::from_le_bytes),
-                (true, true) => walk::<8>(&self.held, self.pos, left, longest, u64::from_be_bytes),
-                (false, false) => walk::<4>(&self.held, self.pos, left, longest, |length| {
-                    u64::from(u32::from_le_bytes(length))
-                }),
-                (false, true) => walk::<4>(&self.held, self.pos, left, longest, |length| {
-                    u64::from(u32::from_be_bytes(length))
-                }),
+                (true, false) => {
+                    Strings::<8, _> { held, longest, length: u64::from_le_bytes }.walk(at, left)
+                }
+                (true, true) => {
+                    Strings::<8, _> { held, longest, length: u64::from_be_bytes }.walk(at, left)
+                }
+                (false, false) => {
+                    let length = |bytes| u32::from_le_bytes(bytes).into();
+                    Strings::<4, _> { held, longest, length }.walk(at, left)
+                }
+                (false, true) => {
+                    let length = |bytes| u32::from_be_bytes(bytes).into();
+                    Strings::<4, _> { held, longest, length }.walk(at, left)
+                }
             };
-            (self.pos, left) = walked;
+            self.pos = walked.pos;
+            left -= walked.count;
             if left > 0 {
                 // The walk stopped at a string that is not completely held, or is too long.
                 self.skip_string(wide, longest)?;
@@ -194,27 +217,133 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Skips strings while they lie completely in `held` and are no longer than `longest`. Returns the
-/// position reached and the number of strings left.
-#[inline(always)]
-fn walk<const N: usize>(
-    held: &[u8],
-    mut pos: usize,
-    mut left: u64,
+/// The bytes from which a list is divided among several walks: finding where they start has a cost.
+const DIVIDED: usize = 4 << 10;
+
+/// Strings that follow each other, each a length of `N` bytes and that many bytes.
+#[derive(Clone, Copy)]
+struct Strings<'a, const N: usize, L> {
+    held: &'a [u8],
+    /// The longest string that is skipped.
     longest: u64,
-    length: impl Fn([u8; N]) -> u64,
-) -> (usize, u64) {
-    while left > 0 {
-        let Some(rest) = held.get(pos..) else { break };
-        let Some((bytes, rest)) = rest.split_first_chunk::<N>() else { break };
-        let len = length(*bytes);
-        if len > rest.len() as u64 || len > longest {
-            break;
+    /// Decodes a length.
+    length: L,
+}
+
+/// A place within strings, and the number of strings before it.
+#[derive(Clone, Copy)]
+struct Walked {
+    pos: usize,
+    count: u64,
+}
+
+impl<const N: usize, L: Fn([u8; N]) -> u64 + Copy> Strings<'_, N, L> {
+    /// The end of the string at `pos`, if it is held completely and not too long.
+    #[inline(always)]
+    fn after(self, pos: usize) -> Option<usize> {
+        let (bytes, rest) = self.held.get(pos..)?.split_first_chunk::<N>()?;
+        let len = (self.length)(*bytes);
+        if len > rest.len() as u64 || len > self.longest {
+            return None;
         }
         #[expect(clippy::cast_possible_truncation, reason = "len <= rest.len(), a usize")]
         let step = N + len as usize;
-        pos += step;
-        left -= 1;
+        Some(pos + step)
     }
-    (pos, left)
+
+    /// Skips at most `count` strings from `pos` on.
+    #[inline(always)]
+    fn walk(self, pos: usize, count: u64) -> Walked {
+        let mut walked = Walked { pos, count: 0 };
+        if self.held.len().saturating_sub(pos) >= DIVIDED {
+            walked = self.walk_side_by_side(pos, count);
+        }
+        let left = count - walked.count;
+        let last = self.walk_to(walked.pos, self.held.len(), left);
+        Walked { pos: last.pos, count: walked.count + last.count }
+    }
+
+    /// Skips at most `count` strings that start before `end`.
+    #[inline(always)]
+    fn walk_to(self, pos: usize, end: usize, count: u64) -> Walked {
+        let mut walked = Walked { pos, count: 0 };
+        while walked.count < count && walked.pos < end {
+            let Some(pos) = self.after(walked.pos) else { break };
+            walked = Walked { pos, count: walked.count + 1 };
+        }
+        walked
+    }
+
+    /// Skips strings from `pos` on, `count` at most, perhaps fewer than are there.
+    ///
+    /// Each length tells where the next is: a chain of loads, in which the processor mostly waits.
+    /// So walks from several places that look like starts of strings take turns. If a walk arrives where
+    /// the next began, that one took the right way.
+    #[inline(always)]
+    fn walk_side_by_side(self, pos: usize, count: u64) -> Walked {
+        let end = self.held.len();
+        let share = end.saturating_sub(pos) / 4;
+        let starts = [
+            pos,
+            self.probable_start(pos + share),
+            self.probable_start(pos + 2 * share),
+            self.probable_start(pos + 3 * share),
+        ];
+        let ([mut a, mut b, mut c, mut d], [_, b0, c0, d0]) = (starts, starts);
+        let mut steps = 0;
+        while a < b0 && b < c0 && c < d0 && d < end {
+            let next = (self.after(a), self.after(b), self.after(c), self.after(d));
+            let (Some(next_a), Some(next_b), Some(next_c), Some(next_d)) = next else { break };
+            (a, b, c, d) = (next_a, next_b, next_c, next_d);
+            steps += 1;
+        }
+        let mut joined = Walked { pos, count: 0 };
+        for (start, at, end) in [(pos, a, b0), (b0, b, c0), (c0, c, d0), (d0, d, end)] {
+            let rest = self.walk_to(at, end, u64::MAX);
+            let all = joined.count + steps + rest.count;
+            if joined.pos != start || all > count {
+                break;
+            }
+            joined = Walked { pos: rest.pos, count: all };
+        }
+        joined
+    }
+
+    /// The first place from `from` on that looks like the start of short strings, or the end.
+    fn probable_start(self, from: usize) -> usize {
+        let short = Self { longest: 255, ..self };
+        let looks_right = |&pos: &usize| short.walk_to(pos, self.held.len(), 3).count == 3;
+        let mut near = from..self.held.len().min(from.saturating_add(512));
+        near.find(looks_right).unwrap_or(self.held.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn walks_side_by_side_are_one_walk(
+            lengths in proptest::collection::vec(prop_oneof![0usize..20, 0usize..20, 0usize..20, 0usize..700], 300..3000),
+            bytes in proptest::collection::vec(any::<u8>(), 1..40),
+            longest in prop_oneof![Just(10_000u64), 0u64..800],
+            (count, cut, offset) in (0u64..4000, 0usize..50, 0usize..9),
+        ) {
+            let mut held = bytes.repeat(offset.div_ceil(bytes.len()) + 1);
+            held.truncate(offset);
+            for (number, &length) in lengths.iter().enumerate() {
+                held.extend_from_slice(&(length as u64).to_le_bytes());
+                held.extend(bytes.iter().cycle().skip(number).take(length));
+            }
+            held.truncate(held.len() - cut);
+            let strings = Strings::<8, _> { held: &held, longest, length: u64::from_le_bytes };
+            let found = strings.walk(offset, count);
+            let expected = strings.walk_to(offset, held.len(), count);
+            prop_assert_eq!((found.pos, found.count), (expected.pos, expected.count));
+        }
+    }
 }

@@ -16,9 +16,11 @@ const BEFORE: &[u8] = b"../../blobs/";
 pub(super) fn target(path: &Path, file: &File, len: u64) -> Option<PathBuf> {
     // Git hashes have 40 digits, SHA-256 64.
     let hash_len = usize::try_from(len).ok()?.checked_sub(BEFORE.len())?;
+    if !matches!(hash_len, 40 | 64) {
+        return None;
+    }
     let folder = path.parent()?;
-    let in_snapshot = folder.parent()?.file_name()? == "snapshots";
-    if !in_snapshot || !matches!(hash_len, 40 | 64) {
+    if folder.parent()?.file_name()? != "snapshots" {
         return None;
     }
     let mut text = [0; BEFORE.len() + 64];

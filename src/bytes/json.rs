@@ -277,28 +277,47 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The number of bytes before the first quote, backslash or control character, counted eight at a
-/// time.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// The number of bytes before the first quote, backslash or control character.
 #[inline(always)]
 fn plain_bytes(text: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let (chunks, tail) = text.as_chunks::<8>();
-    for (number, chunk) in chunks.iter().enumerate() {
-        let word = u64::from_le_bytes(*chunk);
+    let special = |word: u64| {
         let quote = word ^ (ONES * 0x22);
         let backslash = word ^ (ONES * 0x5c);
-        // The high bit of each byte that is a quote, a backslash or below 0x20; exact up to the
-        // lowest such byte.
-        let found = (quote.wrapping_sub(ONES) & !quote)
+        (quote.wrapping_sub(ONES) & !quote)
             | (backslash.wrapping_sub(ONES) & !backslash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        if found & HIGH != 0 {
-            return number * 8 + (found & HIGH).trailing_zeros() as usize / 8;
+            | (word.wrapping_sub(ONES * 0x20) & !word)
+    };
+    before(text, special, |byte| byte == b'"' || byte == b'\\' || byte < 0x20)
+}
+
+/// The number of bytes before the first that is a quote, a backslash, a control character or not ASCII.
+#[inline(always)]
+pub(crate) fn plain_ascii(text: &[u8]) -> usize {
+    // Below a byte that is not ASCII, subtracting sets the high bit of the special bytes alone.
+    let special = |word: u64| {
+        let quote = (word ^ (ONES * 0x22)).wrapping_sub(ONES);
+        let backslash = (word ^ (ONES * 0x5c)).wrapping_sub(ONES);
+        quote | backslash | word.wrapping_sub(ONES * 0x20) | word
+    };
+    before(text, special, |byte| byte == b'"' || byte == b'\\' || !(0x20..0x80).contains(&byte))
+}
+
+/// The number of bytes before the first for which `is_special`, counted eight at a time: `special` sets
+/// the high bit of such bytes in a word, exactly up to the lowest of them.
+#[inline(always)]
+fn before(text: &[u8], special: impl Fn(u64) -> u64, is_special: impl Fn(u8) -> bool) -> usize {
+    let (chunks, tail) = text.as_chunks::<8>();
+    for (number, chunk) in chunks.iter().enumerate() {
+        let found = special(u64::from_le_bytes(*chunk)) & HIGH;
+        if found != 0 {
+            return number * 8 + found.trailing_zeros() as usize / 8;
         }
     }
-    let plain = |&byte: &u8| byte != b'"' && byte != b'\\' && byte >= 0x20;
-    text.len() - tail.len() + tail.iter().position(|byte| !plain(byte)).unwrap_or(tail.len())
+    let last = tail.iter().position(|&byte| is_special(byte)).unwrap_or(tail.len());
+    text.len() - tail.len() + last
 }
 
 #[cfg(test)]
@@ -312,6 +331,8 @@ mod tests {
             let plain = |&byte: &u8| byte != b'"' && byte != b'\\' && byte >= 0x20;
             let expected = text.iter().position(|byte| !plain(byte)).unwrap_or(text.len());
             prop_assert_eq!(plain_bytes(&text), expected);
+            let expected = text.iter().position(|byte| !plain(byte) || !byte.is_ascii());
+            prop_assert_eq!(plain_ascii(&text), expected.unwrap_or(text.len()));
         }
 
         #[test]

@@ -9,6 +9,7 @@ mod hub_link;
 mod json;
 mod mmap;
 mod pages;
+mod piece;
 mod put;
 mod text;
 
@@ -24,8 +25,9 @@ pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
 pub use files::FileSystem;
 pub(crate) use files::Files;
-pub(crate) use json::{JsonSpan, Scanner};
+pub(crate) use json::{JsonSpan, Scanner, plain_ascii};
 pub use pages::{AlignedBuffer, AlignedBytes};
+pub(crate) use piece::Piece;
 pub(crate) use put::{own_path, put, put_by};
 pub use text::Text;
 
@@ -241,16 +243,36 @@ impl Source {
     /// Same as [`bytes`](Self::bytes).
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let len = self.check(&range)?;
-        let offset = range.start;
-        if let SourceKind::Mapped { file, .. } | SourceKind::Read { file } = &self.kind {
-            let mut out = try_vec(len).map_err(|error| error.in_file(&self.path))?;
-            let read =
-                self.with_file(file, |file| Ok(append_exact_at(file, offset, len, &mut out)))?;
-            return read.map(|()| out).map_err(|error| self.unread(error, offset));
-        }
-        let mut out = try_zeroed(len).map_err(|error| error.in_file(&self.path))?;
-        self.read_at(offset, &mut out)?;
+        let mut out = try_vec(len).map_err(|error| error.in_file(&self.path))?;
+        self.append(range, &mut out, &mut Piece::default())?;
         Ok(out)
+    }
+
+    /// Reads `range` behind the bytes of `out`, which has room for them. The piece is kept for the next
+    /// time.
+    pub(crate) fn append(
+        &self,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+        piece: &mut Piece,
+    ) -> Result<()> {
+        let len = self.check(&range)?;
+        let offset = range.start;
+        match &self.kind {
+            SourceKind::Memory { bytes } => {
+                out.extend_from_slice(self.part(bytes, &range)?);
+                Ok(())
+            }
+            SourceKind::Custom { .. } => {
+                let start = out.len();
+                out.resize(start.saturating_add(len), 0);
+                self.read_at(offset, out.get_mut(start..).unwrap_or_default())
+            }
+            SourceKind::Mapped { file, .. } | SourceKind::Read { file } => {
+                let read = self.with_file(file, |file| Ok(piece.append(file, range, out)))?;
+                read.map_err(|error| self.unread(error, offset))
+            }
+        }
     }
 
     /// Fills `out` from `offset` by positioned reads, never through the map.
@@ -468,31 +490,6 @@ pub(crate) fn read_exact_at(
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// Appends `len` bytes of the file to `out`, which is empty and has room for them. The room is not
-/// filled with zeros first, which would take a third of the time of reading.
-#[cfg(target_os = "linux")]
-fn append_exact_at(file: &File, offset: u64, len: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
-    use rustix::buffer::spare_capacity;
-    use rustix::io::{Errno, pread};
-    while out.len() < len {
-        let at = offset.saturating_add(out.len() as u64);
-        match pread(file, spare_capacity(out), at) {
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // An allocator may have given more room.
-    out.truncate(len);
-    Ok(())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn append_exact_at(file: &File, offset: u64, len: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
-    out.resize(len, 0);
-    read_exact_at(file, offset, out)
 }
 
 #[cfg(unix)]
