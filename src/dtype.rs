@@ -492,6 +492,7 @@ impl DType {
     ///
     /// Plain elements have to fill whole bytes only in total, as in safetensors; blocks and groups
     /// have to fill each row.
+    #[inline]
     pub fn tensor_bytes(self, shape: &[u64]) -> Option<u64> {
         let elements = shape::elements(shape)?;
         if self.descriptor().packing == Packing::Plain {

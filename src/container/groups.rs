@@ -200,9 +200,10 @@ pub(super) fn contradiction(fault: String) -> Error {
 /// Without a description, its codes would be read as plain numbers.
 pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error)> {
     let is_packed = |number: &u32| {
-        let Some(weight) = indexed.get(*number).filter(|of| of.dtype == Ok(DType::U32)) else {
+        if indexed.dtype(*number) != Some(DType::U32) {
             return false;
-        };
+        }
+        let Some(weight) = indexed.get(*number) else { return false };
         let Some(module) = weight.name.as_bytes().strip_suffix(b".weight") else { return false };
         let scales = indexed.find(&[module, b".scales"].concat()).and_then(|n| indexed.get(n));
         let rows = weight.shape.split_last().map(|(_, rows)| rows);

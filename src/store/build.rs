@@ -205,6 +205,12 @@ impl Indexed {
         Some(self.builder.listing.listed(entry, header))
     }
 
+    /// The dtype of entry `number`, if it is known.
+    pub(crate) fn dtype(&self, number: u32) -> Option<DType> {
+        let entry = self.builder.listing.entries.get(number as usize)?;
+        self.builder.listing.dtype(entry).ok()
+    }
+
     /// The number of the file that holds entry `number`.
     pub(crate) fn file(&self, number: u32) -> Option<u32> {
         self.builder.listing.entries.get(number as usize).map(|entry| entry.file)

@@ -252,9 +252,10 @@ impl ListedArray<'_> {
     }
 }
 
-/// Checks that an entry's bytes lie within a file of `file_len` bytes.
-pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<()> {
-    let Ok(dtype) = listed.dtype else { return Ok(()) };
+/// Checks that an entry's bytes lie within a file of `file_len` bytes. Returns their end, which is
+/// unknown for a dtype that is not in the table.
+pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<Option<u64>> {
+    let Ok(dtype) = listed.dtype else { return Ok(None) };
     let error =
         |fault: String| Err(Error::malformed(fault).in_tensor(listed.name).at(listed.offset));
     let Some(bytes) = dtype.tensor_bytes(listed.shape) else {
@@ -269,7 +270,7 @@ pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<()>
         ));
     };
     match listed.offset.checked_add(bytes) {
-        Some(end) if end <= file_len => Ok(()),
+        Some(end) if end <= file_len => Ok(Some(end)),
         _ => {
             let missing = listed.offset.saturating_add(bytes).saturating_sub(file_len);
             let error = Error::malformed(format!(

@@ -59,6 +59,7 @@ mod kernels;
 mod keys;
 mod limits;
 mod linear_attention;
+mod long_headers;
 mod lora;
 mod meaning;
 mod measures;

@@ -22,6 +22,9 @@ const GGML_DIMS: u32 = 4;
 /// The largest tensor name in ggml, in bytes (`GGML_MAX_NAME` minus the NUL).
 const GGML_NAME: usize = 63;
 
+/// The most bytes of a tensor's entry within these bounds.
+const USUAL_TENSOR: usize = 8 + GGML_NAME + 4 + 8 * GGML_DIMS as usize + 4 + 8;
+
 /// The entries for which memory is reserved before they are read.
 const RESERVED: usize = 1024;
 
@@ -64,6 +67,8 @@ struct ParsedHeader {
     listing: ArrayListing,
     data_start: u64,
     alignment: u64,
+    /// The end of the data, from their start, if there is nothing to say of the tensors' places.
+    reached: Option<u64>,
     rules: RuleViolations,
 }
 
@@ -76,6 +81,8 @@ struct GgufParser<'a> {
     items: Vec<Item>,
     listing: ArrayListing,
     alignment: u64,
+    /// The end of the data so far, from their start, if each tensor follows the one listed before it.
+    reached: Option<u64>,
     rules: RuleViolations,
 }
 
@@ -89,6 +96,7 @@ impl<'a> GgufParser<'a> {
             items: Vec::new(),
             listing: ArrayListing::default(),
             alignment: ALIGNMENT,
+            reached: Some(0),
             rules: RuleViolations::new(options.strictness),
         }
     }
@@ -107,13 +115,18 @@ impl<'a> GgufParser<'a> {
             let limit = self.limits.metadata_items;
             return Err(Error::limit("metadata keys", items, limit, "metadata_items").at(16));
         }
+        self.items = try_vec(usize::try_from(items).unwrap_or(usize::MAX).min(RESERVED))?;
         for _ in 0..items {
             self.item()?;
         }
         // A file that claims more than it has is found out before it costs more memory.
         self.listing.reserve(usize::try_from(tensors).unwrap_or(usize::MAX).min(RESERVED))?;
         for _ in 0..tensors {
-            self.tensor()?;
+            self.cursor.read_ahead(USUAL_TENSOR)?;
+            if !self.usual_tensor() {
+                self.reached = None;
+                self.tensor()?;
+            }
         }
         // Without data, the padding after the last entry may be missing.
         let end = self.cursor.position();
@@ -127,6 +140,7 @@ impl<'a> GgufParser<'a> {
             listing: self.listing,
             data_start,
             alignment: self.alignment,
+            reached: self.reached,
             rules: self.rules,
         })
     }
@@ -215,7 +229,8 @@ impl<'a> GgufParser<'a> {
             return Err(Error::malformed("an empty metadata key").at(at));
         }
         let named = |this: &Self, error: Error| error.in_key(Text::new(this.held(key)));
-        if self.held(key).contains(&0) {
+        // Keys are short: a search would take longer to begin than this takes.
+        if self.held(key).iter().fold(false, |found, &byte| found | (byte == 0)) {
             self.rules.noted(at, || "a key holds a NUL byte".into());
         }
         let code = self.cursor.u32("a value type")?;
@@ -306,6 +321,64 @@ impl<'a> GgufParser<'a> {
         Ok(alignment)
     }
 
+    /// Reads an entry that is held completely, in the usual encoding, within ggml's limits, and whose
+    /// data follow those of the one before it. Nearly all do. Returns false, and reads nothing, for any
+    /// other: [`tensor`](Self::tensor) reads those, and says what is wrong with them.
+    #[inline(always)]
+    fn usual_tensor(&mut self) -> bool {
+        let dims = self.listing.dims();
+        let read = self.read_usual_tensor().is_some();
+        if !read {
+            self.listing.keep_dims(dims);
+        }
+        read
+    }
+
+    #[inline(always)]
+    fn read_usual_tensor(&mut self) -> Option<()> {
+        if !self.wide || self.cursor.is_big_endian() {
+            return None;
+        }
+        let (len, rest) = self.cursor.rest().split_first_chunk()?;
+        let len = u64::from_le_bytes(*len);
+        if len > (GGML_NAME as u64).min(self.limits.string_bytes) {
+            return None;
+        }
+        let (name, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+        let (rank, mut rest) = rest.split_first_chunk()?;
+        let rank = u32::from_le_bytes(*rank);
+        if rank > GGML_DIMS.min(self.limits.gguf_dims) {
+            return None;
+        }
+        for _ in 0..rank {
+            let (dim, after) = rest.split_first_chunk()?;
+            self.listing.push_dim(u64::from_le_bytes(*dim));
+            rest = after;
+        }
+        let (code, rest) = rest.split_first_chunk()?;
+        let (offset, _) = rest.split_first_chunk()?;
+        let dtype = DType::from_ggml(u32::from_le_bytes(*code)).filter(|dtype| dtype.is_ggml())?;
+        let rank = u8::try_from(rank).ok()?;
+        self.listing.reverse_dims(rank.into());
+        let shape = self.listing.last_dims(rank.into());
+        let most = i64::MAX.unsigned_abs();
+        if shape::elements(shape)? > most || shape.iter().any(|&dim| dim > most) {
+            return None;
+        }
+        let offset = u64::from_le_bytes(*offset);
+        if offset != align(self.reached?, self.alignment)? {
+            return None;
+        }
+        let reached = offset.checked_add(dtype.tensor_bytes(shape)?)?;
+        let start = self.here().checked_add(8)?;
+        let end = start.checked_add(u32::try_from(len).ok()?)?;
+        let read = 8 + len + 4 + 8 * u64::from(rank) + 4 + 8;
+        let hash = hash(name);
+        self.listing.push(start..end, hash, Ok(dtype), rank, offset).ok()?;
+        self.reached = Some(reached);
+        self.cursor.take(read, "a tensor").ok().map(drop)
+    }
+
     fn tensor(&mut self) -> Result<()> {
         let at = self.cursor.position();
         let name = self.string("a tensor name")?;
@@ -356,8 +429,12 @@ fn refused(rules: &mut RuleViolations, at: u64, fault: impl FnOnce() -> String) 
 /// Converts tensor offsets to file positions, and checks them. Tensors that exceed the file or are
 /// not aligned are refused; gaps, an unusual order and shared bytes are reported.
 fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
-    let ParsedHeader { header, listing, data_start, alignment, rules, .. } = header;
+    let ParsedHeader { header, listing, data_start, alignment, reached, rules, .. } = header;
     listing.move_to(*data_start)?;
+    let end = reached.and_then(|reached| align(reached, *alignment)?.checked_add(*data_start));
+    if end.is_some_and(|end| end <= file_len) {
+        return Ok(());
+    }
     // The expected start of the next tensor; unknown after a tensor of an unknown type.
     let (mut expected, mut in_order) = (Some(*data_start), true);
     for entry in listing.iter(header) {
@@ -366,14 +443,14 @@ fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
             let fault = format!("offset {offset} is not a multiple of the alignment, {alignment}");
             return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
         }
-        check_range(&entry, file_len)?;
+        let end = check_range(&entry, file_len)?;
         if expected.is_some_and(|expected| entry.offset != expected) {
             in_order = false;
             refused(rules, entry.offset, || {
                 format!("tensor \"{}\" does not follow the one listed before it", entry.name)
             })?;
         }
-        expected = entry.end().and_then(|end| align(end, *alignment));
+        expected = end.and_then(|end| align(end, *alignment));
     }
     let padded = expected.is_none_or(|expected| expected <= file_len);
     if listing.len() > 0 && in_order && !padded {

@@ -139,9 +139,7 @@ fn kind_note(metadata: &Metadata) -> Option<String> {
 /// tensor of its own.
 fn attach_nvfp4_scales(indexed: &mut Indexed) -> Result<()> {
     let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    let is = |indexed: &Indexed, number: u32, dtype: DType| {
-        indexed.get(number).is_some_and(|entry| entry.dtype == Ok(dtype))
-    };
+    let is = |indexed: &Indexed, number: u32, dtype: DType| indexed.dtype(number) == Some(dtype);
     let heads: Vec<u32> = (0..count).filter(|&n| is(indexed, n, DType::NVFP4)).collect();
     for head in heads {
         let Some(entry) = indexed.get(head) else { continue };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::rules::RuleViolations;
 use super::super::{OpenOptions, Strictness};
-use crate::bytes::{JsonSpan, Scanner, Source, Text, try_vec};
+use crate::bytes::{JsonSpan, Piece, Scanner, Source, Text, plain_ascii, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
@@ -28,6 +28,9 @@ const LENGTH: usize = 8;
 /// The first read, in bytes.
 const FIRST: u64 = 64 << 10;
 
+/// Later reads, in bytes: what was read is parsed while it is in the processor's cache.
+const LATER: u64 = 128 << 10;
+
 /// Parses and checks the header of a file.
 pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
     let path = source.path().to_path_buf();
@@ -35,21 +38,23 @@ pub(crate) fn parse(source: Source, options: &OpenOptions) -> Result<Safetensors
 }
 
 fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader> {
-    let mut header = read(&source, &options.limits)?;
+    let mut header = Header::start(&source, &options.limits)?;
     let mut parser = SafetensorsParser {
         limits: &options.limits,
         rules: RuleViolations::new(options.strictness),
         listing: ArrayListing::default(),
-        data_start: header.len() as u64,
-        reached: header.len() as u64,
+        data_start: header.len,
+        reached: header.len,
         in_order: true,
         duplicates_may_pass: options.strictness == Strictness::Lenient,
         items: Vec::new(),
         unescaped: Vec::new(),
-        dtypes: [(b"BF16", DType::BF16), (b"F32", DType::F32)],
+        dtypes: [(u64::MAX, DType::F32); 2],
     };
-    let text = header.split_first_chunk::<LENGTH>().map_or(&[][..], |(_, text)| text);
-    parser.run(text)?;
+    // Text that is not UTF-8 is told before anything else that is wrong with it.
+    let parsed = parser.run(&mut header);
+    parsed.or_else(|error| header.check_text().and(Err(error)))?;
+    let mut header = header.bytes;
     parser.check_spans(&header, source.len())?;
     let SafetensorsParser { rules, listing, items, unescaped, .. } = parser;
     // Unescaped metadata is stored after the header, so that one buffer holds everything.
@@ -74,43 +79,89 @@ pub(crate) fn looks_right(head: &[u8], file_len: u64) -> bool {
         && text.first().is_none_or(|&byte| byte == b'{')
 }
 
-/// Reads the length field and the header.
-fn read(source: &Source, limits: &Limits) -> Result<Vec<u8>> {
-    let file_len = source.len();
-    if file_len < LENGTH as u64 {
-        let fault = format!("a file of {file_len} bytes, but the header's length alone takes 8");
-        return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
-    }
-    // The first read contains most headers completely; where a read is a request, only the length.
-    let most = if source.is_in_reach() { FIRST } else { LENGTH as u64 };
-    let first = file_len.min(most);
-    let mut header = source.read(0..first)?;
-    let length = header.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    let room = file_len - LENGTH as u64;
-    if length > room {
-        let fault = format!("the header's length is {length}, but only {room} bytes follow");
-        return Err(Error::malformed(fault).at(0).advise(if length < limits.json_header_bytes {
-            "the file is cut short, perhaps by an unfinished download: fetch it again"
+/// The length field and the header, as far as they are read.
+struct Header<'a> {
+    source: &'a Source,
+    bytes: Vec<u8>,
+    piece: Piece,
+    /// The length of both.
+    len: u64,
+}
+
+impl<'a> Header<'a> {
+    /// Reads and checks the length field, and reads the start of the header.
+    fn start(source: &'a Source, limits: &Limits) -> Result<Self> {
+        let file_len = source.len();
+        if file_len < LENGTH as u64 {
+            let fault =
+                format!("a file of {file_len} bytes, but the header's length alone takes 8");
+            return Err(Error::malformed(fault).advise("the file is cut short: fetch it again"));
+        }
+        // The first read contains most headers completely; where a read is a request, only the length.
+        let most = if source.is_in_reach() { FIRST } else { LENGTH as u64 };
+        let first = source.read(0..file_len.min(most))?;
+        let length = first.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let room = file_len - LENGTH as u64;
+        if length > room {
+            let fault = format!("the header's length is {length}, but only {room} bytes follow");
+            return Err(Error::malformed(fault).at(0).advise(
+                if length < limits.json_header_bytes {
+                    "the file is cut short, perhaps by an unfinished download: fetch it again"
+                } else {
+                    "this is not a safetensors file, or its start was overwritten"
+                },
+            ));
+        }
+        // Positions are stored in 32 bits.
+        let allowed = limits.json_header_bytes.min(u64::from(u32::MAX) / 2);
+        if length > allowed {
+            return Err(Error::limit("header bytes", length, allowed, "json_header_bytes").at(0));
+        }
+        if length == 0 {
+            return Err(Error::malformed("the header's length is 0").at(0));
+        }
+        let len = LENGTH as u64 + length;
+        let mut bytes = first;
+        let whole = usize::try_from(len).unwrap_or(usize::MAX);
+        if whole > bytes.len() {
+            let read = std::mem::replace(&mut bytes, try_vec(whole)?);
+            bytes.extend_from_slice(&read);
         } else {
-            "this is not a safetensors file, or its start was overwritten"
-        }));
+            bytes.truncate(whole);
+            bytes.shrink_to_fit();
+        }
+        Ok(Self { source, bytes, piece: Piece::default(), len })
     }
-    // Positions are stored in 32 bits.
-    let allowed = limits.json_header_bytes.min(u64::from(u32::MAX) / 2);
-    if length > allowed {
-        return Err(Error::limit("header bytes", length, allowed, "json_header_bytes").at(0));
+
+    fn is_whole(&self) -> bool {
+        self.bytes.len() as u64 == self.len
     }
-    if length == 0 {
-        return Err(Error::malformed("the header's length is 0").at(0));
+
+    /// Reads the next `most` bytes, or all that are left.
+    fn read(&mut self, most: u64) -> Result<()> {
+        let have = self.bytes.len() as u64;
+        let end = self.len.min(have.saturating_add(most));
+        self.source.append(have..end, &mut self.bytes, &mut self.piece)
     }
-    let total = LENGTH as u64 + length;
-    if total > first {
-        drop(header);
-        return source.read(0..total);
+
+    /// The header's text, as far as it is read.
+    fn text(&self) -> &[u8] {
+        self.bytes.split_first_chunk::<LENGTH>().map_or(&[], |(_, text)| text)
     }
-    header.truncate(usize::try_from(total).unwrap_or(usize::MAX));
-    header.shrink_to_fit();
-    Ok(header)
+
+    /// Reads what is left, and checks that all of it is text.
+    #[cold]
+    fn check_text(&mut self) -> Result<()> {
+        self.read(u64::MAX)?;
+        check_utf8(self.text(), LENGTH as u64)
+    }
+}
+
+/// Checks that a part of the header, which starts at `at` in the file, is text.
+fn check_utf8(text: &[u8], at: u64) -> Result<()> {
+    std::str::from_utf8(text).map(drop).map_err(|error| {
+        Error::malformed("the header is not UTF-8").at(at + error.valid_up_to() as u64)
+    })
 }
 
 fn metadata(
@@ -156,35 +207,38 @@ struct SafetensorsParser<'a> {
     items: Vec<Item>,
     /// Metadata strings that contained escapes; they are stored after the header.
     unescaped: Vec<u8>,
-    /// The last dtype name, and the one before: most entries have one of them.
-    dtypes: [(&'a [u8], DType); 2],
+    /// The last dtype in [`compact_dtype`](Self::compact_dtype), and the one before: most entries have
+    /// one of them.
+    dtypes: [(u64, DType); 2],
 }
 
 impl<'a> SafetensorsParser<'a> {
-    fn run(&mut self, text: &'a [u8]) -> Result<()> {
-        // Check the whole text once, so that every part of it can be used as text later.
-        if let Err(error) = std::str::from_utf8(text) {
-            let at = (LENGTH + error.valid_up_to()) as u64;
-            return Err(Error::malformed("the header is not UTF-8").at(at));
-        }
-        let mut base = LENGTH as u64;
-        let mut text = text;
+    fn run(&mut self, header: &mut Header<'_>) -> Result<()> {
+        // A header of this size rarely has more tensors; if it does, growing is cheap.
+        self.listing.reserve(usize::try_from(header.len / 100).unwrap_or(usize::MAX))?;
+        let parsed = self.parse_pieces(header)?;
+        let (whole, mut base) = (header.text(), LENGTH as u64);
+        let mut text = whole;
         if let Some(rest) = text.strip_prefix(b"\xef\xbb\xbf") {
             self.lenient(base, "a byte order mark precedes the header")?;
             (text, base) = (rest, base + 3);
         }
         let mut json = Scanner::new(text, base);
-        if text.first() != Some(&b'{') && json.peek() == Some(b'{') {
-            self.rules.broken(Strictness::Default, base, || {
-                "white space precedes the header's first brace, which the format's document forbids".into()
-            })?;
+        if parsed > 0 {
+            json.continue_at(text.get(parsed..).unwrap_or_default());
+        } else {
+            if text.first() != Some(&b'{') && json.peek() == Some(b'{') {
+                self.rules.broken(Strictness::Default, base, || {
+                    "white space precedes the header's first brace, which the format's document forbids".into()
+                })?;
+            }
+            json.expect(b'{')?;
         }
-        json.expect(b'{')?;
-        // A header of this size rarely has more tensors; if it does, growing is cheap.
-        self.listing.reserve(text.len() / 100)?;
         let mut metadata_seen = false;
-        if !json.eat(b'}') {
+        if parsed > 0 || !json.eat(b'}') {
             loop {
+                self.usual_entries(&mut json);
+                let (start, at) = (json.rest(), json.at());
                 let name = json.string()?;
                 json.expect(b':')?;
                 if json.raw(&name) == b"__metadata__" {
@@ -192,7 +246,10 @@ impl<'a> SafetensorsParser<'a> {
                 } else {
                     self.tensor(&mut json, &name)?;
                 }
-                if json.eat(b',') {
+                let more = json.eat(b',');
+                let len = start.len() - json.rest().len();
+                check_utf8(start.get(..len).unwrap_or_default(), at)?;
+                if more {
                     continue;
                 }
                 json.expect(b'}')?;
@@ -200,6 +257,70 @@ impl<'a> SafetensorsParser<'a> {
             }
         }
         self.tail(json)
+    }
+
+    /// Reads the whole header, a piece at a time, and parses the entries of each piece that are in the
+    /// usual form up to the first that is not. Returns the length of the text that was parsed.
+    fn parse_pieces(&mut self, header: &mut Header<'_>) -> Result<usize> {
+        // Where a read is a request, there is only one.
+        let piece = if header.source.is_in_reach() { LATER } else { u64::MAX };
+        let mut parsed = usize::from(header.text().starts_with(b"{\""));
+        while !header.is_whole() {
+            let rest = header.text().get(parsed..).unwrap_or_default();
+            if parsed > 0 {
+                let mut json = Scanner::new(rest, LENGTH as u64 + parsed as u64);
+                self.usual_entries(&mut json);
+                parsed += rest.len() - json.rest().len();
+            }
+            header.read(piece)?;
+        }
+        Ok(parsed)
+    }
+
+    /// Parses entries in the usual form, each with the comma after it: a name of plain ASCII characters,
+    /// and fields that [`compact_fields`](Self::compact_fields) reads. Nearly all have this form.
+    #[inline(always)]
+    fn usual_entries(&mut self, json: &mut Scanner<'_>) {
+        let mut at = json.at();
+        let mut rest = json.rest();
+        loop {
+            let dims = self.listing.dims();
+            let Some(after) = self.usual_entry(rest, at) else {
+                self.listing.keep_dims(dims);
+                break;
+            };
+            at += (rest.len() - after.len()) as u64;
+            rest = after;
+        }
+        json.continue_at(rest);
+    }
+
+    /// Parses an entry at `at` of the file, and returns the text after it. An entry in another form, or with
+    /// anything to say of it, is left to [`tensor`](Self::tensor); dimensions may remain.
+    #[inline(always)]
+    fn usual_entry<'t>(&mut self, text: &'t [u8], at: u64) -> Option<&'t [u8]> {
+        let text = text.strip_prefix(b"\"")?;
+        let (name, rest) = text.split_at_checked(plain_ascii(text))?;
+        let (fields, rest) = self.compact_fields(rest.strip_prefix(b"\":")?)?;
+        let rest = rest.strip_prefix(b",")?;
+        let EntryFields { dtype, rank, begin, end } = fields;
+        let bytes = dtype.tensor_bytes(self.listing.last_dims(rank.into()))?;
+        let offset = self.data_start.checked_add(begin)?;
+        let is_usual = begin.checked_add(bytes) == Some(end)
+            && u32::from(rank) <= self.limits.dims
+            && (self.listing.len() as u64) < self.limits.tensors
+            && name != b"__metadata__";
+        if !is_usual {
+            return None;
+        }
+        let start = u32::try_from(at).ok()?.checked_add(1)?;
+        let name_end = start.checked_add(u32::try_from(name.len()).ok()?)?;
+        let end = offset.checked_add(bytes)?;
+        self.listing.push(start..name_end, hash(name), Ok(dtype), rank, offset).ok()?;
+        self.in_order &= offset == self.reached;
+        self.duplicates_may_pass |= bytes == 0;
+        self.reached = end;
+        Some(rest)
     }
 
     fn lenient(&mut self, at: u64, fault: &str) -> Result<()> {
@@ -225,7 +346,7 @@ impl<'a> SafetensorsParser<'a> {
         Err(json.unexpected("the end of the header"))
     }
 
-    fn metadata(&mut self, json: &mut Scanner<'a>, seen: &mut bool) -> Result<()> {
+    fn metadata(&mut self, json: &mut Scanner<'_>, seen: &mut bool) -> Result<()> {
         let at = json.at();
         if std::mem::replace(seen, true) {
             self.lenient(at, "__metadata__ occurs twice")?;
@@ -295,7 +416,7 @@ impl<'a> SafetensorsParser<'a> {
         base.saturating_add(span.range.start)
     }
 
-    fn tensor(&mut self, json: &mut Scanner<'a>, name: &JsonSpan) -> Result<()> {
+    fn tensor(&mut self, json: &mut Scanner<'_>, name: &JsonSpan) -> Result<()> {
         let named = |json: &Scanner<'_>, error: Error| {
             error.in_tensor(Text::new(&json.unescape(name).unwrap_or_default()))
         };
@@ -338,7 +459,7 @@ impl<'a> SafetensorsParser<'a> {
     }
 
     #[inline(always)]
-    fn fields(&mut self, json: &mut Scanner<'a>) -> Result<EntryFields> {
+    fn fields(&mut self, json: &mut Scanner<'_>) -> Result<EntryFields> {
         let dims = self.listing.dims();
         if let Some((fields, rest)) = self.compact_fields(json.rest())
             && u32::from(fields.rank) <= self.limits.dims
@@ -355,7 +476,7 @@ impl<'a> SafetensorsParser<'a> {
     /// most four dimensions, no white space. Most entries have this form, and reading it is several
     /// times as fast as reading any other. Dimensions remain if it returns `None`.
     #[inline(always)]
-    fn compact_fields(&mut self, text: &'a [u8]) -> Option<(EntryFields, &'a [u8])> {
+    fn compact_fields<'t>(&mut self, text: &'t [u8]) -> Option<(EntryFields, &'t [u8])> {
         if let Some(rest) = text.strip_prefix(b"{\"dtype\":\"") {
             let (dtype, rest) = self.compact_dtype(rest)?;
             let (rank, rest) = self.compact_shape(rest.strip_prefix(b",\"shape\":[")?)?;
@@ -368,15 +489,27 @@ impl<'a> SafetensorsParser<'a> {
         Some((EntryFields { dtype, rank, begin, end }, rest.strip_prefix(b"}")?))
     }
 
+    /// A name of at most seven bytes is compared as a number: the name, and its length in the last byte.
     #[inline(always)]
-    fn compact_dtype(&mut self, text: &'a [u8]) -> Option<(DType, &'a [u8])> {
-        let end = text.iter().take(16).position(|&byte| byte == b'"')?;
-        let (name, rest) = text.split_at_checked(end)?;
-        Some((self.named_dtype(name)?, rest.strip_prefix(b"\"")?))
+    fn compact_dtype<'t>(&mut self, text: &'t [u8]) -> Option<(DType, &'t [u8])> {
+        let word = u64::from_le_bytes(*text.first_chunk()?);
+        let quote = word ^ 0x2222_2222_2222_2222;
+        // The high bit of each byte that is a quote; exact up to the first.
+        let quotes = quote.wrapping_sub(0x0101_0101_0101_0101) & !quote & 0x8080_8080_8080_8080;
+        let len = quotes.trailing_zeros() / 8;
+        let name = word & !u64::MAX.checked_shl(8 * len)? | u64::from(len) << 56;
+        let rest = text.get(len as usize + 1..)?;
+        let [last, before] = self.dtypes;
+        if name == last.0 {
+            return Some((last.1, rest));
+        }
+        let found = if name == before.0 { before } else { short_dtype(name)? };
+        self.dtypes = [found, last];
+        Some((found.1, rest))
     }
 
     #[inline(always)]
-    fn compact_shape(&mut self, text: &'a [u8]) -> Option<(u8, &'a [u8])> {
+    fn compact_shape<'t>(&mut self, text: &'t [u8]) -> Option<(u8, &'t [u8])> {
         if let Some(rest) = text.strip_prefix(b"]") {
             return Some((0, rest));
         }
@@ -393,7 +526,7 @@ impl<'a> SafetensorsParser<'a> {
         }
     }
 
-    fn fields_in_any_order(&mut self, json: &mut Scanner<'a>) -> Result<EntryFields> {
+    fn fields_in_any_order(&mut self, json: &mut Scanner<'_>) -> Result<EntryFields> {
         let (mut dtype, mut rank, mut span) = (None, None, None);
         if !json.eat(b'{') {
             return Err(json.unexpected("an object with dtype, shape and data_offsets"));
@@ -434,27 +567,20 @@ impl<'a> SafetensorsParser<'a> {
         if seen { self.lenient(json.at(), &format!("an entry has two {field}")) } else { Ok(()) }
     }
 
-    fn dtype(&mut self, json: &mut Scanner<'a>) -> Result<DType> {
+    fn dtype(&mut self, json: &mut Scanner<'_>) -> Result<DType> {
+        if json.peek() == Some(b'"')
+            && let Some((dtype, rest)) =
+                json.rest().get(1..).and_then(|text| self.compact_dtype(text))
+        {
+            json.continue_at(rest);
+            return Ok(dtype);
+        }
         let span = json.string()?;
-        let found = match span.escaped {
-            false => self.named_dtype(json.raw(&span)),
-            true => DType::from_safetensors(&json.unescape(&span)?),
-        };
+        let found = DType::from_safetensors(&json.unescape(&span)?);
         found.ok_or_else(|| {
             let name = json.unescape(&span).unwrap_or_default();
             json.error(format!("\"{}\" is not a safetensors dtype", Text::new(&name)))
         })
-    }
-
-    #[inline(always)]
-    fn named_dtype(&mut self, name: &'a [u8]) -> Option<DType> {
-        let [last, before] = self.dtypes;
-        if name == last.0 {
-            return Some(last.1);
-        }
-        let found = if name == before.0 { before } else { (name, DType::from_safetensors(name)?) };
-        self.dtypes = [found, last];
-        Some(found.1)
     }
 
     fn shape(&mut self, json: &mut Scanner<'_>) -> Result<u8> {
@@ -569,6 +695,13 @@ impl<'a> SafetensorsParser<'a> {
     }
 }
 
+/// The dtype with a name of at most seven bytes, in the form of [`SafetensorsParser::compact_dtype`].
+#[cold]
+fn short_dtype(name: u64) -> Option<(u64, DType)> {
+    let [text @ .., len] = name.to_le_bytes();
+    Some((name, DType::from_safetensors(text.get(..len.into())?)?))
+}
+
 /// Reads both offsets of an entry without white space.
 #[inline(always)]
 fn compact_span(text: &[u8]) -> Option<(u64, u64, &[u8])> {
@@ -577,32 +710,43 @@ fn compact_span(text: &[u8]) -> Option<(u64, u64, &[u8])> {
     Some((begin, end, rest.strip_prefix(b"]")?))
 }
 
-/// Parses digits up to the first other byte, without leading zeros. At most eight digits are read
-/// at once, as one word: each step joins neighbours, ones to pairs, pairs to fours, fours to eight.
+/// Parses digits up to the first other byte, without leading zeros.
 #[inline(always)]
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, count) = digits(text)?;
+    if count == 0 || (count > 1 && text.first() == Some(&b'0')) {
+        return None;
+    }
+    let rest = text.get(count..)?;
+    if count == 8 { long_number(number, rest) } else { Some((number, rest)) }
+}
+
+/// The number of the digits at the start of `text`, and how many they are, up to eight. They are read
+/// as one word: each step joins neighbours, ones to pairs, pairs to fours, fours to eight.
+#[inline(always)]
+fn digits(text: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*text.first_chunk()?);
     let digits = word ^ 0x3030_3030_3030_3030;
     // The high half of each byte that is not a digit: 0x3a to 0x3f carry into it, others have it.
     let others = (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0;
     let count = others.trailing_zeros() / 8;
-    if count == 0 || (count > 1 && text.first() == Some(&b'0')) {
-        return None;
-    }
-    if count == 8 {
-        return long_number(text);
-    }
     // Zeros before the first digit, which is the lowest byte.
-    let digits = digits << (64 - 8 * count);
+    let digits = digits.checked_shl(64 - 8 * count).unwrap_or(0);
     let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     let number = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff;
-    Some((number, text.get(count as usize..)?))
+    Some((number, count as usize))
 }
 
-/// Like [`number`], for eight or more digits, as many as cannot overflow.
-fn long_number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let (mut number, mut rest, mut digits) = (0u64, text, 0u32);
+/// Continues a number of eight digits with those that follow, as many as cannot overflow.
+#[inline(always)]
+fn long_number(start: u64, text: &[u8]) -> Option<(u64, &[u8])> {
+    const POWERS: [u64; 8] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000];
+    let (more, count) = digits(text)?;
+    if let Some(power) = POWERS.get(count) {
+        return Some((start * power + more, text.get(count..)?));
+    }
+    let (mut number, mut rest, mut digits) = (start, text, 8);
     while let Some((&byte @ b'0'..=b'9', tail)) = rest.split_first() {
         number = number.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
         (rest, digits) = (tail, digits + 1);

@@ -80,8 +80,8 @@ impl Walk<'_> {
                 let Some(listed) = self.listing.get(last, &self.text.bytes) else {
                     return Ok(self.window.source.len());
                 };
-                check_range(&listed, self.window.source.len())?;
-                Ok(listed.end().unwrap_or(u64::MAX))
+                let end = check_range(&listed, self.window.source.len())?;
+                Ok(end.unwrap_or(u64::MAX))
             })
             .map_err(|error| error.in_tensor(Text::new(self.text.get(&name))))
     }
