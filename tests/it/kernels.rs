@@ -144,3 +144,20 @@ fn global_scales_are_told_by_their_kind() {
     let scaled = mlx(Safetensors::new().tensor("t.global_scale", "F32", &[1], f32s(&[2.0])));
     assert_eq!(global(&Model::open(scaled.path()).expect("a model")), 2);
 }
+
+/// Rows of F16 with an odd number of elements share words of the output with their neighbours.
+#[test]
+fn rows_that_share_a_word_are_in_one_window() {
+    let file = Gguf::new().tensor("t.weight", DType::F16, &[64, 5], vec![0; 640]).build();
+    let model = OpenOptions::new().open_memory("file", file).expect("a model");
+    let device = Arc::new(Host::binding(460));
+    let provider = WeightProvider::new(model, Arc::clone(&device)).expect("a provider");
+    let tensor = provider.load("t.weight").expect("a matrix");
+    let tensor = tensor.kernel_tensor(&device).expect("a kernel");
+    let rows = |operation| -> Vec<_> {
+        let windows = tensor.windows(operation, 0..64).expect("windows");
+        windows.into_iter().map(|window| window.rows).collect()
+    };
+    assert_eq!(rows(Operation::MatrixVector), [0..39, 39..64]);
+    assert_eq!(rows(Operation::DequantizeF16), [0..38, 38..64]);
+}
