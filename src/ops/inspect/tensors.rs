@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use crate::arch::{Mapping, Resolution};
-use crate::bytes::Text;
+use crate::bytes::{Text, try_vec};
 use crate::model::{Derivation, Model};
 use crate::ops::odd_name;
 use crate::store::tensor::{Segment, StoredTensor};
@@ -154,7 +154,10 @@ pub(super) fn stored<'m>(
 ) -> InspectedTensors<'m> {
     let names = names.map(|known| known.map(canonical_names).unwrap_or_default());
     let tensor = |tensor| InspectedTensor::new(tensor, names.as_ref());
-    InspectedTensors::Stored { tensors: model.store().tensors().map(tensor).collect() }
+    // Growing would hold the list twice.
+    let mut tensors = try_vec(model.len()).unwrap_or_default();
+    tensors.extend(model.store().tensors().map(tensor));
+    InspectedTensors::Stored { tensors }
 }
 
 /// Canonical names by stored name, separated by `+` if one stored tensor holds several tensors.
