@@ -368,7 +368,7 @@ pub(crate) enum ItemKind {
 
 /// Keys and values of a model, in file order: GGUF's metadata, the `__metadata__` of a safetensors
 /// header, or the hyperparameters and the vocabulary of a whisper.cpp file.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
     encoding: HeaderEncoding,
@@ -376,6 +376,13 @@ pub struct Metadata {
     index: Option<NameIndex>,
     /// Texts that are stored in separate files.
     texts: Vec<(String, Vec<u8>)>,
+}
+
+impl fmt::Debug for Metadata {
+    /// The keys and values; an array is told by its type and length.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
 }
 
 /// With fewer keys, a linear search is as fast as an index.

@@ -47,9 +47,18 @@ pub use tensor::{Axis, Convention, Derivation, RowReader, Tensor};
 /// Cloning is cheap, because clones share what was opened. Tensor data is read when a method of
 /// [`Tensor`] requests it, and a tensor keeps its model open. A model is bound to no device;
 /// [`WeightProvider`](crate::WeightProvider) loads tensors onto one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Model {
     inner: Arc<ModelInner>,
+}
+
+impl std::fmt::Debug for Model {
+    /// What was opened, without the headers and records, which have megabytes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Model");
+        shown.field("path", &self.path()).field("container", &self.container());
+        shown.field("tensors", &self.len()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]

@@ -86,3 +86,15 @@ fn dimensions_that_ggml_has_not_are_told_by_strict_rules() {
     let lenient = open(Strictness::Lenient).expect("a file");
     assert_eq!(lenient.stored_tensor("t").unwrap().shape(), [1, 1, 1, 1, 2]);
 }
+
+#[test]
+fn debug_output_of_a_model_is_short() {
+    let many = Kv::Array(8, vec![Kv::text("token"); 10_000]);
+    let file = file(&[("general.architecture", Kv::text("llama")), ("tokens", many)]);
+    let model = open_as(file.build(), Strictness::Default).expect("a file");
+    assert_eq!(
+        format!("{model:?}"),
+        r#"Model { path: "file", container: "gguf", tensors: 1, .. }"#
+    );
+    insta::assert_snapshot!(format!("{:?}", model.metadata()), @r#"{"general.architecture": String("llama"), "tokens": Array([string; 10000])}"#);
+}
