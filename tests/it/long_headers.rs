@@ -94,12 +94,16 @@ fn metadata_may_stand_anywhere() {
     let data: Vec<u8> = file.arrays.iter().flat_map(|array| array.bytes.clone()).collect();
     let expected = opened("m.safetensors", file.build()).map(|(model, _)| entries(&model));
     let expected = expected.expect("opens");
-    for before in ["\"1.x\"", "\"5000.", "\"5999."] {
-        let header = header.replace(before, &format!("{metadata}{before}"));
+    for (before, len) in
+        [("\"0.", 2), ("\"0.", 300_000), ("\"1.x\"", 2), ("\"5000.", 90_000), ("\"5999.", 2)]
+    {
+        let value = "pt".repeat(len / 2);
+        let metadata = metadata.replace("pt", &value);
+        let header = header.replacen(before, &format!("{metadata}{before}"), 1);
         let model = opened("m.safetensors", Safetensors::text(header, data.clone()).build());
         let (model, _folder) = model.expect("opens");
-        assert!(entries(&model) == expected, "{before}");
-        assert_eq!(model.metadata().str("format"), Some("pt"));
+        assert!(entries(&model) == expected, "{before} {len}");
+        assert_eq!(model.metadata().str("format"), Some(value.as_str()));
     }
 }
 

@@ -47,6 +47,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader
         reached: header.len,
         in_order: true,
         duplicates_may_pass: options.strictness == Strictness::Lenient,
+        metadata_seen: false,
         items: Vec::new(),
         unescaped: Vec::new(),
         dtypes: [(u64::MAX, DType::F32); 2],
@@ -204,6 +205,7 @@ struct SafetensorsParser<'a> {
     in_order: bool,
     /// Whether a duplicate name could go unnoticed by the check of offsets.
     duplicates_may_pass: bool,
+    metadata_seen: bool,
     items: Vec<Item>,
     /// Metadata strings that contained escapes; they are stored after the header.
     unescaped: Vec<u8>,
@@ -234,7 +236,6 @@ impl<'a> SafetensorsParser<'a> {
             }
             json.expect(b'{')?;
         }
-        let mut metadata_seen = false;
         if parsed > 0 || !json.eat(b'}') {
             loop {
                 self.usual_entries(&mut json);
@@ -242,7 +243,7 @@ impl<'a> SafetensorsParser<'a> {
                 let name = json.string()?;
                 json.expect(b':')?;
                 if json.raw(&name) == b"__metadata__" {
-                    self.metadata(&mut json, &mut metadata_seen)?;
+                    self.metadata(&mut json)?;
                 } else {
                     self.tensor(&mut json, &name)?;
                 }
@@ -270,11 +271,29 @@ impl<'a> SafetensorsParser<'a> {
             if parsed > 0 {
                 let mut json = Scanner::new(rest, LENGTH as u64 + parsed as u64);
                 self.usual_entries(&mut json);
+                if self.usual_metadata(&mut json)? {
+                    self.usual_entries(&mut json);
+                }
                 parsed += rest.len() - json.rest().len();
             }
             header.read(piece)?;
         }
         Ok(parsed)
+    }
+
+    /// Parses `__metadata__` and the comma after it, if they come next and are read completely.
+    fn usual_metadata(&mut self, json: &mut Scanner<'_>) -> Result<bool> {
+        const NAME: &[u8; 15] = b"\"__metadata__\":";
+        let mut ahead = Scanner::new(json.rest(), json.at());
+        if !ahead.eat_text(NAME) || ahead.skip_value().is_err() || !ahead.eat_text(b",") {
+            return Ok(false);
+        }
+        let len = json.rest().len() - ahead.rest().len();
+        check_utf8(json.rest().get(..len).unwrap_or_default(), json.at())?;
+        json.eat_text(NAME);
+        self.metadata(json)?;
+        json.expect(b',')?;
+        Ok(true)
     }
 
     /// Parses entries in the usual form, each with the comma after it: a name of plain ASCII characters,
@@ -346,9 +365,9 @@ impl<'a> SafetensorsParser<'a> {
         Err(json.unexpected("the end of the header"))
     }
 
-    fn metadata(&mut self, json: &mut Scanner<'_>, seen: &mut bool) -> Result<()> {
+    fn metadata(&mut self, json: &mut Scanner<'_>) -> Result<()> {
         let at = json.at();
-        if std::mem::replace(seen, true) {
+        if std::mem::replace(&mut self.metadata_seen, true) {
             self.lenient(at, "__metadata__ occurs twice")?;
             self.items.clear();
         }
