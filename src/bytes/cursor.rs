@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn read_ahead(&mut self, len: usize) -> Result<()> {
         let end = (self.pos as u64).saturating_add(len as u64);
         let end = end.min(self.source.len()).min(self.limit);
-        if end > self.held.len() as u64 { self.hold(end, "the header") } else { Ok(()) }
+        if (self.held.len() as u64) < end { self.hold(end, "the header") } else { Ok(()) }
     }
 
     /// Consumes `len` bytes and returns their range. `what` names them in messages.

@@ -265,10 +265,11 @@ impl<'a> SafetensorsParser<'a> {
     fn parse_pieces(&mut self, header: &mut Header<'_>) -> Result<usize> {
         // Where a read is a request, there is only one.
         let piece = if header.source.is_in_reach() { LATER } else { u64::MAX };
-        let mut parsed = usize::from(header.text().starts_with(b"{\""));
+        let has_entries = header.text().starts_with(b"{\"");
+        let mut parsed = usize::from(has_entries);
         while !header.is_whole() {
             let rest = header.text().get(parsed..).unwrap_or_default();
-            if parsed > 0 {
+            if has_entries {
                 let mut json = Scanner::new(rest, LENGTH as u64 + parsed as u64);
                 self.usual_entries(&mut json);
                 if self.usual_metadata(&mut json)? {
