@@ -85,9 +85,11 @@ fn safetensors(layers: u64) -> Vec<u8> {
     let mut entry = |layer: u64, name: &str, shape: &[u64]| {
         let shape: Vec<u64> = shape.iter().rev().copied().collect();
         let end = offset + bytes(&shape);
+        // Without white space, as nearly all files are written.
+        let shape = format!("{shape:?}").replace(' ', "");
         let name = format!("model.layers.{layer}.{name}.weight");
         let entry = format!(
-            r#""{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[{offset},{end}]}}"#
+            r#""{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{offset},{end}]}}"#
         );
         offset = end;
         entry

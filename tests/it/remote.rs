@@ -19,11 +19,12 @@ use crate::server::{Answer, Request, Server};
 use crate::sharding::stored_bytes;
 use crate::support::{sample, told};
 
-/// Settings for a server of the tests: nothing of this machine's environment, short waits.
+/// Settings for a server of the tests: nothing of this machine's environment, short pauses. A busy machine
+/// may take long to answer.
 fn network(cache: Option<&TempDir>) -> Network {
     let mut network = Network::default();
     network.backoff = Duration::from_millis(1);
-    network.timeout = Duration::from_millis(500);
+    network.timeout = Duration::from_secs(60);
     network.cache = cache.map(|folder| folder.path().to_path_buf());
     network
 }

@@ -16,7 +16,7 @@ use crate::support::{Safetensors, sample, told};
 fn network() -> Network {
     let mut network = Network::default();
     network.backoff = Duration::from_millis(1);
-    network.timeout = Duration::from_secs(5);
+    network.timeout = Duration::from_secs(60);
     network
 }
 
