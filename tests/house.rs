@@ -9,8 +9,8 @@ use weighbridge::dtype::DTYPES;
 
 /// Files that may hold unsafe code.
 const UNSAFE: &[&str] = &[
+    "bytes/bounce.rs",
     "bytes/mmap.rs",
-    "bytes/piece.rs",
     "device/gpu/import.rs",
     "quant/kernel.rs",
     "quant/simd/aarch64.rs",

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Piece, Source, try_vec};
+use super::{BounceBuffer, Source, try_vec};
 use crate::error::{Error, Result};
 
 /// The bytes fetched first, and at most at a time later. A small header takes a single read, and
@@ -20,7 +20,7 @@ const AHEAD: u64 = 16 << 20;
 pub(crate) struct Cursor<'a> {
     source: &'a Source,
     held: Vec<u8>,
-    piece: Piece,
+    buffer: BounceBuffer,
     pos: usize,
     limit: u64,
     swap: bool,
@@ -30,7 +30,14 @@ impl<'a> Cursor<'a> {
     /// Starts at byte 0. At most `limit` bytes are held.
     pub(crate) fn new(source: &'a Source, limit: u64) -> Self {
         let limit = limit.min(u64::from(u32::MAX));
-        Self { source, held: Vec::new(), piece: Piece::default(), pos: 0, limit, swap: false }
+        Self {
+            source,
+            held: Vec::new(),
+            buffer: BounceBuffer::default(),
+            pos: 0,
+            limit,
+            swap: false,
+        }
     }
 
     /// Reads later numbers as big-endian.
@@ -154,7 +161,7 @@ impl<'a> Cursor<'a> {
                 drop(try_vec::<u8>(room)?);
             }
         }
-        self.source.append(have..target as u64, &mut self.held, &mut self.piece)
+        self.source.append(have..target as u64, &mut self.held, &mut self.buffer)
     }
 
     /// Skips `count` strings, each a length of `width` bytes (4 or 8) followed by that many bytes,

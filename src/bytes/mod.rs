@@ -1,6 +1,7 @@
 //! Sources of raw bytes: files, memory maps, memory. Only this module checks byte ranges.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod bounce;
 mod bulk;
 mod content_addressed;
 mod cursor;
@@ -9,7 +10,6 @@ mod hub_link;
 mod json;
 mod mmap;
 mod pages;
-mod piece;
 mod put;
 mod text;
 
@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub(crate) use bounce::BounceBuffer;
 pub(crate) use bulk::{CacheState, Scratch};
 pub(crate) use content_addressed::{blob_behind, is_content_addressed};
 pub(crate) use cursor::Cursor;
@@ -27,7 +28,6 @@ pub use files::FileSystem;
 pub(crate) use files::Files;
 pub(crate) use json::{JsonSpan, Scanner, plain_ascii};
 pub use pages::{AlignedBuffer, AlignedBytes};
-pub(crate) use piece::Piece;
 pub(crate) use put::{own_path, put, put_by};
 pub use text::Text;
 
@@ -244,17 +244,17 @@ impl Source {
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>> {
         let len = self.check(&range)?;
         let mut out = try_vec(len).map_err(|error| error.in_file(&self.path))?;
-        self.append(range, &mut out, &mut Piece::default())?;
+        self.append(range, &mut out, &mut BounceBuffer::default())?;
         Ok(out)
     }
 
-    /// Reads `range` behind the bytes of `out`, which has room for them. The piece is kept for the next
-    /// time.
+    /// Reads `range` behind the bytes of `out`, which has room for them. The buffer is kept for the next
+    /// call.
     pub(crate) fn append(
         &self,
         range: Range<u64>,
         out: &mut Vec<u8>,
-        piece: &mut Piece,
+        buffer: &mut BounceBuffer,
     ) -> Result<()> {
         let len = self.check(&range)?;
         let offset = range.start;
@@ -269,7 +269,7 @@ impl Source {
                 self.read_at(offset, out.get_mut(start..).unwrap_or_default())
             }
             SourceKind::Mapped { file, .. } | SourceKind::Read { file } => {
-                let read = self.with_file(file, |file| Ok(piece.append(file, range, out)))?;
+                let read = self.with_file(file, |file| Ok(buffer.append(file, range, out)))?;
                 read.map_err(|error| self.unread(error, offset))
             }
         }

@@ -67,7 +67,7 @@ struct ParsedHeader {
     listing: ArrayListing,
     data_start: u64,
     alignment: u64,
-    /// The end of the data, from their start, if there is nothing to say of the tensors' places.
+    /// Where the tensor data end, counted from their first byte, if each tensor follows the one before it.
     reached: Option<u64>,
     rules: RuleViolations,
 }
@@ -81,7 +81,8 @@ struct GgufParser<'a> {
     items: Vec<Item>,
     listing: ArrayListing,
     alignment: u64,
-    /// The end of the data so far, from their start, if each tensor follows the one listed before it.
+    /// Where the tensor data so far end, counted from their first byte, if each tensor follows the one before
+    /// it.
     reached: Option<u64>,
     rules: RuleViolations,
 }

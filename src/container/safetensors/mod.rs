@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/formats/safetensors.md")]
 
 pub(super) mod header;
+mod number;
 mod read;
 mod resolve;
 mod scheme;

@@ -15,13 +15,13 @@ const PAGE: usize = 4096;
 
 /// A buffer through which bytes of a file get behind those of a vector, if they cannot be read there.
 ///
-/// AMD's processors since Zen 3 copy at a sixth of their speed if the destination lies 1 to 31 bytes
-/// further in its page than the source. A long vector starts 16 bytes into a page, where the C library
-/// puts it, and a file at the start of one.
+/// On AMD's Zen 3 the system reads at a sixth of its speed if the destination lies 1 to 31 bytes further in
+/// its page than the source (measured; docs/performance-history.md). A long vector starts 16 bytes into a
+/// page, where the C library puts it, and a file at the start of one.
 #[derive(Debug, Default)]
-pub(crate) struct Piece(Vec<u8>);
+pub(crate) struct BounceBuffer(Vec<u8>);
 
-impl Piece {
+impl BounceBuffer {
     /// Appends a range of the file to `out`.
     pub(super) fn append(
         &mut self,
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn no_copy_goes_a_few_bytes_further() {
-        let mut piece = Piece::default();
+        let mut buffer = BounceBuffer::default();
         for from in [0u64, 1, 16, 100, 2047, 4095, 4096, 1 << 40] {
             for to in (0..3 * PAGE).step_by(7) {
-                let room = piece.place(from, to, PIECE);
+                let room = buffer.place(from, to, PIECE);
                 assert_eq!(room.len(), PIECE);
                 let room = room.as_ptr().addr();
                 for distance in [distance(from, room), distance(room as u64, to)] {
