@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use tempfile::TempDir;
@@ -326,6 +327,9 @@ struct Far {
     /// Bytes that are allocated.
     used: Arc<AtomicU64>,
     threads: Mutex<HashSet<ThreadId>>,
+    /// The threads that have to meet before a region is filled: however busy a machine is.
+    meeting: usize,
+    met: Condvar,
     /// The most threads that it lets fill regions, if it says so.
     most_threads: Option<usize>,
     /// The number of the transfer that fails.
@@ -413,7 +417,11 @@ impl Device for Far {
             let cause = std::io::Error::other("the cable is cut");
             return Err(Error::new(ErrorKind::Device, "far is lost").with_source(cause));
         }
-        self.threads.lock().unwrap().insert(std::thread::current().id());
+        let mut threads = self.threads.lock().unwrap();
+        threads.insert(std::thread::current().id());
+        self.met.notify_all();
+        let alone = |threads: &mut HashSet<ThreadId>| threads.len() < self.meeting;
+        drop(self.met.wait_timeout_while(threads, Duration::from_secs(60), alone).unwrap());
         // In eight-byte words, so that it is aligned.
         let len = (range.end - range.start) as usize;
         let mut staging = vec![0x5555_5555_5555_5555u64; len.div_ceil(8)];
@@ -466,7 +474,7 @@ fn several_threads_fill_a_device_out_of_reach() {
         file = file.tensor(name, DType::F16, &[2048, 1024], long(seed));
     }
     let folder = folder(&[("model.gguf", file.build())]);
-    let far = far(&folder, Far::default());
+    let far = far(&folder, Far { meeting: 2, ..Far::default() });
     let loaded = far.load_all(|_| true, &LoadOptions::new().threads(4)).unwrap();
     assert_eq!(far.device().transfers.load(Ordering::Relaxed), 8);
     assert!(far.device().threads.lock().unwrap().len() > 1);
