@@ -332,11 +332,11 @@ impl<'a> StoredTensor<'a> {
 
     /// A byte range of a part, little-endian. In a big-endian file it must be whole blocks.
     pub(crate) fn native_within(&self, part: Part, within: Range<u64>) -> Result<Cow<'a, [u8]>> {
-        let segment = self.segment(part)?;
         let bytes = self.bytes_within(part, within)?;
         if !self.is_big_endian() {
             return Ok(bytes);
         }
+        let segment = self.segment(part)?;
         self.check_swappable(segment.dtype)?;
         let mut bytes = bytes.into_owned();
         swap(&mut bytes, segment.dtype);
