@@ -106,7 +106,29 @@ pub(super) trait Put<S: Simd> {
 
     /// Accepts 32 values at position `number` of their block, in units of 32.
     fn pair(&mut self, number: usize, floats: [S::Floats; 2]);
+
+    /// Like [`pair`](Self::pair), for values of 32 codes, which must be less than 16. `table` has the
+    /// value of each code.
+    fn nibbles(&mut self, number: usize, codes: S::Bytes, table: S::Floats, values: [S::Floats; 2]);
 }
+
+/// Passes on what `value` makes of 32 codes, which must be less than 16.
+#[inline(always)]
+pub(super) fn put_nibbles<S: Simd>(
+    simd: S,
+    out: &mut (impl Put<S> + ?Sized),
+    number: usize,
+    codes: S::Bytes,
+    value: impl Fn(S::Floats) -> S::Floats,
+) {
+    // Of table and values, the compiler removes what is not used.
+    let table = value(simd.load(&NIBBLES));
+    out.nibbles(number, codes, table, simd.unsigned(codes).map(value));
+}
+
+/// All codes of four bits.
+const NIBBLES: [f32; 16] =
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
 
 impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
     #[inline(always)]
@@ -147,6 +169,30 @@ impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
         match S::STREAMS && self.past {
             true => T::pair::<S, true>(self.simd, floats, out, nan),
             false => T::pair::<S, false>(self.simd, floats, out, nan),
+        }
+    }
+
+    #[inline(always)]
+    fn nibbles(
+        &mut self,
+        number: usize,
+        codes: S::Bytes,
+        table: S::Floats,
+        values: [S::Floats; 2],
+    ) {
+        if S::IS_FALLBACK || size_of::<T>() != 2 {
+            return self.pair(number, values);
+        }
+        // Rounding all values takes longer than rounding the sixteen that there can be and looking
+        // them up. Values that do not occur may be recorded; then all are checked.
+        let nan = self.look([table]);
+        let mut entries = [T::zeroed(); 16];
+        T::put::<S, false>(self.simd, table, &mut entries, nan);
+        let entries = bytemuck::cast_ref(&entries);
+        let out = bytemuck::cast_mut(&mut self.out.as_chunks_mut::<2>().0[number]);
+        match S::STREAMS && self.past {
+            true => self.simd.put_entries::<true>(entries, codes, out),
+            false => self.simd.put_entries::<false>(entries, codes, out),
         }
     }
 }
@@ -385,6 +431,11 @@ impl<S: Simd> Put<S> for Product<'_, S> {
     fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
         self.put(2 * number, floats[0]);
         self.put(2 * number + 1, floats[1]);
+    }
+
+    #[inline(always)]
+    fn nibbles(&mut self, number: usize, _: S::Bytes, _: S::Floats, values: [S::Floats; 2]) {
+        self.pair(number, values);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Super-blocks of 256 elements, whose sub-blocks have scales (and minima) of a few bits.
 
-use super::{Put, Simd, array, blocks, field, less, planes, scaled, scaled_halves, three_bits};
+use super::{
+    Put, Simd, array, blocks, field, less, planes, put_nibbles, scaled, scaled_halves, three_bits,
+};
 
 blocks! {
     /// 16 bytes of 4-bit scales (low) and minima (high), 64 bytes of 2-bit codes, `d` and `dmin`
@@ -58,11 +60,15 @@ blocks! {
     /// - dmin mn.
     Q4_K: 144 => 256 COARSE, |simd, bytes, out| {
         let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
+        let value = |sub: usize| {
+            let (d, m) = (simd.splat(d[sub]), simd.splat(m[sub]));
+            move |q| simd.sub(simd.mul(q, d), m)
+        };
         for quarter in 0..4 {
             let codes = simd.bytes(field(bytes, 16 + 32 * quarter));
             let at = 2 * quarter;
-            out.pair(at, less(simd, simd.and(codes, simd.fill(15)), d[at], m[at]));
-            out.pair(at + 1, less(simd, simd.right::<4>(codes), d[at + 1], m[at + 1]));
+            put_nibbles(simd, out, at, simd.and(codes, simd.fill(15)), value(at));
+            put_nibbles(simd, out, at + 1, simd.right::<4>(codes), value(at + 1));
         }
     }
 
@@ -97,7 +103,7 @@ blocks! {
             let a = simd.bytes(field(bytes, 64 * half));
             let b = simd.bytes(field(bytes, 64 * half + 32));
             let high = simd.bytes(field(bytes, 128 + 32 * half));
-            let (low, two, zero) = (simd.fill(15), simd.fill(0x30), simd.splat(32.0));
+            let (low, two, zero) = (simd.fill(15), simd.fill(0x30), simd.fill(32));
             let planes = [
                 (simd.and(a, low), simd.left::<4>(high)),
                 (simd.and(b, low), simd.left::<2>(high)),
@@ -106,9 +112,8 @@ blocks! {
             ];
             for (plane, (codes, high)) in planes.into_iter().enumerate() {
                 let at = 4 * half + plane;
-                let [a, b] = simd.unsigned(simd.or(codes, simd.and(high, two)));
-                let value = |q, sub: usize| simd.mul(simd.sub(q, zero), simd.splat(d[sub]));
-                out.pair(at, [value(a, 2 * at), value(b, 2 * at + 1)]);
+                let codes = simd.minus(simd.or(codes, simd.and(high, two)), zero);
+                out.pair(at, scaled_halves(simd, codes, [d[2 * at], d[2 * at + 1]]));
             }
         }
     }

@@ -1,20 +1,21 @@
 //! The first block dtypes, with one scale and optionally one minimum, and the simplest of the
 //! newest.
 
-use super::{affine, blocks, centred, field, scaled};
+use super::{affine, blocks, centred, field, put_nibbles, scaled};
 
 blocks! {
     /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
     /// nibble. Value: (q - 8) d.
     Q4_0: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        let d = out.half([*d0, *d1]);
-        out.pair(0, centred(simd, simd.nibbles(codes), 8.0, d));
+        let d = simd.splat(out.half([*d0, *d1]));
+        let eight = simd.splat(8.0);
+        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.mul(simd.sub(q, eight), d));
     }
 
     /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
     Q4_1: 20 => 32 COARSE, |simd, [d0, d1, m0, m1, codes @ ..], out| {
-        let (d, m) = (out.half([*d0, *d1]), out.half([*m0, *m1]));
-        out.pair(0, affine(simd, simd.nibbles(codes), d, m));
+        let (d, m) = (simd.splat(out.half([*d0, *d1])), simd.splat(out.half([*m0, *m1])));
+        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.add(simd.mul(q, d), m));
     }
 
     /// `d` f16, a fifth bit for each element in 4 bytes, then nibbles as in `Q4_0`.

@@ -18,7 +18,7 @@ use half::{bf16, f16};
 
 use super::element::Element;
 use super::float::{self, E2M1, E4M3, Float, e8m0};
-use super::kernel::{Decode, Out, Put};
+use super::kernel::{Decode, Out, Put, put_nibbles};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
 pub use quantize::{GroupParts, GroupQuantizer, Grouping};
@@ -72,6 +72,12 @@ trait DecodeMode {
     /// Decodes 32 elements, from a position in a stream.
     fn elements<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> [S::Floats; 2];
 
+    /// The 32 codes from a position in a stream, if they are integers of four bits.
+    #[inline(always)]
+    fn nibbles<S: Simd>(_simd: S, _stream: &CodeReader<'_>, _at: usize) -> Option<S::Bytes> {
+        None
+    }
+
     /// Decodes one element.
     fn element(code: u8) -> f32;
 }
@@ -98,6 +104,11 @@ impl<const BITS: usize> DecodeMode for AffineCodes<BITS> {
                 simd.codes::<BITS, 0>(stream.from(at + 2 * BITS)),
             ],
         }
+    }
+
+    #[inline(always)]
+    fn nibbles<S: Simd>(simd: S, stream: &CodeReader<'_>, at: usize) -> Option<S::Bytes> {
+        (BITS == 4).then(|| simd.nibble_pairs(stream.from(at)))
     }
 
     fn element(code: u8) -> f32 {
@@ -227,10 +238,11 @@ impl<M: DecodeMode> Decode for GroupDecoder<M> {
                 for slot in group {
                     units.out = slot;
                     units.fetch_behind(stream.after(at));
-                    let [a, b] = M::elements(simd, &stream, at);
-                    let a = scaling.value(simd, a, number);
-                    let b = scaling.value(simd, b, number);
-                    units.pair(0, [a, b]);
+                    let value = |elements| scaling.value(simd, elements, number);
+                    match M::nibbles(simd, &stream, at) {
+                        Some(codes) => put_nibbles(simd, &mut units, 0, codes, value),
+                        None => units.pair(0, M::elements(simd, &stream, at).map(value)),
+                    }
                     at += 4 * M::BITS;
                 }
             }

@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 use std::array::from_fn;
 
-use brain::{floats_of_bf16, nearly_rounded};
+use brain::{bf16_of_floats, floats_of_bf16, nearly_rounded};
 use half::{bf16, f16};
 use rows::{each_of, transposed16};
 
@@ -220,31 +220,6 @@ fn put_bf16_or_nan(a: Floats, out: &mut [bf16; 16]) {
         unsafe { vst1q_f32(floats.as_mut_ptr(), a) };
         *out = floats.map(bf16::from_f32);
     }
-}
-
-/// Rounds to `bf16`, with the instructions for it; the compiler has no stable intrinsics for them.
-#[inline]
-#[target_feature(enable = "neon,bf16")]
-fn bf16_of_floats([a, b, c, d]: Floats) -> [uint16x8_t; 2] {
-    [[a, b], [c, d]].map(|[a, b]| {
-        let mut halves: uint16x8_t;
-        // SAFETY: computes with registers.
-        unsafe {
-            asm!(
-                "bfcvtn {halves:v}.4h, {a:v}.4s",
-                a = in(vreg) a,
-                halves = lateout(vreg) halves,
-                options(pure, nomem, nostack, preserves_flags)
-            );
-            asm!(
-                "bfcvtn2 {halves:v}.8h, {b:v}.4s",
-                b = in(vreg) b,
-                halves = inlateout(vreg) halves,
-                options(pure, nomem, nostack, preserves_flags)
-            );
-        }
-        halves
-    })
 }
 
 /// Converts 16 signed bytes to floats: each is moved to the top of a word, which is converted as a
@@ -524,6 +499,10 @@ impl<const BF16: bool> Simd for Neon<BF16> {
 
         fn put_f16<const PAST: bool>(self, a: Floats, out: &mut [f16; 16]) {
             store_halves(out, f16_of_floats(a));
+        }
+
+        fn put_entries<const PAST: bool>(self, table: &[u16; 16], codes: Bytes, out: &mut [[u16; 16]; 2]) {
+            pack::put_entries(table, codes, out);
         }
 
         fn look(self, seen: &mut (uint32x4_t, uint32x4_t), a: Floats) {

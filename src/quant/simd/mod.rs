@@ -146,6 +146,14 @@ pub(super) trait Simd: Copy {
             self.put_bf16::<PAST>(*a, out, nan);
         }
     }
+    /// Writes the entry of a table for each of 32 codes, which must be less than 16; see
+    /// [`put_f32`](Self::put_f32).
+    fn put_entries<const PAST: bool>(
+        self,
+        table: &[u16; 16],
+        codes: Self::Bytes,
+        out: &mut [[u16; 16]; 2],
+    );
     /// Makes the values of streaming stores visible to other threads.
     fn fence(self);
 

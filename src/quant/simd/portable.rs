@@ -316,6 +316,12 @@ impl Simd for Portable {
             *out = a.map(bf16::from_f32);
         }
 
+        fn put_entries<const PAST: bool>(self, table: &[u16; 16], codes: [u8; 32], out: &mut [[u16; 16]; 2]) {
+            for (out, code) in out.as_flattened_mut().iter_mut().zip(codes) {
+                *out = table[usize::from(code & 15)];
+            }
+        }
+
         fn look(self, seen: &mut (u32, u32), a: [f32; 16]) {
             for magnitude in a.map(|value| value.abs().to_bits()) {
                 *seen = (seen.0.max(magnitude), seen.1.min(magnitude.wrapping_sub(1)));

@@ -344,6 +344,24 @@ impl<S: Simd> Found<S> {
         }
         // None of them is NaN.
         self.put::<true>(simd.splat(1.001));
+        for bytes in &input.bytes {
+            let codes = simd.and(simd.bytes(bytes), simd.fill(15));
+            self.put_entries::<true>(codes);
+            self.put_entries::<false>(codes);
+        }
+    }
+
+    /// To destinations that suit stores of 64 bytes, of 32, and of none.
+    #[inline(always)]
+    fn put_entries<const PAST: bool>(&mut self, codes: S::Bytes) {
+        let table = std::array::from_fn(|i| 0x0bcd * (i as u16 + 1));
+        for place in [0, 16, 1] {
+            let mut room = Room([7u16; 49]);
+            let (out, _) = room.0[place..].as_chunks_mut();
+            self.simd.put_entries::<PAST>(&table, codes, out.first_chunk_mut().unwrap());
+            self.simd.fence();
+            self.list.push(("put_entries", room.0.map(u32::from).to_vec()));
+        }
     }
 
     /// To an aligned destination, where streaming stores work, and to an unaligned one.

@@ -128,28 +128,6 @@ fn store256<T, const PAST: bool>(out: &mut [T; 16], value: __m256i) {
     }
 }
 
-/// The upper halves of 8 floats, rounded to nearest, ties to even. Not for NaN, whose low bits may
-/// round it to infinity.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn upper_halves(a: __m256) -> __m256i {
-    let bits = _mm256_castps_si256(a);
-    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
-}
-
-/// Like `upper_halves`, with NaN made quiet.
-#[cold]
-#[inline(never)]
-#[target_feature(enable = "avx2")]
-fn upper_halves_or_nan(a: __m256) -> __m256i {
-    let upper = _mm256_srli_epi32::<16>(_mm256_castps_si256(a));
-    let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
-    let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
-    _mm256_blendv_epi8(upper_halves(a), quiet, _mm256_castps_si256(nan))
-}
-
 /// Both halves of 32 bytes, each of them twice.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -459,14 +437,20 @@ impl Simd for Avx2 {
         fn put_bf16<const PAST: bool>(self, a: [__m256; 2], out: &mut [bf16; 16], nan: bool) {
             let found = _mm256_cmp_ps::<_CMP_UNORD_Q>(a[0], a[1]);
             let [low, high] = if nan && _mm256_movemask_ps(found) != 0 {
-                a.map(|a| upper_halves_or_nan(a))
+                a.map(|a| pack::upper_halves_or_nan(a))
             } else {
-                a.map(|a| upper_halves(a))
+                a.map(|a| pack::upper_halves(a))
             };
             // The instruction packs each half of the vectors separately, so the quarters are
             // reordered.
             let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             store256::<_, PAST>(out, packed);
+        }
+
+        fn put_entries<const PAST: bool>(self, table: &[u16; 16], codes: __m256i, out: &mut [[u16; 16]; 2]) {
+            for (out, entries) in out.iter_mut().zip(pack::entries(table, codes)) {
+                store256::<_, PAST>(out, entries);
+            }
         }
 
         fn fence(self) {

@@ -1,6 +1,7 @@
 //! Converts `bf16`, the brain floating-point format, with NEON.
 
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 use super::Floats;
 
@@ -21,4 +22,29 @@ pub(super) fn floats_of_bf16([a, b]: [uint16x8_t; 2]) -> Floats {
 pub(super) fn nearly_rounded(a: float32x4_t) -> uint32x4_t {
     let bits = vreinterpretq_u32_f32(a);
     vaddq_u32(bits, vandq_u32(vshrq_n_u32::<16>(bits), vdupq_n_u32(1)))
+}
+
+/// Rounds to `bf16`, with the instructions for it; the compiler has no stable intrinsics for them.
+#[inline]
+#[target_feature(enable = "neon,bf16")]
+pub(super) fn bf16_of_floats([a, b, c, d]: Floats) -> [uint16x8_t; 2] {
+    [[a, b], [c, d]].map(|[a, b]| {
+        let mut halves: uint16x8_t;
+        // SAFETY: computes with registers.
+        unsafe {
+            asm!(
+                "bfcvtn {halves:v}.4h, {a:v}.4s",
+                a = in(vreg) a,
+                halves = lateout(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+            asm!(
+                "bfcvtn2 {halves:v}.8h, {b:v}.4s",
+                b = in(vreg) b,
+                halves = inlateout(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags)
+            );
+        }
+        halves
+    })
 }

@@ -183,3 +183,16 @@ pub(super) fn stream<const BITS: usize>(codes: Bytes) -> Bytes {
 fn pairs<const BITS: i32>([a, b]: Bytes) -> uint8x16_t {
     vsliq_n_u8::<BITS>(vuzp1q_u8(a, b), vuzp2q_u8(a, b))
 }
+
+/// Writes the entry of a table for each of 32 codes below 16.
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn put_entries(table: &[u16; 16], codes: Bytes, out: &mut [[u16; 16]; 2]) {
+    // SAFETY: reads 32 bytes.
+    let uint8x16x2_t(low, high) = unsafe { vld2q_u8(table.as_ptr().cast()) };
+    for (out, codes) in out.iter_mut().zip(codes) {
+        let entries = uint8x16x2_t(vqtbl1q_u8(low, codes), vqtbl1q_u8(high, codes));
+        // SAFETY: writes 32 bytes behind a reference.
+        unsafe { vst2q_u8(out.as_mut_ptr().cast(), entries) };
+    }
+}

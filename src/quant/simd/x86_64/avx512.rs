@@ -49,6 +49,27 @@ fn rounded(a: __m512, nan: bool) -> __m512i {
     }
 }
 
+/// Writes 32 numbers of 2 bytes, with streaming stores if requested and aligned.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store512<T, const PAST: bool>(out: &mut [[T; 16]; 2], value: __m512i) {
+    const { assert!(size_of::<T>() == 2) };
+    let all: *mut __m512i = out.as_mut_ptr().cast();
+    if PAST && !all.is_aligned() {
+        store256::<_, PAST>(&mut out[0], _mm512_castsi512_si256(value));
+        store256::<_, PAST>(&mut out[1], _mm512_extracti64x4_epi64::<1>(value));
+        return;
+    }
+    // SAFETY: writes 64 bytes behind a reference; the streaming store only if aligned.
+    unsafe {
+        if PAST {
+            _mm512_stream_si512(all, value);
+        } else {
+            _mm512_storeu_si512(all, value);
+        }
+    }
+}
+
 /// Transposes a 16 by 16 matrix.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -271,20 +292,14 @@ impl Simd for Avx512 {
         fn pair_bf16<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool) {
             let [a, b] = a.map(|a| rounded(a, nan));
             let upper = _mm512_permutex2var_epi16(a, upper_halves(), b);
-            let all: *mut __m512i = out.as_mut_ptr().cast();
-            if PAST && !all.is_aligned() {
-                store256::<_, PAST>(&mut out[0], _mm512_castsi512_si256(upper));
-                store256::<_, PAST>(&mut out[1], _mm512_extracti64x4_epi64::<1>(upper));
-                return;
-            }
-            // SAFETY: writes 64 bytes behind a reference; the streaming store only if aligned.
-            unsafe {
-                if PAST {
-                    _mm512_stream_si512(all, upper);
-                } else {
-                    _mm512_storeu_si512(all, upper);
-                }
-            }
+            store512::<_, PAST>(out, upper);
+        }
+
+        fn put_entries<const PAST: bool>(self, table: &[u16; 16], codes: __m256i, out: &mut [[u16; 16]; 2]) {
+            // SAFETY: reads 32 bytes, which need not be aligned.
+            let table = unsafe { _mm256_loadu_si256(table.as_ptr().cast()) };
+            let table = _mm512_castsi256_si512(table);
+            store512::<_, PAST>(out, _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(codes), table));
         }
 
         fn blank(self) -> (__m512i, __m512i) {

@@ -13,6 +13,46 @@ pub(super) fn bf16(a: __m256) -> __m256 {
     _mm256_castsi256_ps(_mm256_and_si256(_mm256_add_epi32(bits, half), upper))
 }
 
+/// The upper halves of 8 floats, rounded to nearest, ties to even. Not for NaN, whose low bits may
+/// round it to infinity.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn upper_halves(a: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(a);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+}
+
+/// Like [`upper_halves`], with NaN made quiet.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+pub(super) fn upper_halves_or_nan(a: __m256) -> __m256i {
+    let upper = _mm256_srli_epi32::<16>(_mm256_castps_si256(a));
+    let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(a, a);
+    _mm256_blendv_epi8(upper_halves(a), quiet, _mm256_castps_si256(nan))
+}
+
+/// The entry of a table for each of 32 codes below 16.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn entries(table: &[u16; 16], codes: __m256i) -> [__m256i; 2] {
+    // SAFETY: reads 32 bytes, which need not be aligned.
+    let table = unsafe { _mm256_loadu_si256(table.as_ptr().cast()) };
+    // The instruction looks up one byte of 16, so the entries' lower bytes are one table, and their
+    // upper bytes another.
+    let apart = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,
+    ));
+    let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(table, apart));
+    let low = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x00>(bytes, bytes), codes);
+    let high = _mm256_shuffle_epi8(_mm256_permute2x128_si256::<0x11>(bytes, bytes), codes);
+    let (a, b) = (_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high));
+    [_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b)]
+}
+
 /// Converts floats to unsigned bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
