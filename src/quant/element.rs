@@ -41,7 +41,7 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         fn round(value: f32) -> Self;
 
-        /// Writes values. None of them may be NaN unless `nan` says so.
+        /// Writes values. None of them may be NaN or subnormal unless `nan` says so.
         #[doc(hidden)]
         #[allow(private_bounds, private_interfaces, reason = "nobody outside can name the trait")]
         fn put<S: Simd, const PAST: bool>(

@@ -236,7 +236,7 @@ pub(crate) struct Kernels<W: KernelSignature> {
     #[cfg(target_arch = "x86_64")]
     avx2: unsafe fn(W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "x86_64")]
-    avx512: unsafe fn(W::Input<'_>) -> W::Output,
+    avx512: unsafe fn(bool, W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "aarch64")]
     neon: unsafe fn(W::Input<'_>) -> W::Output,
     #[cfg(target_arch = "aarch64")]
@@ -262,9 +262,10 @@ fn avx2<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output 
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2,f16c,fma")]
-fn avx512<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output {
-    // SAFETY: this function is compiled for these features, so its caller must have checked them.
-    B::run(unsafe { Avx512::new() }, given)
+fn avx512<B: KernelBody<W>, W: KernelSignature>(bf16: bool, given: W::Input<'_>) -> W::Output {
+    // SAFETY: this function is compiled for these features, so its caller must have checked them,
+    // and that of `bf16`.
+    B::run(unsafe { Avx512::new(bf16) }, given)
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -320,7 +321,10 @@ impl<W: KernelSignature> Kernels<W> {
             InstructionSet::Avx2 => unsafe { (self.avx2)(given) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512 => unsafe { (self.avx512)(given) },
+            InstructionSet::Avx512 => unsafe { (self.avx512)(false, given) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512Bf16 => unsafe { (self.avx512)(true, given) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             InstructionSet::Neon => unsafe { (self.neon)(given) },
@@ -505,6 +509,8 @@ enum InstructionSet {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
     #[cfg(target_arch = "aarch64")]
     Neon,
     #[cfg(target_arch = "aarch64")]
@@ -525,6 +531,8 @@ impl Isa {
                 Some(InstructionSet::Portable),
                 avx2.then_some(InstructionSet::Avx2),
                 (avx2 && avx512).then_some(InstructionSet::Avx512),
+                (avx2 && avx512 && is_x86_feature_detected!("avx512bf16"))
+                    .then_some(InstructionSet::Avx512Bf16),
             ]
         };
         #[cfg(target_arch = "aarch64")]

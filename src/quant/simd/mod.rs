@@ -132,7 +132,7 @@ pub(super) trait Simd: Copy {
     /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32).
     fn put_f16<const PAST: bool>(self, a: Self::Floats, out: &mut [f16; 16]);
     /// Writes floats rounded to nearest, ties to even; see [`put_f32`](Self::put_f32). None of them may
-    /// be NaN unless `nan` says so.
+    /// be NaN or subnormal unless `nan` says so.
     fn put_bf16<const PAST: bool>(self, a: Self::Floats, out: &mut [bf16; 16], nan: bool);
     /// Like [`put_bf16`](Self::put_bf16), for twice as many floats.
     #[inline(always)]

@@ -368,6 +368,10 @@ impl<S: Simd> Found<S> {
     #[inline(always)]
     fn put<const PAST: bool>(&mut self, a: S::Floats) {
         let numbers = self.simd.choose(self.simd.same(a, a), a, self.simd.splat(0.5));
+        let smallest = self.simd.splat(f32::MIN_POSITIVE);
+        let subnormal = self.simd.below(self.simd.magnitude(numbers), smallest);
+        let zero = self.simd.mul(numbers, self.simd.splat(0.0));
+        let numbers = self.simd.choose(subnormal, zero, numbers);
         for off in 0..2 {
             let mut room = Room([0.25f32; 17]);
             let out = room.0[off..].first_chunk_mut().unwrap();

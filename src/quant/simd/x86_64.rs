@@ -18,7 +18,11 @@ pub(in super::super) struct Avx2(());
 
 /// AVX-512: F (foundation) and BW (bytes and words).
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Avx512(());
+pub(in super::super) struct Avx512 {
+    /// Whether the processor rounds to `bf16` by itself. A branch at each store is cheaper than a
+    /// second copy of every decoder.
+    bf16: bool,
+}
 
 impl Avx2 {
     /// # Safety
@@ -32,9 +36,10 @@ impl Avx2 {
 impl Avx512 {
     /// # Safety
     ///
-    /// The processor must support AVX-512 F and BW, AVX2, F16C and FMA.
-    pub(in super::super) unsafe fn new() -> Self {
-        Self(())
+    /// The processor must support AVX-512 F and BW, AVX2, F16C and FMA; with `bf16`, also
+    /// AVX512_BF16.
+    pub(in super::super) unsafe fn new(bf16: bool) -> Self {
+        Self { bf16 }
     }
 
     #[inline(always)]

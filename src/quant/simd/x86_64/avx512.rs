@@ -1,6 +1,7 @@
 //! AVX-512.
 #![allow(unsafe_code, reason = "instructions that not every processor has; see `instructions!`")]
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
@@ -47,6 +48,25 @@ fn rounded(a: __m512, nan: bool) -> __m512i {
         let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x1_0000));
         _mm512_mask_add_epi32(half, odd, half, one)
     }
+}
+
+/// Rounds to `bf16`, with the instruction for it. A function with its intrinsic is not inlined into
+/// kernels, which are compiled for processors without it, too. Not for NaN and subnormal numbers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn nearest_bf16([a, b]: [__m512; 2]) -> __m512i {
+    let upper: __m512i;
+    // SAFETY: computes with registers. Only processors with the instruction get here.
+    unsafe {
+        asm!(
+            "vcvtne2ps2bf16 {upper}, {b}, {a}",
+            a = in(zmm_reg) a,
+            b = in(zmm_reg) b,
+            upper = lateout(zmm_reg) upper,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    upper
 }
 
 /// Writes 32 numbers of 2 bytes, with streaming stores if requested and aligned.
@@ -118,7 +138,7 @@ macro_rules! as_avx2 {
 }
 
 impl Avx512 {
-    instructions! { "avx512f":
+    instructions! { "avx512f,avx512bw":
         fn split(self, a: __m512) -> [__m256; 2] {
             let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(a));
             [_mm512_castps512_ps256(a), _mm256_castpd_ps(high)]
@@ -131,6 +151,17 @@ impl Avx512 {
                 *split = [_mm512_castps512_ps256(row), _mm256_castpd_ps(high)];
             }
             split
+        }
+
+        fn put_bf16s<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool, native: bool) {
+            // The instruction takes subnormal numbers for 0.
+            let upper = if native && !nan {
+                nearest_bf16(a)
+            } else {
+                let [a, b] = a.map(|a| rounded(a, nan));
+                _mm512_permutex2var_epi16(a, upper_halves(), b)
+            };
+            store512::<_, PAST>(out, upper);
         }
 
         fn joined(self, a: [__m256; 2]) -> __m512 {
@@ -287,12 +318,6 @@ impl Simd for Avx512 {
         fn put_bf16<const PAST: bool>(self, a: __m512, out: &mut [bf16; 16], nan: bool) {
             let upper = _mm512_permutexvar_epi16(upper_halves(), rounded(a, nan));
             store256::<_, PAST>(out, _mm512_castsi512_si256(upper));
-        }
-
-        fn pair_bf16<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool) {
-            let [a, b] = a.map(|a| rounded(a, nan));
-            let upper = _mm512_permutex2var_epi16(a, upper_halves(), b);
-            store512::<_, PAST>(out, upper);
         }
 
         fn put_entries<const PAST: bool>(self, table: &[u16; 16], codes: __m256i, out: &mut [[u16; 16]; 2]) {
@@ -493,6 +518,11 @@ impl Simd for Avx512 {
             let upper = _mm512_set1_epi32(0xffff_0000u32.cast_signed());
             _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(bits, half), upper))
         }
+    }
+
+    #[inline(always)]
+    fn pair_bf16<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool) {
+        self.put_bf16s::<PAST>(a, out, nan, self.bf16);
     }
 
     #[inline(always)]
