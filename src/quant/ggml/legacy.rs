@@ -1,7 +1,7 @@
 //! The first block dtypes, with one scale and optionally one minimum, and the simplest of the
 //! newest.
 
-use super::{affine, blocks, centred, field, put_nibbles, scaled};
+use super::{affine, blocks, field, put_nibbles, scaled};
 
 blocks! {
     /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
@@ -25,7 +25,7 @@ blocks! {
         let high = simd.and(high, simd.fill(16));
         let codes = simd.or(simd.nibbles(field(bytes, 6)), high);
         let d = out.half(*field(bytes, 0));
-        out.pair(0, centred(simd, codes, 16.0, d));
+        out.pair(0, scaled(simd, simd.minus(codes, simd.fill(16)), d));
     }
 
     /// `d` and `m` f16, then as in `Q5_0`. Value: q d + m.

@@ -60,13 +60,6 @@ fn scaled<S: Simd>(simd: S, codes: S::Bytes, d: f32) -> [S::Floats; 2] {
     simd.signed(codes).map(|q| simd.mul(q, d))
 }
 
-/// (q - zero) d, for 32 unsigned codes.
-#[inline(always)]
-fn centred<S: Simd>(simd: S, codes: S::Bytes, zero: f32, d: f32) -> [S::Floats; 2] {
-    let (zero, d) = (simd.splat(zero), simd.splat(d));
-    simd.unsigned(codes).map(|q| simd.mul(simd.sub(q, zero), d))
-}
-
 /// q d, for 32 signed codes; each half has its own scale.
 #[inline(always)]
 fn scaled_halves<S: Simd>(simd: S, codes: S::Bytes, d: [f32; 2]) -> [S::Floats; 2] {
