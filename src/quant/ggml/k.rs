@@ -1,7 +1,7 @@
 //! Super-blocks of 256 elements, whose sub-blocks have scales (and minima) of a few bits.
 
 use super::{
-    Put, Simd, array, blocks, field, less, planes, put_nibbles, scaled, scaled_halves, three_bits,
+    Put, Simd, affine, array, blocks, field, planes, put_nibbles, scaled, scaled_halves, three_bits,
 };
 
 blocks! {
@@ -11,7 +11,7 @@ blocks! {
     Q2_K: 84 => 256 COARSE, |simd, bytes, out| {
         let [scales, minima] = simd.unsigned(simd.nibbles(field(bytes, 0)));
         let d = simd.splat(out.half(*field(bytes, 80)));
-        let dmin = simd.splat(out.half(*field(bytes, 82)));
+        let dmin = simd.splat(-out.half(*field(bytes, 82)));
         let d = array(simd, simd.mul(d, scales));
         let m = array(simd, simd.mul(dmin, minima));
         for half in 0..2 {
@@ -19,8 +19,9 @@ blocks! {
             for (plane, codes) in planes(simd, codes).into_iter().enumerate() {
                 let at = 4 * half + plane;
                 let [first, second] = simd.unsigned(simd.and(codes, simd.fill(3)));
+                // The product has 17 bits.
                 let value = |q, sub: usize| {
-                    simd.sub(simd.mul(q, simd.splat(d[sub])), simd.splat(m[sub]))
+                    simd.add_product(q, simd.splat(d[sub]), simd.splat(m[sub]))
                 };
                 out.pair(at, [value(first, 2 * at), value(second, 2 * at + 1)]);
             }
@@ -62,7 +63,7 @@ blocks! {
         let (d, m) = scales_and_minima(simd, field(bytes, 0), out);
         let value = |sub: usize| {
             let (d, m) = (simd.splat(d[sub]), simd.splat(m[sub]));
-            move |q| simd.sub(simd.mul(q, d), m)
+            move |q| simd.add_product(q, d, m)
         };
         for quarter in 0..4 {
             let codes = simd.bytes(field(bytes, 16 + 32 * quarter));
@@ -86,8 +87,8 @@ blocks! {
                 simd.and(simd.left::<4>(high), sixteen),
             );
             let second = simd.or(simd.right::<4>(codes), simd.and(simd.left::<3>(high), sixteen));
-            out.pair(at, less(simd, first, d[at], m[at]));
-            out.pair(at + 1, less(simd, second, d[at + 1], m[at + 1]));
+            out.pair(at, affine(simd, first, d[at], m[at]));
+            out.pair(at + 1, affine(simd, second, d[at + 1], m[at + 1]));
             high = simd.right::<2>(high);
         }
     }
@@ -133,7 +134,7 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// `d` times 8 scales and `dmin` times 8 minima, from 16 bytes: `d` and `dmin` as f16, then 12
+/// `d` times 8 scales, and -`dmin` times 8 minima, from 16 bytes: `d` and `dmin` as f16, then 12
 /// bytes with 6 bits for each scale and minimum. The first four scales and minima are the low bits
 /// of 8 bytes; the last four combine the two highest bits of these bytes with nibbles of the last 4
 /// bytes.
@@ -149,7 +150,7 @@ fn scales_and_minima<S: Simd>(
     let minima = join(b & six, c >> 4 & low | (b >> 6 & two) << 4);
     let [both, _] = simd.unsigned(simd.words([scales, minima, 0, 0]));
     let d = simd.splat(out.half(*field(bytes, 0)));
-    let dmin = simd.splat(out.half(*field(bytes, 2)));
+    let dmin = simd.splat(-out.half(*field(bytes, 2)));
     let scales = array(simd, simd.mul(d, both));
     let minima = array(simd, simd.mul(dmin, both));
     (std::array::from_fn(|i| scales[i]), std::array::from_fn(|i| minima[i + 8]))

@@ -15,7 +15,7 @@ blocks! {
     /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
     Q4_1: 20 => 32 COARSE, |simd, [d0, d1, m0, m1, codes @ ..], out| {
         let (d, m) = (simd.splat(out.half([*d0, *d1])), simd.splat(out.half([*m0, *m1])));
-        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.add(simd.mul(q, d), m));
+        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.add_product(q, d, m));
     }
 
     /// `d` f16, a fifth bit for each element in 4 bytes, then nibbles as in `Q4_0`.

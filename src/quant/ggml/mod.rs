@@ -1,5 +1,6 @@
 //! Codecs of ggml's block dtypes, and of some of ik_llama.cpp's. Each multiplication and addition
-//! rounds to `f32` separately, as in ggml's default build, which has no fused multiply-add.
+//! rounds to `f32` separately, as in ggml's default build, which has no fused multiply-add; where a
+//! product needs no rounding, both give the same.
 //! `docs/formats/ggml-blocks.md` has all fields and formulas in one table.
 #![allow(clippy::needless_range_loop, reason = "the number of a sub-block is used in many fields")]
 
@@ -67,18 +68,12 @@ fn scaled_halves<S: Simd>(simd: S, codes: S::Bytes, d: [f32; 2]) -> [S::Floats; 
     [simd.mul(first, simd.splat(d[0])), simd.mul(second, simd.splat(d[1]))]
 }
 
-/// q d + m, for 32 unsigned codes.
+/// q d + m, for 32 unsigned codes of at most 5 bits. `d` has at most 17: 11 of half precision, and 6
+/// of a scale.
 #[inline(always)]
 fn affine<S: Simd>(simd: S, codes: S::Bytes, d: f32, m: f32) -> [S::Floats; 2] {
     let (d, m) = (simd.splat(d), simd.splat(m));
-    simd.unsigned(codes).map(|q| simd.add(simd.mul(q, d), m))
-}
-
-/// q d - m, for 32 unsigned codes.
-#[inline(always)]
-fn less<S: Simd>(simd: S, codes: S::Bytes, d: f32, m: f32) -> [S::Floats; 2] {
-    let (d, m) = (simd.splat(d), simd.splat(m));
-    simd.unsigned(codes).map(|q| simd.sub(simd.mul(q, d), m))
+    simd.unsigned(codes).map(|q| simd.add_product(q, d, m))
 }
 
 /// `N` bytes of a block's field, from the constant offset `at`.

@@ -46,7 +46,7 @@ use instructions;
 /// it.
 ///
 /// Floats are multiplied and added one operation at a time, each rounded. Only
-/// [`fused`](Self::fused) rounds once.
+/// [`fused`](Self::fused) and [`add_product`](Self::add_product) round once.
 pub(super) trait Simd: Copy {
     /// 32 bytes.
     type Bytes: Copy;
@@ -125,6 +125,12 @@ pub(super) trait Simd: Copy {
     fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once.
     fn fused(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `a * b + c`, for products that `f32` can represent: it makes no difference whether they are
+    /// rounded.
+    #[inline(always)]
+    fn add_product(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        if Self::IS_FALLBACK { self.add(self.mul(a, b), c) } else { self.fused(a, b, c) }
+    }
 
     /// Writes floats unchanged. With `PAST`, it uses streaming stores if `out` is aligned to the
     /// register size; [`fence`](Self::fence) must follow before another thread may read the values.

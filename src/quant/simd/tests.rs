@@ -235,6 +235,9 @@ impl<S: Simd> Found<S> {
             self.floats("mul", simd.mul(a, b));
             self.floats("add", simd.add(a, b));
             self.floats("fused", simd.fused(a, b, b));
+            // Products of 8 and 11 bits.
+            let [small, _] = simd.unsigned(simd.bytes(&input.bytes[0]));
+            self.floats("add_product", simd.add_product(small, simd.as_f16(a), b));
             self.floats("sub", simd.sub(a, b));
             // Two roundings, not one.
             self.floats("add", simd.add(simd.mul(a, b), a));
