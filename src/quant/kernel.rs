@@ -206,8 +206,8 @@ impl<S: Simd, T: Element> Units<'_, S, T> {
         }
     }
 
-    /// Records magnitudes, if they may be out of range. Returns whether values may be NaN; known to be
-    /// false for elements to which NaN makes no difference.
+    /// Records magnitudes, if they may be out of range. Returns whether values may be NaN or subnormal;
+    /// known to be false for elements to which that makes no difference.
     #[inline(always)]
     fn look<const N: usize>(&mut self, floats: [S::Floats; N]) -> bool {
         if T::BOUNDS.is_some() && self.close {

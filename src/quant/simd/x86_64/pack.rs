@@ -2,26 +2,30 @@
 
 use std::arch::x86_64::*;
 
+/// The bits of floats, with the upper halves rounded to nearest, ties to even. Not for NaN, whose low
+/// bits may round it to infinity.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rounded(a: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(a);
+    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    _mm256_add_epi32(bits, half)
+}
+
 /// Rounds floats to `bf16`, as floats. Not for NaN.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn bf16(a: __m256) -> __m256 {
-    let bits = _mm256_castps_si256(a);
-    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
     let upper = _mm256_set1_epi32(0xffff_0000u32.cast_signed());
-    _mm256_castsi256_ps(_mm256_and_si256(_mm256_add_epi32(bits, half), upper))
+    _mm256_castsi256_ps(_mm256_and_si256(rounded(a), upper))
 }
 
-/// The upper halves of 8 floats, rounded to nearest, ties to even. Not for NaN, whose low bits may
-/// round it to infinity.
+/// Rounds floats to `bf16`, as the lower halves of words. Not for NaN.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn upper_halves(a: __m256) -> __m256i {
-    let bits = _mm256_castps_si256(a);
-    let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-    let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half))
+    _mm256_srli_epi32::<16>(rounded(a))
 }
 
 /// Like [`upper_halves`], with NaN made quiet.
