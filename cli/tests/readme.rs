@@ -33,3 +33,21 @@ fn examples_are_true() {
     }
     assert!(checked >= 5, "{checked} examples");
 }
+
+/// The example that writes a file, without its last line, which has a time.
+#[test]
+fn what_is_written_is_as_shown() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let name = "tales-Q4_K_M.gguf";
+    let command =
+        format!("$ cargo run --release -- quantize assets/sample/hf {name} --type Q4_K_M\n");
+    let (_, shown) = readme.split_once(&command).expect("the example");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    let path = path.to_str().expect("UTF-8");
+    let printed = printed(&["quantize", "assets/sample/hf", path, "--type", "Q4_K_M"]);
+    let shown: Vec<_> = shown.lines().take_while(|line| !line.starts_with("written")).collect();
+    let printed = printed.replace(path, name);
+    assert_eq!(shown, printed.lines().take(shown.len()).collect::<Vec<_>>());
+    assert!(shown.len() >= 2, "{shown:?}");
+}
