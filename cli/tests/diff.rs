@@ -21,23 +21,23 @@ fn quantization_error() {
     assert_snapshot!(found(&["diff", HF, GGUF]), @"
     A assets/sample/hf: safetensors
     B assets/sample/sample-Q8_0.gguf: gguf
-    15 of 20 tensors differ, relative RMS 0.535 %
+    15 of 20 tensors differ, relative RMS 0.546 % (mean over 15 matrices, weighted by size)
     largest difference: layers.1.ffn.down.weight, relative RMS 0.615 %; at [255, 337]: -0.024658203 in A, -0.02279663 in B
 
     NAME                                  A     B         SHAPE    DIFFER      MAX      RMS  RELATIVE     COSINE
     token_embedding.weight                BF16  Q8_0  512 x 256  130.73 k  3.05e-3  9.47e-4   0.596 %  0.9999822
-    layers.[0-1].ffn.down.weight          BF16  Q8_0  256 x 512  261.33 k  1.86e-3  3.65e-4   0.588 %  0.9999827
+    layers.[0-1].ffn.down.weight          BF16  Q8_0  256 x 512  261.33 k  1.86e-3  3.65e-4   0.585 %  0.9999827
     layers.[0-1].ffn.gate.weight          BF16  Q8_0  512 x 256  261.32 k  1.33e-3  3.40e-4   0.531 %  0.9999859
     layers.[0-1].ffn.up.weight            BF16  Q8_0  512 x 256  261.34 k  1.28e-3  3.31e-4   0.525 %  0.9999862
     layers.[0-1].attention.k.weight       BF16  Q8_0  128 x 256   65.38 k  9.33e-4  2.74e-4   0.531 %  0.9999859
-    layers.[0-1].attention.output.weight  BF16  Q8_0  256 x 256  130.66 k  9.16e-4  2.71e-4   0.523 %  0.9999863
+    layers.[0-1].attention.output.weight  BF16  Q8_0  256 x 256  130.66 k  9.16e-4  2.71e-4   0.524 %  0.9999863
     layers.[0-1].attention.q.weight       BF16  Q8_0  256 x 256  130.61 k  1.13e-3  2.93e-4   0.529 %  0.9999860
-    layers.[0-1].attention.v.weight       BF16  Q8_0  128 x 256   65.34 k  9.77e-4  2.65e-4   0.534 %  0.9999857
+    layers.[0-1].attention.v.weight       BF16  Q8_0  128 x 256   65.34 k  9.77e-4  2.65e-4   0.535 %  0.9999857
     ");
     assert_snapshot!(found(&["diff", HF, MLX, "--filter", "layers.0.attention*", "--all"]), @"
     A assets/sample/hf: safetensors
     B assets/sample/mlx-4bit: mlx
-    4 of 5 tensors differ, relative RMS 9.016 %
+    4 of 5 tensors differ, relative RMS 9.024 % (mean over 4 matrices, weighted by size)
     largest difference: layers.0.attention.v.weight, relative RMS 9.153 %; at [40, 238]: -0.13378906 in A, -0.11706543 in B
 
     NAME                              A     B                SHAPE     DIFFER      MAX      RMS  RELATIVE     COSINE
@@ -50,7 +50,7 @@ fn quantization_error() {
     assert_snapshot!(found(&["diff", MLX, GGUF, "--tolerance", "0.05", "--no-map"]), @"
     A assets/sample/mlx-4bit: mlx
     B assets/sample/sample-Q8_0.gguf: gguf
-    1 of 20 tensors differs by more than 0.05, relative RMS 8.979 %
+    1 of 20 tensors differs by more than 0.05, relative RMS 9.248 % (mean over 15 matrices, weighted by size)
     largest difference: token_embedding.weight, relative RMS 9.872 %; at [472, 61]: -0.5126953 in A, -0.58572006 in B
 
     NAME                    A            B         SHAPE  DIFFER      MAX      RMS  RELATIVE     COSINE
@@ -68,7 +68,7 @@ fn equal_models() {
     assert_snapshot!(printed(&["diff", HF, GGUF, "--tolerance", "0.01"]), @"
     A assets/sample/hf: safetensors
     B assets/sample/sample-Q8_0.gguf: gguf
-    20 tensors compared: none differs by more than 0.01, relative RMS 0.535 %
+    20 tensors compared: none differs by more than 0.01, relative RMS 0.546 % (mean over 15 matrices, weighted by size)
     ");
     assert_snapshot!(printed(&["diff", HF, GGUF, "--filter", "*norm*", "--all"]), @"
     A assets/sample/hf: safetensors
@@ -116,7 +116,7 @@ fn every_kind_of_difference() {
     assert_snapshot!(without(&ran.out), @r#"
     A a/model.safetensors: safetensors
     B b/model.safetensors: safetensors
-    2 of 2 tensors differ, 1 only in A, 1 only in B, 1 not compared
+    2 of 2 tensors differ, 1 only in A, 1 only in B, 1 not compared, relative RMS 0.000 % (mean over 1 matrix, weighted by size)
     largest difference: m; at [1, 1]: 0.5 in A, NaN in B
 
     NAME  A    B            SHAPE  DIFFER  MAX     RMS  RELATIVE     COSINE
@@ -144,6 +144,8 @@ fn every_kind_of_difference() {
       "tolerance": 0.0,
       "compared": 2,
       "identical": 0,
+      "relative_rms": 0.0,
+      "matrices": 1,
       "different": [
         {
           "name": "m",

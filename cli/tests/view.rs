@@ -349,6 +349,27 @@ fn answers_have_the_numbers_of_the_other_verbs() {
             assert_eq!(answer[member], different[member], "{}: {member}", different["name"]);
         }
     }
+    // The error of the model is the mean over the matrices, by size, on the page as in `report`.
+    let (mut sum, mut elements, mut matrices) = (0.0, 0.0, 0);
+    for answer in found["differences"].as_array().expect("a list") {
+        let Some(error) = answer["matrix_error"].as_f64() else { continue };
+        let pair = usize::try_from(answer["pair"].as_u64().expect("a number")).expect("a place");
+        let shape = pairs["shape"][pair].as_array().expect("a shape");
+        let size: f64 = shape.iter().filter_map(Value::as_f64).product();
+        (sum, elements, matrices) = (sum + error * size, elements + size, matrices + 1);
+    }
+    let error = diff["relative_rms"].as_f64().expect("a number");
+    assert!((sum / elements / error - 1.0).abs() < 1e-12, "{error}");
+    assert_eq!(diff["matrices"], matrices);
+    let page = printed(&["report", HF, GGUF, "-o", "-"]);
+    let text = support::run(&["diff", HF, GGUF]).out;
+    let mean = format!(" % (mean over {matrices} matrices, weighted by size)");
+    for text in [page, text] {
+        let (before, _) = text.split_once(&mean).expect("the error");
+        let start = before.rfind(|letter: char| !matches!(letter, '0'..='9' | '.')).expect("words");
+        let percent: f64 = before[start + 1..].parse().expect("a number");
+        assert!((percent / error / 100.0 - 1.0).abs() < 0.001, "{percent} {error}");
+    }
 }
 
 #[test]

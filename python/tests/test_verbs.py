@@ -14,7 +14,7 @@ import pytest
 import weighbridge as wb
 
 
-def test_reports(assets: Path) -> None:
+def test_reports(assets: Path, tmp_path: Path) -> None:
     gguf, hf = assets / "sample-Q8_0.gguf", assets / "hf"
     report = wb.inspect(gguf)
     assert (report.container, report.tensor_count) == ("gguf", 20) and len(report["tensors"]) == 20
@@ -23,6 +23,11 @@ def test_reports(assets: Path) -> None:
     assert len(hashes.tensors) == 20 and len(hashes.tensors[0]["raw_sha256"]) == 64
     assert wb.verify(hf, deep=True) and wb.verify(hf).faults == []
     assert wb.diff(hf, hf) and not wb.diff(gguf, hf) and wb.diff(gguf, hf, tolerance=1.0)
+    assert wb.diff(hf, hf).relative_rms == 0 and wb.diff(hf, hf).matrices == 15
+    error = wb.diff(hf, gguf)
+    assert error.matrices == 15 and 0.004 < error.relative_rms < 0.007
+    wb.convert(hf, tmp_path / "same.gguf")
+    assert abs(wb.diff(tmp_path / "same.gguf", gguf).relative_rms - error.relative_rms) < 1e-9
     with pytest.raises(AttributeError):
         report.absent
 

@@ -132,7 +132,21 @@ class VerifyReport(Report):
 
 
 class DiffReport(Report):
-    """The report of `diff`. It is true if the models are equal."""
+    """The report of `diff`. It is true if the models are equal.
+
+    `relative_rms` is the mean relative RMS of the `matrices` that both models have, weighted by
+    their elements; `None` if they have none in common.
+    """
+
+    compared: int
+    identical: int
+    relative_rms: float | None
+    matrices: int
+    different: list[dict[str, Any]]
+    only_a: list[str]
+    only_b: list[str]
+    unread: list[dict[str, Any]]
+    notes: list[str]
 
     def __init__(self, members: dict[str, Any], equal: bool) -> None:
         super().__init__(members)

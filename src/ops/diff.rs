@@ -1,5 +1,6 @@
 //! The `diff` verb: compares the names, shapes and values of two models in any containers.
 
+mod error;
 mod report;
 
 use std::collections::{HashMap, HashSet};
@@ -11,6 +12,7 @@ use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
 use crate::threads::{self, Threads};
 
+pub use error::MeanError;
 pub use report::{
     DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues, UnreadTensor,
     WorstElement,
@@ -57,6 +59,8 @@ pub struct TensorPair {
     pub a: Tensor,
     /// The tensor in the second.
     pub b: Tensor,
+    /// Whether this output matrix is the embedding in both models, and stored as a copy in one.
+    is_copy: bool,
 }
 
 /// Options of [`diff`].
@@ -218,6 +222,11 @@ impl TensorPairs {
         let places = (0..).zip(&of_b).map(|(n, view)| (view.name().to_owned(), n));
         let places: HashMap<String, usize> = places.collect();
         let mut of_b: Vec<Option<Tensor>> = of_b.into_iter().map(Some).collect();
+        let are_tied = [a, b].into_iter().all(|model| is_tied(model) || has_copy(model));
+        let pair = |name: String, a, b| {
+            let is_copy = are_tied && name == OUTPUT;
+            TensorPair { name, a, b, is_copy }
+        };
         let mut pairs = Self {
             a: a.clone(),
             b: b.clone(),
@@ -230,14 +239,14 @@ impl TensorPairs {
             let same = places.get(a.name()).and_then(|&n| of_b.get_mut(n)?.take());
             let name = a.name().to_owned();
             match same.or_else(|| pairs.tied("B", b, &name)) {
-                Some(b) => pairs.both.push(TensorPair { name, a, b }),
+                Some(b) => pairs.both.push(pair(name, a, b)),
                 None => pairs.only_a.push(a),
             }
         }
         for b in of_b.into_iter().flatten() {
             let name = b.name().to_owned();
             match pairs.tied("A", a, &name) {
-                Some(a) => pairs.both.push(TensorPair { name, a, b }),
+                Some(a) => pairs.both.push(pair(name, a, b)),
                 None => pairs.only_b.push(b),
             }
         }
@@ -253,7 +262,7 @@ impl TensorPairs {
     /// The embedding of a model that ties its output matrix to it; `None` unless `wanted` is that
     /// matrix.
     fn tied(&mut self, which: &str, model: &Model, wanted: &str) -> Option<Tensor> {
-        if wanted != OUTPUT || !model.config().ok()?.tie_embeddings.as_ref()?.value {
+        if wanted != OUTPUT || !is_tied(model) {
             return None;
         }
         let embedding = model.tensor(EMBEDDING).ok()?;
@@ -290,6 +299,21 @@ impl TensorPairs {
         let tensors = threads::in_order(options.threads, both.into_iter(), || (), compare)?;
         Ok(ModelDiff { a, b, tolerance, tensors, only_a, only_b, notes })
     }
+}
+
+/// Whether the output matrix of a model is its embedding.
+fn is_tied(model: &Model) -> bool {
+    let tied = model.config().ok().and_then(|config| config.tie_embeddings.as_ref());
+    tied.is_some_and(|tied| tied.value)
+}
+
+/// Whether the stored output matrix of a model has the bytes of its embedding.
+fn has_copy(model: &Model) -> bool {
+    let (Ok(output), Ok(embedding)) = (model.tensor(OUTPUT), model.tensor(EMBEDDING)) else {
+        return false;
+    };
+    // A matrix that cannot be read is reported when it is compared.
+    output.shape() == embedding.shape() && output.is_packed_like(&embedding).unwrap_or(false)
 }
 
 /// The tensors of a model, under the names that are compared.
@@ -417,11 +441,6 @@ impl ValueDiff {
     /// infinite if those are all 0.
     pub fn relative_rms(&self) -> f64 {
         if self.squares == 0.0 { 0.0 } else { (self.squares / self.squares_a).sqrt() }
-    }
-
-    /// The norm of the first model's values: the root of the sum of their squares.
-    pub fn norm_a(&self) -> f64 {
-        self.squares_a.sqrt()
     }
 
     /// The cosine similarity of the two tensors; `None` if one of them is all 0.
@@ -612,7 +631,7 @@ mod tests {
             Tensor::mapped(model.store(), &mapping, None, Convention::HuggingFace).unwrap()
         };
         let compare = |a: Tensor, b: Tensor| {
-            TensorPair { name: "experts".to_owned(), a, b }.compare(0.0).unwrap()
+            TensorPair { name: "experts".to_owned(), a, b, is_copy: false }.compare(0.0).unwrap()
         };
         let stacked = || view(&stacked, &["e"], RowOrder::All);
         let DiffOutcome::Values(values) =

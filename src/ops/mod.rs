@@ -32,8 +32,8 @@ pub use create::{CreateOptions, create};
 pub use dialect::{TranslatedTensors, tensors_in, tensors_of_rank};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
-    DifferentValues, ElementDiff, ModelDiff, TensorDiff, TensorPair, TensorPairs, UnreadTensor,
-    ValueDiff, WorstElement, diff,
+    DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair, TensorPairs,
+    UnreadTensor, ValueDiff, WorstElement, diff,
 };
 pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, open_as, put, sample};
 use tempfile::TempDir;
-use weighbridge::ops::{DiffOptions, DiffOutcome, ModelDiff, TensorPairs, ValueDiff};
-use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness};
+use weighbridge::container::{GGUF, MLX};
+use weighbridge::ops::{
+    self, ConvertOptions, DiffOptions, DiffOutcome, ModelDiff, TensorPairs, ValueDiff,
+};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness, WriteOptions};
 
 fn open(path: &Path) -> Model {
     Model::open(path).unwrap_or_else(|error| panic!("{error}"))
@@ -443,4 +446,121 @@ fn neither_threads_nor_maps_matter() {
     let expected = figures(&a, &b, 1);
     assert_eq!(figures(&a, &b, 3), expected);
     assert_eq!(figures(&unmapped_a, &unmapped_b, 2), expected);
+}
+
+/// The matrices of one layer of Gemma 3, and its norms.
+const GEMMA: [(&str, &[u64]); 13] = [
+    ("embed_tokens", &[48, 32]),
+    ("layers.0.self_attn.q_proj", &[32, 32]),
+    ("layers.0.self_attn.k_proj", &[16, 32]),
+    ("layers.0.self_attn.v_proj", &[16, 32]),
+    ("layers.0.self_attn.o_proj", &[32, 32]),
+    ("layers.0.mlp.gate_proj", &[64, 32]),
+    ("layers.0.mlp.up_proj", &[64, 32]),
+    ("layers.0.mlp.down_proj", &[32, 64]),
+    ("norm", &[32]),
+    ("layers.0.input_layernorm", &[32]),
+    ("layers.0.post_attention_layernorm", &[32]),
+    ("layers.0.pre_feedforward_layernorm", &[32]),
+    ("layers.0.post_feedforward_layernorm", &[32]),
+];
+
+/// The values of a tensor of [`GEMMA`]: exact in BF16, also after 1 was added. Those of norms are
+/// large. In the second model some matrices differ, one by a lot.
+fn gemma_values(number: usize, shape: &[u64], is_second: bool) -> Vec<f32> {
+    let count = shape.iter().product::<u64>();
+    let values = (0..count).map(|n| ((n * 7 + number as u64 * 11) % 64) as f32 / 64.0 - 0.5);
+    let error = |n: u64| match (is_second, number) {
+        (true, 1) => 0.25,
+        (true, 0 | 3 | 5) if n.is_multiple_of(3) => 1.0 / 64.0,
+        _ => 0.0,
+    };
+    match shape.len() {
+        1 => (0..count).map(|n| 64.0 + (n % 60) as f32).collect(),
+        _ => (0..).zip(values).map(|(n, value)| value + error(n)).collect(),
+    }
+}
+
+fn gemma(is_second: bool) -> TempDir {
+    let mut file = Safetensors::new().metadata("format", "pt");
+    for (number, (name, shape)) in GEMMA.into_iter().enumerate() {
+        let values = f32s(&gemma_values(number, shape, is_second));
+        file = file.tensor(&format!("model.{name}.weight"), "F32", shape, values);
+    }
+    for name in ["q_norm", "k_norm"] {
+        let name = format!("model.layers.0.self_attn.{name}.weight");
+        file = file.tensor(&name, "F32", &[16], f32s(&[80.0; 16]));
+    }
+    // A copy of the embedding, as some checkpoints store it.
+    let embedding = f32s(&gemma_values(0, &[48, 32], is_second));
+    file = file.tensor("lm_head.weight", "F32", &[48, 32], embedding);
+    let config = serde_json::json!({
+        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 32,
+        "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+        "num_key_value_heads": 1, "head_dim": 16, "sliding_window": 16, "vocab_size": 48,
+        "tie_word_embeddings": true, "eos_token_id": 1,
+    });
+    folder(&[("config.json", config.to_string().into_bytes()), ("model.safetensors", file.build())])
+}
+
+/// A model as it is, as GGUF, and as MLX.
+fn forms(source: &Path, into: &Path) -> Vec<Model> {
+    let source = open(source);
+    let mut forms = vec![source.clone()];
+    for (container, name) in [(&GGUF, "model.gguf"), (&MLX, "mlx")] {
+        let plan = ops::convert(&source, &ConvertOptions::new(container));
+        let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+        plan.run(&into.join(name), &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+        forms.push(open(&into.join(name)));
+    }
+    forms
+}
+
+/// The error of a model is that of its matrices, each by its size, whatever the containers: not that
+/// of norms, whose bytes are equal in some pairs and only their values in others, and not that of
+/// the largest values.
+#[test]
+fn the_error_of_a_model_does_not_depend_on_containers() {
+    let (mut sum, mut elements) = (0.0, 0.0);
+    for (number, (_, shape)) in GEMMA.into_iter().enumerate().filter(|(_, row)| row.1.len() > 1) {
+        let [a, b] = [false, true].map(|second| gemma_values(number, shape, second));
+        let squares: f64 = a.iter().map(|a| f64::from(*a).powi(2)).sum();
+        let apart: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+        sum += a.len() as f64 * (apart / squares).sqrt();
+        elements += a.len() as f64;
+    }
+    let (one, two) = (gemma(false), gemma(true));
+    let (folder_a, folder_b) =
+        (TempDir::new().expect("a folder"), TempDir::new().expect("a folder"));
+    let (of_a, of_b) = (forms(one.path(), folder_a.path()), forms(two.path(), folder_b.path()));
+    for a in &of_a {
+        for b in &of_b {
+            let found = diff(a, b, 0.0);
+            let what = format!("{} and {}", a.container(), b.container());
+            let report = found.report();
+            let error = report.relative_rms.expect("an error");
+            assert!((error / (sum / elements) - 1.0).abs() < 1e-9, "{what}: {error}");
+            assert_eq!(report.matrices, 8, "{what}");
+        }
+    }
+    // Equal models have an error of 0 over the same matrices.
+    let found = diff(&of_a[0], &of_a[1], 0.0);
+    assert_eq!((found.error().relative_rms(), found.error().tensors), (Some(0.0), 8));
+}
+
+/// What is no weight matrix plays no part, and a matrix that was 0 has no ratio.
+#[test]
+fn matrices_that_count() {
+    let four = [1.0, 2.0, 2.0, 4.0];
+    let doubled = four.map(|value| 2.0 * value);
+    let a = plain(&[("w", &[2, 2], &four), ("v", &[4], &four), ("e.bias", &[2, 2], &four)]);
+    let b = plain(&[("w", &[2, 2], &four), ("v", &[4], &doubled), ("e.bias", &[2, 2], &doubled)]);
+    let found = diff(&a, &b, 0.0);
+    assert_eq!((found.error().relative_rms(), found.error().tensors), (Some(0.0), 1));
+    assert!(!found.is_equal());
+    let a = plain(&[("w", &[2, 2], &four), ("z", &[4, 3], &[0.0; 12])]);
+    let b = plain(&[("w", &[2, 2], &doubled), ("z", &[4, 3], &[3.0; 12])]);
+    assert_eq!(diff(&a, &b, 0.0).error().relative_rms(), Some(1.0));
+    let vectors = plain(&[("v", &[4], &four)]);
+    assert_eq!(diff(&vectors, &vectors, 0.0).report().relative_rms, None);
 }

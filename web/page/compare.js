@@ -7,18 +7,12 @@ import { differencesOf, keep, KINDS, kindOf, layerOf, link, pairsOf } from './st
 import { Table } from './table.js';
 import * as take from './take.js';
 
-/** The relative RMS of several tensors together, as `diff` computes it: what is identical plays no part. */
+/** The error of several tensors, as `diff` computes it: the mean over the matrices among them, weighted by size. */
 function together(rows, differences) {
-  let [errors, values] = [0, 0];
-  for (const row of rows) {
-    const found = differences[row.pair];
-    const relative = relativeOf(found);
-    if (found?.outcome !== 'values' || !Number.isFinite(relative)) continue;
-    errors += (relative * found.norm_a) ** 2;
-    values += found.norm_a ** 2;
-  }
-  if (values > 0) return Math.sqrt(errors / values);
-  return rows.some((row) => differences[row.pair]?.outcome === 'identical') ? 0 : null;
+  const matrices = rows.filter((row) => differences[row.pair]?.matrix_error !== undefined);
+  const size = matrices.reduce((sum, row) => sum + row.elements, 0);
+  const sum = matrices.reduce((sum, row) => sum + differences[row.pair].matrix_error * row.elements, 0);
+  return { error: size > 0 ? sum / size : null, matrices: matrices.length };
 }
 
 /** The relative RMS of a pair, or null if its values were not compared. */
@@ -84,14 +78,14 @@ export async function show({ a, b, list, query, signal }) {
     }
     const sorted = [...groups.values()];
     if (by === 'layer') sorted.sort((x, y) => x.order - y.order);
-    return sorted.map((group) => ({ ...group, value: together(group.rows, state.found) }));
+    return sorted.map((group) => ({ ...group, value: together(group.rows, state.found).error }));
   }
 
   function drawGroups() {
     const groups = byGroup().filter((group) => group.value !== null);
     if (groups.length === 0) { layers.replaceChildren(); return; }
     const bars = groups.map((group) => ({ label: by === 'kind' ? group.key : group.label, title: group.key, parts: [group.value] }));
-    layers.replaceChildren(section('Where it hurts', 'Relative RMS of all values together', segments('Groups', [['layer', 'By layer'], ['kind', 'By kind']], by, (chosen) => { by = chosen; drawGroups(); }),
+    layers.replaceChildren(section('Where it hurts', 'Mean relative RMS of matrices, weighted by size', segments('Groups', [['layer', 'By layer'], ['kind', 'By kind']], by, (chosen) => { by = chosen; drawGroups(); }),
       columns(bars, ['error'], percent, { label: `Relative RMS by ${by}` })));
   }
 
@@ -103,13 +97,15 @@ export async function show({ a, b, list, query, signal }) {
     if (!state.done && now - drawn < 500) return;
     drawn = now;
     const values = state.found.filter((entry) => entry.outcome === 'values');
-    const differing = values.filter((entry) => entry.differing > 0).length + state.found.filter((entry) => entry.outcome === 'shapes').length;
-    const all = together(rows, state.found);
+    const identical = state.found.filter((entry) => entry.outcome === 'identical').length;
+    const equal = values.filter((entry) => entry.differing === 0).length;
+    const differing = values.length - equal + state.found.filter((entry) => entry.outcome === 'shapes').length;
+    const { error, matrices } = together(rows, state.found);
     const sum = (get) => rows.reduce((size, row) => size + get(row), 0);
     numbers.replaceChildren(facts([
-      ['Relative RMS', all === null ? '–' : percent(all), 'all values'],
+      ['Relative RMS', error === null ? '–' : percent(error), `mean over ${matrices === 1 ? '1 matrix' : `${whole(matrices)} matrices`}, weighted by size`],
       ['Tensors that differ', whole(differing), `of ${whole(state.found.length)}`],
-      ['Identical', whole(state.found.filter((entry) => entry.outcome === 'identical').length)],
+      ['Equal', whole(equal + identical), `${whole(identical)} with the same bytes`],
       ['Size of A', bytes(sum((row) => row.bytesA))],
       ['Size of B', bytes(sum((row) => row.bytesB))],
       ['Only in A, only in B', `${whole(table.only_a.length)}, ${whole(table.only_b.length)}`],
@@ -147,8 +143,8 @@ function chart(list, a, signal, place) {
   const states = new Map();
   const draw = () => {
     const points = [...states].filter(([, { state, rows }]) => state.done && rows.length > 0).map(([other, { state, rows }]) => ({
-      x: list[other].stored_bytes, y: together(rows, state.found), label: base(list[other].path), href: link('compare', a, other),
-    })).filter((point) => Number.isFinite(point.y));
+      x: list[other].stored_bytes, y: together(rows, state.found).error, label: base(list[other].path), href: link('compare', a, other),
+    })).filter((point) => point.y !== null);
     const working = states.size < others.length || [...states.values()].some(({ state }) => !state.done && !state.error);
     const drawn = points.length > 0 && scatter(points, { label: 'Size against relative RMS', xLabel: 'size', yLabel: 'relative RMS', xFormat: bytes, yFormat: percent });
     const tools = drawn && [

@@ -367,9 +367,9 @@ struct Difference {
     outcome: &'static str,
     #[serde(flatten)]
     values: Option<DifferentValues>,
-    /// The norm of A's values, with which relative errors of several tensors are joined.
+    /// The error with which the tensor counts in that of several; absent if it does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
-    norm_a: Option<f64>,
+    matrix_error: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
@@ -390,10 +390,7 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
     for (number, pair) in (from..).zip(some) {
         go_on(watch)?;
         let compared = pair.compare(0.0)?;
-        let norm_a = match &compared {
-            DiffOutcome::Values(values) => Some(values.norm_a()),
-            _ => None,
-        };
+        let matrix_error = pair.matrix_error(&compared);
         let (outcome, values, reason) = match compared {
             DiffOutcome::Identical => ("identical", None, None),
             DiffOutcome::Values(values) => ("values", Some(values.report(pair.a.shape())), None),
@@ -401,7 +398,7 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
             DiffOutcome::Unread(error) => ("unread", None, Some(error.to_string())),
             _ => ("unknown", None, None),
         };
-        found.push(Difference { pair: number, outcome, values, norm_a, reason });
+        found.push(Difference { pair: number, outcome, values, matrix_error, reason });
     }
     let next = from.saturating_add(some.len());
     json(json!({ "differences": found, "next": (next < pairs.both.len()).then_some(next) }))

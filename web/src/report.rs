@@ -5,7 +5,7 @@ use std::fmt::Write;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
     self, DiffOptions, DiffOutcome, Histogram, ModelDiff, StatisticsOptions, StatisticsReport,
-    TensorPairs, ValueDiff,
+    TensorDiff, TensorPairs,
 };
 use weighbridge::{Model, Result, Tensor};
 
@@ -221,23 +221,24 @@ impl Page {
 
     fn differences(&mut self, diff: &ModelDiff) {
         self.0.push_str("<h2>What differs</h2>\n");
-        let mut all = ValueDiff::default();
-        let mut rows = Vec::new();
-        for tensor in &diff.tensors {
-            if let DiffOutcome::Values(values) = &tensor.outcome {
-                all.merge(values);
-            }
-            if tensor.outcome.is_difference() {
-                rows.push(tensor);
-            }
-        }
+        let error = diff.error();
+        let differing = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
+        let mut rows: Vec<&TensorDiff> = differing.collect();
+        let relative_rms = error.relative_rms().map_or_else(
+            || "no matrix compared".to_owned(),
+            |mean| {
+                let noun = if error.tensors == 1 { "matrix" } else { "matrices" };
+                let mean = percent(mean);
+                format!("{mean} (mean over {} {noun}, weighted by size)", error.tensors)
+            },
+        );
         let relative = |outcome: &DiffOutcome| match outcome {
             DiffOutcome::Values(values) => values.relative_rms(),
             _ => f64::INFINITY,
         };
         rows.sort_by(|a, b| relative(&b.outcome).total_cmp(&relative(&a.outcome)));
         self.facts(&[
-            ("Relative RMS", percent(all.relative_rms())),
+            ("Relative RMS", relative_rms),
             ("Tensors that differ", format!("{} of {}", rows.len(), diff.tensors.len())),
             ("Only in A", diff.only_a.len().to_string()),
             ("Only in B", diff.only_b.len().to_string()),

@@ -145,6 +145,7 @@ def test_differences_are_those_of_diff(watched, sample):
     summary = program("diff", HF, MLX).stdout.decode()
     overall = float(re.search(r"relative RMS ([\d.]+) %", summary)[1])
     assert abs(fact(page, "Relative RMS") - overall) < 0.01 + overall * 0.01
+    assert abs(found["relative_rms"] * 100 - overall) < 0.001
     worst = max(different.values(), key=lambda tensor: tensor["relative_rms"])
     first = page.locator(".t-row").first
     assert first.locator("a").inner_text() == worst["name"]

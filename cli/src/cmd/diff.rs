@@ -5,7 +5,7 @@ use std::io::Write;
 use weighbridge::Model;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
-    DiffOptions, DiffOutcome, DiffReport, ModelDiff, TensorDiff, TensorPairs, ValueDiff,
+    DiffOptions, DiffOutcome, DiffReport, MeanError, ModelDiff, TensorDiff, TensorPairs, ValueDiff,
 };
 
 use super::{Done, Filter, no_match};
@@ -67,7 +67,7 @@ fn write_text(
         let path = shown(model.path());
         writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.container())?;
     }
-    writeln!(out, "{}", summary(report, diff))?;
+    out.paragraph(&summary(report), 0)?;
     if let Some(worst) = worst(diff) {
         writeln!(out, "{worst}")?;
     }
@@ -91,9 +91,9 @@ fn write_text(
     Ok(())
 }
 
-/// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 %`: the error is that of all tensors
-/// together.
-fn summary(report: &DiffReport<'_>, diff: &ModelDiff) -> String {
+/// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 % (mean over 15 matrices, weighted by
+/// size)`.
+fn summary(report: &DiffReport<'_>) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),
         tolerance => format!(" by more than {tolerance}"),
@@ -114,13 +114,17 @@ fn summary(report: &DiffReport<'_>, diff: &ModelDiff) -> String {
     if !report.unread.is_empty() {
         line += &format!(", {} not compared", report.unread.len());
     }
-    let mut all = ValueDiff::default();
-    for tensor in &diff.tensors {
-        if let DiffOutcome::Values(values) = &tensor.outcome {
-            all.merge(values);
+    match report.relative_rms {
+        Some(error) if error > 0.0 || !report.different.is_empty() => {
+            let matrices = match report.matrices {
+                1 => "1 matrix".to_owned(),
+                number => format!("{number} matrices"),
+            };
+            let mean = format!("mean over {matrices}, weighted by size");
+            format!("{line}, relative RMS {} ({mean})", percent(error))
         }
+        _ => line,
     }
-    line + &relative(&all)
 }
 
 /// The tensor that differs most: NaN or infinity against a number first, then the largest relative RMS
@@ -179,7 +183,12 @@ fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
         let (shape, other) = (print::shape(pair.a.shape()), print::shape(pair.b.shape()));
         let shape = if shape == other { shape } else { format!("{shape} / {other}") };
         let alike = (pair.a.dtype_label(), pair.b.dtype_label(), shape, what);
-        rows.add(&pair.name, alike, values, |sum, more| sum.merge(&more));
+        let mut error = MeanError::default();
+        error.add(pair.a.elements(), values.relative_rms());
+        rows.add(&pair.name, alike, (values, error), |(values, error), (more, other)| {
+            values.merge(&more);
+            error.merge(&other);
+        });
     }
     let rows = rows.into_rows();
     if rows.is_empty() {
@@ -198,7 +207,7 @@ fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
     ]);
     for row in rows {
         let (a, b, shape, what) = &row.alike;
-        let values = &row.value;
+        let (values, error) = &row.value;
         let decoded = values.elements > 0;
         let number = |number: String| if decoded { number } else { "-".to_owned() };
         table.row([
@@ -212,7 +221,7 @@ fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
             },
             number(format!("{:.2e}", values.max())),
             number(format!("{:.2e}", values.rms())),
-            number(percent(values.relative_rms())),
+            number(percent(error.relative_rms().unwrap_or_default())),
             number(values.cosine().map_or("-".to_owned(), |cosine| format!("{cosine:.7}"))),
         ]);
     }

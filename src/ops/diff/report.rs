@@ -21,6 +21,11 @@ pub struct DiffReport<'d> {
     pub compared: usize,
     /// The number of compared tensors with identical packed bytes.
     pub identical: usize,
+    /// The error of the second model, the mean relative RMS of all compared matrices weighted by
+    /// their elements; `None` if no matrix was compared. See [`ModelDiff::error`].
+    pub relative_rms: Option<f64>,
+    /// The number of matrices that `relative_rms` is the mean of.
+    pub matrices: usize,
     /// Tensors that differ.
     pub different: Vec<DifferentTensor<'d>>,
     /// Names that the second model lacks.
@@ -138,6 +143,7 @@ impl ModelDiff {
             _ => None,
         });
         let unread: Vec<UnreadTensor<'_>> = unread.collect();
+        let error = self.error();
         let identical = |tensor: &&TensorDiff| matches!(tensor.outcome, DiffOutcome::Identical);
         DiffReport {
             a: DiffedModel::new(&self.a),
@@ -145,6 +151,8 @@ impl ModelDiff {
             tolerance: self.tolerance,
             compared: self.tensors.len() - unread.len(),
             identical: self.tensors.iter().filter(identical).count(),
+            relative_rms: error.relative_rms(),
+            matrices: error.tensors,
             different: differing.map(DifferentTensor::new).collect(),
             only_a: self.only_a.iter().map(Tensor::name).collect(),
             only_b: self.only_b.iter().map(Tensor::name).collect(),
