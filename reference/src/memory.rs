@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use weighbridge::arch::LayerKind;
+use weighbridge::arch::{Field, LayerKind};
 use weighbridge::model::Encoding;
-use weighbridge::{DType, Model};
+use weighbridge::{DType, Model, ModelConfig};
 
 use crate::error::{Error, Result};
 use crate::plan::{AttentionPlan, LayerPlan, LinearPlan, MixerPlan, Plan};
@@ -50,6 +50,8 @@ pub struct Memory {
     pub is_tied: bool,
     /// Room for the values of a batch: an estimate, see [`Footprint::at`].
     pub buffers: u64,
+    /// The reason why the cache and the buffers are unknown; they are then 0 here.
+    pub unknown: Option<String>,
 }
 
 impl Memory {
@@ -63,18 +65,19 @@ impl Memory {
         self.layers.iter().map(|layer| layer.weights).fold(self.shared(), u64::saturating_add)
     }
 
-    /// The cache of all layers.
-    pub fn cache(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.cache).fold(0, u64::saturating_add)
+    /// The cache of all layers; `None` if it is unknown.
+    pub fn cache(&self) -> Option<u64> {
+        let cache = self.layers.iter().map(|layer| layer.cache).fold(0, u64::saturating_add);
+        self.unknown.is_none().then_some(cache)
     }
 
-    /// Weights, cache and buffers.
-    pub fn total(&self) -> u64 {
-        self.weights().saturating_add(self.cache()).saturating_add(self.buffers)
+    /// Weights, cache and buffers; `None` if one of them is unknown.
+    pub fn total(&self) -> Option<u64> {
+        Some(self.weights().saturating_add(self.cache()?).saturating_add(self.buffers))
     }
 
     /// How many layers, counted from the last, fit into `room` with their cache, the buffers and
-    /// the tensors of no layer.
+    /// the tensors of no layer. An unknown cache counts as 0.
     pub fn layers_within(&self, room: u64) -> usize {
         let mut left = room.checked_sub(self.buffers.saturating_add(self.shared()));
         let mut fitting = 0;
@@ -90,8 +93,8 @@ impl Memory {
 
     /// Divides the model among devices of these sizes, as llama.cpp does: the last layers, as many
     /// as fit, lie on the devices in order; the output matrix lies on the last device that is used;
-    /// the embedding and the other layers stay in the memory of the host. Each device has buffers
-    /// of its own.
+    /// the embedding and the other layers stay in the memory of the host. Each device has separate
+    /// buffers. An unknown cache counts as 0.
     pub fn place(&self, sizes: &[u64]) -> Placement {
         let all = self.layers.len();
         let placed = (0..=all).rev().find_map(|count| self.try_place(sizes, count));
@@ -221,6 +224,8 @@ pub struct Footprint {
     output: u64,
     is_tied: bool,
     kept: Vec<Kept>,
+    /// The reason why it is unknown what layers keep.
+    unknown: Option<String>,
     /// Elements of the rows of keys and values of what a decoder hears, in each layer.
     heard: (u64, usize),
     encodes: bool,
@@ -232,34 +237,40 @@ pub struct Footprint {
 
 impl Footprint {
     /// Reads from a model what its memory depends on. Families that the reference cannot run are
-    /// measured by their tensors.
+    /// measured by their tensors, and unknown ones by the keys of their config. Where these do not
+    /// suffice, the cache and the buffers are unknown.
     ///
     /// # Errors
     ///
-    /// `Model` if the model has no canonical names or its config cannot be read.
+    /// `Model` if the config of a known family cannot be read.
     pub fn of(model: &Model) -> Result<Self> {
-        let config = model.config()?;
+        let config = match model.config() {
+            Ok(config) => config,
+            // The config of an unknown family may have other keys.
+            Err(error) if model.resolution()?.architecture.is_none() => {
+                let mut footprint = Self::empty(0);
+                footprint.unknown = Some(error.to_string());
+                footprint.weigh(model, None)?;
+                return Ok(footprint);
+            }
+            Err(error) => return Err(error.into()),
+        };
         let layers = config.n_layers.value as usize;
         let plan = match Plan::of(model) {
             Ok(plan) => Some(plan),
             Err(Error::Unsupported(_)) => None,
             Err(error) => return Err(error),
         };
+        let mut footprint = Self::empty(layers);
         let kept = match &plan {
-            Some(plan) => plan.layers.iter().map(|layer| of_plan(model, plan, layer)).collect(),
-            None => (0..layers).map(|layer| of_tensors(model, layer)).collect::<Result<_>>()?,
+            Some(plan) => Ok(plan.layers.iter().map(|layer| of_plan(model, plan, layer)).collect()),
+            None => (0..layers).map(|layer| without_plan(model, config, layer)).collect(),
         };
-        let mut footprint = Self {
-            weights: vec![0; layers],
-            input: 0,
-            output: 0,
-            is_tied: false,
-            kept,
-            heard: (0, 0),
-            encodes: plan.as_ref().is_some_and(Plan::encodes),
-            layer_width: 0,
-            last_width: 0,
-        };
+        match kept {
+            Ok(kept) => footprint.kept = kept,
+            Err(reason) => footprint.unknown = Some(reason),
+        }
+        footprint.encodes = plan.as_ref().is_some_and(Plan::encodes);
         if let Some(Plan { encoder: Some(encoder), .. }) = &plan {
             let rows = footprint.kept.iter().map(|kept| match kept {
                 Kept::Rows { keys, values, .. } => keys + values,
@@ -267,7 +278,7 @@ impl Footprint {
             });
             footprint.heard = (encoder.positions as u64, rows.max().unwrap_or(0));
         }
-        footprint.weigh(model)?;
+        footprint.weigh(model, Some(config))?;
         let wide = |field: Option<u32>| u64::from(field.unwrap_or(0));
         let experts = &config.experts;
         let expert = wide(experts.expert_ffn_dim.as_ref().map(|f| f.value))
@@ -280,8 +291,23 @@ impl Footprint {
         Ok(footprint)
     }
 
+    fn empty(layers: usize) -> Self {
+        Self {
+            weights: vec![0; layers],
+            input: 0,
+            output: 0,
+            is_tied: false,
+            kept: Vec::new(),
+            unknown: None,
+            heard: (0, 0),
+            encodes: false,
+            layer_width: 0,
+            last_width: 0,
+        }
+    }
+
     /// Adds each stored tensor to its layer. A tensor that holds several canonical ones counts once.
-    fn weigh(&mut self, model: &Model) -> Result<()> {
+    fn weigh(&mut self, model: &Model, config: Option<&ModelConfig>) -> Result<()> {
         let resolution = model.resolution()?;
         let mut seen = HashSet::new();
         for mapping in &resolution.mapped {
@@ -302,17 +328,31 @@ impl Footprint {
                 }
             }
         }
+        // The stored names of an unknown family have the number of the layer too.
+        let is_unknown = resolution.architecture.is_none();
+        let mut has_output = model.has("output.weight");
         for tensor in model.stored_tensors() {
-            if !seen.contains(tensor.name()) {
-                self.input = self.input.saturating_add(tensor.stored_bytes());
+            if seen.contains(tensor.name()) {
+                continue;
+            }
+            let (name, bytes) = (tensor.name(), tensor.stored_bytes());
+            let number = name.split('.').find_map(|part| part.parse::<usize>().ok());
+            let layer = number.filter(|_| is_unknown);
+            let is_output = is_unknown && (name == "output.weight" || name.contains("lm_head"));
+            has_output |= is_output;
+            match layer.and_then(|number| self.weights.get_mut(number)) {
+                Some(weights) => *weights = weights.saturating_add(bytes),
+                None if is_output => self.output = self.output.saturating_add(bytes),
+                None => self.input = self.input.saturating_add(bytes),
             }
         }
-        let tied = model.config()?.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
-        self.is_tied = !self.encodes && (tied || !model.has("output.weight"));
+        let tied = config.and_then(|config| config.tie_embeddings.as_ref());
+        let tied = tied.is_some_and(|tied| tied.value);
+        self.is_tied = !self.encodes && (tied || !has_output);
         Ok(())
     }
 
-    /// What each layer keeps.
+    /// What each layer keeps; empty if that is unknown.
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }
@@ -333,16 +373,17 @@ impl Footprint {
     ///
     /// `Unsupported` if the dtype of the cache cannot hold a row of keys.
     pub fn at(&self, options: MemoryOptions) -> Result<Memory> {
-        let layers =
-            self.weights.iter().zip(&self.kept).map(|(&weights, kept)| {
-                Ok(LayerMemory { weights, cache: self.cache(kept, options)? })
-            });
+        let layers = self.weights.iter().enumerate().map(|(number, &weights)| {
+            let kept = self.kept.get(number).map(|kept| self.cache(kept, options));
+            Ok(LayerMemory { weights, cache: kept.transpose()?.unwrap_or(0) })
+        });
         Ok(Memory {
             layers: layers.collect::<Result<_>>()?,
             input: self.input,
             output: self.output,
             is_tied: self.is_tied,
-            buffers: self.buffers(options),
+            buffers: if self.unknown.is_none() { self.buffers(options) } else { 0 },
+            unknown: self.unknown.clone(),
         })
     }
 
@@ -395,7 +436,7 @@ impl Footprint {
     }
 
     /// The longest context, up to `most`, with which the model takes no more than `room`; `None` if
-    /// not even one position fits.
+    /// not even one position fits, or the cache is unknown.
     ///
     /// # Errors
     ///
@@ -406,7 +447,10 @@ impl Footprint {
         room: u64,
         most: u64,
     ) -> Result<Option<u64>> {
-        let fits = |context| Ok(self.at(MemoryOptions { context, ..options })?.total() <= room);
+        let fits = |context| {
+            let memory = self.at(MemoryOptions { context, ..options })?;
+            Ok(memory.total().is_some_and(|total| total <= room))
+        };
         // The memory grows with the context.
         let (mut fitting, mut beyond) = (0, most.saturating_add(1));
         while beyond - fitting > 1 {
@@ -465,10 +509,80 @@ fn state(plan: &LinearPlan) -> usize {
     plan.kernel.saturating_sub(1) * inputs + plan.value_heads * plan.key_dim * plan.value_dim
 }
 
+/// What a layer of a family without a plan keeps: by its tensors, and by the config if these have no
+/// canonical names, or are not those of keys and values. The error is the reason why it is unknown.
+fn without_plan(model: &Model, config: &ModelConfig, layer: usize) -> Result<Kept, String> {
+    let resolution = model.resolution().map_err(|error| error.to_string())?;
+    if resolution.architecture.is_none() {
+        return of_config(config, layer);
+    }
+    let prefix = format!("layers.{layer}.attention.");
+    let attends = || resolution.mapped.iter().any(|row| row.canonical.starts_with(&prefix));
+    match of_tensors(model, config, layer) {
+        Kept::Nothing if attends() => of_config(config, layer),
+        kept => Ok(kept),
+    }
+}
+
+/// What a layer keeps, by the keys of the config: a row of keys and one of values.
+fn of_config(config: &ModelConfig, layer: usize) -> Result<Kept, String> {
+    let attention = &config.attention;
+    if attention.causal.as_ref().is_some_and(|causal| !causal.value) {
+        return Ok(Kept::Nothing);
+    }
+    let ssm = &config.ssm;
+    let others = [
+        ("a state-space or linear layer", ssm.state_size.as_ref().or(ssm.inner_size.as_ref())),
+        ("a convolution", ssm.conv_kernel.as_ref()),
+        ("latent attention", attention.kv_lora_rank.as_ref()),
+        ("shared keys and values", attention.n_kv_shared_layers.as_ref()),
+        ("an encoder", config.encoder.enc_n_layers.as_ref()),
+    ];
+    for (what, field) in others {
+        if let Some(field) = field.filter(|field| field.value > 0) {
+            return Err(format!("{} states {what}, in an unknown arrangement", field.source));
+        }
+    }
+    if let (Some(window), None) = (&attention.sliding_window, &config.layers) {
+        let fault = "states a sliding window, and no key states for which layers";
+        return Err(format!("{} {fault}", window.source));
+    }
+    let number = u32::try_from(layer).ok();
+    let kind = number.and_then(|number| config.layer_kind(number));
+    let is_local = matches!(kind, Some(LayerKind::Sliding));
+    let window = match kind {
+        Some(LayerKind::Full) => None,
+        Some(LayerKind::Sliding) => attention.sliding_window.as_ref(),
+        Some(LayerKind::Chunked) => attention.chunk_size.as_ref(),
+        Some(kind) => return Err(format!("layer {layer} is of kind {}", kind.name())),
+        None => return Err(format!("no key states the kind of layer {layer}")),
+    };
+    let heads = match &attention.n_kv_heads_per_layer {
+        Some(listed) => *listed
+            .value
+            .get(layer)
+            .ok_or_else(|| format!("{} does not list layer {layer}", listed.source))?,
+        None => match &attention.n_global_kv_heads {
+            Some(heads) if !is_local => heads.value,
+            _ => config.n_kv_heads.value,
+        },
+    };
+    let local = |field: &Option<Field<u32>>| field.as_ref().filter(|_| is_local).map(|f| f.value);
+    let keys = local(&attention.local_head_dim).unwrap_or(config.head_dim.value);
+    let values = local(&attention.local_value_head_dim)
+        .or(attention.value_head_dim.as_ref().map(|field| field.value))
+        .unwrap_or(keys);
+    if heads == 0 {
+        return Ok(Kept::Nothing);
+    }
+    let row = |width: u32| (heads as usize).saturating_mul(width as usize);
+    let window = window.map(|field| field.value as usize);
+    Ok(Kept::Rows { keys: row(keys), values: row(values), window })
+}
+
 /// What a layer keeps, by its tensors: keys and values, or the state of a state-space layer or of a
 /// short convolution.
-fn of_tensors(model: &Model, layer: usize) -> Result<Kept> {
-    let config = model.config()?;
+fn of_tensors(model: &Model, config: &ModelConfig, layer: usize) -> Kept {
     let shape = |name: &str| -> Option<Vec<usize>> {
         let tensor = model.tensor(&format!("layers.{layer}.{name}.weight")).ok()?;
         tensor.shape().iter().map(|dim| usize::try_from(*dim).ok()).collect()
@@ -482,7 +596,7 @@ fn of_tensors(model: &Model, layer: usize) -> Result<Kept> {
             Some(LayerKind::Chunked) => attention.chunk_size.as_ref(),
             _ => None,
         };
-        return Ok(Kept::Rows { keys, values, window: window.map(|field| field.value as usize) });
+        return Kept::Rows { keys, values, window: window.map(|field| field.value as usize) };
     }
     // A convolution sees one input less than it is wide, of each channel.
     let convolved = shape("ssm.conv").or_else(|| shape("short_conv"));
@@ -490,18 +604,16 @@ fn of_tensors(model: &Model, layer: usize) -> Result<Kept> {
         let (channels, width) = (shape.first()?, shape.last()?);
         channels.checked_mul(width.saturating_sub(1))
     });
-    let size = |field: &Option<weighbridge::arch::Field<u32>>| {
-        field.as_ref().map_or(0, |field| field.value as usize)
-    };
+    let size = |field: &Option<Field<u32>>| field.as_ref().map_or(0, |field| field.value as usize);
     let is_state_space = model.has(&format!("layers.{layer}.ssm.conv.weight"));
     let state = match is_state_space {
         true => size(&config.ssm.inner_size).saturating_mul(size(&config.ssm.state_size)),
         false => 0,
     };
-    Ok(match inputs {
+    match inputs {
         Some(inputs) => Kept::State(inputs.saturating_add(state)),
         None => Kept::Nothing,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -510,7 +622,7 @@ mod tests {
 
     fn memory(is_tied: bool) -> Memory {
         let layers = vec![LayerMemory { weights: 90, cache: 10 }; 10];
-        Memory { layers, input: 50, output: 20, is_tied, buffers: 30 }
+        Memory { layers, input: 50, output: 20, is_tied, buffers: 30, unknown: None }
     }
 
     fn shares(placement: &Placement) -> Vec<(usize, usize, u64)> {

@@ -91,7 +91,8 @@ fn one_run() {
     } else {
         tokens.chunks(16).for_each(|some| drop(session.next(some).expect("scores")));
     }
-    let (found, expected) = (ops::peak_memory().expect("a peak") - before, memory.total());
+    let (found, expected) =
+        (ops::peak_memory().expect("a peak") - before, memory.total().expect("a size"));
     println!("{name}: {found} bytes measured, {expected} estimated");
     assert!(expected.abs_diff(found) * 20 <= expected, "{found} instead of {expected}");
 }

@@ -134,6 +134,9 @@ file_types! {
 pub static ALIASES: &[(&str, FileType)] =
     &[("Q3_K", FileType::Q3_K_M), ("Q4_K", FileType::Q4_K_M), ("Q5_K", FileType::Q5_K_M)];
 
+/// The dtypes of models that were trained with weights of two, three or four values.
+const TRAINED_FOR: [DType; 4] = [DType::Q1_0, DType::Q2_0, DType::TQ1_0, DType::TQ2_0];
+
 impl FileType {
     /// llama.cpp's number for a model whose matrices have this dtype: that of the file type with the
     /// dtype's name.
@@ -163,6 +166,13 @@ impl FileType {
     /// Whether matrices of most models get a dtype that requires an importance matrix.
     pub fn needs_importance(self) -> bool {
         llama_cpp::needs_importance(self)
+    }
+
+    /// Whether only models that were trained for this type work in it. It has one bit or two for
+    /// most weights and uses no importance matrix; other models give noise.
+    pub fn needs_training(self) -> bool {
+        let base = self.descriptor().base;
+        base.is_some_and(|base| TRAINED_FOR.contains(&base))
     }
 
     /// Finds a file type by name or alias, ignoring case, or by number: `q4_k_m`, `Q4_K`, `15`.

@@ -1,5 +1,6 @@
 //! Verbs that run a model.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -159,6 +160,12 @@ pub(crate) enum PoolingName {
 attend to everything, a window's for sliding windows, the latent for latent attention, nothing for
 layers that share keys and values, a state of fixed size for linear attention, state-space layers
 and short convolutions. The buffers are an estimate; programs differ in what they compute at a time.
+The cache of an unknown architecture follows from the usual keys of its config. Without them it is
+unknown, and only the weights are compared with --room.
+
+--room answers for the context of --context, then says what would fit: a shorter context, fewer
+layers, or a smaller type. Types that need an importance matrix, or a model trained for them, are
+not suggested.
 
 Examples:
   weighbridge memory Qwen3-8B-Q4_K_M.gguf
@@ -181,8 +188,8 @@ pub(crate) struct Memory {
     pub(crate) kv: DType,
     /// Say what fits into this much memory, such as 24GiB; give the option again for another
     /// device
-    #[arg(long, value_name = "SIZE", value_parser = super::write::size)]
-    pub(crate) room: Vec<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_room)]
+    pub(crate) room: Vec<Room>,
     /// Divide the layers among devices of these sizes, such as gpu0=24GiB; give the option again for
     /// another device. The last layers lie on the devices in the order given, what does not fit on
     /// the host
@@ -248,11 +255,39 @@ impl Compare {
     }
 }
 
+/// An amount of memory, as the user wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    pub(crate) text: String,
+    pub(crate) bytes: u64,
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.text.to_ascii_lowercase().ends_with("ib") {
+            true => f.write_str(&self.text),
+            false => write!(f, "{} ({})", self.text, crate::print::bytes(self.bytes)),
+        }
+    }
+}
+
 /// A device, and how much memory it has.
 #[derive(Clone, Debug)]
 pub(crate) struct SizedDevice {
     pub(crate) name: String,
-    pub(crate) bytes: u64,
+    pub(crate) room: Room,
+}
+
+/// Parses an amount of memory. A small number without a unit is refused: it was not meant as bytes.
+fn parse_room(text: &str) -> Result<Room, String> {
+    let bytes = super::write::size(text)?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain && bytes < 1 << 20 {
+        return Err(format!(
+            "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
+        ));
+    }
+    Ok(Room { text: text.to_owned(), bytes })
 }
 
 fn parse_device(text: &str) -> Result<SizedDevice, String> {
@@ -260,7 +295,7 @@ fn parse_device(text: &str) -> Result<SizedDevice, String> {
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| "write a name and a size, as in gpu0=24GiB".to_owned())?;
-    Ok(SizedDevice { name: name.to_owned(), bytes: super::write::size(size)? })
+    Ok(SizedDevice { name: name.to_owned(), room: parse_room(size)? })
 }
 
 fn parse_share(text: &str) -> Result<f32, String> {

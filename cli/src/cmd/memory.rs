@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use serde::Serialize;
-use weighbridge::Model;
 use weighbridge::ops::{FileTypeSize, file_type_sizes};
-use weighbridge_reference::{Footprint, Kept, Memory, MemoryOptions, Placement, Share};
+use weighbridge::{Error, ErrorKind, Model};
+use weighbridge_reference::{
+    Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share,
+};
 
 use super::Done;
 use crate::args::run::{Memory as Args, SizedDevice};
@@ -22,9 +24,13 @@ struct Report {
     cache_type: String,
     /// Bytes, as are all that follow.
     weights: u64,
-    cache: u64,
-    buffers: u64,
-    total: u64,
+    /// Null, as are `buffers` and `total`, if it is unknown.
+    cache: Option<u64>,
+    buffers: Option<u64>,
+    total: Option<u64>,
+    /// The reason why the cache is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
     layers: Vec<LayerReport>,
     /// Tensors of no layer.
     shared: u64,
@@ -44,19 +50,22 @@ struct Report {
 #[derive(Serialize)]
 struct LayerReport {
     weights: u64,
-    cache: u64,
+    cache: Option<u64>,
     /// What the cache has: keys and values, those of a window, a state.
-    keeps: String,
+    keeps: Option<String>,
 }
 
 #[derive(Serialize)]
 struct RoomReport {
     bytes: u64,
-    fits: bool,
-    /// Layers that fit, counted from the last.
-    layers: usize,
+    /// Whether the model fits with the context; null if its weights do and its cache is unknown.
+    fits: Option<bool>,
+    /// Layers that fit with the context, counted from the last.
+    layers: Option<usize>,
+    /// The longest context with which the model fits.
     max_context: Option<u64>,
-    /// The largest of llama-quantize's types with which the model fits, if it does not as it is.
+    /// The largest of llama-quantize's types with which the model fits with the context, if it does
+    /// not as it is. Types that need an importance matrix or training are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     quantize_to: Option<&'static str>,
 }
@@ -109,12 +118,15 @@ pub(crate) fn run(args: &Args) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
     let footprint = Footprint::of(&model)?;
-    let trained = model.config()?.max_seq_len.as_ref().map(|field| u64::from(field.value));
+    // The config of an unknown architecture may be unreadable.
+    let config = model.config().ok();
+    let trained = config.and_then(|config| config.max_seq_len.as_ref());
+    let trained = trained.map(|field| u64::from(field.value));
     let context = args.context.or(trained).unwrap_or(USUAL_CONTEXT);
     let options = MemoryOptions { context, batch: args.batch, cache: args.kv };
     let memory = footprint.at(options)?;
     let measured = Measured { model: &model, footprint, options, memory, trained };
-    let rooms = args.room.iter().map(|&room| measured.fit(room));
+    let rooms = args.room.iter().map(|room| measured.fit(room.bytes));
     let rooms = rooms.collect::<Result<Vec<_>, Stop>>()?;
     let placed = match args.device.as_slice() {
         [] => None,
@@ -124,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Done {
         return show(args, &measured, &rooms, placed.as_ref());
     }
     let of_devices = || {
-        let sizes: Vec<u64> = args.device.iter().map(|device| device.bytes).collect();
+        let sizes: Vec<u64> = args.device.iter().map(|device| device.room.bytes).collect();
         measured.longest_on(&sizes)
     };
     let max_context = match (rooms.first(), &placed) {
@@ -133,10 +145,10 @@ pub(crate) fn run(args: &Args) -> Done {
         (None, None) => trained,
     };
     let Measured { memory, footprint, .. } = &measured;
-    let layer = |(layer, kept): (&weighbridge_reference::LayerMemory, &Kept)| LayerReport {
-        weights: layer.weights,
-        cache: layer.cache,
-        keeps: kept.describe(),
+    let layer = |(number, layer): (usize, &LayerMemory)| {
+        let kept = footprint.kept().get(number);
+        let cache = kept.map(|_| layer.cache);
+        LayerReport { weights: layer.weights, cache, keeps: kept.map(Kept::describe) }
     };
     json::write(&Report {
         schema: SCHEMA,
@@ -146,9 +158,10 @@ pub(crate) fn run(args: &Args) -> Done {
         cache_type: args.kv.name().to_owned(),
         weights: memory.weights(),
         cache: memory.cache(),
-        buffers: memory.buffers,
+        buffers: memory.cache().map(|_| memory.buffers),
         total: memory.total(),
-        layers: memory.layers.iter().zip(footprint.kept()).map(layer).collect(),
+        unknown: memory.unknown.clone(),
+        layers: memory.layers.iter().enumerate().map(layer).collect(),
         shared: memory.shared(),
         trained_context: trained,
         max_context,
@@ -175,30 +188,86 @@ impl Measured<'_> {
     /// What fits into a room.
     fn fit(&self, room: u64) -> Result<RoomReport, Stop> {
         let Self { footprint, options, memory, .. } = self;
-        let fits = memory.total() <= room;
+        let fits = match memory.total() {
+            Some(total) => Some(total <= room),
+            None => (memory.weights() > room).then_some(false),
+        };
+        let quantize_to =
+            if fits == Some(false) { self.quantized(room, memory.buffers) } else { None };
         Ok(RoomReport {
             bytes: room,
             fits,
-            layers: memory.layers_within(room),
+            layers: memory.total().map(|_| memory.layers_within(room)),
             max_context: footprint.longest_context(*options, room, self.most())?,
-            quantize_to: if fits { None } else { self.quantized(room, memory.buffers) },
+            quantize_to,
         })
     }
 
-    /// The largest file type with which the model, its cache and these buffers fit.
+    /// The largest file type with which the model, its cache and these buffers fit, among those that
+    /// need neither an importance matrix nor a model trained for them.
     fn quantized(&self, room: u64, buffers: u64) -> Option<&'static str> {
-        let rest = self.memory.cache().saturating_add(buffers);
+        let rest = self.memory.cache()?.saturating_add(buffers);
         let smaller = |sizes: Vec<FileTypeSize>| {
-            let fitting = sizes.into_iter().filter(|size| size.bytes.saturating_add(rest) <= room);
+            let fitting = sizes.into_iter().filter(|size| {
+                let FileTypeSize { file_type, needs_importance, .. } = *size;
+                size.bytes.saturating_add(rest) <= room
+                    && !needs_importance
+                    && !file_type.needs_importance()
+                    && !file_type.needs_training()
+            });
             fitting.max_by_key(|size| size.bytes).map(|size| size.file_type.descriptor().name)
         };
         // A model that no GGUF file could hold has no such sizes.
         file_type_sizes(self.model).ok().and_then(smaller)
     }
 
+    /// Whether the model fits a room with the context, in words.
+    fn answer(&self, room: &RoomReport) -> String {
+        let (memory, context) = (&self.memory, self.options.context);
+        match (memory.total(), room.fits, room.max_context) {
+            (Some(_), Some(true), Some(most)) if most > context => {
+                format!("yes, with {context} tokens; with up to {most}")
+            }
+            (Some(_), Some(true), _) => format!("yes, with {context} tokens"),
+            (Some(total), ..) => {
+                format!("no, not with {context} tokens: {} are needed", bytes(total))
+            }
+            (None, Some(_), _) => {
+                format!("no: the weights alone take {}", bytes(memory.weights()))
+            }
+            (None, None, _) => "unknown: the weights alone do, the cache is unknown".to_owned(),
+        }
+    }
+
+    /// What would fit a room instead, in words.
+    fn instead(&self, room: &RoomReport) -> Vec<String> {
+        let mut instead = Vec::new();
+        if room.fits != Some(false) {
+            return instead;
+        }
+        let context = self.options.context;
+        if let Some(most) = room.max_context {
+            instead.push(format!("at most {most} tokens"));
+        }
+        if let Some(layers) = room.layers.filter(|layers| *layers > 0) {
+            let all = self.memory.layers.len();
+            instead.push(format!("{layers} of {all} layers, with {context} tokens"));
+        }
+        if let Some(name) = room.quantize_to {
+            instead.push(format!("all of it quantized to {name}, with {context} tokens"));
+        }
+        instead
+    }
+
     /// How the model is divided among devices, and the file type with which it would fit whole.
     fn place(&self, devices: &[SizedDevice]) -> Result<(Placement, Option<&'static str>), Stop> {
-        let sizes: Vec<u64> = devices.iter().map(|device| device.bytes).collect();
+        if let Some(reason) = &self.memory.unknown {
+            let fault = "--device divides layers with their cache, which is unknown";
+            let error = Error::new(ErrorKind::Unsupported, format!("{fault}: {reason}"));
+            let advice = "use --room, which compares the weights alone";
+            return Err(error.in_file(self.model.path()).advise(advice).into());
+        }
+        let sizes: Vec<u64> = devices.iter().map(|device| device.room.bytes).collect();
         let placed = self.memory.place(&sizes);
         let room = sizes.iter().copied().fold(0, u64::saturating_add);
         let buffers = self.memory.buffers.saturating_mul(sizes.len() as u64);
@@ -226,7 +295,7 @@ fn shares<'p>(
     placed: &'p Placement,
 ) -> impl Iterator<Item = ShareReport> + 'p {
     let report = |(device, share): (&SizedDevice, &Share)| {
-        ShareReport::new(&device.name, Some(device.bytes), share)
+        ShareReport::new(&device.name, Some(device.room.bytes), share)
     };
     devices.iter().zip(&placed.devices).map(report)
 }
@@ -242,33 +311,36 @@ fn show(
     let mut fields = Fields::default();
     fields.add("weights", bytes(memory.weights()));
     let MemoryOptions { context, batch, cache } = options;
-    let kept = bytes(memory.cache());
-    fields
-        .add("cache", format!("{kept} for {context} tokens, keys and values in {}", cache.name()));
-    fields.add(
-        "buffers",
-        format!("{}, estimated for {batch} tokens at a time", bytes(memory.buffers)),
-    );
-    fields.add("total", bytes(memory.total()));
+    match (memory.cache(), &memory.unknown) {
+        (Some(kept), _) => {
+            let of = format!("for {context} tokens, keys and values in {}", cache.name());
+            fields.add("cache", format!("{} {of}", bytes(kept)));
+            let of = format!("estimated for {batch} tokens at a time");
+            fields.add("buffers", format!("{}, {of}", bytes(memory.buffers)));
+        }
+        (None, reason) => {
+            let reason = reason.as_deref().unwrap_or_default();
+            fields.add("cache", format!("unknown: {reason}"));
+            fields.add("buffers", "unknown".to_owned());
+        }
+    }
+    match memory.total() {
+        Some(total) => fields.add("total", bytes(total)),
+        None => fields.add("total", format!("more than {}", bytes(memory.weights()))),
+    }
     if let Some(trained) = trained {
         fields.add("trained context", format!("{trained} tokens"));
     }
     fields.write(&shown(&args.path), &mut out)?;
-    for room in rooms {
-        let all = memory.layers.len();
-        let mut said = match (room.fits, room.max_context) {
-            (true, Some(most)) => format!("fits, with up to {most} tokens"),
-            (true, None) => "fits".to_owned(),
-            (false, Some(most)) => format!("fits with at most {most} tokens"),
-            (false, None) => format!("does not fit: {} of {all} layers do", room.layers),
-        };
-        if let Some(name) = room.quantize_to {
-            said.push_str(&format!("; quantized to {name}, it would"));
-        }
+    for (given, room) in args.room.iter().zip(rooms) {
         let mut fields = Fields::default();
-        fields.add("of this model", said);
+        fields.add("fits", measured.answer(room));
+        let instead = measured.instead(room);
+        if !instead.is_empty() {
+            fields.add("would fit", instead.join("; "));
+        }
         writeln!(out)?;
-        fields.write(&bytes(room.bytes), &mut out)?;
+        fields.write(&given.to_string(), &mut out)?;
     }
     if let Some((placed, quantize_to)) = placed {
         writeln!(out)?;
@@ -298,7 +370,9 @@ fn write_placement(
         right("SIZE"),
     ]);
     let host = ShareReport::new("host", None, &placed.host);
-    for share in shares(&args.device, placed).chain([host]) {
+    let sizes = args.device.iter().map(|device| device.room.to_string());
+    let sizes = sizes.chain(["-".to_owned()]);
+    for (share, size) in shares(&args.device, placed).chain([host]).zip(sizes) {
         let layers = match (share.first_layer, share.layers) {
             (Some(first), count) => format!("{first} to {}", first + count - 1),
             (None, _) => "none".to_owned(),
@@ -310,7 +384,7 @@ fn write_placement(
             bytes(share.cache),
             bytes(share.buffers),
             bytes(share.total),
-            share.bytes.map_or("-".to_owned(), bytes),
+            size,
         ]);
     }
     table.write(out)?;
@@ -332,9 +406,12 @@ fn write_layers(measured: &Measured<'_>, out: &mut Screen<impl Write>) -> Result
     let mut table =
         Table::new(&[right("LAYER"), right("WEIGHTS"), right("CACHE"), left("KEEPS").end(12)]);
     let Measured { memory, footprint, .. } = measured;
-    for (number, (layer, kept)) in memory.layers.iter().zip(footprint.kept()).enumerate() {
-        let cells = [number.to_string(), bytes(layer.weights), bytes(layer.cache), kept.describe()];
-        table.row(cells);
+    for (number, layer) in memory.layers.iter().enumerate() {
+        let unknown = || "unknown".to_owned();
+        let kept = footprint.kept().get(number);
+        let cache = kept.map_or_else(unknown, |_| bytes(layer.cache));
+        let keeps = kept.map_or_else(unknown, Kept::describe);
+        table.row([number.to_string(), bytes(layer.weights), cache, keeps]);
     }
     table.write(out)?;
     Ok(())
