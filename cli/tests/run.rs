@@ -39,6 +39,67 @@ fn ids_are_printed_alone() {
     }
 }
 
+/// A tokenizer.json of blocks and byte tokens says how tokens become text, not its kind.
+#[test]
+fn blocks_become_spaces_from_each_container() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).expect("a folder");
+    for name in ["config.json", "model.safetensors"] {
+        let from = support::root().join(FORMS[0]).join(name);
+        std::fs::copy(from, model.join(name)).expect("a copy");
+    }
+    let words = ["<unk>".to_owned(), "<s>".to_owned(), "</s>".to_owned()].into_iter();
+    let words = words.chain((0..256).map(|byte| format!("<0x{byte:02X}>")));
+    let words = words.chain((259..512).map(|n| format!("{}w{n}", ["\u{2581}", ""][n % 2])));
+    let vocabulary: serde_json::Map<String, serde_json::Value> =
+        (0..).zip(words).map(|(id, word)| (word, serde_json::json!(id))).collect();
+    let added = |id: u32, content: &str| {
+        serde_json::json!({
+            "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        })
+    };
+    let block = serde_json::json!({"String": "\u{2581}"});
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "pre_tokenizer": null, "post_processor": null,
+        "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u{2581}"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"},
+        ]},
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": block, "content": " "}, {"type": "ByteFallback"},
+            {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ]},
+        "model": {
+            "type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+            "vocab": vocabulary, "merges": [],
+        },
+    });
+    std::fs::write(model.join("tokenizer.json"), tokenizer.to_string()).expect("written");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    for words in [&["model.gguf"][..], &["mlx", "--to", "mlx"]] {
+        let ran = run(&[&["convert", &path("model"), &path(words[0])], &words[1..]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+    }
+    let written = |name: &str| {
+        let path = path(name);
+        let words = ["--ids", "1,422,419", "--max-tokens", "60", "--ignore-eos"];
+        let ran = run(&[&["generate", &path], &words[..]].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        ran.out
+    };
+    let text = written("model");
+    assert!(text.contains(" w") && !text.contains('\u{2581}') && !text.contains("<0x"), "{text}");
+    assert!(!text.starts_with(' '), "{text}");
+    assert_eq!(written("model.gguf"), text);
+    assert_eq!(written("mlx"), text);
+    let (a, b) = (path("model"), path("model.gguf"));
+    let ran = run(&["compare", &a, &b, "--ids", "1,422,419,260,423,13,300,301", "--json"]);
+    assert!(ran.out.contains(" w") && !ran.out.contains('\u{2581}'), "{}", ran.out);
+}
+
 #[test]
 fn a_chat_needs_a_template_and_uses_it() {
     let refuse = refused(&["generate", FORMS[0], "--chat", "--prompt", "Once upon a time,"]);

@@ -26,7 +26,6 @@ mod rows;
 mod sound;
 mod state_space;
 mod streams;
-mod text;
 mod tokens;
 mod weight;
 
@@ -40,5 +39,4 @@ pub use plan::Plan;
 pub use pooling::{Embedder, Pooling, normalize};
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
-pub use text::TokenTexts;
 pub use tokens::TextTokens;

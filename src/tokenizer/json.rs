@@ -227,7 +227,7 @@ impl JsonModel {
 /// Parses a `tokenizer.json`.
 pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut scanner = start(&bytes)?;
-    let (mut model, mut more) = (None, Vec::new());
+    let (mut model, mut more, mut decoder) = (None, Vec::new(), Map::new());
     object(&mut scanner, |scanner, key| match &*key {
         b"model" => {
             model = Some(JsonModel::parse(scanner, limits)?);
@@ -235,6 +235,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         }
         b"added_tokens" if !is_null(scanner) => added(scanner, &mut more, limits),
         b"added_tokens" => Ok(()),
+        b"decoder" => keep(scanner, &key, &mut decoder, limits),
         _ => scanner.skip_value(),
     })?;
     end(&mut scanner)?;
@@ -259,6 +260,7 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         vocabulary.tokens().find(|token| *token.text == *text).map(|token| token.id)
     });
     vocabulary.special.extend(unknown.map(|id| ("unk", id)));
+    vocabulary.decoder = Some(decoder.remove("decoder").unwrap_or(Json::Null));
     Ok(vocabulary)
 }
 

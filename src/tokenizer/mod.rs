@@ -6,6 +6,7 @@
 //! `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod decoder;
 mod files;
 pub(crate) mod json;
 mod lines;
@@ -15,11 +16,15 @@ pub(crate) mod vocabulary;
 
 use std::borrow::Cow;
 
+use serde_json::Value as Json;
+
 use crate::arch::{ConfigValue, Field};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::{Array, Value};
 use crate::store::Store;
+pub(crate) use decoder::BLOCK;
+pub use decoder::{Detokenizer, TextStream, byte_letters};
 pub(crate) use files::FAIRSEQ;
 pub use special::{ChatTemplate, special_token_key};
 pub(crate) use special::{chat_templates_beside, has_chat_template};
@@ -122,6 +127,8 @@ pub struct Tokenizer<'a> {
     pub add_eos: Option<Field<bool>>,
     /// Templates that format a conversation as text, the unnamed one first.
     pub chat_templates: Vec<ChatTemplate>,
+    /// Whether a space is put before a text, for kinds that mark spaces.
+    pub(crate) adds_space: bool,
     tokens: Tokens<'a>,
 }
 
@@ -154,6 +161,13 @@ impl<'a> Tokenizer<'a> {
             }),
         };
         let Some((kind, tokens)) = found else { return Ok(None) };
+        let stated = store.metadata().get("tokenizer.ggml.add_space_prefix");
+        let stated = stated.and_then(|value| value.to_bool());
+        let of_file = match &tokens {
+            Tokens::File(vocabulary) => vocabulary.normalizer.as_ref(),
+            Tokens::Arrays { .. } => None,
+        };
+        let adds_space = stated.or(of_file.map(|normalizer| normalizer.adds_space));
         let mut this = Self {
             kind,
             pre: None,
@@ -161,6 +175,7 @@ impl<'a> Tokenizer<'a> {
             add_bos: None,
             add_eos: None,
             chat_templates: Vec::new(),
+            adds_space: adds_space.unwrap_or(true),
             tokens,
         };
         special::gather(store, &mut this)?;
@@ -222,6 +237,26 @@ impl<'a> Tokenizer<'a> {
             Tokens::Arrays { .. } => None,
             Tokens::File(vocabulary) => vocabulary.normalizer.as_ref(),
         }
+    }
+
+    /// What turns tokens into text.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a decoder in `tokenizer.json` with an unknown step, or one that replaces by a
+    /// regular expression; `Malformed` for a step without its settings.
+    pub fn detokenizer(&self) -> Result<Detokenizer> {
+        Detokenizer::new(self).map_err(|error| error.in_key(&self.kind.source))
+    }
+
+    /// The decoder as `tokenizer.json` states it; for other files, the usual one of the kind.
+    pub(crate) fn decoder(&self) -> Json {
+        if let Tokens::File(Vocabulary { decoder: Some(decoder), .. }) = &self.tokens {
+            return decoder.clone();
+        }
+        let has_bytes = || self.tokens().any(|token| token.kind == Some(TokenKind::Byte));
+        let has_bytes = self.kind.value == TokenizerKind::Unigram && has_bytes();
+        decoder::usual(&self.kind.value, self.adds_space, has_bytes)
     }
 
     fn has(&self, id: u32) -> bool {

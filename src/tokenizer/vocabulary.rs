@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use serde_json::Value as Json;
+
 use super::{Merge, Token, TokenKind, TokenizerKind};
 use crate::bytes::{JsonSpan, Scanner};
 use crate::error::{Error, Result};
@@ -79,6 +81,8 @@ pub(crate) struct Vocabulary<'a> {
     pub(crate) special: Vec<(&'static str, u32)>,
     /// How SentencePiece prepares a text.
     pub(crate) normalizer: Option<Normalizer>,
+    /// The `decoder` of `tokenizer.json`, which may be null; `None` for other files.
+    pub(crate) decoder: Option<Json>,
 }
 
 /// How SentencePiece prepares a text.
@@ -113,7 +117,8 @@ impl<'a> Vocabulary<'a> {
             )));
         }
         let special = Vec::new();
-        Ok(Self { kind, bytes, merge_bytes: None, pieces, merges, special, normalizer: None })
+        let (merge_bytes, normalizer, decoder) = (None, None, None);
+        Ok(Self { kind, bytes, merge_bytes, pieces, merges, special, normalizer, decoder })
     }
 
     /// Adds merges that are stored in a separate file.

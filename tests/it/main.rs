@@ -34,6 +34,7 @@ mod convert_names;
 mod corpus;
 mod create;
 mod cuts;
+mod decoders;
 mod derived;
 mod devices;
 mod dialects;

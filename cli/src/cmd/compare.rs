@@ -7,9 +7,7 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops;
 use weighbridge::{Error, ErrorKind, Model};
-use weighbridge_reference::{
-    Divergence, Likelihood, Prediction, Reference, Rows, TextTokens, TokenTexts,
-};
+use weighbridge_reference::{Divergence, Likelihood, Prediction, Reference, Rows, TextTokens};
 
 use super::Done;
 use crate::args::run::Compare;
@@ -118,7 +116,8 @@ pub(crate) fn run(args: &Compare) -> Done {
     let longest = ops::summarize(&first.model).context_length.map(usize::try_from);
     let longest = longest.and_then(Result::ok).unwrap_or(CONTEXT);
     let windows = text.windows(args.context.unwrap_or(CONTEXT.min(longest)))?;
-    let texts = first.model.tokenizer()?.map(|tokenizer| TokenTexts::new(&tokenizer));
+    // A decoder that is not supported is no obstacle: tokens are then shown by their numbers.
+    let texts = first.model.tokenizer()?.and_then(|tokenizer| tokenizer.detokenizer().ok());
     let mut places = Vec::new();
     let steps = Steps::new("tokens", (windows.len() * windows.first().map_or(0, Vec::len)) as u64);
     for (number, window) in windows.iter().enumerate() {
@@ -129,9 +128,13 @@ pub(crate) fn run(args: &Compare) -> Done {
         steps.advance(window.len() as u64);
     }
     drop(steps);
-    let shown = |token: u32| match &texts {
-        Some(texts) => String::from_utf8_lossy(texts.of(token)).into_owned(),
-        None => format!("[{token}]"),
+    let shown = |tokens: &[u32]| match &texts {
+        // Tokens within a text, of which several can make one character.
+        Some(texts) => {
+            let bytes: Vec<u8> = tokens.iter().flat_map(|token| texts.token(*token)).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+        None => tokens.iter().map(|token| format!("[{token}]")).collect(),
     };
     let report = Report {
         text: text.name.clone(),
@@ -279,7 +282,7 @@ fn reports(
     candidates: &[Candidate],
     windows: &[Vec<u32>],
     places: &[(usize, usize)],
-    shown: &dyn Fn(u32) -> String,
+    shown: &dyn Fn(&[u32]) -> String,
 ) -> Result<Vec<ModelReport>, Stop> {
     let first = candidates.first().map_or(&[][..], |first| &first.best);
     let mut reports = Vec::new();
@@ -293,10 +296,10 @@ fn reports(
             Some(Worst {
                 position: place,
                 divergence,
-                text: before.iter().map(|token| shown(*token)).collect(),
-                next: shown(*window.get(at + 1)?),
-                first: shown(*first.get(place)?),
-                second: shown(*best.get(place)?),
+                text: shown(before),
+                next: shown(window.get(at + 1..at + 2)?),
+                first: shown(first.get(place..=place)?),
+                second: shown(best.get(place..=place)?),
             })
         };
         let divergence = (number > 0).then(|| {

@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use weighbridge::tokenizer::Detokenizer;
 use weighbridge::{Error, ErrorKind, Model, ops};
-use weighbridge_reference::{
-    ChatTemplate, Message, TextTokens, TokenTexts, likeliest, probabilities,
-};
+use weighbridge_reference::{ChatTemplate, Message, TextTokens, likeliest, probabilities};
 
 use super::Done;
 use super::logits::{encode, read_npy};
@@ -17,7 +16,8 @@ use crate::{Status, Stop, device, note, remark};
 pub(crate) fn run(args: &Generate) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let texts = if args.print_ids { None } else { Some(texts(&model)?) };
+    let detokenizer = if args.print_ids { None } else { Some(detokenizer(&model)?) };
+    let mut text = detokenizer.as_ref().map(Detokenizer::stream);
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
     let reference = device::reference(&args.device, &model)?;
     let mut tokens = prompt(args, &model)?;
@@ -58,17 +58,19 @@ pub(crate) fn run(args: &Generate) -> Done {
         }
         found.push(token);
         tokens = vec![token];
-        if let Some(texts) = &texts {
-            out.write_all(texts.of(token))?;
+        if let Some(text) = &mut text {
+            out.write_all(text.push(token).as_bytes())?;
             out.flush()?;
         }
     }
-    if texts.is_none() {
-        let ids: Vec<String> = found.iter().map(u32::to_string).collect();
-        write!(out, "{}", ids.join(","))?;
+    match text {
+        Some(text) => writeln!(out, "{}", text.finish())?,
+        None => {
+            let ids: Vec<String> = found.iter().map(u32::to_string).collect();
+            writeln!(out, "{}", ids.join(","))?;
+        }
     }
-    writeln!(out)?;
-    if texts.is_some() {
+    if detokenizer.is_some() {
         note(&speed(given, found.len(), first.unwrap_or_default(), start.elapsed()));
     }
     Ok(Status::Fine)
@@ -110,13 +112,17 @@ fn speed(given: usize, found: usize, first: Duration, all: Duration) -> String {
     text
 }
 
-fn texts(model: &Model) -> Result<TokenTexts, Stop> {
+fn detokenizer(model: &Model) -> Result<Detokenizer, Stop> {
     let tokenizer = model.tokenizer()?.ok_or_else(|| {
         let fault = "the model has no tokenizer, so its tokens have no text";
         let error = Error::new(ErrorKind::Unsupported, fault).advise("give --print-ids");
         error.in_file(model.path())
     })?;
-    Ok(TokenTexts::new(&tokenizer))
+    let advise = |error: Error| match error.kind() {
+        ErrorKind::Unsupported => error.advise("give --print-ids"),
+        _ => error,
+    };
+    Ok(tokenizer.detokenizer().map_err(|error| advise(error.in_file(model.path())))?)
 }
 
 /// Tokens that end a text: those of the generation settings and of the tokenizer.

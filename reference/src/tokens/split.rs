@@ -2,10 +2,10 @@
 
 use fancy_regex::Regex;
 use serde_json::Value as Json;
+use weighbridge::tokenizer::byte_letters;
 
 use super::{text, unsupported};
 use crate::error::{Error, Result};
-use crate::text::letters;
 
 /// GPT-2's pattern: endings, words, numbers and other characters, each with the space before it.
 const WORDS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -66,7 +66,7 @@ impl Splitter {
         match json.get("type").and_then(Json::as_str) {
             Some("ByteLevel") => {
                 let mut all: Vec<(u8, char)> =
-                    letters().map(|(letter, byte)| (byte, letter)).collect();
+                    byte_letters().map(|(letter, byte)| (byte, letter)).collect();
                 all.sort_by_key(|(byte, _)| *byte);
                 Ok(Self::Bytes {
                     letters: all.into_iter().map(|(_, letter)| letter).collect(),

@@ -380,7 +380,15 @@ fn sentencepiece_keys(
     table.write(out);
     let said = files.config.get("add_prefix_space").and_then(Json::as_bool);
     let bare = habits.no_space_prefix.then_some(false);
-    if let Some(flag) = bare.or(said) {
+    // Without the flag, programs put a space before a text and remove it from decoded text.
+    let has = |list: &str, inner: &str, kind: &str| {
+        files.steps(list, inner).iter().any(|step| step_kind(step) == kind)
+    };
+    let plain = has("decoder", "decoders", "Fuse")
+        && !has("decoder", "decoders", "Strip")
+        && !has("normalizer", "normalizers", "Prepend")
+        && !has("pre_tokenizer", "pretokenizers", "Metaspace");
+    if let Some(flag) = bare.or(said).or(plain.then_some(false)) {
         out.set("tokenizer.ggml.add_space_prefix", Value::Bool(flag));
     }
 }

@@ -15,7 +15,7 @@ use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
 use crate::metadata::Value;
 use crate::store::Store;
-use crate::tokenizer::{Token, TokenKind, Tokenizer, TokenizerKind};
+use crate::tokenizer::{BLOCK, Token, TokenKind, Tokenizer, TokenizerKind};
 
 /// The files of a tokenizer: names and contents.
 pub(crate) type TokenizerDocuments = Vec<(&'static str, Json)>;
@@ -49,7 +49,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
     let entries = entries(store, &tokenizer)?;
     let parts = match &tokenizer.kind.value {
         TokenizerKind::Bpe => byte_level(store, &tokenizer, &entries)?,
-        TokenizerKind::SentencePiece => sentencepiece(store, &tokenizer, &entries),
+        TokenizerKind::SentencePiece => sentencepiece(&tokenizer, &entries),
         TokenizerKind::WordPiece => wordpiece(store, &tokenizer, &entries),
         TokenizerKind::Unigram => unigram(store, &tokenizer, &entries)?,
         TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(&tokenizer, &entries)?,
@@ -217,12 +217,6 @@ fn key_flag(store: &Store, name: &str) -> Option<bool> {
     store.metadata().get(&format!("tokenizer.ggml.{name}"))?.to_bool()
 }
 
-/// Whether a space is put before a text.
-fn adds_space(store: &Store, tokenizer: &Tokenizer<'_>) -> bool {
-    let stated = || Some(tokenizer.normalizer()?.adds_space);
-    key_flag(store, "add_space_prefix").or_else(stated).unwrap_or(true)
-}
-
 fn byte_level(
     store: &Store,
     tokenizer: &Tokenizer<'_>,
@@ -240,29 +234,14 @@ fn byte_level(
         normalizer,
         pre_tokenizer: pre.json(),
         model: bpe(None, false, pre.ignore_merges, entries, listed(tokenizer)?),
-        decoder: pre::byte_level(true),
+        decoder: tokenizer.decoder(),
         // llama.cpp's flag for these pre-tokenizers, whatever the file states.
         usual: (matches!(pre.name, "llama-bpe" | "tekken"), false),
     })
 }
 
-/// SentencePiece replaces spaces by this character.
-const BLOCK: &str = "▁";
-
 fn to_blocks() -> Json {
     json!({"type": "Replace", "pattern": {"String": " "}, "content": BLOCK})
-}
-
-fn from_blocks(strip: bool) -> Json {
-    let mut steps = vec![
-        json!({"type": "Replace", "pattern": {"String": BLOCK}, "content": " "}),
-        json!({"type": "ByteFallback"}),
-        json!({"type": "Fuse"}),
-    ];
-    if strip {
-        steps.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
-    }
-    json!({"type": "Sequence", "decoders": steps})
 }
 
 fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [JsonToken]) -> Option<&'e JsonToken> {
@@ -274,13 +253,8 @@ fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [JsonToken]) -> Option<&'
     entries.iter().find(is)
 }
 
-fn sentencepiece(
-    store: &Store,
-    tokenizer: &Tokenizer<'_>,
-    entries: &[JsonToken],
-) -> TokenizerParts {
-    let prefix = adds_space(store, tokenizer);
-    let normalizer = match prefix {
+fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> TokenizerParts {
+    let normalizer = match tokenizer.adds_space {
         true => {
             let prepend = json!({"type": "Prepend", "prepend": BLOCK});
             json!({"type": "Sequence", "normalizers": [prepend, to_blocks()]})
@@ -291,7 +265,7 @@ fn sentencepiece(
         normalizer,
         pre_tokenizer: Json::Null,
         model: bpe(unknown(tokenizer, entries), true, false, entries, of_scores(entries)),
-        decoder: from_blocks(prefix),
+        decoder: tokenizer.decoder(),
         usual: (true, false),
     }
 }
@@ -335,7 +309,7 @@ fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<To
             "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false,
         }),
         model: bpe(unknown(tokenizer, entries), true, false, entries, listed(tokenizer)?),
-        decoder: from_blocks(false),
+        decoder: tokenizer.decoder(),
         usual: (true, false),
     })
 }
@@ -361,7 +335,7 @@ fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) ->
             "type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100, "vocab": vocabulary,
         }),
-        decoder: json!({"type": "WordPiece", "prefix": "##", "cleanup": true}),
+        decoder: tokenizer.decoder(),
         usual: (true, true),
     }
 }
@@ -393,17 +367,16 @@ fn unigram(
             precompiled(&integers.map(|byte| byte.to_le_bytes()[0]).collect::<Vec<u8>>())
         }
     };
-    let prefix = adds_space(store, tokenizer);
     let block = json!({
         "type": "Metaspace", "replacement": BLOCK, "split": true,
-        "prepend_scheme": if prefix { "always" } else { "never" },
+        "prepend_scheme": if tokenizer.adds_space { "always" } else { "never" },
     });
     let removes = || Some(tokenizer.normalizer()?.removes_spaces);
     let pre_tokenizer = match key_flag(store, "remove_extra_whitespaces").or_else(removes) {
         Some(true) => json!({
             "type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, block],
         }),
-        _ => block.clone(),
+        _ => block,
     };
     // Tokens are numbered by their position in this list.
     let mut vocabulary = Vec::new();
@@ -421,7 +394,7 @@ fn unigram(
             "vocab": vocabulary,
             "byte_fallback": entries.iter().any(|entry| entry.kind == TokenKind::Byte),
         }),
-        decoder: block,
+        decoder: tokenizer.decoder(),
         usual: (false, true),
     })
 }
