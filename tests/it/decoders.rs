@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, put, sample};
+use crate::tokenizer::{field, piece};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::container::{GGUF, MLX};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::tokenizer::Detokenizer;
+use weighbridge::translate::tokenizer_json;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, WriteOptions};
 
 fn detokenizer(model: &Model) -> Detokenizer {
@@ -193,4 +195,30 @@ fn unknown_steps_are_refused() {
     assert_eq!(pattern.kind(), ErrorKind::Unsupported);
     let broken = with(json!({"type": "Strip", "content": " ", "start": -1, "stop": 0}));
     assert_eq!(broken.kind(), ErrorKind::Malformed);
+}
+
+/// A model of SentencePiece spells its own symbols with blocks. They are matched in a text before
+/// its spaces become blocks, so their text has spaces, as in GGUF.
+#[test]
+fn symbols_of_sentencepiece_have_spaces() {
+    let pieces = [
+        piece("<unk>", 0.0, Some(2)),
+        piece("<s>", 0.0, Some(3)),
+        piece("</s>", 0.0, Some(3)),
+        piece("\u{2581}\u{2581}", -1.0, Some(4)),
+        piece("\u{2581}the", -2.0, None),
+        field(2, &[3 << 3, 2]),
+    ];
+    let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
+    let folder = folder(&[("model.safetensors", weights), ("tokenizer.model", pieces.concat())]);
+    let model = Model::open(folder.path()).expect("a model");
+    let made = tokenizer_json(&model).expect("a tokenizer").expect("a tokenizer");
+    let added = made["added_tokens"].as_array().expect("tokens");
+    let symbol = added.iter().find(|token| token["id"] == 3).expect("the symbol");
+    assert_eq!((&symbol["content"], &symbol["special"]), (&json!("  "), &json!(false)));
+    assert_eq!(
+        (&made["model"]["vocab"]["  "], &made["model"]["vocab"]["▁the"]),
+        (&json!(3), &json!(4))
+    );
+    assert_eq!(detokenizer(&model).decode(&[4, 3, 4]), "the   the");
 }

@@ -173,6 +173,10 @@ fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<JsonToken>> {
                 .in_file(store.path())
                 .in_key("tokenizer.ggml.tokens")
         });
+        // Tokens that are matched in a text before its spaces are replaced have spaces themselves.
+        // GGUF stores them so, and SentencePiece does not.
+        let is_matched = kind == TokenKind::UserDefined && tokenizer.normalizer().is_some();
+        let text = text.map(|text| if is_matched { text.replace(BLOCK, " ") } else { text });
         let score = token.score.unwrap_or(0.0);
         Some(text.map(|text| JsonToken { id: token.id, text, score, kind }))
     };
