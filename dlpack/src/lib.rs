@@ -101,9 +101,14 @@ impl Array {
     pub fn packed(tensor: &Tensor, part: Part, maps: Option<&PrivateMaps>) -> Result<Self> {
         let segment = tensor.segments().find(|segment| segment.part == part);
         let own = segment.filter(|_| tensor.is_stored());
-        let typed = own.and_then(|own| Some((Element::of(own.dtype)?, dimensions(own.shape)?)));
-        let plain = tensor.dtype().ok().and_then(Element::of).filter(|_| part == Part::Weight);
-        let typed = typed.or_else(|| Some((plain?, dimensions(tensor.shape())?)));
+        // The tensor's shape may have more or fewer axes of length 1 than the stored one.
+        let is_own = |dtype: &DType| own.as_ref().is_none_or(|own| own.dtype == *dtype);
+        let plain = tensor.dtype().ok().filter(is_own);
+        let plain = plain.and_then(Element::of).filter(|_| part == Part::Weight);
+        let typed = plain.and_then(|plain| Some((plain, dimensions(tensor.shape())?)));
+        let typed = typed.or_else(|| {
+            own.as_ref().and_then(|own| Some((Element::of(own.dtype)?, dimensions(own.shape)?)))
+        });
         let mapped = maps.map(|maps| maps.of(tensor, part)).transpose()?.flatten();
         if let Some((map, start, bytes)) = mapped {
             let (element, shape) = typed.clone().unwrap_or((Element::U8, vec![length(bytes)?]));
@@ -119,7 +124,9 @@ impl Array {
                 });
             }
         }
-        let own = tensor.copy_bytes(part)?;
+        let is_empty = typed.as_ref().is_some_and(|(_, shape)| shape.contains(&0));
+        // No part of a file belongs to rows of an empty tensor.
+        let own = if is_empty { AlignedBytes::zeroed(0)? } else { tensor.copy_bytes(part)? };
         let (element, shape) = typed.unwrap_or((Element::U8, vec![length(own.len())?]));
         Ok(Self::owned(own, element, shape))
     }

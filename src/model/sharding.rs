@@ -241,7 +241,7 @@ impl Model {
         let ranges = self.ranges_of_rank(name, &tensor, sharding)?;
         let part = ranges
             .into_iter()
-            .try_fold(tensor, |part, AxisRanges { axis, ranges }| part.slice_axis(axis, &ranges));
+            .try_fold(tensor, |part, AxisRanges { axis, ranges }| part.slice_axis(axis, ranges));
         part.map(Tensor::into_share).map_err(|error| error.in_tensor(name).in_file(self.path()))
     }
 

@@ -95,6 +95,7 @@ mod same_weights;
 mod schemes;
 mod sharding;
 mod shrink;
+mod slices;
 mod stored_models;
 mod through_gguf;
 mod tokenizer;

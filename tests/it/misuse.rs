@@ -195,10 +195,10 @@ fn parts_begin_and_end_at_rows_and_blocks() {
     ]), @r#"
     Mismatch: tensor "matrix": rows 3..5 exceed the 4 rows
     Mismatch: tensor "matrix": rows 2..1 exceed the 4 rows
-    Mismatch: tensor "scalar": rows 0..1 exceed the 1 rows
+    Mismatch: tensor "scalar": axis 0 does not exist in shape []
     Mismatch: tensor "matrix": columns 7..9 of 8, which can be split only at multiples of 1
     Mismatch: tensor "matrix": columns 2..1 of 8, which can be split only at multiples of 1
-    Mismatch: tensor "vector": columns 0..1 of 8, which can be split only at multiples of 1
+    Mismatch: tensor "vector": shape [8] has no columns
     Mismatch: tensor "q": columns 16..32 of 64, which can be split only at multiples of 32
     Mismatch: tensor "q": columns 32..48 of 64, which can be split only at multiples of 32
     Mismatch: tensor "matrix": cannot take part 0 of 3 equal parts of 4 rows

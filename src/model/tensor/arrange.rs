@@ -434,6 +434,10 @@ impl Tensor {
                 *used = true;
             }
         }
+        // A tensor without rows has a dtype, too.
+        if let Some(first) = used.first_mut().filter(|_| pieces.is_empty()) {
+            *first = true;
+        }
         if used.iter().all(|used| *used) {
             (self.sources, self.pieces) = (sources, pieces);
             return self;

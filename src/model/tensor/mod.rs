@@ -611,32 +611,47 @@ impl Tensor {
         shape::arrays(&self.shape, self.row_axis())
     }
 
-    /// Turns each element of a vector into a row.
+    /// Turns each element of a vector into a row. The elements of several stored rows, and of a
+    /// stored column, stay as they are.
     fn by_rows(mut self) -> Self {
-        if self.shape.len() == 1 && self.columns > 1 && self.whole_rows() {
-            let [piece @ RowRun { turns: 1, .. }] = self.pieces.as_mut_slice() else { return self };
-            piece.run = RowLoops::of(0, self.columns);
+        let columns = self.columns;
+        if self.shape.len() == 1
+            && columns > 1
+            && self.whole_rows()
+            && let [piece @ RowRun { turns: 1, .. }] = self.pieces.as_mut_slice()
+            && piece.run.len() == 1
+            && self.sources.get(piece.source as usize).is_some_and(|s| s.transposed.is_none())
+        {
+            piece.run = RowLoops::of(piece.run.start.saturating_mul(columns), columns);
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         }
         self
     }
 
+    /// Whether every stored tensor has one of these packings, and nothing before the first element
+    /// of a row.
+    fn is_packed_as(&self, allowed: &[Packing]) -> bool {
+        self.stored_tensors().all(|tensor| {
+            tensor.dtype().is_ok_and(|dtype| {
+                let row = dtype.descriptor();
+                row.row_head == 0 && allowed.contains(&row.packing)
+            })
+        })
+    }
+
+    /// Whether elements or blocks of a row can be read without the others.
+    fn has_byte_aligned_elements(&self) -> bool {
+        self.is_packed_as(&[Packing::Plain, Packing::Block])
+    }
+
     /// Turns each element into a row where possible, so that a long row whose elements or blocks
     /// are byte-aligned can be read in parts.
     pub(crate) fn by_elements(mut self) -> Self {
-        let packing = |tensor: StoredTensor<'_>| {
-            let row = tensor.dtype().ok()?.descriptor();
-            (row.row_head == 0).then_some(row.packing)
-        };
-        let all = |allowed: &[Packing]| {
-            self.stored_tensors()
-                .all(|tensor| packing(tensor).is_some_and(|p| allowed.contains(&p)))
-        };
-        if self.is_stored() && all(&[Packing::Plain, Packing::Block]) {
+        if self.is_stored() && self.has_byte_aligned_elements() {
             let run = RowLoops::of(0, self.elements());
             self.pieces = vec![RowRun::of(0, run)];
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
-        } else if all(&[Packing::Plain]) {
+        } else if self.is_packed_as(&[Packing::Plain]) {
             self = self.by_rows();
         }
         self

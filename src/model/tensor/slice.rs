@@ -22,11 +22,10 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the range exceeds the rows.
+    /// Same as [`slice_axis`](Self::slice_axis).
     pub fn slice_rows(self, rows: Range<u64>) -> Result<Self> {
-        let view = self.by_rows();
-        let axis = view.row_axis();
-        view.slice_axis(axis, std::slice::from_ref(&rows))
+        let axis = self.row_axis();
+        self.slice_axis(axis, [rows])
     }
 
     /// Marks the tensor as a rank's part, of which only the bytes that it uses are read.
@@ -34,48 +33,91 @@ impl Tensor {
         Self { is_share: true, ..self }
     }
 
-    /// Selects ranges along one axis, in this order.
+    /// Selects ranges along one axis, in this order, and keeps the axis. Axis 0 is the outermost.
+    ///
+    /// ```
+    /// use weighbridge::Model;
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let embedding = model.tensor("token_embedding.weight")?;
+    /// let rows = embedding.slice_axis(0, [7..8, 0..2])?;
+    /// assert_eq!(rows.shape(), [3, 256]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// `Mismatch` if a range exceeds the axis, or does not start and end at block boundaries.
-    pub(in crate::model) fn slice_axis(self, axis: usize, ranges: &[Range<u64>]) -> Result<Self> {
-        let mut view = self.by_rows();
-        let row_axis = view.row_axis();
-        if axis > row_axis {
-            let [columns] = ranges else {
-                let fault = format!("axis {axis} of shape {:?} cannot be divided so", view.shape);
-                return Err(Error::mismatch(fault).in_tensor(&view.name));
-            };
-            return view.slice_columns(columns.clone());
+    /// `Mismatch` if the axis does not exist, or a range exceeds it or does not start and end at
+    /// block boundaries; `Unsupported` for several ranges of the columns of matrices.
+    pub fn slice_axis<I>(self, axis: usize, ranges: I) -> Result<Self>
+    where
+        I: IntoIterator<Item = Range<u64>, IntoIter: Clone>,
+    {
+        let mut ranges = ranges.into_iter();
+        if axis >= self.shape.len() {
+            let fault = format!("axis {axis} does not exist in shape {:?}", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
         }
-        let (arrays, all) = shape::arrays(&view.shape, axis);
-        let exceeds = |range: &&Range<u64>| {
-            view.shape.is_empty() || range.start > range.end || range.end > all
-        };
-        if let Some(Range { start, end }) = ranges.iter().find(exceeds) {
-            let what = if axis == row_axis { "rows" } else { "arrays" };
-            let fault = format!("{what} {start}..{end} exceed the {all} {what}");
-            return Err(Error::mismatch(fault).in_tensor(&view.name));
+        let view = if self.has_byte_aligned_elements() { self.by_rows() } else { self };
+        let is_one_row = matches!(view.shape.as_slice(), [_] if view.width() != 1);
+        if axis <= view.row_axis() && !is_one_row {
+            return view.slice_rows_axis(axis, ranges);
+        }
+        let first = ranges.next().unwrap_or(0..0);
+        if ranges.next().is_some() || (is_one_row && view.shape != [view.width()]) {
+            let fault = format!("several ranges along axis {axis} of shape {:?}", view.shape);
+            return Err(Error::unsupported(fault)
+                .in_tensor(&view.name)
+                .advise("select one range, or load the values"));
+        }
+        view.take_columns(first)
+    }
+
+    /// Like [`slice_axis`](Self::slice_axis), for an axis that gathered rows are counted along.
+    fn slice_rows_axis(
+        mut self,
+        axis: usize,
+        ranges: impl Iterator<Item = Range<u64>> + Clone,
+    ) -> Result<Self> {
+        let row_axis = self.row_axis();
+        let (arrays, all) = shape::arrays(&self.shape, axis);
+        // If each element is a row, a block is several rows.
+        let unit = if self.columns == 1 { self.column_unit().unwrap_or(1) } else { 1 };
+        let whole = |row: u64| row.is_multiple_of(unit) || row == all;
+        let what = if axis == row_axis { "rows" } else { "arrays" };
+        for Range { start, end } in ranges.clone() {
+            let fault = if start > end || end > all {
+                format!("{what} {start}..{end} exceed the {all} {what}")
+            } else if axis == row_axis && !(whole(start) && whole(end)) {
+                format!(
+                    "elements {start}..{end} of {all}, which can be split only at multiples of {unit}"
+                )
+            } else {
+                continue;
+            };
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
         }
         // The rows of one step along the axis.
-        let inner = view.shape.get(axis + 1..=row_axis);
+        let inner = self.shape.get(axis + 1..=row_axis);
         let each = inner.map_or(Some(1), shape::elements).unwrap_or(0);
         let mut pieces = Vec::new();
-        for (array, range) in (0..arrays).flat_map(|array| ranges.iter().map(move |r| (array, r))) {
+        for (array, range) in (0..arrays).flat_map(|array| ranges.clone().map(move |r| (array, r)))
+        {
             let first = array * all;
-            let spans = view.spans((first + range.start) * each..(first + range.end) * each);
+            let spans = self.spans((first + range.start) * each..(first + range.end) * each);
             pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
             if pieces.len() > PIECES {
                 break;
             }
         }
-        view.pieces = pieces;
-        view.check_pieces()?;
-        if let Some(count) = view.shape.get_mut(axis) {
-            *count = ranges.iter().map(|range| range.end - range.start).sum();
+        self.pieces = pieces;
+        self.check_pieces()?;
+        if let Some(count) = self.shape.get_mut(axis) {
+            *count = ranges.map(|range| range.end - range.start).sum();
         }
-        Ok(view.tidy())
+        Ok(self.tidy())
     }
 
     /// Selects columns of each row.
@@ -83,14 +125,22 @@ impl Tensor {
     /// # Errors
     ///
     /// `Mismatch` if the range exceeds the columns or does not start and end at block boundaries.
-    pub fn slice_columns(mut self, columns: Range<u64>) -> Result<Self> {
+    pub fn slice_columns(self, columns: Range<u64>) -> Result<Self> {
+        if self.shape.len() < 2 {
+            let fault = format!("shape {:?} has no columns", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        }
+        self.take_columns(columns)
+    }
+
+    fn take_columns(mut self, columns: Range<u64>) -> Result<Self> {
         let unit = self.column_unit()?;
         let whole = |column: u64| column.is_multiple_of(unit) || column == self.width();
-        let (start, end) = (columns.start, columns.end);
-        if self.shape.len() < 2 || start > end || end > self.width() || !whole(start) || !whole(end)
-        {
+        let Range { start, end } = columns;
+        if start > end || end > self.width() || !whole(start) || !whole(end) {
+            let what = if self.shape.len() == 1 { "elements" } else { "columns" };
             let fault = format!(
-                "columns {start}..{end} of {}, which can be split only at multiples of {unit}",
+                "{what} {start}..{end} of {}, which can be split only at multiples of {unit}",
                 self.width()
             );
             return Err(Error::mismatch(fault).in_tensor(&self.name));
@@ -99,6 +149,20 @@ impl Tensor {
         if let Some(last) = self.shape.last_mut() {
             *last = end - start;
         }
+        Ok(self)
+    }
+
+    /// Removes an axis of length 1.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the axis has another length or does not exist.
+    pub fn squeeze(mut self, axis: usize) -> Result<Self> {
+        if self.shape.get(axis) != Some(&1) {
+            let fault = format!("axis {axis} of shape {:?} does not have length 1", self.shape);
+            return Err(Error::mismatch(fault).in_tensor(&self.name));
+        }
+        self.shape.remove(axis);
         Ok(self)
     }
 
