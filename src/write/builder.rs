@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::model::Tensor;
 use crate::recipe::FileType;
-use crate::store::Store;
+use crate::store::{Part, Store};
 
 /// Gathers tensors, metadata and documents into a model for one container.
 ///
@@ -112,6 +112,26 @@ impl Builder {
     /// cannot be read.
     pub fn add(&mut self, name: impl Into<String>, tensor: &Tensor) -> Result<()> {
         let output = choose(tensor, self.writer, Precision::default())?;
+        self.push(named(name, output)?);
+        Ok(())
+    }
+
+    /// Adds a tensor whose packed bytes are copied unchanged.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the container cannot hold the dtype; `Mismatch` if the name is empty;
+    /// otherwise same as [`Tensor::bytes`].
+    pub fn add_copied(&mut self, name: impl Into<String>, tensor: &Tensor) -> Result<()> {
+        let dtype = tensor.dtype()?;
+        let parts: Vec<Part> = tensor.packed()?.iter().map(|packed| packed.part).collect();
+        if !(self.writer.holds)(dtype, &parts) {
+            let fault = format!("{} cannot hold {dtype}", self.writer.name);
+            return Err(Error::unsupported(fault)
+                .in_tensor(tensor.name())
+                .advise("add its values, in a dtype of this container"));
+        }
+        let output = Output::new(Producer::Packed(tensor.clone()), Method::Copied);
         self.push(named(name, output)?);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::support::{Gguf, Kv, f32s};
 use weighbridge::bytes::{ReadAt, Source};
 use weighbridge::container::{self, CONTAINERS, Container, Shards};
 use weighbridge::metadata::Value;
-use weighbridge::{Builder, DType, ErrorKind, Model, OpenOptions, Tensor, WriteOptions};
+use weighbridge::{Builder, DType, ErrorKind, Model, OpenOptions, Part, Tensor, WriteOptions};
 
 const WIDTH: u64 = 256;
 const CONFIG: &str = r#"{"model_type": "mine", "architectures": ["Mine"], "hidden_size": 256}"#;
@@ -273,6 +273,27 @@ fn what_a_container_cannot_hold_is_refused() {
 }
 
 /// A tensor of an open model goes into another model under another name.
+#[test]
+fn blocks_are_copied_or_refused() {
+    let bytes: Vec<u8> = (0..2 * 34).collect();
+    let tensor = Tensor::new("q", DType::Q8_0, &[2, 32], bytes.clone()).expect("two blocks");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut gguf = builder(&container::GGUF);
+    gguf.add_copied("q.weight", &tensor).expect("a dtype of GGUF");
+    assert_eq!(gguf.add_copied("", &tensor).unwrap_err().kind(), ErrorKind::Mismatch);
+    let path = folder.path().join("q.gguf");
+    gguf.plan().expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+    let written = Model::open(&path).expect("a model");
+    let written = written.stored_tensor("q.weight").expect("the tensor");
+    assert_eq!(written.dtype().expect("a dtype"), DType::Q8_0);
+    assert_eq!(*written.bytes(Part::Weight).expect("bytes"), bytes);
+    for container in [&container::SAFETENSORS, &container::MLX] {
+        let error = builder(container).add_copied("q.weight", &tensor).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("cannot hold Q8_0"), "{error}");
+    }
+}
+
 #[test]
 fn tensors_of_other_models() {
     let sample = Model::open(crate::support::sample("sample-Q8_0.gguf")).unwrap();
