@@ -27,7 +27,8 @@ use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 ///
 /// `Unsupported` if the model cannot be translated to GGUF, or its rows do not fit a dtype;
 /// `Mismatch` where llama-quantize also refuses: requantization that is not allowed, a dtype of few
-/// bits without an importance matrix, or the importance matrix of another model.
+/// bits without an importance matrix, or the importance matrix of another model; and if a layer to
+/// remove does not exist.
 pub fn quantize(
     model: &Model,
     options: &LlamaOptions,
@@ -44,6 +45,7 @@ pub fn quantize(
         stored.push(SourceTensor { name, shape: producer.shape(), dtype });
     }
     let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
+    check_pruned(options, numbers.layers).map_err(here)?;
     let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
     let mut tensors = Vec::new();
@@ -86,6 +88,14 @@ pub fn quantize(
     }
     let plan = builder.plan().map_err(here)?;
     Ok(plan.for_whole_model(model.resolution()?))
+}
+
+/// Checks that the layers to remove exist.
+fn check_pruned(options: &LlamaOptions, layers: u64) -> Result<()> {
+    let Some(layer) = options.pruned.iter().find(|layer| **layer >= layers) else { return Ok(()) };
+    Err(Error::mismatch(format!(
+        "layer {layer} cannot be removed: the model has {layers} layers, counted from 0"
+    )))
 }
 
 /// What a model would be in one file type.

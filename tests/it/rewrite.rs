@@ -195,6 +195,23 @@ fn quantized_shards_keep_a_first_one_without_tensors() {
     }
 }
 
+#[test]
+fn layers_to_prune_exist() {
+    let model = support::resolved(strict(&sample("hf"))).expect("a model");
+    let plan = |pruned: &[u64]| {
+        let mut options = LlamaOptions::new(FileType::Q8_0);
+        options.pruned = pruned.iter().copied().collect();
+        ops::quantize(&model, &options, None, Path::new("pruned.gguf"))
+    };
+    assert!(plan(&[1]).expect("a plan").tensors.iter().all(|fate| !fate.name.contains("blk.1.")));
+    for pruned in [&[2][..], &[0, 9]] {
+        let error = plan(pruned).expect_err("no such layer");
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        let fault = "cannot be removed: the model has 2 layers, counted from 0";
+        assert!(error.to_string().contains(fault), "{error}");
+    }
+}
+
 /// Safetensors in shards with an index, whose documents come along, and in one file again.
 #[test]
 fn directories_in_shards_and_back() {
