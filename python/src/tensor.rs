@@ -121,15 +121,25 @@ impl Tensor {
         segments.collect()
     }
 
-    /// Rows of the first matrix dimension, without reading them.
-    fn slice_rows(&self, first: u64, end: u64) -> PyResult<Self> {
-        let tensor = self.tensor.clone().slice_rows(first..end).or_raise()?;
-        Ok(Self { tensor, maps: self.maps.clone() })
+    /// Selects `count` indices along an axis, from `start`, `step` apart, without reading the others.
+    fn select(&self, axis: usize, start: u64, step: i64, count: u64) -> PyResult<Self> {
+        let tensor = self.tensor.clone();
+        let selected = match step {
+            1 => tensor.slice_axis(axis, std::iter::once(start..start.saturating_add(count))),
+            _ => {
+                let first = i128::from(start);
+                let at = move |number: u64| first + i128::from(number) * i128::from(step);
+                let at = move |number| u64::try_from(at(number)).unwrap_or(u64::MAX);
+                let one = move |number| at(number)..at(number).saturating_add(1);
+                tensor.slice_axis(axis, (0..count).map(one))
+            }
+        };
+        Ok(Self { tensor: selected.or_raise()?, maps: self.maps.clone() })
     }
 
-    /// Columns of each row, without reading the others.
-    fn slice_columns(&self, first: u64, end: u64) -> PyResult<Self> {
-        let tensor = self.tensor.clone().slice_columns(first..end).or_raise()?;
+    /// Removes an axis of length 1.
+    fn squeeze(&self, axis: usize) -> PyResult<Self> {
+        let tensor = self.tensor.clone().squeeze(axis).or_raise()?;
         Ok(Self { tensor, maps: self.maps.clone() })
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,7 +62,12 @@ class Part(NamedTuple):
 class Tensor:
     """A tensor of an opened model. It reads nothing until it is asked for bytes or values.
 
-    Slicing selects rows without reading the others: `tensor[10:20].numpy()`.
+    It is indexed as a NumPy array is, by integers, slices and `...`, and the result is a tensor that
+    has not been read yet: `tensor[10:20].numpy()` reads ten rows, `experts[3].numpy()` one expert.
+
+    >>> tensor = open(SAMPLE)["layers.0.attention.q.weight"]
+    >>> len(tensor), tensor[3].shape, tensor[10:20].shape, tensor[..., 64:128].shape
+    (256, (256,), (10, 256), (256, 64))
     """
 
     __slots__ = ("_native",)
@@ -147,41 +153,40 @@ class Tensor:
         native.decode_into(0, native.rows, name, address, nbytes)
         return found
 
-    def __getitem__(self, rows: int | slice) -> Tensor:
+    def __getitem__(self, index: Any) -> Tensor:
+        native, axis = self._native, 0
+        for indices, stays in _indices(index, self.shape):
+            native = _select(native, axis, indices)
+            if stays:
+                axis += 1
+            else:
+                native = native.squeeze(axis)
+        return Tensor(native)
+
+    def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
-            raise IndexError("the tensor has no rows")
-        count = self.shape[-2] if self.ndim > 1 else self.shape[0]
-        if isinstance(rows, int):
-            row = rows + count if rows < 0 else rows
-            if not 0 <= row < count:
-                raise IndexError(f"row {rows}, but the tensor has {count} rows")
-            return Tensor(self._native.slice_rows(row, row + 1))
-        first, end, step = rows.indices(count)
-        if step != 1:
-            raise exception("mismatch", f"the rows have the step {step}, not 1")
-        return Tensor(self._native.slice_rows(first, max(first, end)))
+            raise TypeError("iteration over a tensor without dimensions")
+        return (self[number] for number in range(len(self)))
 
     def shard(self, axis: int, rank: int, of: int) -> Tensor:
-        """Part `rank` of `of` parts of the rows or columns of each matrix, as `torch.chunk` divides them.
+        """Part `rank` of `of` parts along an axis, as `torch.chunk` divides it.
 
         >>> open(SAMPLE)["layers.0.ffn.down.weight"].shard(1, rank=0, of=2).shape
         (256, 256)
         """
-        if not max(0, self.ndim - 2) <= axis < self.ndim:
-            raise exception("mismatch", f"axis {axis} of the shape {self.shape} is not a matrix's")
+        if not 0 <= axis < self.ndim:
+            raise exception("mismatch", f"axis {axis} does not exist in the shape {self.shape}")
         if not 0 <= rank < of:
             raise exception("mismatch", f"rank {rank}, but there are {of} ranks")
         length = self.shape[axis]
         each = -(-length // of)
         first, end = min(rank * each, length), min((rank + 1) * each, length)
-        by_columns = self.ndim > 1 and axis == self.ndim - 1
-        native = self._native
-        return Tensor((native.slice_columns if by_columns else native.slice_rows)(first, end))
+        return Tensor(_select(self._native, axis, range(first, end)))
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("the tensor has no rows")
-        return self.shape[-2] if self.ndim > 1 else self.shape[0]
+            raise TypeError("len() of a tensor without dimensions")
+        return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         found = self.numpy()
@@ -199,6 +204,56 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.name!r}, {self.dtype}, shape={self.shape})"
+
+
+def _is_integer(index: Any) -> bool:
+    """Whether NumPy takes it as an integer: no bool, and no array with dimensions."""
+    is_bool = type(index).__name__ in ("bool", "bool_")
+    return hasattr(index, "__index__") and not is_bool and not getattr(index, "ndim", 0)
+
+
+def _indices(index: Any, shape: tuple[int, ...]) -> list[tuple[range, bool]]:
+    """What an index selects along each axis, and whether the axis stays."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    for one in given:
+        if not (one is Ellipsis or isinstance(one, slice) or _is_integer(one)):
+            kind = "None" if one is None else type(one).__name__
+            fault = f"a tensor is indexed by integers, slices and '...', not by {kind}"
+            raise TypeError(f"{fault}; index the array that numpy() returns instead")
+    dots = [place for place, one in enumerate(given) if one is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can have only one ellipsis ('...')")
+    named = len(given) - len(dots)
+    if named > len(shape):
+        fault = f"the tensor has {len(shape)} dimensions, but {named} are indexed"
+        raise IndexError(f"too many indices: {fault}")
+    place = dots[0] if dots else named
+    others = [slice(None)] * (len(shape) - named)
+    given[place:place + len(dots)] = others
+    return [_along(one, axis, length) for axis, (one, length) in enumerate(zip(given, shape))]
+
+
+def _along(index: Any, axis: int, length: int) -> tuple[range, bool]:
+    """What an integer or a slice selects along an axis, and whether the axis stays."""
+    if isinstance(index, slice):
+        return range(length)[index], True
+    number = operator.index(index)
+    if not -length <= number < length:
+        raise IndexError(f"index {number} is out of bounds for axis {axis} with size {length}")
+    number %= length
+    return range(number, number + 1), False
+
+
+def _select(native: _native.Tensor, axis: int, indices: range) -> _native.Tensor:
+    """The tensor with these indices along an axis."""
+    if indices == range(native.shape[axis]):
+        return native
+    count = len(indices)
+    step = indices.step if count > 1 else 1
+    if step != 1 and 0 < axis == len(native.shape) - 1:
+        fault = f"the last axis has the step {step}: its slices must have step 1"
+        raise IndexError(f"{fault}; slice the array that numpy() returns instead")
+    return native.select(axis, indices.start if count else 0, step, count)
 
 
 def _writable(out: Any) -> tuple[str, tuple[int, ...], int, int]:
