@@ -23,21 +23,70 @@ _ML_DTYPES = {
     "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
 }
-"""Dtypes that `ml_dtypes` has. Without it, their elements are integers of the same width."""
+"""Dtypes that NumPy lacks, by their names in `ml_dtypes`."""
+
+_FLOATS = {
+    "float32": "F32", "f32": "F32", "float16": "F16", "f16": "F16",
+    "bfloat16": "BF16", "bf16": "BF16",
+}
+"""Dtypes that values can be computed in, by all their names."""
 
 
-def _numpy(array: _native.Array, dtype: str) -> NDArray[Any]:
-    """An array as NumPy's, without a copy. `dtype` is what its elements are."""
-    import numpy as np
-
-    if dtype not in _ML_DTYPES:
-        return np.from_dlpack(array)
-    found: NDArray[Any] = np.from_dlpack(array.as_integers())
+def _ml_dtype(dtype: str) -> Any:
+    """The type that `ml_dtypes` has for a dtype that NumPy lacks; None without it, or if its version
+    is too old."""
     try:
         import ml_dtypes
     except ImportError:
-        return found
-    return found.view(getattr(ml_dtypes, _ML_DTYPES[dtype]))
+        return None
+    return getattr(ml_dtypes, _ML_DTYPES[dtype], None)
+
+
+def _element(dtype: str, tensor: str) -> Any:
+    """The type of the elements of a NumPy array if NumPy itself lacks it, else None.
+
+    Integers of the same width are not given instead: their values would be wrong.
+    """
+    if dtype not in _ML_DTYPES:
+        return None
+    found = _ml_dtype(dtype)
+    if found is None:
+        fault = f"NumPy has no {dtype}; the package ml_dtypes has it, but is not installed or too old"
+        advice = (
+            "install it (pip install 'ml_dtypes>=0.5'), or load the values in another dtype: "
+            "dequantize(), or dtype=\"float32\" of load_file and numpy.asarray"
+        )
+        fault = f"tensor \"{tensor}\": {fault}"
+        raise exception("unsupported", fault, tensor=tensor, advice=advice)
+    return found
+
+
+def _numpy(array: _native.Array, element: Any) -> NDArray[Any]:
+    """An array as NumPy's, without a copy. `element` is the type that NumPy lacks, or None."""
+    import numpy as np
+
+    if element is None:
+        return np.from_dlpack(array)
+    found: NDArray[Any] = np.from_dlpack(array.as_integers())
+    return found.view(element)
+
+
+def _float(dtype: Any) -> str:
+    """`F32`, `F16` or `BF16`, by the name or the type that NumPy, `ml_dtypes` or torch has for it."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+    found = _FLOATS.get(name.lower().rpartition(".")[2])
+    if found is None:
+        import numpy as np
+
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            pass
+        found = _FLOATS.get(name)
+    if found is None:
+        fault = f"the dtype is \"{name}\", not float32, float16 or bfloat16"
+        raise exception("mismatch", fault)
+    return found
 
 
 class Part(NamedTuple):
@@ -119,36 +168,52 @@ class Tensor:
     def numpy(self) -> NDArray[Any]:
         """The tensor as a NumPy array. Stored numbers share the memory of the file where possible:
         a write to them stays in this process. Quantized tensors are decoded to float32. BF16 and
-        floats of 8 bits need `ml_dtypes`; without it they are integers of the same width."""
-        return _numpy(self._native.load(None), self._native.value_dtype)
+        floats of 8 bits have the types of the package `ml_dtypes`."""
+        element = _element(self._native.value_dtype, self.name)
+        return _numpy(self._native.load(None), element)
 
     def raw(self, part: str = "weight") -> NDArray[Any]:
         """The stored bytes of a part. They are shared with the file where possible.
 
-        A part of plain numbers, such as scales, has its own dtype and shape; other parts are bytes.
+        A part of plain numbers, such as scales, has its own dtype and shape. Other parts are bytes,
+        and so are numbers that NumPy lacks if `ml_dtypes` is not installed. `Writer.add_raw` writes
+        them.
         """
         array = self._native.packed(part)
         dtypes = [found.dtype for found in self.parts if found.part == part]
-        return _numpy(array, dtypes[0] if dtypes else "U8")
+        if not dtypes or dtypes[0] not in _ML_DTYPES:
+            return _numpy(array, None)
+        element = _ml_dtype(dtypes[0])
+        if element is not None:
+            return _numpy(array, element)
+        import numpy as np
 
-    def dequantize(self, dtype: str = "float32", *, out: Any = None) -> Any:
-        """The values in `float32`, `float16` or `bfloat16`, as a NumPy array in new memory.
+        return np.from_dlpack(array.as_integers()).reshape(-1).view(np.uint8)
+
+    def dequantize(self, dtype: Any = None, *, out: Any = None) -> Any:
+        """The values in `float32`, which is the default, `float16` or `bfloat16`, as a NumPy array in
+        new memory.
 
         With `out`, a contiguous NumPy array or torch tensor in host memory, writes the values to it
-        and returns it; its dtype is the one of the values.
+        and returns it. Its dtype is the one of the values.
         """
         native = self._native
+        wanted = None if dtype is None else _float(dtype)
         if out is not None:
             name, shape, address, nbytes = _writable(out)
             if shape != self.shape:
                 raise exception("mismatch", f"out has the shape {shape}, not {self.shape}")
+            if wanted is not None and _float(name) != wanted:
+                fault = f"the values are requested in {wanted}, but out has the dtype {name}"
+                raise exception("mismatch", fault, advice="omit the dtype, or give another out")
             native.decode_into(0, native.rows, name, address, nbytes)
             return out
-        if dtype in ("bfloat16", "bf16"):
-            return _numpy(native.load("bfloat16"), "BF16")
+        if wanted == "BF16":
+            element = _element(wanted, self.name)
+            return _numpy(native.load(wanted), element)
         import numpy as np
 
-        found = np.empty(self.shape, np.dtype(dtype))
+        found = np.empty(self.shape, np.float16 if wanted == "F16" else np.float32)
         name, _, address, nbytes = _writable(found)
         native.decode_into(0, native.rows, name, address, nbytes)
         return found
@@ -189,7 +254,11 @@ class Tensor:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        found = self.numpy()
+        stored = self._native.value_dtype
+        is_lacking = stored in _ML_DTYPES and _ml_dtype(stored) is None
+        # NumPy can have the values, if not their dtype.
+        by_value = dtype is not None and is_lacking
+        found: NDArray[Any] = self.dequantize() if by_value else self.numpy()
         if dtype is not None and found.dtype != dtype:
             return found.astype(dtype)
         return found.copy() if copy else found

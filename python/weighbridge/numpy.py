@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._frames import load, named
-from ._model import Model, _numpy
+from ._model import _FLOATS, Model, _element, _numpy
 from ._progress import Progress
 from ._writer import save_file
 
@@ -26,23 +26,26 @@ def load_file(
     progress: Progress = None,
 ) -> dict[str, NDArray[Any]]:
     """Loads all tensors of a model in any container. Stored numbers share the memory of the file,
-    unless `copy` is set; quantized tensors are decoded to `dtype` or float32. `names` is `huggingface`, `canonical`,
-    `stored`, `mlx` or `gguf`.
+    unless `copy` is set; quantized tensors are decoded to `dtype` or float32. BF16 and floats of 8
+    bits have the types of the package `ml_dtypes`. `names` is `huggingface`, `canonical`, `stored`,
+    `mlx` or `gguf`.
 
     >>> load_file(SAMPLE)["model.norm.weight"].shape
     (256,)
     """
-    stored = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}.get(dtype or "")
-    found = load(named(source, names), dtype, threads, progress, copy)
-    return {
-        name: _numpy(array, _element(tensor._native.value_dtype, stored))
-        for name, (tensor, array) in found.items()
+    wanted = _FLOATS.get((dtype or "").lower())
+    tensors = named(source, names)
+    elements = {
+        name: _element(_dtype(tensor._native.value_dtype, wanted), name)
+        for name, tensor in tensors.items()
     }
+    found = load(tensors, dtype, threads, progress, copy)
+    return {name: _numpy(array, elements[name]) for name, (_, array) in found.items()}
 
 
 _INTEGERS = ("I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64", "BOOL", "C64")
 
 
-def _element(value_dtype: str, wanted: str | None) -> str:
+def _dtype(value_dtype: str, wanted: str | None) -> str:
     """The dtype of an array's elements: integers stay as they are."""
     return value_dtype if wanted is None or value_dtype in _INTEGERS else wanted
