@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<writer::Builder>()?;
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
     module.add_function(wrap_pyfunction!(tensor::load, module)?)?;
+    module.add_function(wrap_pyfunction!(writer::is_quantized, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::config, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::hash, module)?)?;

@@ -29,7 +29,7 @@ fn json(report: &impl Serialize) -> Result<String> {
     })
 }
 
-fn dtype(name: &str) -> PyResult<DType> {
+pub(crate) fn dtype(name: &str) -> PyResult<DType> {
     DType::from_name(name).ok_or_else(|| usage(format!("\"{name}\" is not a dtype")))
 }
 

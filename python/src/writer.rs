@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use weighbridge::bytes::{ReadAt, Source};
+use weighbridge::dtype::Packing;
 use weighbridge::metadata::Value;
-use weighbridge::{DType, Result};
+use weighbridge::{DType, Error, ErrorKind, Result};
 
-use crate::fault::{OrRaise, usage};
+use crate::fault::{OrRaise, exception};
 use crate::tensor::Tensor;
 use crate::verbs::{self, Writing, container};
 use crate::watch::watched;
@@ -43,6 +44,23 @@ impl ReadAt for Borrowed {
         }
         Ok(())
     }
+}
+
+/// A tensor in the memory of a Python array: its address, its length and the array.
+fn borrowed(
+    name: &str,
+    dtype: DType,
+    shape: &[u64],
+    (address, len, owner): (usize, usize, Py<PyAny>),
+) -> PyResult<weighbridge::Tensor> {
+    let source = Source::custom(name, Borrowed { address, len, _owner: owner });
+    weighbridge::Tensor::new(name, dtype, shape, source).or_raise()
+}
+
+/// Whether elements of a dtype are codes that become numbers by means of scales.
+#[pyfunction]
+pub(crate) fn is_quantized(dtype: &str) -> PyResult<bool> {
+    Ok(verbs::dtype(dtype)?.is_quantized())
 }
 
 /// A model that is being written.
@@ -148,11 +166,28 @@ impl Builder {
         owner: Py<PyAny>,
         dtype: Option<&str>,
     ) -> PyResult<()> {
-        let found = DType::from_name(stored);
-        let stored = found.ok_or_else(|| usage(format!("\"{stored}\" is not a dtype")))?;
-        let source = Source::custom(name, Borrowed { address, len: nbytes, _owner: owner });
-        let tensor = weighbridge::Tensor::new(name, stored, &shape, source).or_raise()?;
+        let tensor = borrowed(name, verbs::dtype(stored)?, &shape, (address, nbytes, owner))?;
         self.push(name, &tensor, dtype)
+    }
+
+    /// Adds the bytes of an array as they are. Its dtype has one part.
+    fn add_raw(
+        &self,
+        name: &str,
+        stored: &str,
+        shape: Vec<u64>,
+        address: usize,
+        nbytes: usize,
+        owner: Py<PyAny>,
+    ) -> PyResult<()> {
+        let dtype = verbs::dtype(stored)?;
+        if dtype.descriptor().packing == Packing::Group {
+            let fault = format!("{dtype} stores codes and scales in separate arrays, but one is given");
+            let error = Error::new(ErrorKind::Unsupported, fault).in_tensor(name);
+            return Err(exception(&error.advise("add a tensor of an opened model")));
+        }
+        let tensor = borrowed(name, dtype, &shape, (address, nbytes, owner))?;
+        self.with(|builder| builder.add_copied(name, &tensor))
     }
 
     /// Writes the model, and returns the report as JSON.
@@ -172,13 +207,7 @@ impl Builder {
 
 impl Builder {
     fn push(&self, name: &str, tensor: &weighbridge::Tensor, dtype: Option<&str>) -> PyResult<()> {
-        let dtype = match dtype {
-            Some(name) => Some(
-                DType::from_name(name)
-                    .ok_or_else(|| usage(format!("\"{name}\" is not a dtype")))?,
-            ),
-            None => None,
-        };
+        let dtype = dtype.map(verbs::dtype).transpose()?;
         self.with(|builder| match dtype {
             Some(dtype) => builder.add_as(name, tensor, dtype),
             None => builder.add(name, tensor),

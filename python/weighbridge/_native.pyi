@@ -15,6 +15,7 @@ __all__ = [
     "diff",
     "hash",
     "inspect",
+    "is_quantized",
     "load",
     "merge",
     "quantize",
@@ -134,8 +135,18 @@ class Builder:
         owner: Any,
         dtype: str | None,
     ) -> None: ...
+    def add_raw(
+        self,
+        name: str,
+        stored: str,
+        shape: list[int],
+        address: int,
+        nbytes: int,
+        owner: Any,
+    ) -> None: ...
     def write(self, path: str | Path, writing: Writing, progress: _Progress | None) -> str: ...
 
+def is_quantized(dtype: str) -> bool: ...
 def run_program(arguments: list[str]) -> int: ...
 def load(
     tensors: list[Tensor], dtype: str | None, copy: bool, threads: int, progress: _Progress | None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import _native
 from ._errors import exception
 from ._model import Tensor
+from ._model import open as _open
 from ._progress import Progress, callback
 from ._verbs import WriteReport, Writing, _container
 
@@ -56,12 +57,36 @@ class Writer:
 
     def add(self, name: str, tensor: Any, *, dtype: str | None = None) -> None:
         """Adds a tensor of an opened model, a NumPy array or any array that NumPy or DLPack can
-        read; in another `dtype`, such as `Q4_K`, its values are converted or quantized."""
+        read; in another `dtype`, such as `Q4_K`, its values are converted or quantized.
+
+        An array of unsigned 8-bit integers cannot be quantized: it could be the bytes of packed
+        blocks, which `add_raw` writes as they are.
+        """
         if isinstance(tensor, Tensor):
             self._native.add(name, tensor._native, dtype)
             return
+        _check_array(name, tensor)
+        _check_not_bytes(name, tensor, dtype)
         stored, shape, address, nbytes, owner = _array(tensor)
         self._native.add_array(name, stored, shape, address, nbytes, owner, dtype)
+
+    def add_raw(self, name: str, data: Any, dtype: str, shape: Sequence[int]) -> None:
+        """Adds packed blocks, or the bytes of plain numbers, as they are. `data` is an object that
+        contains bytes, or an array, with all bytes of a tensor of this `dtype` and `shape`, as
+        `Tensor.raw` returns them.
+
+        >>> stored = _open(SAMPLE).stored["blk.0.attn_q.weight"]
+        >>> writer = Writer("gguf")
+        >>> writer.add_raw("copy", stored.raw(), stored.dtype, stored.shape)
+        """
+        if hasattr(data, "dtype"):
+            address, nbytes, owner = _array(data)[2:]
+        else:
+            import numpy as np
+
+            owner = np.frombuffer(data, np.uint8)
+            address, nbytes = owner.ctypes.data, owner.nbytes
+        self._native.add_raw(name, dtype, list(shape), address, nbytes, owner)
 
     def write(
         self,
@@ -79,15 +104,40 @@ class Writer:
             return WriteReport(json.loads(self._native.write(path, writing, shown)))
 
 
+def _check_array(name: str, array: Any) -> None:
+    if hasattr(array, "dtype") and hasattr(array, "shape"):
+        return
+    fault = f"tensor \"{name}\": {type(array).__name__} is not an array"
+    advice = "make it one, as with numpy.array; or write packed blocks with Writer.add_raw"
+    raise exception("mismatch", fault, tensor=name, advice=advice)
+
+
+def _check_not_bytes(name: str, array: Any, dtype: str | None) -> None:
+    """Refuses to quantize an array of bytes: they could be packed blocks, whose numbers are others."""
+    if dtype is None or _dtype_name(array) != "uint8" or not _native.is_quantized(dtype):
+        return
+    fault = f"tensor \"{name}\": an array of unsigned 8-bit integers cannot be quantized to {dtype}"
+    advice = (
+        f"if it has packed blocks of {dtype}, write them with "
+        f"Writer.add_raw(name, data, \"{dtype}\", shape); "
+        "if it has numbers, convert it to float32 first, or omit the dtype"
+    )
+    raise exception("mismatch", fault, tensor=name, advice=advice)
+
+
+def _dtype_name(array: Any) -> str:
+    """The dtype of an array of any library, by its name in NumPy or `ml_dtypes`."""
+    return str(array.dtype).removeprefix("torch.").removeprefix("mlx.core.").rstrip("_")
+
+
 def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
     """The dtype, shape, address, length in bytes and owner of an array."""
+    name = _dtype_name(array)
     if hasattr(array, "data_ptr"):
         array = array.detach().cpu().contiguous()
-        name = str(array.dtype).removeprefix("torch.")
         address, nbytes = array.data_ptr(), array.numel() * array.element_size()
         shape = list(array.shape)
     else:
-        name = str(array.dtype).removeprefix("mlx.core.").rstrip("_")
         if type(array).__module__.startswith("mlx") and name == "bfloat16":
             import mlx.core as mx
 
@@ -113,11 +163,14 @@ def save_file(
     progress: Progress = None,
 ) -> WriteReport:
     """Writes tensors under their names to one file, .safetensors or .gguf, or with `to` to another
-    container. `dtype` converts or quantizes matrices; vectors stay as they are."""
+    container. `dtype` converts or quantizes matrices; vectors stay as they are. Arrays of unsigned
+    8-bit integers cannot be quantized: see `Writer.add`."""
     container, _ = _container(path, to)
     writer = Writer(container)
     for key, value in (metadata or {}).items():
         writer.set(key, value)
     for name, tensor in tensors.items():
+        _check_array(name, tensor)
+        _check_not_bytes(name, tensor, dtype)
         writer.add(name, tensor, dtype=dtype if len(tensor.shape) > 1 else None)
     return writer.write(path, overwrite=overwrite, threads=threads, progress=progress)
