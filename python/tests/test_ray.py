@@ -66,6 +66,13 @@ def test_bytes_are_those_of_one_process(sample: Path, tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["sliced", "whole"]
 
 
+@pytest.mark.parametrize("extra", [True, False])
+def test_keys_of_our_own_are_written_or_not(extra: bool, checkpoint: Path, tmp_path: Path) -> None:
+    wb.ray.convert(checkpoint, tmp_path / "sliced.gguf", slices=2, extra_keys=extra)
+    wb.convert(checkpoint, tmp_path / "whole.gguf", extra_keys=extra)
+    assert (tmp_path / "sliced.gguf").read_bytes() == (tmp_path / "whole.gguf").read_bytes()
+
+
 def test_killed_workers_are_replaced(checkpoint: Path, tmp_path: Path) -> None:
     wb.quantize(checkpoint, tmp_path / "whole.gguf", "Q4_K_M", allow_incomplete=True)
     numbers = random.Random(5)

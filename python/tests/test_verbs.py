@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,26 @@ def test_quantization(assets: Path, tmp_path: Path) -> None:
         wb.quantize(assets / "hf", tmp_path / "x.gguf", "absent")
     with pytest.raises(wb.MismatchError):
         wb.quantize(assets / "hf", tmp_path / "x.gguf")
+
+
+def test_options_that_take_several(assets: Path, tmp_path: Path) -> None:
+    for name in ("tensor_type", "override_kv", "include_weights", "exclude_weights", "prune_layers"):
+        options: dict[str, Any] = {name: "attn_v=q6_k"}
+        with pytest.raises(wb.MismatchError, match=f"{name} is the string"):
+            wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q8_0", **options)
+    with pytest.raises(wb.MismatchError, match="fuse is the string"):
+        wb.convert(assets / "hf", tmp_path / "ranks", shards="tp=2", fuse="qkv")
+    types = (rule for rule in ["attn_v=q6_k"])
+    report = wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q8_0", tensor_type=types, dry_run=True)
+    dtypes = {tensor["name"]: tensor["dtype"] for tensor in report.tensors}
+    assert dtypes["blk.0.attn_v.weight"] == "Q6_K"
+
+
+def test_layers_to_prune_exist(assets: Path, tmp_path: Path) -> None:
+    for layers in ([9], [0, 2], [2**40]):
+        with pytest.raises(wb.MismatchError, match="the model has 2 layers"):
+            wb.quantize(assets / "hf", tmp_path / "q.gguf", "Q8_0", prune_layers=layers)
+    assert not (tmp_path / "q.gguf").exists()
 
 
 def test_split_and_merge(assets: Path, tmp_path: Path) -> None:

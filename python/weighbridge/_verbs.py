@@ -169,6 +169,7 @@ class WriteReport(Report):
 
 
 R = TypeVar("R", bound=Report)
+T = TypeVar("T")
 
 
 def _model(source: Source) -> _native.Model:
@@ -275,7 +276,7 @@ def convert(
     with callback(progress) as shown:
         report = _native.convert(
             _model(source), path, container, one_file, dtype, lossless, max_shard_size,
-            shards, list(fuse), adapters, extra_keys, store, writing, shown,
+            shards, _list("fuse", fuse), adapters, extra_keys, store, writing, shown,
         )
     return WriteReport(json.loads(report))
 
@@ -329,9 +330,10 @@ def quantize(
     if file_type is None or mlx is not None:
         raise exception("mismatch", "give either a file type or mlx")
     quantization = Quantization(
-        file_type, imatrix, list(include_weights), list(exclude_weights), pure, allow_requantize,
-        leave_output_tensor, output_tensor_type, token_embedding_type, list(tensor_type),
-        list(prune_layers), keep_split, list(override_kv), extra_keys,
+        file_type, imatrix, _list("include_weights", include_weights),
+        _list("exclude_weights", exclude_weights), pure, allow_requantize, leave_output_tensor,
+        output_tensor_type, token_embedding_type, _list("tensor_type", tensor_type),
+        _list("prune_layers", prune_layers), keep_split, _list("override_kv", override_kv), extra_keys,
     )
     with callback(progress) as shown:
         report = _native.quantize(_model(source), path, quantization, writing, shown)
@@ -421,6 +423,14 @@ def create(
     with callback(progress) as shown:
         report = _native.create(model, name, creation, writing, shown)
     return WriteReport(json.loads(report))
+
+
+def _list(name: str, given: Iterable[T]) -> list[T]:
+    """The members of an option that takes several. A string would be taken apart into letters."""
+    if isinstance(given, (str, bytes)):
+        fault = f"{name} is the string {given!r}, not a list"
+        raise exception("mismatch", fault, advice=f"write {name}=[{given!r}]")
+    return list(given)
 
 
 def _several(given: Any) -> Iterable[Any]:

@@ -152,13 +152,19 @@ def _flags(options: Mapping[str, Option]) -> list[str]:
     words = []
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
+        if name in _ON:
+            words += [] if value else [f"--no-{flag.removeprefix('--')}"]
+        elif isinstance(value, bool):
             words += [flag] if value else []
         elif isinstance(value, list):
             words += [f"{flag}={one}" for one in value]
         else:
             words.append(f"{flag}={value}")
     return words
+
+
+_ON = ("extra_keys",)
+"""Keywords that are true unless they are given: the program has options that turn them off."""
 
 
 def _digest(path: Path) -> str:
