@@ -688,6 +688,22 @@ pub(crate) fn canonical_of(
     found.rows.iter().map(each).collect()
 }
 
+/// The canonical tensors that a dialect stores under these names: pairs of a canonical and a stored name.
+pub(crate) fn canonical_names<'a>(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    stored: impl Iterator<Item = &'a str>,
+) -> Vec<(String, String)> {
+    let names = names_of(architecture, dialect);
+    let mut pairs = Vec::new();
+    for stored in stored {
+        let Some(found) = find(stored, architecture, dialect, &names) else { continue };
+        let canonical = |row: &DialectRow| rule::expand(row.canonical, found.layer);
+        pairs.extend(found.rows.iter().map(|row| (canonical(row), stored.to_owned())));
+    }
+    pairs
+}
+
 /// Required names that a layer lacks if it reuses the keys and values of another layer.
 const KEYS_AND_VALUES: [&str; 2] =
     ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use super::agreement::PlannedDirectory;
 use super::dialect::{TranslatedTensors, adapted_tensors_in, tensors_in};
 use super::experts::{self, stacked};
 use super::gguf::{Finish, GgufDraft};
@@ -13,7 +14,7 @@ use super::mmproj;
 use super::ollama_layers::{self, NewLayers};
 use super::ranks;
 use crate::adapter::{self, Adapter};
-use crate::arch::{Dialect, Resolution, family};
+use crate::arch::{Dialect, Resolution};
 use crate::container::ollama::write as ollama;
 use crate::container::writer::{DocumentContent, DraftEntry, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
@@ -291,12 +292,13 @@ fn directory(
         let share = share(model, writer, options, adaptation, &sharding, &mut builder)?;
         Ok(Share { rank, ..share })
     });
-    let shares = shares.collect::<Result<Vec<Share>>>()?;
+    let mut shares = shares.collect::<Result<Vec<Share>>>()?;
     let (config, others) = documents(model, writer, &mut builder)?;
     if writer.dialect == Dialect::Mlx && !writer.keeps_attachments {
         let note = mlx_class::check(model, config.as_ref(), options.finish.unloadable)?;
         note.into_iter().for_each(|note| builder.note(note));
     }
+    let config = agreed(model, writer, options, &mut shares, config, &mut builder)?;
     let mut why_plain = Vec::new();
     for share in shares {
         why_plain.extend(push_share(model, writer, options, share, config.as_ref(), &mut builder)?);
@@ -339,6 +341,36 @@ fn directory(
     }
     why_plain.into_iter().for_each(|note| builder.note(note));
     Ok(builder)
+}
+
+/// The config, in agreement with the tensors that will be written. Files that get none of their own keep all
+/// tensors, and so do Ollama's copies.
+fn agreed(
+    model: &Model,
+    writer: &Writer,
+    options: &ConvertOptions,
+    shares: &mut [Share],
+    config: Option<ConfigDocument>,
+    builder: &mut Builder,
+) -> Result<Option<ConfigDocument>> {
+    let same = model.resolution()?.dialect == writer.dialect;
+    let Some(config) = config else { return Ok(None) };
+    if same && (options.one_file || writer.keeps_attachments) {
+        return Ok(Some(config));
+    }
+    let directory = PlannedDirectory {
+        model,
+        dialect: writer.dialect,
+        is_whole: options.mesh.is_none(),
+        unloadable: options.finish.unloadable,
+    };
+    let mut keys = config.keys()?.into_owned();
+    for share in shares {
+        let notes = directory.agree(&mut share.tensors, &mut keys)?;
+        notes.into_iter().for_each(|note| builder.note(note));
+    }
+    let is_same = *config.keys()? == keys;
+    Ok(Some(if is_same { config } else { ConfigDocument::Made(keys) }))
 }
 
 /// The tensors of one rank, or of the whole model.
@@ -392,26 +424,7 @@ fn push_share(
     builder: &mut Builder,
 ) -> Result<Option<String>> {
     let resolution = model.resolution()?;
-    let Share { rank, mut tensors, mut in_mxfp4, why_plain } = share;
-    let copied = match resolution.dialect {
-        Dialect::Gguf => {
-            let graph = model.metadata().str("general.architecture").and_then(family::graph);
-            graph.is_some_and(|graph| graph.requires("output.weight"))
-        }
-        dialect => dialect == Dialect::Mlx,
-    };
-    if copied && resolution.dialect != writer.dialect && is_tied(config)? {
-        // llama.cpp and mlx-lm require a copy of the embedding of some architectures.
-        tensors.retain(|(_, tensor)| !tensor.name().ends_with("lm_head.weight"));
-    }
-    if writer.dialect == Dialect::Mlx && resolution.dialect != Dialect::Mlx {
-        let added = untied(&tensors, config)?;
-        if let Some(tensor) = &added {
-            let what = "a copy of the embedding, which mlx-lm's class requires";
-            builder.note(format!("{}: {what}", tensor.name()));
-        }
-        tensors.extend(added.map(|tensor| (None, tensor)));
-    }
+    let Share { rank, tensors, mut in_mxfp4, why_plain } = share;
     let mut choices = recipe_choices(model, &tensors, config, options, builder)?.into_iter();
     // A scheme whose tensors are divided is written decoded, and so are those that every rank has.
     let same = resolution.dialect == writer.dialect && rank.is_none();
@@ -438,25 +451,6 @@ fn push_share(
     Ok(why_plain)
 }
 
-/// The output matrix of a model that ties it to the embedding, if mlx-lm's class does not.
-fn untied(
-    tensors: &[(Option<String>, Tensor)],
-    config: Option<&ConfigDocument>,
-) -> Result<Option<Tensor>> {
-    const EMBEDDING: &str = "model.embed_tokens.weight";
-    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
-    let model_type = keys.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let has = |end: &str| tensors.iter().find(|(_, tensor)| tensor.name().ends_with(end));
-    if !family::is_untied_in_mlx_lm(model_type) || has("lm_head.weight").is_some() {
-        return Ok(None);
-    }
-    let embedding = has(EMBEDDING).map(|(_, tensor)| tensor);
-    Ok(embedding.map(|tensor| {
-        let name = tensor.name().replace(EMBEDDING, "lm_head.weight");
-        tensor.clone().named(&name)
-    }))
-}
-
 /// Builds a single safetensors file. The documents of a directory are left out, which is noted.
 fn one_file(
     model: &Model,
@@ -479,12 +473,6 @@ fn one_file(
             .note(format!("a single file has no room for {names}: give a directory to write them"));
     }
     Ok(builder)
-}
-
-/// Whether a `config.json` says that the embedding serves as output matrix.
-fn is_tied(config: Option<&ConfigDocument>) -> Result<bool> {
-    let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
-    Ok(keys.get("tie_word_embeddings").and_then(Json::as_bool) == Some(true))
 }
 
 /// Adds the layers of a stored model besides its weights, and the new ones.

@@ -1,5 +1,6 @@
 //! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
+mod agreement;
 mod capabilities;
 mod config;
 mod convert;

@@ -365,6 +365,15 @@ pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Ke
             stated.entry(key).or_insert_with(|| value.clone());
         }
     }
+    // An output matrix that is stored counts, whatever the document says. Models with an encoder scale
+    // logits by this flag.
+    let tied = model.config().ok().and_then(|config| config.tie_embeddings.as_ref());
+    let scales = stated.get("is_encoder_decoder").and_then(Json::as_bool) == Some(true);
+    if let Some(stated) = stated.get_mut("tie_word_embeddings").filter(|_| !scales)
+        && tied.is_some_and(|tied| !tied.value)
+    {
+        *stated = false.into();
+    }
     let layers = gguf.config().map_or(0, |config| config.n_layers.value);
     match derived_config(gguf.store(), gguf.resolution()?) {
         Ok(derived) => {

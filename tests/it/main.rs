@@ -22,6 +22,7 @@ mod hub;
 #[path = "../names/models.rs"]
 mod models;
 
+mod agreement;
 mod builder;
 mod check;
 mod choices;

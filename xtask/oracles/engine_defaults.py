@@ -147,6 +147,28 @@ def unties(model_type):
     return "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source)
 
 
+def ties(model_type):
+    """Whether mlx-lm's class always computes logits with the embedding, and has no output matrix."""
+    module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
+    try:
+        source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
+    except (Exception, SystemExit):
+        return False
+    return "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source)
+
+
+def without_biases(model_type):
+    """The flags with which transformers' class has biases, where mlx-lm's class never has any."""
+    values, mlx = of_transformers(model_type), of_mlx_lm(model_type)
+    if not values or not mlx:
+        return []
+    module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
+    source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
+    if "bias=True" in source or "bias" in mlx or "qkv_bias" in mlx:
+        return []
+    return [flag for flag in ("attention_bias", "mlp_bias", "use_bias") if flag in values and flag not in mlx]
+
+
 def classes():
     """The values of model_type that mlx-lm has a class for."""
     folder = Path(importlib.import_module("mlx_lm.models").__path__[0])
@@ -216,6 +238,12 @@ def text():
     rows = "".join(row(model_type) for model_type in MODEL_TYPES)
     computed = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if computes_width(model_type))
     untied = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if unties(model_type))
+    tied = "".join(f'    "{model_type}",\n' for model_type in MODEL_TYPES if ties(model_type))
+    usual = [name for name in MODEL_TYPES if (of_transformers(name) or {}).get("tie_word_embeddings") is True]
+    usual = "".join(f'    "{model_type}",\n' for model_type in usual)
+    unbiased = "".join(
+        f'    ("{model_type}", "{flag}"),\n' for model_type in MODEL_TYPES for flag in without_biases(model_type)
+    )
     names = "".join(f'    "{name}",\n' for name in classes())
     return f"""//! What the classes of transformers {version("transformers")} take for keys that `config.json` omits, and the keys that
 //! mlx-lm {version("mlx-lm")} requires. Written by `xtask/oracles/engine_defaults.py`; do not edit.
@@ -247,6 +275,24 @@ pub(super) static CLASS_DEFAULTS: &[ClassDefaults] = &[
 #[rustfmt::skip]
 pub(super) static MLX_LM_UNTIED: &[&str] = &[
 {untied}];
+
+/// Values of `model_type` whose class in mlx-lm always computes logits with the embedding, and has no output
+/// matrix.
+#[rustfmt::skip]
+pub(super) static MLX_LM_TIED: &[&str] = &[
+{tied}];
+
+/// Values of `model_type` whose class in transformers ties the output matrix to the embedding unless
+/// `config.json` says otherwise.
+#[rustfmt::skip]
+pub(super) static TIED_BY_DEFAULT: &[&str] = &[
+{usual}];
+
+/// Values of `model_type` whose class in mlx-lm never builds biases, and the flag with which transformers'
+/// class does.
+#[rustfmt::skip]
+pub(super) static MLX_LM_UNBIASED: &[(&str, &str)] = &[
+{unbiased}];
 
 /// Values of `model_type` that mlx-lm has a class for.
 #[rustfmt::skip]

@@ -4,6 +4,7 @@
 mod check;
 mod defaults;
 mod derive;
+pub(crate) mod flags;
 mod keys;
 pub(crate) mod pooling;
 mod read;

@@ -437,6 +437,69 @@ pub(super) static MLX_LM_UNTIED: &[&str] = &[
     "phimoe",
 ];
 
+/// Values of `model_type` whose class in mlx-lm always computes logits with the embedding, and has no output
+/// matrix.
+#[rustfmt::skip]
+pub(super) static MLX_LM_TIED: &[&str] = &[
+    "gemma",
+    "gemma2",
+    "gemma3n_text",
+    "cohere",
+    "cohere2",
+    "gpt2",
+    "lfm2",
+    "lfm2_moe",
+];
+
+/// Values of `model_type` whose class in transformers ties the output matrix to the embedding unless
+/// `config.json` says otherwise.
+#[rustfmt::skip]
+pub(super) static TIED_BY_DEFAULT: &[&str] = &[
+    "smollm3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gemma3n_text",
+    "gemma4_text",
+    "cohere",
+    "cohere2",
+    "starcoder2",
+    "falcon",
+    "gpt2",
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "whisper",
+    "minicpm3",
+    "modernbert",
+    "ernie4_5",
+    "ernie4_5_moe",
+    "qwen3_vl_moe_text",
+    "lfm2",
+    "lfm2_moe",
+    "mamba",
+    "mt5",
+];
+
+/// Values of `model_type` whose class in mlx-lm never builds biases, and the flag with which transformers'
+/// class does.
+#[rustfmt::skip]
+pub(super) static MLX_LM_UNBIASED: &[(&str, &str)] = &[
+    ("qwen3", "attention_bias"),
+    ("qwen3_vl_text", "attention_bias"),
+    ("qwen3_moe", "attention_bias"),
+    ("gemma", "attention_bias"),
+    ("gemma2", "attention_bias"),
+    ("gemma3_text", "attention_bias"),
+    ("gemma3n_text", "attention_bias"),
+    ("gemma4_text", "attention_bias"),
+    ("deepseek_v2", "mlp_bias"),
+    ("deepseek_v32", "mlp_bias"),
+    ("minicpm3", "mlp_bias"),
+    ("qwen3_vl_moe_text", "attention_bias"),
+];
+
 /// Values of `model_type` that mlx-lm has a class for.
 #[rustfmt::skip]
 pub(super) static MLX_LM_CLASSES: &[&str] = &[

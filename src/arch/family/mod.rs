@@ -54,7 +54,9 @@ use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
 pub(crate) use class_defaults::ClassDefaults;
-use class_defaults::{CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_UNTIED};
+use class_defaults::{
+    CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_TIED, MLX_LM_UNBIASED, MLX_LM_UNTIED, TIED_BY_DEFAULT,
+};
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[
@@ -169,6 +171,24 @@ pub(crate) fn class_defaults(model_type: &str) -> Option<&'static ClassDefaults>
 /// to the embedding.
 pub(crate) fn is_untied_in_mlx_lm(model_type: &str) -> bool {
     MLX_LM_UNTIED.contains(&model_type)
+}
+
+/// Whether mlx-lm's class of a `model_type` has no output matrix, and always uses the embedding.
+pub(crate) fn is_tied_in_mlx_lm(model_type: &str) -> bool {
+    MLX_LM_TIED.contains(&model_type)
+}
+
+/// Whether transformers' class of a `model_type` ties the output matrix to the embedding if `config.json`
+/// does not say so. `None` if the table has no class for it.
+pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
+    let known = class_defaults(model_type).is_some_and(|class| !class.transformers.is_empty());
+    known.then(|| TIED_BY_DEFAULT.contains(&model_type))
+}
+
+/// Whether mlx-lm's class of a `model_type` has no biases although transformers' class has, if this flag
+/// is true.
+pub(crate) fn is_unbiased_in_mlx_lm(model_type: &str, flag: &str) -> bool {
+    MLX_LM_UNBIASED.contains(&(model_type, flag))
 }
 
 /// Whether mlx-lm has a class for a `model_type`.

@@ -4,7 +4,8 @@
 use serde_json::{Map, Value as Json};
 
 use crate::arch::config::TEXT_CONFIGS;
-use crate::arch::{ModelConfig, Resolution, family};
+use crate::arch::config::flags::{TensorFlag, tensor_flags};
+use crate::arch::{ModelConfig, Resolution};
 use crate::store::Store;
 
 /// Activations that transformers 5.23 knows (`ACT2FN`).
@@ -49,14 +50,6 @@ const ROPES: &[(&str, &[&str])] = &[
 
 /// Names of kinds in older files.
 const OLDER_ROPES: &[&str] = &["su", "mrope"];
-
-/// Flags of `config.json` that say whether layers have a tensor.
-const FLAGS: &[(&str, &str)] = &[
-    ("attention_bias", "attention.q.bias"),
-    ("mlp_bias", "ffn.up.bias"),
-    ("use_bias", "attention.q.bias"),
-    ("use_qk_norm", "attention.q_norm.weight"),
-];
 
 /// Faults of a directory's `config.json` and tensors, one sentence each.
 pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfig) -> Vec<String> {
@@ -103,26 +96,20 @@ fn flags(
     config: &ModelConfig,
     faults: &mut Vec<String>,
 ) {
-    let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let usual = family::class_defaults(model_type).map_or(&[][..], |class| class.transformers);
-    for (flag, tensor) in FLAGS {
-        let stated = text.get(*flag).and_then(Json::as_bool);
-        let default = usual.iter().find(|(key, _)| key == flag);
-        let default = default.and_then(|(_, value)| Json::from(*value).as_bool());
-        let Some(value) = stated.or(default) else { continue };
-        let ending = format!(".{tensor}");
-        let mut stored = resolution.mapped.iter().map(|mapping| &mapping.canonical);
-        let found = stored.find(|name| name.starts_with("layers.") && name.ends_with(&ending));
-        let source = if stated.is_some() { "" } else { ", by default" };
-        match (value, found) {
-            (false, Some(name)) => {
-                faults.push(format!("{flag} is false{source}, but the model has {name}"));
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    for flag in tensor_flags(text, names).into_iter().filter(TensorFlag::is_wrong) {
+        let TensorFlag { key, stated, tensor, end, .. } = flag;
+        match tensor {
+            Some(name) => {
+                let source = if stated { "" } else { ", by default" };
+                faults.push(format!("{key} is false{source}, but the model has {name}"));
             }
             // Latent attention has its biases elsewhere.
-            (true, None) if config.attention.kv_lora_rank.is_none() && stated.is_some() => {
-                faults.push(format!("{flag} is true, but no layer has {tensor}"));
+            None if config.attention.kv_lora_rank.is_none() && stated => {
+                let tensor = end.trim_start_matches('.');
+                faults.push(format!("{key} is true, but no layer has {tensor}"));
             }
-            _ => {}
+            None => {}
         }
     }
 }

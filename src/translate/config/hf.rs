@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::arch::config::flags::tensor_flags;
 use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule, Constant};
 use crate::arch::{ModelConfig, Resolution, family};
@@ -48,12 +49,12 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
         }
     }
     follows_from_the_others(&model, &out)?;
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    for flag in tensor_flags(&out, names).into_iter().filter(|flag| !flag.stated) {
+        out.insert(flag.key.to_owned(), flag.tensor.is_some().into());
+    }
     let defaults = family::class_defaults(class.model_type).map_or(&[][..], |c| c.transformers);
     for (key, default) in defaults {
-        let tensor = BY_TENSORS.iter().find(|(flag, _)| flag == key);
-        if let Some((_, tensor)) = tensor.filter(|_| !out.contains_key(*key)) {
-            out.insert((*key).to_owned(), model.has_in_layers(tensor).into());
-        }
         // Transformers refuses a float where its class has an integer.
         if let (Constant::Count(_), Some(value)) = (default, out.get_mut(*key)) {
             let whole = value.as_f64().filter(|real| real.fract() == 0.0 && value.is_f64());
@@ -75,14 +76,6 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     }
     Ok(out)
 }
-
-/// Flags of transformers' classes that say which tensors a layer has.
-const BY_TENSORS: [(&str, &str); 4] = [
-    ("attention_bias", "attention.q.bias"),
-    ("mlp_bias", "ffn.up.bias"),
-    ("use_bias", "attention.q.bias"),
-    ("use_qk_norm", "attention.q_norm.weight"),
-];
 
 /// States that a model has no padding token, where transformers' class has a default, which may lie
 /// beyond the vocabulary.

@@ -1,0 +1,365 @@
+//! Makes the `config.json` of a directory agree with the tensors beside it.
+//!
+//! The classes of transformers and mlx-lm build their modules from `config.json`. They refuse or ignore a
+//! tensor without a module, and a module without a tensor is refused or left at random. So the tensors
+//! decide, and a note reports each change.
+
+use serde_json::{Map, Value as Json};
+
+use super::left_out;
+use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::config::flags::tensor_flags;
+use crate::arch::{Dialect, canonical_names, family};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::model::{Model, Tensor};
+use crate::store::Encoding;
+
+const OUTPUT: &str = "output.weight";
+const EMBEDDING: &str = "token_embedding.weight";
+const TIED: &str = "tie_word_embeddings";
+const VOCABULARY: &str = "vocab_size";
+
+/// A directory that is being planned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlannedDirectory<'a> {
+    pub(super) model: &'a Model,
+    /// The dialect of the directory.
+    pub(super) dialect: Dialect,
+    /// Whether its tensors are whole, and not the shares of a rank.
+    pub(super) is_whole: bool,
+    /// Whether a directory that mlx-lm cannot load is written.
+    pub(super) unloadable: bool,
+}
+
+/// The tensors to write, with their expert groups.
+type Tensors = Vec<(Option<String>, Tensor)>;
+
+impl PlannedDirectory<'_> {
+    /// Makes a config agree with the tensors, and returns a note for each change. Tensors that the class
+    /// has no place for are removed, an output matrix that mlx-lm's class requires is added.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if mlx-lm's class ignores the model's output matrix; errors of reading both matrices.
+    pub(super) fn agree(
+        &self,
+        tensors: &mut Tensors,
+        config: &mut Map<String, Json>,
+    ) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        let Some(architecture) = self.model.resolution()?.architecture else { return Ok(notes) };
+        let stored = tensors.iter().map(|(_, tensor)| tensor.name());
+        let mut names = canonical_names(architecture, self.dialect, stored);
+        notes.extend(self.drop_layers(&mut names, tensors)?);
+        self.output_matrix(&names, tensors, config, &mut notes)?;
+        self.flags(&names, config, &mut notes)?;
+        if self.is_whole
+            && let Some(embedding) = find(EMBEDDING, &names, tensors)
+            && let Some(rows) = embedding.shape().first()
+        {
+            let why = format!("{} has {rows} rows", embedding.name());
+            for level in Level::all(config) {
+                if level.of(config).get(VOCABULARY).is_some_and(Json::is_number) {
+                    level.state(config, (VOCABULARY, (*rows).into()), &why, &mut notes);
+                }
+            }
+        }
+        notes.extend(self.doubles(tensors));
+        Ok(notes)
+    }
+
+    /// Removes the tensors of layers beyond the number of layers in the config, which no class builds.
+    fn drop_layers(
+        &self,
+        names: &mut Vec<(String, String)>,
+        tensors: &mut Tensors,
+    ) -> Result<Vec<String>> {
+        // GGUF counts its layers. Without a config, nothing is known of them.
+        let Ok(config) = self.model.config() else { return Ok(Vec::new()) };
+        if self.model.encoding() == Encoding::Gguf {
+            return Ok(Vec::new());
+        }
+        let next = config.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value);
+        let layers = config.n_layers.value.saturating_add(next);
+        let number = |canonical: &str| {
+            let number = canonical.strip_prefix("layers.")?.split('.').next()?;
+            number.parse::<u32>().ok().filter(|number| *number >= layers)
+        };
+        // Layers that predict further tokens are not always counted.
+        let is_next = |(canonical, _): &(String, String)| canonical.contains(".nextn.");
+        let predicts: Vec<u32> = names
+            .iter()
+            .filter(|name| is_next(name))
+            .filter_map(|(name, _)| number(name))
+            .collect();
+        let is_beyond =
+            |canonical: &str| number(canonical).is_some_and(|number| !predicts.contains(&number));
+        let (beyond, within): (Vec<_>, Vec<_>) =
+            std::mem::take(names).into_iter().partition(|(canonical, _)| is_beyond(canonical));
+        *names = within;
+        if beyond.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stated = &config.n_layers;
+        let reason = format!("n_layers ({}) is {}", stated.source, stated.value);
+        tensors.retain(|(_, tensor)| beyond.iter().all(|(_, stored)| stored != tensor.name()));
+        let mut dropped: Vec<_> =
+            beyond.into_iter().map(|(_, stored)| (stored, reason.clone())).collect();
+        dropped.dedup();
+        Ok(left_out(&dropped))
+    }
+
+    /// Decides between an output matrix and a tied embedding, and states it.
+    fn output_matrix(
+        &self,
+        names: &[(String, String)],
+        tensors: &mut Tensors,
+        config: &mut Map<String, Json>,
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
+        let Some(embedding) = find(EMBEDDING, names, tensors).cloned() else { return Ok(()) };
+        // Encoders with decoders scale their logits by this flag.
+        if config.get("is_encoder_decoder").and_then(Json::as_bool) == Some(true) {
+            return Ok(());
+        }
+        let head = find(OUTPUT, names, tensors).cloned();
+        let is_class = |test| is_class(config, test);
+        let in_mlx = self.dialect == Dialect::Mlx;
+        let always = in_mlx && is_class(family::is_tied_in_mlx_lm);
+        let never = in_mlx && is_class(family::is_untied_in_mlx_lm);
+        let mut inner_first = Level::all(config).iter().rev();
+        let stated = inner_first.find_map(|level| level.of(config).get(TIED)?.as_bool());
+        let source = self.model.resolution()?.dialect;
+        let (tied, why) = match head {
+            Some(head) => {
+                // mlx-lm requires a copy of some classes, which is not tied.
+                let copied = source == Dialect::Mlx
+                    && self.dialect != Dialect::Mlx
+                    && is_class(family::is_untied_in_mlx_lm);
+                let may_be_equal = always || copied || stated == Some(true);
+                let trusted = stated == Some(true) && self.is_converters_copy(&embedding, &head);
+                let equal = may_be_equal && (trusted || same_values(&embedding, &head)?);
+                let name = head.name().to_owned();
+                if equal && !never {
+                    tensors.retain(|(_, tensor)| tensor.name() != name);
+                    let reason = format!("equal to {}, which serves instead", embedding.name());
+                    notes.extend(left_out(&[(name.clone(), reason)]));
+                    (true, format!("{name} equals the embedding"))
+                } else if always {
+                    let fault = format!(
+                        "it differs from {}, but mlx-lm's class always computes logits with the embedding",
+                        embedding.name()
+                    );
+                    notes.extend(self.refused(&name, fault)?);
+                    return Ok(());
+                } else {
+                    let differs = if equal { "is stored" } else { "differs from the embedding" };
+                    (false, format!("{name} {differs}"))
+                }
+            }
+            None if never && source != Dialect::Mlx => {
+                let copy = embedding.clone().named(&head_name(embedding.name()));
+                let why = "a copy of the embedding, which mlx-lm's class requires";
+                notes.push(format!("{}: {why}", copy.name()));
+                let why = format!("{} is {why}", copy.name());
+                tensors.push((None, copy));
+                (false, why)
+            }
+            None if never || !self.generates(config) => return Ok(()),
+            None => (true, "no output matrix is stored".to_owned()),
+        };
+        self.state_tied(tied, &why, config, notes);
+        Ok(())
+    }
+
+    /// Whether an output matrix of a GGUF file is the copy of the embedding that llama.cpp requires,
+    /// quantized to another dtype. Only asked where the config says that both are one.
+    fn is_converters_copy(&self, embedding: &Tensor, head: &Tensor) -> bool {
+        let graph = self.model.metadata().str("general.architecture").and_then(family::graph);
+        let quantized = |tensor: &Tensor| tensor.dtype().is_ok_and(DType::is_quantized);
+        graph.is_some_and(|graph| graph.requires(OUTPUT))
+            && (quantized(embedding) || quantized(head))
+    }
+
+    /// Reports a tensor that mlx-lm's class has no place for.
+    fn refused(&self, name: &str, fault: String) -> Result<Option<String>> {
+        if self.unloadable {
+            return Ok(Some(format!("{name}: {fault}")));
+        }
+        let advice = "--allow-incomplete writes it for other readers";
+        Err(Error::unsupported(fault).in_tensor(name).advise(advice))
+    }
+
+    /// Whether the class of the config generates text, and so has an output matrix.
+    fn generates(&self, config: &Map<String, Json>) -> bool {
+        if self.dialect == Dialect::Mlx {
+            return is_class(config, family::is_in_mlx_lm);
+        }
+        const ENDS: [&str; 3] = ["ForCausalLM", "LMHeadModel", "ForConditionalGeneration"];
+        let classes = config.get("architectures").and_then(Json::as_array);
+        let mut classes = classes.into_iter().flatten().filter_map(Json::as_str);
+        classes.any(|class| ENDS.iter().any(|end| class.ends_with(end)))
+    }
+
+    /// States whether the embedding serves as output matrix: wherever the document states the contrary,
+    /// and where the reader looks if it would assume the contrary.
+    fn state_tied(
+        &self,
+        tied: bool,
+        why: &str,
+        config: &mut Map<String, Json>,
+        notes: &mut Vec<String>,
+    ) {
+        let levels = Level::all(config);
+        // mlx-lm reads the config of the text model, transformers the outer one.
+        let reader = if self.dialect == Dialect::Mlx { levels.last() } else { levels.first() };
+        let stated = |level: &Level| level.of(config).get(TIED).and_then(Json::as_bool);
+        let is_wrong = levels.iter().any(|level| stated(level) == Some(!tied));
+        let lacks = |level: &&Level| match stated(level) {
+            Some(_) => true,
+            None if Some(*level) == reader => {
+                let default = family::ties_by_default(level.model_type(config));
+                default.map_or(is_wrong, |usual| usual != tied)
+            }
+            None => false,
+        };
+        for level in levels.iter().filter(lacks).collect::<Vec<_>>() {
+            level.state(config, (TIED, tied.into()), why, notes);
+        }
+    }
+
+    /// States the flags that say which tensors layers have. Some classes of mlx-lm do not read them.
+    fn flags(
+        &self,
+        names: &[(String, String)],
+        config: &mut Map<String, Json>,
+        notes: &mut Vec<String>,
+    ) -> Result<()> {
+        // Latent attention has its biases elsewhere.
+        let config_of_model = self.model.config();
+        let latent = config_of_model.is_ok_and(|config| config.attention.kv_lora_rank.is_some());
+        let canonical = names.iter().map(|(canonical, _)| canonical.as_str());
+        let text = Level::Text.of(config);
+        let flags = tensor_flags(text, canonical);
+        for flag in flags.iter().filter(|flag| flag.is_wrong()) {
+            let has = names.iter().find(|(canonical, _)| Some(canonical.as_str()) == flag.tensor);
+            let why = match has {
+                Some((_, stored)) => {
+                    let model_type = Level::Text.model_type(config);
+                    if self.dialect == Dialect::Mlx
+                        && family::is_unbiased_in_mlx_lm(model_type, flag.key)
+                    {
+                        let fault = format!("mlx-lm's class of {model_type} has no biases");
+                        notes.extend(self.refused(stored, fault)?);
+                    }
+                    format!("the model has {stored}")
+                }
+                None if latent => continue,
+                None => format!("no layer has {}", flag.end.trim_start_matches('.')),
+            };
+            Level::Text.state(config, (flag.key, has.is_some().into()), &why, notes);
+        }
+        Ok(())
+    }
+
+    /// A note on numbers of 64 bits, which the writer casts: MLX has none.
+    fn doubles(&self, tensors: &Tensors) -> Option<String> {
+        let is_double = |tensor: &&Tensor| tensor.dtype().is_ok_and(|dtype| dtype == DType::F64);
+        let mut doubles = tensors.iter().map(|(_, tensor)| tensor).filter(is_double);
+        let first = doubles.next().filter(|_| self.dialect == Dialect::Mlx)?.name();
+        Some(match doubles.count() {
+            0 => format!("{first}: cast from F64, which MLX does not have"),
+            more => format!("{first} and {more} more: cast from F64, which MLX does not have"),
+        })
+    }
+}
+
+/// The tensor that is written for a canonical one.
+fn find<'t>(
+    canonical: &str,
+    names: &[(String, String)],
+    tensors: &'t Tensors,
+) -> Option<&'t Tensor> {
+    let (_, stored) = names.iter().find(|(name, _)| name == canonical)?;
+    tensors.iter().map(|(_, tensor)| tensor).find(|tensor| tensor.name() == stored)
+}
+
+/// The part of a `config.json` that describes the language model.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Level {
+    /// The document itself.
+    Outer,
+    /// The config of the text model in it.
+    Text,
+}
+
+impl Level {
+    /// The levels of a document, the outer one first.
+    fn all(config: &Map<String, Json>) -> &'static [Self] {
+        let has_text =
+            TEXT_CONFIGS.iter().any(|name| config.get(*name).is_some_and(Json::is_object));
+        if has_text { &[Self::Outer, Self::Text] } else { &[Self::Outer] }
+    }
+
+    fn of(self, config: &Map<String, Json>) -> &Map<String, Json> {
+        let text = || TEXT_CONFIGS.iter().find_map(|name| config.get(*name)?.as_object());
+        if self == Self::Text { text().unwrap_or(config) } else { config }
+    }
+
+    /// States a value, and notes the change.
+    fn state(
+        self,
+        config: &mut Map<String, Json>,
+        (key, value): (&str, Json),
+        why: &str,
+        notes: &mut Vec<String>,
+    ) {
+        let name = TEXT_CONFIGS.iter().find(|name| config.get(**name).is_some_and(Json::is_object));
+        let name = name.filter(|_| self == Self::Text);
+        let level = match name.and_then(|name| config.get_mut(*name)) {
+            Some(Json::Object(text)) => text,
+            _ => config,
+        };
+        match level.get(key) {
+            Some(old) if *old == value => return,
+            Some(old) => notes.push(format!("config.json: {key} is {value}, not {old}: {why}")),
+            None => notes.push(format!("config.json: {key} is {value}: {why}")),
+        }
+        level.insert(key.to_owned(), value);
+    }
+
+    fn model_type(self, config: &Map<String, Json>) -> &str {
+        self.of(config).get("model_type").and_then(Json::as_str).unwrap_or_default()
+    }
+}
+
+/// Whether a test holds for the `model_type` of a level.
+fn is_class(config: &Map<String, Json>, test: fn(&str) -> bool) -> bool {
+    Level::all(config).iter().any(|level| test(level.model_type(config)))
+}
+
+/// The name of the output matrix beside an embedding of this name.
+fn head_name(embedding: &str) -> String {
+    embedding.replace("model.embed_tokens.weight", "lm_head.weight")
+}
+
+/// Whether two tensors have the same values, bit for bit.
+fn same_values(a: &Tensor, b: &Tensor) -> Result<bool> {
+    if a.shape() != b.shape() || a.check_decodable().and(b.check_decodable()).is_err() {
+        return Ok(false);
+    }
+    let rows = a.shape().first().copied().unwrap_or(0);
+    let mut same = true;
+    // Different matrices differ in their first row.
+    for rows in [0..rows.min(1), 0..rows] {
+        a.for_each_values_with(b, Some(rows), |a, b| {
+            same &= a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+            Ok(())
+        })?;
+        if !same {
+            break;
+        }
+    }
+    Ok(same)
+}

@@ -1,0 +1,285 @@
+//! The `config.json` of a written directory agrees with its tensors, whatever the source's config says.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "the numbers are the test's own"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
+use weighbridge::recipe::mlx_lm::MlxOptions;
+use weighbridge::{DType, Model, WriteOptions};
+
+use crate::support::{Safetensors, f32s, folder};
+
+const WIDTH: u64 = 64;
+const WORDS: u64 = 8;
+
+/// Shapes by name, and the number that the values begin with: tensors with the same number are equal.
+type Tensors = BTreeMap<String, (Vec<u64>, u64)>;
+
+/// A Llama with one layer.
+fn llama(head: bool) -> Tensors {
+    let mut tensors = Tensors::new();
+    let mut put = |name: &str, shape: &[u64]| {
+        let number = tensors.len() as u64;
+        tensors.insert(name.to_owned(), (shape.to_vec(), number));
+    };
+    put("model.embed_tokens.weight", &[WORDS, WIDTH]);
+    put("model.norm.weight", &[WIDTH]);
+    for name in ["input_layernorm", "post_attention_layernorm"] {
+        put(&format!("model.layers.0.{name}.weight"), &[WIDTH]);
+    }
+    for name in ["q", "k", "v", "o"] {
+        put(&format!("model.layers.0.self_attn.{name}_proj.weight"), &[WIDTH, WIDTH]);
+    }
+    for name in ["gate", "up", "down"] {
+        put(&format!("model.layers.0.mlp.{name}_proj.weight"), &[WIDTH, WIDTH]);
+    }
+    if head {
+        put("lm_head.weight", &[WORDS, WIDTH]);
+    }
+    tensors
+}
+
+fn config(more: &Json) -> Json {
+    let mut config = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH,
+        "intermediate_size": WIDTH, "num_attention_heads": 2, "num_key_value_heads": 2,
+        "num_hidden_layers": 1, "vocab_size": WORDS, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64, "hidden_act": "silu", "rope_theta": 1e4,
+    });
+    let config_keys = config.as_object_mut().expect("an object");
+    for (key, value) in more.as_object().expect("an object") {
+        config_keys.insert(key.clone(), value.clone());
+    }
+    config
+}
+
+fn write(tensors: &Tensors, config: &Json, dtype: &str) -> TempDir {
+    let mut file = Safetensors::new();
+    for (name, (shape, number)) in tensors {
+        let count: u64 = shape.iter().product();
+        let values: Vec<f32> =
+            (0..count).map(|n| ((n * 7 + number * 13) % 97) as f32 - 48.0).collect();
+        let bytes = match dtype {
+            "F64" => values.iter().flat_map(|value| f64::from(*value).to_le_bytes()).collect(),
+            _ => f32s(&values),
+        };
+        file = file.tensor(name, dtype, shape, bytes);
+    }
+    let text = serde_json::to_vec(config).expect("JSON");
+    folder(&[("config.json", text), ("model.safetensors", file.build())])
+}
+
+/// What was written: the config, the names of the tensors, and the plan's notes.
+struct Written {
+    folder: TempDir,
+    config: Map<String, Json>,
+    names: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Written {
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|found| found == name)
+    }
+}
+
+fn converted(source: &Path, options: &ConvertOptions) -> weighbridge::Result<Written> {
+    let model = Model::open(source)?;
+    let plan = ops::convert(&model, options)?;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    plan.run(&out, &WriteOptions::new())?;
+    let written = Model::open(&out)?;
+    let config = written.document("config.json").and_then(Json::as_object).cloned();
+    let names = written.stored_tensors().map(|tensor| tensor.name().to_owned()).collect();
+    Ok(Written { folder, config: config.unwrap_or_default(), names, notes: plan.notes })
+}
+
+fn both(tensors: &Tensors, more: &Json) -> [Written; 2] {
+    let source = write(tensors, &config(more), "F32");
+    [&MLX, &SAFETENSORS].map(|to: &'static Container| {
+        converted(source.path(), &ConvertOptions::new(to)).expect("a directory")
+    })
+}
+
+const TIED: &str = "tie_word_embeddings";
+
+#[test]
+fn an_output_matrix_that_differs_is_not_tied() {
+    for written in both(&llama(true), &json!({ TIED: true })) {
+        assert!(written.has("lm_head.weight"));
+        assert_eq!(written.config[TIED], json!(false));
+        let note =
+            "tie_word_embeddings is false, not true: lm_head.weight differs from the embedding";
+        assert!(written.notes.iter().any(|found| found.ends_with(note)), "{:?}", written.notes);
+    }
+}
+
+#[test]
+fn an_output_matrix_that_equals_the_embedding_is_left_out() {
+    let mut tensors = llama(true);
+    tensors.get_mut("lm_head.weight").expect("a head").1 = tensors["model.embed_tokens.weight"].1;
+    for written in both(&tensors, &json!({ TIED: true })) {
+        assert!(!written.has("lm_head.weight"));
+        assert_eq!(written.config[TIED], json!(true));
+        assert!(written.notes.iter().any(|note| note.contains("left out: lm_head.weight")));
+    }
+    // A model that does not tie them keeps both.
+    for written in both(&tensors, &json!({ TIED: false })) {
+        assert!(written.has("lm_head.weight"));
+        assert_eq!(written.config[TIED], json!(false));
+    }
+}
+
+#[test]
+fn a_model_without_an_output_matrix_is_tied() {
+    for written in both(&llama(false), &json!({ TIED: false })) {
+        assert_eq!(written.config[TIED], json!(true));
+    }
+    // The class does not tie them by default.
+    for written in both(&llama(false), &json!({})) {
+        assert_eq!(written.config[TIED], json!(true));
+    }
+}
+
+/// mlx-lm's class of Gemma always computes logits with the embedding.
+#[test]
+fn a_class_without_an_output_matrix_gets_none() {
+    let class =
+        json!({ "architectures": ["GemmaForCausalLM"], "model_type": "gemma", "head_dim": 32 });
+    let source = write(&llama(true), &config(&class), "F32");
+    let options = ConvertOptions::new(&MLX);
+    let error = converted(source.path(), &options).err().expect("a refusal");
+    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+    assert_eq!(error.tensor(), Some("lm_head.weight"));
+    let other = converted(source.path(), &ConvertOptions::new(&SAFETENSORS)).expect("a directory");
+    assert_eq!(other.config[TIED], json!(false));
+    let mut tensors = llama(true);
+    tensors.get_mut("lm_head.weight").expect("a head").1 = tensors["model.embed_tokens.weight"].1;
+    let source = write(&tensors, &config(&class), "F32");
+    assert!(!converted(source.path(), &options).expect("a directory").has("lm_head.weight"));
+}
+
+/// The same through a GGUF file, which keeps what config.json says.
+#[test]
+fn a_gguf_file_keeps_no_wrong_tie() {
+    let source = write(&llama(true), &config(&json!({ TIED: true })), "F32");
+    let file = converted(source.path(), &ConvertOptions::new(&GGUF)).expect("a file");
+    for to in [&MLX, &SAFETENSORS] {
+        let back = converted(&file.folder.path().join("out"), &ConvertOptions::new(to))
+            .expect("a directory");
+        assert!(back.has("lm_head.weight"));
+        assert_eq!(back.config[TIED], json!(false), "{}", to.name);
+    }
+}
+
+#[test]
+fn quantized_directories_agree_too() {
+    let options =
+        || ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(MlxOptions::default()));
+    let source =
+        write(&llama(true), &config(&json!({ TIED: true, "attention_bias": true })), "F32");
+    let written = converted(source.path(), &options()).expect("a directory");
+    assert_eq!(
+        (&written.config[TIED], &written.config["attention_bias"]),
+        (&json!(false), &json!(false))
+    );
+    assert!(written.config.contains_key("quantization"));
+}
+
+#[test]
+fn flags_say_which_biases_there_are() {
+    let with = |names: &[&str]| {
+        let mut tensors = llama(true);
+        for name in names {
+            tensors.insert(format!("model.layers.0.{name}.bias"), (vec![WIDTH], 3));
+        }
+        tensors
+    };
+    let attention = ["q", "k", "v", "o"].map(|name| format!("self_attn.{name}_proj"));
+    let attention: Vec<&str> = attention.iter().map(String::as_str).collect();
+    for stated in [json!({ "attention_bias": false }), json!({})] {
+        for written in both(&with(&attention), &stated) {
+            assert_eq!(written.config["attention_bias"], json!(true), "{stated}");
+        }
+    }
+    let network = ["mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"];
+    for written in both(&with(&network), &json!({ "attention_bias": true, "mlp_bias": false })) {
+        assert_eq!(written.config["attention_bias"], json!(false));
+        assert_eq!(written.config["mlp_bias"], json!(true));
+    }
+}
+
+/// mlx-lm's class of Qwen 3 has no biases, whatever the config says.
+#[test]
+fn biases_that_a_class_does_not_have_are_refused() {
+    let class =
+        json!({ "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 32 });
+    let mut tensors = llama(true);
+    for name in ["q", "k"] {
+        tensors.insert(format!("model.layers.0.self_attn.{name}_norm.weight"), (vec![32], 1));
+    }
+    for name in ["q", "k", "v", "o"] {
+        tensors.insert(format!("model.layers.0.self_attn.{name}_proj.bias"), (vec![WIDTH], 3));
+    }
+    let source = write(&tensors, &config(&class), "F32");
+    let error = converted(source.path(), &ConvertOptions::new(&MLX)).err().expect("a refusal");
+    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+    assert!(error.tensor().is_some_and(|name| name.ends_with(".bias")), "{error}");
+    let other = converted(source.path(), &ConvertOptions::new(&SAFETENSORS)).expect("a directory");
+    assert_eq!(other.config["attention_bias"], json!(true));
+}
+
+#[test]
+fn the_vocabulary_is_that_of_the_embedding() {
+    let mut tensors = llama(false);
+    tensors.get_mut("model.embed_tokens.weight").expect("an embedding").0[0] = WORDS + 3;
+    for written in both(&tensors, &json!({ TIED: true })) {
+        assert_eq!(written.config["vocab_size"], json!(WORDS + 3));
+    }
+}
+
+#[test]
+fn layers_beyond_their_number_are_left_out() {
+    let mut tensors = llama(true);
+    for (name, tensor) in tensors.clone() {
+        if name.contains("layers.0.") {
+            tensors.insert(name.replace("layers.0.", "layers.1."), tensor);
+        }
+    }
+    for written in both(&tensors, &json!({})) {
+        assert!(
+            !written.names.iter().any(|name| name.contains("layers.1.")),
+            "{:?}",
+            written.names
+        );
+        assert!(written.notes.iter().any(|note| note.contains("left out: model.layers.1.")));
+    }
+}
+
+#[test]
+fn mlx_has_no_doubles() {
+    let source = write(&llama(true), &config(&json!({})), "F64");
+    let written = converted(source.path(), &ConvertOptions::new(&MLX)).expect("a directory");
+    let model = Model::open(written.folder.path().join("out")).expect("a model");
+    assert!(model.stored_tensors().all(|tensor| tensor.dtype().expect("a dtype") == DType::F32));
+    assert!(written.notes.iter().any(|note| note.contains("cast from F64")), "{:?}", written.notes);
+}
+
+/// A sound directory is copied byte for byte.
+#[test]
+fn a_config_that_agrees_stays_as_it_is() {
+    let source = write(&llama(true), &config(&json!({})), "F32");
+    let written =
+        converted(source.path(), &ConvertOptions::new(&SAFETENSORS)).expect("a directory");
+    let read = |folder: &Path| std::fs::read(folder.join("config.json")).expect("a file");
+    assert_eq!(read(source.path()), read(&written.folder.path().join("out")));
+}
