@@ -256,6 +256,9 @@ typedef struct {
   uint32_t lossless;
   // wb_quantize, other than 0: quantize tensors that are quantized already.
   uint32_t allow_requantize;
+  // Other than 0: quantize tensors with NaN, infinities, or values beyond the range of a block's scale,
+  // which otherwise are an error.
+  uint32_t allow_nonfinite;
 } wb_write_options;
 
 // What wb_create makes of a model.

@@ -51,6 +51,9 @@ pub struct WbWriteOptions {
     pub lossless: u32,
     /// wb_quantize, other than 0: quantize tensors that are quantized already.
     pub allow_requantize: u32,
+    /// Other than 0: quantize tensors with NaN, infinities, or values beyond the range of a block's scale,
+    /// which otherwise are an error.
+    pub allow_nonfinite: u32,
 }
 
 impl Options for WbWriteOptions {
@@ -67,6 +70,7 @@ impl Options for WbWriteOptions {
         dry_run: 0,
         lossless: 0,
         allow_requantize: 0,
+        allow_nonfinite: 0,
     };
 
     fn size(&self) -> usize {
@@ -469,6 +473,7 @@ unsafe fn run(
     let mut write = WriteOptions::new()
         .overwrite(options.overwrite != 0)
         .allow_incomplete(options.allow_incomplete != 0)
+        .allow_nonfinite(options.allow_nonfinite != 0)
         .threads(options.threads as usize)
         .progress(&watch);
     if options.memory > 0 {

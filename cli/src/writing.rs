@@ -55,7 +55,7 @@ pub(crate) fn run_whole(
     whole: Whole,
     args: &Writing,
 ) -> Done {
-    let options = WriteOptions::new().allow_incomplete(whole.allow_incomplete);
+    let options = whole.options();
     plan.check(&options)?;
     if !plan.missing.is_empty() {
         note(&format!("the model is incomplete; missing: {}", plan.missing.join(", ")));

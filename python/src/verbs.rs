@@ -49,6 +49,7 @@ pub(crate) fn container(name: &str) -> PyResult<&'static Container> {
 pub(crate) struct Writing {
     overwrite: bool,
     allow_incomplete: bool,
+    allow_nonfinite: bool,
     dry_run: bool,
     threads: usize,
     max_memory: Option<u64>,
@@ -60,6 +61,7 @@ pub(crate) fn run(plan: &WritePlan, path: &Path, args: &Writing, watch: &Watch) 
     let mut options = WriteOptions::new()
         .overwrite(args.overwrite)
         .allow_incomplete(args.allow_incomplete)
+        .allow_nonfinite(args.allow_nonfinite)
         .threads(args.threads)
         .progress(&report);
     if let Some(bytes) = args.max_memory {

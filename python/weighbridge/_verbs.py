@@ -29,6 +29,7 @@ class Writing:
 
     overwrite: bool
     allow_incomplete: bool
+    allow_nonfinite: bool
     dry_run: bool
     threads: int
     max_memory: int | None
@@ -254,6 +255,7 @@ def convert(
     store: str | Path | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
+    allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
     max_memory: int | None = None,
@@ -271,7 +273,7 @@ def convert(
     True
     """
     container, one_file = _container(path, to or ("safetensors" if shards else None))
-    writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
+    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
     adapters = [(lora, 1.0)] if isinstance(lora, (str, Path)) else list(lora)
     with callback(progress) as shown:
         report = _native.convert(
@@ -305,6 +307,7 @@ def quantize(
     quant_predicate: str | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
+    allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
     max_memory: int | None = None,
@@ -320,7 +323,7 @@ def quantize(
     >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
     []
     """
-    writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
+    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
     if file_type is None and mlx is not None:
         with callback(progress) as shown:
             report = _native.quantize_mlx(
@@ -353,7 +356,7 @@ def split(
     progress: Progress = None,
 ) -> WriteReport:
     """Writes the tensors unchanged to several files of at most `max_size` bytes or `max_tensors`."""
-    writing = Writing(overwrite, False, dry_run, threads, max_memory)
+    writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
     with callback(progress) as shown:
         report = _native.split(_model(source), path, max_size, max_tensors, writing, shown)
     return WriteReport(json.loads(report))
@@ -371,7 +374,7 @@ def merge(
     progress: Progress = None,
 ) -> WriteReport:
     """Writes the tensors unchanged to one file, aligned to `align` bytes."""
-    writing = Writing(overwrite, False, dry_run, threads, max_memory)
+    writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
     with callback(progress) as shown:
         report = _native.merge(_model(source), path, align, writing, shown)
     return WriteReport(json.loads(report))
@@ -398,6 +401,7 @@ def create(
     store: str | Path | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
+    allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
     max_memory: int | None = None,
@@ -412,7 +416,7 @@ def create(
     >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
     True
     """
-    writing = Writing(overwrite, allow_incomplete, dry_run, threads, max_memory)
+    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
     creation = Creation(
         modelfile, quantize, template, system,
         [(key, str(one)) for key, value in (parameters or {}).items() for one in _several(value)],

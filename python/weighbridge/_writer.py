@@ -99,7 +99,7 @@ class Writer:
         progress: Progress = None,
     ) -> WriteReport:
         """Writes the model. A writer writes once."""
-        writing = Writing(overwrite, False, dry_run, threads, max_memory)
+        writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
         with callback(progress) as shown:
             return WriteReport(json.loads(self._native.write(path, writing, shown)))
 

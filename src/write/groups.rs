@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Loss;
+use super::finite::QuantizedRows;
 use crate::bytes::{Scratch, try_vec};
 use crate::container::writer::NewPart;
 use crate::dtype::{DType, Packing};
@@ -343,17 +344,30 @@ impl GroupQuantization {
         }
     }
 
-    /// Makes the parts of some rows, one after another.
+    /// Makes the parts of some rows, one after another. `checks` says whether values and scales that are not
+    /// finite are an error.
     pub(crate) fn fill(
         &self,
         rows: Range<u64>,
         out: &mut [u8],
+        checks: bool,
         scratch: &mut Scratch,
     ) -> Result<Loss> {
         match self.values {
-            DType::F16 => self.fill_from::<f16>(rows, out, scratch),
-            DType::BF16 => self.fill_from::<bf16>(rows, out, scratch),
-            _ => self.fill_from::<f32>(rows, out, scratch),
+            DType::F16 => self.fill_from::<f16>(rows, out, checks, scratch),
+            DType::BF16 => self.fill_from::<bf16>(rows, out, checks, scratch),
+            _ => self.fill_from::<f32>(rows, out, checks, scratch),
+        }
+    }
+
+    /// The format of scales and biases.
+    fn scale_format(&self) -> Float {
+        match self.dtype {
+            DType::MLX_NVFP4 => Float::E4M3,
+            DType::MLX_MXFP4 | DType::MLX_MXFP8 => Float::E8M0,
+            _ if self.values == DType::F16 => Float::F16,
+            _ if self.values == DType::BF16 => Float::BF16,
+            _ => Float::F32,
         }
     }
 
@@ -361,6 +375,7 @@ impl GroupQuantization {
         &self,
         rows: Range<u64>,
         out: &mut [u8],
+        checks: bool,
         scratch: &mut Scratch,
     ) -> Result<Loss> {
         let (_, row) = self.view.gathered_shape();
@@ -375,7 +390,17 @@ impl GroupQuantization {
         let quantizer = self.dtype.group_quantizer();
         let quantizer = quantizer
             .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
+        let check = QuantizedRows { view: &self.view, rows: rows.clone(), dtype: self.dtype };
+        if checks {
+            check.check_values(bytemuck::cast_slice(&values), self.values)?;
+        }
         quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
+        let format = self.scale_format();
+        if checks {
+            let GroupParts { scale, bias, .. } = parts_of(out, sizes)?;
+            check.check_groups(scale, format, grouping.size)?;
+            check.check_groups(bias, format, grouping.size)?;
+        }
         let mut loss = Loss::from(lost);
         if is_quantized(&self.view) {
             // The values before any rounding.
@@ -383,13 +408,6 @@ impl GroupQuantization {
             values.resize(count, 0.0);
             self.view.decode_bulk(rows.clone(), &mut values, &DecodeOptions::new(), scratch)?;
             let GroupParts { weight, scale, bias } = parts_of(out, sizes)?;
-            let format = match self.dtype {
-                DType::MLX_NVFP4 => Float::E4M3,
-                DType::MLX_MXFP4 | DType::MLX_MXFP8 => Float::E8M0,
-                _ if self.values == DType::F16 => Float::F16,
-                _ if self.values == DType::BF16 => Float::BF16,
-                _ => Float::F32,
-            };
             let packed = Packed {
                 weight,
                 scale,

@@ -11,6 +11,7 @@
 
 mod blobs;
 mod builder;
+mod finite;
 mod groups;
 mod loss;
 mod method;
@@ -172,6 +173,7 @@ impl PlacedTensor {
 pub struct WriteOptions<'w> {
     pub(crate) overwrite: bool,
     pub(crate) allow_incomplete: bool,
+    allow_nonfinite: bool,
     threads: Threads,
     memory: Option<u64>,
     part_bytes: Option<u64>,
@@ -204,6 +206,14 @@ impl<'w> WriteOptions<'w> {
     #[must_use]
     pub fn allow_incomplete(mut self, allow: bool) -> Self {
         self.allow_incomplete = allow;
+        self
+    }
+
+    /// Quantizes tensors with NaN, infinities, or values beyond the range of a block's scale, which
+    /// otherwise are an error. No value of such a block is kept.
+    #[must_use]
+    pub fn allow_nonfinite(mut self, allow: bool) -> Self {
+        self.allow_nonfinite = allow;
         self
     }
 

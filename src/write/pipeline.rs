@@ -187,7 +187,7 @@ impl Pipeline<'_, '_> {
         full: SyncSender<FilledBuffer>,
         lost: &Mutex<Vec<(usize, Loss)>>,
     ) -> Result<()> {
-        let mut bench = ProducerBuffers::default();
+        let mut bench = ProducerBuffers::new(self.options);
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());

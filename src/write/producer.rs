@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Loss;
+use super::finite::QuantizedRows;
 use super::groups::{GroupQuantization, PartSizes, TensorRepack, is_quantized};
+use super::{Loss, WriteOptions};
 use crate::bytes::{AlignedBuffer, AlignedBytes, Scratch, Source};
 use crate::container::writer::NewPart;
 use crate::dtype::DType;
@@ -62,9 +63,11 @@ enum PieceTask {
     Copy(Range<u64>),
 }
 
-/// Buffers that a thread reuses from piece to piece.
+/// What a thread keeps from piece to piece: buffers, and what it accepts.
 #[derive(Default)]
 pub(super) struct ProducerBuffers {
+    /// Whether values that no block holds are quantized.
+    allow_nonfinite: bool,
     scratch: Scratch,
     values: Option<AlignedBuffer<f32>>,
 }
@@ -231,6 +234,7 @@ impl Producer {
             ) => {
                 let (_, width) = view.gathered_shape();
                 let count = (rows.end - rows.start).saturating_mul(width);
+                let checks = !bench.allow_nonfinite;
                 let values = bench.values(usize::try_from(count).unwrap_or(usize::MAX))?;
                 // Only decoding `F64` to `f32` can lose something.
                 let (values, scratch) = values;
@@ -243,9 +247,16 @@ impl Producer {
                     }
                     None => None,
                 };
+                let check = QuantizedRows { view, rows: rows.clone(), dtype: *dtype };
+                if checks {
+                    check.check_values(bytemuck::cast_slice(values), DType::F32)?;
+                }
                 dtype
                     .quantize_rows(values, *columns, importance, out)
                     .map_err(|error| error.in_tensor(view.name()))?;
+                if checks {
+                    check.check_blocks(out)?;
+                }
                 let mut loss = Loss::from(lost);
                 // The loss of a first quantization is expected, and not reported.
                 if is_quantized(view) {
@@ -263,7 +274,8 @@ impl Producer {
                 }
             }
             (Self::Grouped(quantizing), PieceTask::Rows(rows)) => {
-                quantizing.fill(rows.clone(), out, &mut bench.scratch)
+                let checks = !bench.allow_nonfinite;
+                quantizing.fill(rows.clone(), out, checks, &mut bench.scratch)
             }
             (Self::File(source), PieceTask::Copy(from)) => {
                 source.read_at(from.start, out)?;
@@ -279,6 +291,11 @@ impl Producer {
 }
 
 impl ProducerBuffers {
+    /// Empty buffers.
+    pub(super) fn new(options: &WriteOptions<'_>) -> Self {
+        Self { allow_nonfinite: options.allow_nonfinite, ..Self::default() }
+    }
+
     /// A buffer for `count` values, and the scratch memory for reading them.
     fn values(&mut self, count: usize) -> Result<(&mut [f32], &mut Scratch)> {
         if self.values.as_ref().is_none_or(|values| values.len() < count) {

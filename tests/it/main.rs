@@ -70,6 +70,7 @@ mod misuse;
 mod mlx;
 mod mmproj;
 mod names;
+mod nonfinite;
 mod npz;
 mod ollama;
 mod ollama_create;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weighbridge::DType;
 use weighbridge::container::{Container, ollama};
 use weighbridge::load::Fusion;
 use weighbridge::model::Mesh;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
 use weighbridge::recipe::ollama::QuantType;
 use weighbridge::recipe::{FileType, mlx_lm};
+use weighbridge::{DType, WriteOptions};
 
 use super::Open;
 use super::names::{dtype, file_type, fusion, mix, quant_type, writable};
@@ -196,13 +196,26 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "out of range: expected between 1 byte and 2^64 - 1 bytes".to_owned())
 }
 
-/// Whether a model must be complete.
+/// What a written model may lack.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
     /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp or
     /// mlx-lm could not load it
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
+    /// Quantize tensors with NaN, infinities, or values beyond the range of a block's scale, which
+    /// otherwise are an error: no value of such a block is kept
+    #[arg(long)]
+    pub(crate) allow_nonfinite: bool,
+}
+
+impl Whole {
+    /// The library's options.
+    pub(crate) fn options<'w>(self) -> WriteOptions<'w> {
+        WriteOptions::new()
+            .allow_incomplete(self.allow_incomplete)
+            .allow_nonfinite(self.allow_nonfinite)
+    }
 }
 
 #[derive(Args, Debug)]

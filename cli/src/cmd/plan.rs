@@ -129,8 +129,7 @@ fn settings(verb: &PlannedVerb) -> (&Writing, Whole) {
 /// The options of a plan's runs.
 fn options<'w>(verb: &PlannedVerb, network: Option<&'w Network>) -> WriteOptions<'w> {
     let (writing, whole) = settings(verb);
-    let mut options =
-        WriteOptions::new().overwrite(writing.overwrite).allow_incomplete(whole.allow_incomplete);
+    let mut options = whole.options().overwrite(writing.overwrite);
     if let Some(network) = network {
         options = options.network(network);
     }

@@ -156,6 +156,23 @@ static SCALES: &[(DType, ScaleFormat, &[usize])] = &[
     (DType::IQ4_KS, F32, &[0]),
 ];
 
+/// The first packed block whose scale is NaN or infinite. Not for dtypes whose rows start with bytes of
+/// their own.
+pub(crate) fn odd_block(dtype: DType, blocks: &[u8]) -> Option<usize> {
+    let (_, number, places) = SCALES.iter().find(|(row, ..)| *row == dtype)?;
+    let row = dtype.descriptor();
+    let bytes = usize::try_from(row.block_bytes).ok().filter(|_| row.row_head == 0)?;
+    let field = |block: &[u8], place: usize| -> bool {
+        match (number, block.get(place..)) {
+            // The exponent alone tells it, without the value.
+            (ScaleFormat::Float(Float::F16), Some([_, high, ..])) => high & 0x7c == 0x7c,
+            (_, field) => !number.value(field.unwrap_or_default()).is_finite(),
+        }
+    };
+    let is_odd = |block: &[u8]| places.iter().any(|place| field(block, *place));
+    blocks.chunks_exact(bytes.max(1)).position(is_odd)
+}
+
 impl ScaleFormat {
     /// The value at the start of `bytes`.
     fn value(self, bytes: &[u8]) -> f32 {

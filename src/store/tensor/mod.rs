@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::shape;
 use crate::store::{Part, Store};
 
+pub(crate) use check::odd_block;
 pub use check::{Finding, FindingKind, RowScales, SubScales};
 pub use decode::DecodeOptions;
 pub(crate) use decode::{ByteWindow, DecodePlan};

@@ -401,7 +401,7 @@ impl<'p> Slices<'p> {
         let checksums = threads::in_order(
             options.threads,
             pieces.into_iter(),
-            SliceBench::default,
+            || SliceBench::new(options),
             |bench, piece| {
                 let (checksum, written) = piece.write(&open, bench)?;
                 let done = done.fetch_add(written, Ordering::Relaxed) + written;
@@ -707,6 +707,12 @@ struct SliceBench {
     buffer: Option<AlignedBytes>,
     /// A part of a file in an object store.
     part: Option<AlignedBytes>,
+}
+
+impl SliceBench {
+    fn new(options: &WriteOptions<'_>) -> Self {
+        Self { producing: ProducerBuffers::new(options), ..Self::default() }
+    }
 }
 
 /// Produces a piece of a tensor.

@@ -146,7 +146,7 @@ pub(super) fn run(
     let sent = threads::in_order(
         options.threads,
         pieces.into_iter(),
-        SliceBench::default,
+        || SliceBench::new(options),
         |bench, piece| {
             let number = slices.part_number(&piece);
             let torn = || Error::mismatch("a part that belongs to no file");
