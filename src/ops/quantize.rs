@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::gguf::{Finish, GgufDraft};
 use super::rewrite::stem;
+use crate::bytes::Text;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dtype::DType;
@@ -48,11 +49,13 @@ pub fn quantize(
     check_pruned(options, numbers.layers).map_err(here)?;
     let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
-    let mut tensors = Vec::new();
+    let (mut tensors, mut replaced) = (Vec::new(), Vec::new());
     for choice in &recipe.choices {
         let Some(OutTensor { output, .. }) = draft.tensors.get(choice.source) else { continue };
         let mut output = match output.producer.view().filter(|_| !choice.is_copy()) {
-            Some(view) => encoded(view, choice, importance)?.with_reason(output.reason.clone()),
+            Some(view) => {
+                encoded(view, choice, importance, &mut replaced)?.with_reason(output.reason.clone())
+            }
             None => output.clone(),
         };
         output.reason = output.reason.or_else(|| reason(choice));
@@ -79,6 +82,7 @@ pub fn quantize(
         }
     }
     drop(recipe);
+    draft.notes.extend(importance.and_then(|all| note_of_replaced(all, &replaced)));
     draft.tensors = tensors;
     let finish =
         Finish { extra: options.extra_keys, lossless: false, unloadable: options.allow_unloadable };
@@ -167,12 +171,13 @@ fn encoded(
     view: &Tensor,
     choice: &TensorChoice<'_>,
     importance: Option<&ImportanceMatrix>,
+    replaced: &mut Vec<(String, u64, usize)>,
 ) -> Result<Output> {
     let dtype = choice.to;
     let columns = shape::columns(view.shape());
     let matrices = view.elements().checked_div(columns.saturating_mul(view.matrix_rows()));
     let found = match importance {
-        Some(all) => all.get(choice.stored_name, columns, matrices.unwrap_or(1).max(1))?,
+        Some(all) => all.weights(choice.stored_name, columns, matrices.unwrap_or(1).max(1))?,
         None => None,
     };
     let quantizer = dtype.descriptor().quantizer;
@@ -194,9 +199,35 @@ fn encoded(
         false if !dtype.is_quantized() => Method::Rounded,
         false => Method::Quantized,
     };
-    let importance = found.map(Arc::from);
+    if let Some(weights) = found.as_ref().filter(|weights| weights.replaced > 0)
+        && quantizer.importance() != Importance::Ignored
+    {
+        let count = (weights.replaced, weights.values.len());
+        replaced.push((choice.stored_name.to_owned(), count.0, count.1));
+    }
+    let importance = found.map(|weights| Arc::from(weights.values));
     let producer = Producer::Encoded { view: view.clone(), dtype, importance };
     Ok(Output::new(producer, method))
+}
+
+/// The note on columns that an importance matrix says nothing usable about: for each tensor its name, the
+/// number of such columns, and that of all.
+fn note_of_replaced(
+    matrix: &ImportanceMatrix,
+    replaced: &[(String, u64, usize)],
+) -> Option<String> {
+    const SHOWN: usize = 5;
+    replaced.first()?;
+    let one = |(name, count, all): &(String, u64, usize)| format!("{count} of {all} in {name}");
+    let mut shown = replaced.iter().take(SHOWN).map(one).collect::<Vec<_>>().join(", ");
+    if let Some(more @ 1..) = replaced.len().checked_sub(SHOWN) {
+        shown.push_str(&format!(", and some in {more} more tensors"));
+    }
+    let path = Text::from_path(matrix.path()).brief();
+    Some(format!(
+        "{path}: no importance, or none that can be used, for columns of weights: {shown}; they weigh \
+         as much as the average column of their matrix, or 1"
+    ))
 }
 
 /// Why a tensor gets its dtype, unless it is obvious.

@@ -27,9 +27,29 @@ pub struct ImportanceMatrix {
     path: PathBuf,
     /// Keyed by the stored names of weights in GGUF.
     entries: BTreeMap<String, Vec<f32>>,
+    /// The weights with matrices that no token reached, and the number of columns of those.
+    unreached: BTreeMap<String, u64>,
     datasets: Vec<String>,
     chunks: u32,
 }
+
+/// The weights of columns that a quantizer uses.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ColumnWeights<'a> {
+    /// A weight for each column of each matrix, one matrix after another.
+    pub values: Cow<'a, [f32]>,
+    /// The number of columns without usable importance, which weigh as much as the average column of
+    /// their matrix, or 1 if no column is usable.
+    pub replaced: u64,
+}
+
+/// The fewest values that share a scale. If all of their weights were 0, a quantizer could not tell a
+/// good scale from a bad one, and would write zeros.
+const GROUP: usize = 16;
+
+/// Smaller weights count as 0: the square of a weighted sum vanishes in `f32`.
+const LEAST: f32 = 1e-18;
 
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
@@ -142,6 +162,36 @@ impl ImportanceMatrix {
         ))
     }
 
+    /// The importance of a weight as its quantizer uses it: without numbers that would spoil blocks.
+    /// Importance that is negative, infinite or NaN is replaced, and so are zeros in all columns of a
+    /// group of 16, the fewest values that share a scale. llama-quantize writes zeros, or worse, there.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`get`](Self::get).
+    pub fn weights(
+        &self,
+        name: &str,
+        columns: u64,
+        matrices: u64,
+    ) -> Result<Option<ColumnWeights<'_>>> {
+        let Some(stated) = self.get(name, columns, matrices)? else { return Ok(None) };
+        let columns = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
+        let unreached = self.unreached.get(name).copied().unwrap_or(0);
+        let mut weights = ColumnWeights { values: stated.into(), replaced: unreached };
+        for (number, matrix) in stated.chunks(columns).enumerate() {
+            let Some(whole) = usable(matrix) else { continue };
+            let replaced = whole.iter().zip(matrix).filter(|(a, b)| a.to_bits() != b.to_bits());
+            weights.replaced = weights.replaced.saturating_add(replaced.count() as u64);
+            let start = number.saturating_mul(columns);
+            let place = weights.values.to_mut().get_mut(start..start.saturating_add(whole.len()));
+            if let Some(place) = place {
+                place.copy_from_slice(&whole);
+            }
+        }
+        Ok(Some(weights))
+    }
+
     fn from_store(store: &Store) -> Result<Self> {
         let metadata = store.metadata();
         if let Some(kind) = metadata.str("general.type").filter(|kind| *kind != "imatrix") {
@@ -156,6 +206,7 @@ impl ImportanceMatrix {
         let mut this = Self {
             path: store.path().to_path_buf(),
             entries: BTreeMap::new(),
+            unreached: BTreeMap::new(),
             datasets: Vec::new(),
             chunks: metadata
                 .u64("imatrix.chunk_count")
@@ -199,8 +250,13 @@ impl ImportanceMatrix {
                 for sum in sums {
                     *sum = if count > 0.0 { *sum / count } else { 1.0 };
                 }
+                if count > 0.0 {
+                    continue;
+                }
+                let unreached = this.unreached.entry(weight.to_owned()).or_default();
+                *unreached = unreached.saturating_add(columns as u64);
             }
-            this.insert(weight, sums)?;
+            this.entries.insert(weight.to_owned(), sums);
         }
         match this.is_empty() {
             true => Err(Error::malformed("the importance matrix has no entries")),
@@ -216,6 +272,7 @@ impl ImportanceMatrix {
         let mut this = Self {
             path: source.path().to_path_buf(),
             entries: BTreeMap::new(),
+            unreached: BTreeMap::new(),
             datasets: Vec::new(),
             chunks: 0,
         };
@@ -225,7 +282,6 @@ impl ImportanceMatrix {
             let calls = file.i32("the number of calls")?;
             let most = file.left() / 4;
             let len = file.count(1, most.saturating_sub(1), "the number of values")?;
-            let at_values = file.at;
             let bytes = file.take(len.saturating_mul(4), "values")?;
             let mut values = try_vec(bytes.len() / 4)?;
             let (words, _) = bytes.as_chunks::<4>();
@@ -237,7 +293,7 @@ impl ImportanceMatrix {
                 let name = Text::new(name.as_bytes()).brief();
                 return Err(Error::malformed(format!("two entries for \"{name}\"")).at(at));
             }
-            this.insert(&name, values).map_err(|error| error.at(at_values))?;
+            this.entries.insert(name, values);
         }
         if file.left() > 0 {
             let at = file.at;
@@ -260,16 +316,29 @@ impl ImportanceMatrix {
             }
         }
     }
+}
 
-    /// Adds the importance of one weight.
-    fn insert(&mut self, name: &str, values: Vec<f32>) -> Result<()> {
-        if let Some((place, value)) = values.iter().enumerate().find(|(_, v)| !v.is_finite()) {
-            let fault = format!("the importance of column {place} is {value}");
-            return Err(Error::malformed(fault).in_tensor(Text::new(name.as_bytes()).brief()));
-        }
-        self.entries.insert(name.to_owned(), values);
-        Ok(())
+/// The weights of a matrix's columns, if its importance cannot be used as it is.
+fn usable(matrix: &[f32]) -> Option<Vec<f32>> {
+    let is_number = |value: f32| value.is_finite() && value >= 0.0;
+    let weighs = |value: f32| is_number(value) && value >= LEAST;
+    let dead = |group: &[f32]| !group.iter().any(|value| weighs(*value));
+    if matrix.iter().all(|value| is_number(*value)) && !matrix.chunks(GROUP).any(dead) {
+        return None;
     }
+    let (mut sum, mut count) = (0.0, 0.0);
+    for value in matrix.iter().filter(|value| weighs(**value)) {
+        (sum, count) = (sum + f64::from(*value), count + 1.0);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "an average of f32")]
+    let average = if count > 0.0 { (sum / count) as f32 } else { 1.0 };
+    let mut weights = matrix.to_vec();
+    for group in weights.chunks_mut(GROUP) {
+        let dead = dead(group);
+        let replaced = group.iter_mut().filter(|value| dead || !is_number(**value));
+        replaced.for_each(|value| *value = average);
+    }
+    Some(weights)
 }
 
 /// Advice for a damaged file of the older format.

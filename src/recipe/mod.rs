@@ -10,7 +10,7 @@ mod imatrix;
 
 use std::fmt;
 
-pub use imatrix::ImportanceMatrix;
+pub use imatrix::{ColumnWeights, ImportanceMatrix};
 
 use crate::dtype::DType;
 

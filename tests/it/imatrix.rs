@@ -3,7 +3,8 @@
 
 use crate::support::{Gguf, Kv, Writer, f32s, fixture, told};
 use insta::assert_snapshot;
-use weighbridge::recipe::ImportanceMatrix;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::{DType, Limits, OpenOptions};
 
 fn open(bytes: Vec<u8>) -> weighbridge::Result<ImportanceMatrix> {
@@ -62,6 +63,82 @@ fn both_forms_hold_means() {
     assert_eq!(names, ["a.weight", "b.weight"]);
 }
 
+/// Where an importance matrix has zeros or no numbers, columns weigh as much as the others on average.
+#[test]
+fn weights_are_usable() {
+    let weights = |values: &[f32], matrices: u64| {
+        let columns = values.len() as u64 / matrices;
+        let matrix =
+            open(entry(Writer::default().u32(1), "a.weight", 1, values).out).expect("a matrix");
+        let found =
+            matrix.weights("a.weight", columns, matrices).expect("values").expect("importance");
+        (found.values.into_owned(), found.replaced)
+    };
+    // One column without importance is what the text says: its values do not matter.
+    let sound = [[0.0].as_slice(), &[2.0; 31]].concat();
+    assert_eq!(weights(&sound, 1), (sound.clone(), 0));
+    assert_eq!(weights(&[0.0; 32], 1), (vec![1.0; 32], 32));
+    // 16 values may share a scale, which needs a weight.
+    let half = [[0.0; 16], [3.0; 16]].concat();
+    assert_eq!(weights(&half, 1), (vec![3.0; 32], 16));
+    // An expert that no token reached, and the other one.
+    assert_eq!(weights(&half, 2), ([[1.0; 16], [3.0; 16]].concat(), 16));
+    let odd = [f32::NAN, -1.0, f32::INFINITY, 2.0, 4.0, 0.0];
+    assert_eq!(weights(&odd, 1), (vec![3.0, 3.0, 3.0, 2.0, 4.0, 0.0], 3));
+    // So small that products vanish.
+    assert_eq!(weights(&[1e-30; 32], 1), (vec![1.0; 32], 32));
+    let uncounted = open(experts().build()).expect("a matrix");
+    let found =
+        uncounted.weights("e.weight", 3, 2).expect("of the right size").expect("importance");
+    assert_eq!((&*found.values, found.replaced), (&[0.5, 1.0, 1.5, 1.0, 1.0, 1.0][..], 3));
+}
+
+/// Tensors with such columns are quantized, and named in a note.
+#[test]
+fn tensors_without_importance_are_named_and_keep_their_values() {
+    let values: Vec<f32> = (0..512u16).map(|n| (f32::from(n % 31) - 15.0) / 64.0).collect();
+    let model = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", Kv::U32(1))
+        .tensor(
+            "blk.0.ffn_up.weight",
+            DType::F32,
+            &[2, 512],
+            f32s(&[values.clone(), values.clone()].concat()),
+        )
+        .tensor(
+            "blk.0.ffn_gate.weight",
+            DType::F32,
+            &[2, 512],
+            f32s(&[values.clone(), values.clone()].concat()),
+        );
+    let model = OpenOptions::new().open_memory("m.gguf", model.build()).expect("a model");
+    let file = entry(Writer::default().u32(2), "blk.0.ffn_up.weight", 1, &[0.0; 512]);
+    let matrix = open(entry(file, "blk.0.ffn_gate.weight", 1, &[1.0; 512]).out).expect("a matrix");
+    for file_type in
+        [FileType::Q4_K_S, FileType::Q6_K, FileType::Q3_K_S, FileType::Q4_0, FileType::IQ4_XS]
+    {
+        let options = LlamaOptions::new(file_type).with_importance(&matrix, "i");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("out.gguf");
+        let plan =
+            weighbridge::ops::quantize(&model, &options, Some(&matrix), &path).expect("a plan");
+        let note =
+            plan.notes.iter().find(|note| note.contains("512 of 512 in blk.0.ffn_up.weight"));
+        assert!(note.is_some_and(|note| !note.contains("ffn_gate")), "{:?}", plan.notes);
+        plan.run(&path, &weighbridge::WriteOptions::new().allow_incomplete(true)).expect("written");
+        let written = weighbridge::Model::open(&path).expect("a model");
+        let found = written
+            .stored_tensor("blk.0.ffn_up.weight")
+            .expect("a tensor")
+            .dequantize()
+            .expect("values");
+        let square = |values: &mut dyn Iterator<Item = f32>| values.map(|x| x * x).sum::<f32>();
+        let error = square(&mut values.iter().zip(found.iter()).map(|(a, b)| a - b));
+        assert!(error < 0.05 * square(&mut values.iter().copied()), "{file_type}: {error}");
+    }
+}
+
 #[test]
 fn the_older_form_may_end_early() {
     let whole = dat().out;
@@ -104,7 +181,6 @@ fn refused_in_gguf() {
     assert_snapshot!(pair(&[1.0, 2.0, 3.0], &[1.0, 1.0]), @r#"Malformed: file: tensor "a.in_sum2": 3 sums for 2 counts"#);
     assert_snapshot!(pair(&[1.0], &[]), @r#"Malformed: file: tensor "a.in_sum2": 1 sums for 0 counts"#);
     assert_snapshot!(pair(&[], &[1.0]), @r#"Malformed: file: tensor "a.in_sum2": 0 sums for 1 counts"#);
-    assert_snapshot!(pair(&[1.0, f32::NAN], &[1.0]), @r#"Malformed: file: tensor "a": the importance of column 1 is NaN"#);
     let half = gguf().tensor("a.in_sum2", DType::F16, &[1], [0, 0]);
     assert_snapshot!(refused(tensor(half, "a.counts", &[1], &[1.0]).build()), @r#"Malformed: file: tensor "a.in_sum2": the dtype is F16, but an importance matrix requires F32"#);
 }
@@ -145,7 +221,6 @@ fn refused_in_the_older_form() {
     ");
     let file = entry(Writer::default().u32(2), "a", 1, &[1.0]);
     assert_snapshot!(refused(entry(file, "a", 1, &[1.0]).out), @r#"Malformed: file: two entries for "a" (at byte 21)"#);
-    assert_snapshot!(refused(entry(Writer::default().u32(1), "a", 1, &[f32::INFINITY]).out), @r#"Malformed: file: tensor "a": the importance of column 0 is inf (at byte 17)"#);
     assert_snapshot!(refused(Writer::default().u32(1).u32(1).raw(&[0xff]).raw(&[0; 16]).out), @"
     Malformed: file: a name is not UTF-8 (at byte 4)
     help: the older format has no magic number: check that the file is an importance matrix
