@@ -92,6 +92,21 @@ impl KeyValues {
         }
     }
 
+    /// Removes the elements of an array that `keep` does not accept, by their index.
+    pub(crate) fn retain_elements(&mut self, key: &str, keep: impl Fn(u64) -> bool) {
+        let Some(Value::Array(array)) = self.get(key) else { return };
+        let kept = (0..).zip(array.values()).filter(|(index, _)| keep(*index));
+        let (mut elements, mut count) = (Vec::new(), 0u64);
+        for (_, value) in kept {
+            encode(&value, &mut elements);
+            count = count.saturating_add(1);
+        }
+        let mut bytes = array.element_type().code().to_le_bytes().to_vec();
+        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.append(&mut elements);
+        self.put(key, ValueType::Array, bytes);
+    }
+
     /// Removes a key and returns whether it was there.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.items.len();

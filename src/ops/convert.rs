@@ -67,7 +67,7 @@ impl ConvertOptions {
     /// repacked with the same values if possible, else requantized to 8 bits.
     pub fn new(container: &'static Container) -> Self {
         let precision = Precision::default();
-        let finish = Finish { extra: true, lossless: false, unloadable: false };
+        let finish = Finish { extra: true, lossless: false, unloadable: false, pruned: None };
         Self {
             container,
             precision,
@@ -239,7 +239,7 @@ fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Resul
     let mut builder = match writer.dialect {
         Dialect::Gguf => {
             let draft = GgufDraft::of(model, adaptation.as_ref(), options.precision)?;
-            draft.finish(model, options.finish)?
+            draft.finish(model, options.finish.clone())?
         }
         _ if options.one_file => one_file(model, writer, options, layers, adaptation.as_ref())?,
         _ => directory(model, writer, options, layers, adaptation.as_ref())?,

@@ -13,7 +13,7 @@ use crate::metadata::{KeyValues, Value};
 use crate::model::{Adaptation, Model, Sharding, Tensor};
 use crate::recipe::FileType;
 use crate::store::{Encoding, Store};
-use crate::translate::{self, kept::PREFIX};
+use crate::translate::{self, kept::PREFIX, pruned::PrunedLayers};
 use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
 
 /// The keys and tensors of a GGUF model that is being planned.
@@ -28,7 +28,7 @@ pub(super) struct GgufDraft {
 }
 
 /// How a draft is finished.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Finish {
     /// Whether this library's own keys are written.
     pub(super) extra: bool,
@@ -36,6 +36,8 @@ pub(super) struct Finish {
     pub(super) lossless: bool,
     /// Whether a model that llama.cpp cannot load is written.
     pub(super) unloadable: bool,
+    /// The layers that are removed.
+    pub(super) pruned: Option<PrunedLayers>,
 }
 
 impl GgufDraft {
@@ -106,7 +108,7 @@ impl GgufDraft {
     /// `Unsupported` for what llama.cpp cannot load, or computes differently in a lossless
     /// conversion.
     pub(super) fn finish(mut self, model: &Model, options: Finish) -> Result<Builder> {
-        let Finish { extra, lossless, unloadable } = options;
+        let Finish { extra, lossless, unloadable, pruned } = options;
         if !extra {
             let own =
                 |key: Text<'_>| key.to_str().filter(|k| k.starts_with(PREFIX)).map(str::to_owned);
@@ -118,10 +120,7 @@ impl GgufDraft {
         if model.encoding() == Encoding::Gguf {
             return Ok(self.builder(model));
         }
-        let plan = self.clone().builder(model).plan()?;
-        let Some(preview) = plan.preview(model.path()) else { return Ok(self.builder(model)) };
-        let gguf =
-            OpenOptions::new().limits(model.store().limits().clone()).open_source(preview)?;
+        let Some(gguf) = self.preview(model)? else { return Ok(self.builder(model)) };
         // An incomplete model is refused when the plan is run, unless it is wanted.
         if model.resolution()?.missing.is_empty()
             && let Some(fault) = refused(&gguf)
@@ -133,7 +132,7 @@ impl GgufDraft {
             self.notes.push(fault);
         }
         let whole = self.lost.is_empty();
-        let kept = translate::kept(model, &gguf, whole)?.unwrap_or_default();
+        let kept = translate::kept(model, &gguf, whole, pruned.as_ref())?.unwrap_or_default();
         let mut losses = Vec::new();
         let name = gguf.metadata().str("general.architecture").unwrap_or_default();
         if let Some(graph) = family::graph(name) {
@@ -159,6 +158,13 @@ impl GgufDraft {
             kept.write(&mut self.keys);
         }
         Ok(self.builder(model))
+    }
+
+    /// The model that the draft is so far, without the values of its tensors.
+    pub(super) fn preview(&self, model: &Model) -> Result<Option<Model>> {
+        let plan = self.clone().builder(model).plan()?;
+        let options = OpenOptions::new().limits(model.store().limits().clone());
+        plan.preview(model.path()).map(|file| options.open_source(file)).transpose()
     }
 
     /// Starts a builder with the draft's content, as one file.

@@ -19,6 +19,7 @@ use crate::recipe::llama_cpp::{
 };
 use crate::recipe::{FILE_TYPES, FileType, FileTypeDescriptor, ImportanceMatrix};
 use crate::shape;
+use crate::translate::{self, pruned::PrunedLayers};
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
 /// Plans a GGUF model whose tensors have the dtypes that llama-quantize would choose, and the same
@@ -62,6 +63,12 @@ pub fn quantize(
         let shape = without_outer_ones(output.producer.shape());
         tensors.push(OutTensor { shape, ..OutTensor::new(choice.name.clone(), output) });
     }
+    let pruned = PrunedLayers::of(&options.pruned, numbers.layers, numbers.nextn_layers);
+    let pruned = pruned.map_err(here)?;
+    let whole = pruned.as_ref().map(|_| draft.preview(model)).transpose().map_err(here)?.flatten();
+    if let Some(pruned) = &pruned {
+        pruned.edit_keys(&mut draft.keys, &numbers.architecture).map_err(here)?;
+    }
     for key in recipe.removed {
         draft.keys.remove(key);
     }
@@ -84,8 +91,13 @@ pub fn quantize(
     drop(recipe);
     draft.notes.extend(importance.and_then(|all| note_of_replaced(all, &replaced)));
     draft.tensors = tensors;
-    let finish =
-        Finish { extra: options.extra_keys, lossless: false, unloadable: options.allow_unloadable };
+    if let (Some(pruned), Some(whole)) = (&pruned, whole)
+        && let Some(left) = draft.preview(model).map_err(here)?
+    {
+        translate::check_pruned(&whole, &left, pruned).map_err(here)?;
+    }
+    let (extra, unloadable) = (options.extra_keys, options.allow_unloadable);
+    let finish = Finish { extra, lossless: false, unloadable, pruned };
     let mut builder = draft.finish(model, finish).map_err(here)?;
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);

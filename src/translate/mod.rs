@@ -8,6 +8,7 @@
 mod config;
 mod general;
 pub(crate) mod kept;
+pub(crate) mod pruned;
 mod tokenizer;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use crate::model::Model;
 use crate::store::{Encoding, Note, Store};
 use crate::tokenizer::Tokenizer;
 use kept::Kept;
+use pruned::PrunedLayers;
 
 /// The model's name in its `config.json`, without its owner's.
 pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
@@ -347,6 +349,27 @@ fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, 
     Ok(config)
 }
 
+/// Checks that the remaining layers of a model are of the kinds that they were. `before` and `after` are
+/// the model in GGUF, with all layers and without the removed ones.
+///
+/// # Errors
+///
+/// `Unsupported` if a layer would change; `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
+pub(crate) fn check_pruned(before: &Model, after: &Model, pruned: &PrunedLayers) -> Result<()> {
+    if let (Ok(before), Ok(after)) = (before.config(), after.config()) {
+        pruned.check_kinds(before, after)?;
+    }
+    let document = |model: &Model| match derived_config(model.store(), model.resolution()?) {
+        // No rules for the family.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
+        derived => derived.map(Some),
+    };
+    match document(before)?.zip(document(after)?) {
+        Some((before, after)) => pruned.check_meaning(&before, &after),
+        None => Ok(()),
+    }
+}
+
 /// What a model's `config.json` says and its GGUF keys do not. `gguf` is the same model in GGUF.
 /// `None` for a model without `config.json`. `whole` says whether no tensor is left out, so that the
 /// class of the model stays the same.
@@ -354,7 +377,12 @@ fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, 
 /// # Errors
 ///
 /// `Malformed`, `LimitExceeded` and `Io` if a file cannot be read.
-pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Kept>> {
+pub(crate) fn kept(
+    model: &Model,
+    gguf: &Model,
+    whole: bool,
+    pruned: Option<&PrunedLayers>,
+) -> Result<Option<Kept>> {
     let Some(root) = model.store().document(ConfigDocument::NAME).and_then(Json::as_object) else {
         return Ok(None);
     };
@@ -364,6 +392,9 @@ pub(crate) fn kept(model: &Model, gguf: &Model, whole: bool) -> Result<Option<Ke
         if key.ends_with("_token_id") || key == "tie_word_embeddings" {
             stated.entry(key).or_insert_with(|| value.clone());
         }
+    }
+    if let Some(pruned) = pruned {
+        pruned.edit_config(&mut stated);
     }
     // An output matrix that is stored counts, whatever the document says. Models with an encoder scale
     // logits by this flag.

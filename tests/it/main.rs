@@ -76,6 +76,7 @@ mod ollama;
 mod ollama_create;
 mod products;
 mod provider;
+mod pruned;
 #[cfg(feature = "http")]
 mod pull;
 mod rank_files;

@@ -289,7 +289,7 @@ pub(crate) struct Quantize {
     #[arg(long, value_name = "REGEX=DTYPE", value_parser = tensor_type)]
     pub(crate) tensor_type: Vec<TensorType>,
     /// Remove the layers with these numbers
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "mlx")]
     pub(crate) prune_layers: Vec<u64>,
     /// Write the same number of shards as the source, with the same tensors in each
     #[arg(long)]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::family;
-use crate::arch::source::KEPT_CONFIG as CONFIG;
+pub(super) use crate::arch::source::KEPT_CONFIG as CONFIG;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use meaning::{defaults, group, is_group, meaning, same};
@@ -21,7 +21,7 @@ pub(crate) const PREFIX: &str = "weighbridge.";
 /// For the same keys, the values that the GGUF keys gave when the file was written, and those of
 /// keys that the model's `config.json` does not have. A value that was changed since then in the
 /// GGUF file takes precedence over the kept one.
-const DERIVED: &str = "weighbridge.config.derived";
+pub(super) const DERIVED: &str = "weighbridge.config.derived";
 /// `true` if [`CONFIG`] is a whole document, which needs no derived one.
 const WHOLE: &str = "weighbridge.config.whole";
 
@@ -175,6 +175,11 @@ impl Kept {
             document.insert("architectures".to_owned(), json!([class]));
         }
     }
+}
+
+/// What a document says about each layer, by group of keys.
+pub(super) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
+    meaning(document, layers).into_iter().filter(|(name, _)| is_group(name)).collect()
 }
 
 /// Keys that tensors and their shapes determine, whatever a document says.
