@@ -30,13 +30,48 @@ pub(super) struct QuantizedRows<'a> {
 const SATURATING: &[(DType, f32, f32)] =
     &[(DType::NVFP4, 2688.0, 3136.0), (DType::MLX_NVFP4, 2688.0, 3136.0)];
 
+/// Values that stay in a core's cache between two checks.
+const CACHED: usize = 16 << 10;
+
 impl QuantizedRows<'_> {
-    /// Checks values before they are quantized. `bytes` are native numbers of the plain dtype `values`.
+    /// Quantizes whole rows of `columns` values to blocks, and checks both unless `checks` is false.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_values`](Self::check_values) and [`DType::quantize_rows`].
+    pub(super) fn quantize(
+        &self,
+        values: &[f32],
+        columns: usize,
+        importance: Option<&[f32]>,
+        out: &mut [u8],
+        checks: bool,
+    ) -> Result<()> {
+        let rows = values.len().checked_div(columns).unwrap_or(0);
+        let row_bytes = out.len().checked_div(rows).unwrap_or(0);
+        let step = CACHED.checked_div(columns).unwrap_or(0).max(1);
+        if !checks || row_bytes == 0 {
+            return self.dtype.quantize_rows(values, columns, importance, out);
+        }
+        let values = values.chunks(step.saturating_mul(columns));
+        let blocks = out.chunks_mut(step.saturating_mul(row_bytes));
+        let mut first = 0usize;
+        for (values, blocks) in values.zip(blocks) {
+            self.check_values(bytemuck::cast_slice(values), DType::F32, first)?;
+            self.dtype.quantize_rows(values, columns, importance, blocks)?;
+            self.check_blocks(blocks, first)?;
+            first = first.saturating_add(values.len());
+        }
+        Ok(())
+    }
+
+    /// Checks values before they are quantized. `bytes` are native numbers of the plain dtype `values`;
+    /// `first` is the place of the first of them.
     ///
     /// # Errors
     ///
     /// `Malformed` for NaN and infinities, `Unsupported` for finite values that the dtype would clip.
-    pub(super) fn check_values(&self, bytes: &[u8], values: DType) -> Result<()> {
+    pub(super) fn check_values(&self, bytes: &[u8], values: DType, first: usize) -> Result<()> {
         let limit = SATURATING.iter().find(|(dtype, ..)| *dtype == self.dtype);
         let limit = limit.map(|(.., from)| *from);
         let half = |most| first_above(cast(bytes), Wrapping(0x7fff_u16), Wrapping(most));
@@ -48,17 +83,19 @@ impl QuantizedRows<'_> {
                 first_above(cast(bytes), Wrapping(0x7fff_ffff_u32), Wrapping(most))
             }
         };
-        found.map_or(Ok(()), |place| Err(self.refused(place..place.saturating_add(1))))
+        let Some(place) = found else { return Ok(()) };
+        let place = first.saturating_add(place);
+        Err(self.refused(place..place.saturating_add(1)))
     }
 
-    /// Checks the scales of quantized blocks.
+    /// Checks the scales of quantized blocks. `first` is the place of the first value.
     ///
     /// # Errors
     ///
     /// `Unsupported` if a scale is not finite, because it is beyond the range of its format.
-    pub(super) fn check_blocks(&self, blocks: &[u8]) -> Result<()> {
+    fn check_blocks(&self, blocks: &[u8], first: usize) -> Result<()> {
         let Some(number) = odd_block(self.dtype, blocks) else { return Ok(()) };
-        self.refuse_group(number, self.dtype.descriptor().block_len as usize)
+        self.refuse_group(number, self.dtype.descriptor().block_len as usize, first)
     }
 
     /// Checks the scales or biases of quantized groups.
@@ -69,13 +106,13 @@ impl QuantizedRows<'_> {
     pub(super) fn check_groups(&self, numbers: &[u8], format: Float, group: usize) -> Result<()> {
         let odd = |bytes: &[u8]| !format.number(bytes).is_finite();
         match numbers.chunks_exact(format.bytes()).position(odd) {
-            Some(number) => self.refuse_group(number, group),
+            Some(number) => self.refuse_group(number, group, 0),
             None => Ok(()),
         }
     }
 
-    fn refuse_group(&self, number: usize, len: usize) -> Result<()> {
-        let start = number.saturating_mul(len);
+    fn refuse_group(&self, number: usize, len: usize, first: usize) -> Result<()> {
+        let start = first.saturating_add(number.saturating_mul(len));
         Err(self.refused(start..start.saturating_add(len)))
     }
 

@@ -392,7 +392,7 @@ impl GroupQuantization {
             .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
         let check = QuantizedRows { view: &self.view, rows: rows.clone(), dtype: self.dtype };
         if checks {
-            check.check_values(bytemuck::cast_slice(&values), self.values)?;
+            check.check_values(bytemuck::cast_slice(&values), self.values, 0)?;
         }
         quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
         let format = self.scale_format();

@@ -248,15 +248,8 @@ impl Producer {
                     None => None,
                 };
                 let check = QuantizedRows { view, rows: rows.clone(), dtype: *dtype };
-                if checks {
-                    check.check_values(bytemuck::cast_slice(values), DType::F32)?;
-                }
-                dtype
-                    .quantize_rows(values, *columns, importance, out)
-                    .map_err(|error| error.in_tensor(view.name()))?;
-                if checks {
-                    check.check_blocks(out)?;
-                }
+                let made = check.quantize(values, *columns, importance, out, checks);
+                made.map_err(|error| error.in_tensor(view.name()))?;
                 let mut loss = Loss::from(lost);
                 // The loss of a first quantization is expected, and not reported.
                 if is_quantized(view) {
