@@ -479,8 +479,7 @@ unsafe fn run(
     if options.memory > 0 {
         write = write.memory(options.memory);
     }
-    plan.check(&write)?;
-    let mut planned = plan.report();
+    let mut planned = plan.report_at(destination, &write)?;
     if options.dry_run == 0 {
         let start = Instant::now();
         let written = plan.run(destination, &write)?;

@@ -55,14 +55,13 @@ pub(crate) fn run_whole(
     whole: Whole,
     args: &Writing,
 ) -> Done {
-    let options = whole.options();
-    plan.check(&options)?;
+    let options = whole.options().overwrite(args.overwrite);
+    let mut report = plan.report_at(dst, &options)?;
     if !plan.missing.is_empty() {
         note(&format!("the model is incomplete; missing: {}", plan.missing.join(", ")));
     }
     plan.notes.iter().for_each(|text| note(text));
     let start = Instant::now();
-    let mut report = plan.report();
     if !args.dry_run {
         let written = execute(plan, dst, options, args)?;
         report.ran(&written, start.elapsed().as_secs_f64());
@@ -94,11 +93,7 @@ fn execute(
         true => ControlFlow::Break(()),
         false => bar.show(progress),
     };
-    let options = options
-        .overwrite(args.overwrite)
-        .threads(args.threads)
-        .memory(args.max_memory)
-        .progress(&watch);
+    let options = options.threads(args.threads).memory(args.max_memory).progress(&watch);
     let written = plan.run(dst, &options);
     drop(bar);
     Ok(written?)
@@ -180,9 +175,24 @@ fn write_plan(
         write_tensors(report, plan, shards, all, &mut out)?;
     }
     write_reasons(plan, &mut out)?;
+    if !report.replaced.is_empty() {
+        writeln!(out)?;
+        write_replaced("would replace or delete", &report.replaced, &mut out)?;
+    }
     writeln!(out, "\ndry run: nothing was written")?;
     out.flush()?;
     Ok(())
+}
+
+/// The files that are replaced, or deleted with their directory.
+pub(crate) fn write_replaced(
+    verb: &str,
+    paths: &[impl AsRef<Path>],
+    out: &mut Screen<impl Write>,
+) -> Result<(), Stop> {
+    let files = plural(paths.len(), "existing file");
+    let names: Vec<String> = paths.iter().map(|path| shown(path.as_ref())).collect();
+    Ok(out.paragraph(&format!("{verb} {files}: {}", names.join(", ")), 4)?)
 }
 
 /// The quantized dtype of most weights, or the dtype of most if none is quantized.
@@ -382,6 +392,9 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     }
     if lost.len() > 8 {
         writeln!(out, "rounding did the same in {} more tensors", lost.len() - 8)?;
+    }
+    if !report.replaced.is_empty() {
+        write_replaced("replaced or deleted", &report.replaced, &mut out)?;
     }
     writeln!(
         out,

@@ -83,6 +83,7 @@ fn reports() {
     0
     STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
     20 copied; all values unchanged
+    replaced or deleted 1 existing file: STORE/manifests/registry.ollama.ai/library/sample/int4
     written in ..
     ");
     assert_snapshot!(told(store, &["convert", HF, "me/sample", "--to", "ollama"]), @"

@@ -147,20 +147,20 @@ fn what_lies_there_is_not_replaced_unasked() {
         let mine = folder.path().join(name);
         std::fs::write(&mine, "mine").expect("a file");
         let said = refused(&over);
-        let named = said.contains(&format!("\"{name}\", which is not part of a model"));
+        let named = said.contains(&format!("it also has \"{name}\"\n"));
         assert!(said.starts_with("2\n") && named, "{said}");
         assert!(mine.exists());
         std::fs::remove_file(&mine).expect("a file");
     }
     std::fs::create_dir(folder.path().join("photos")).expect("a folder");
-    assert!(refused(&over).contains("\"photos\", which is not part of a model"));
+    assert!(refused(&over).contains("it also has \"photos/\"\n"));
     std::fs::remove_dir(folder.path().join("photos")).expect("a folder");
     // What the program wrote, and what models come with, is replaced.
-    for name in ["README.md", "vocab.txt", "model.safetensors"] {
+    for name in ["config.json", "vocab.txt", "model.safetensors"] {
         std::fs::write(folder.path().join(name), "old").expect("a file");
     }
     assert_eq!(support::run(&over).status, Some(0));
-    assert!(!folder.path().join("README.md").exists());
+    assert!(!folder.path().join("vocab.txt").exists());
 }
 
 /// Sends SIGINT to a process.

@@ -339,6 +339,7 @@ fn an_existing_model_is_replaced_only_on_request() {
     let old = job.folder.path().join("made/out");
     std::fs::create_dir(&old).expect("an old model");
     std::fs::write(old.join("config.json"), "{}").expect("an old config");
+    std::fs::write(old.join("model.safetensors"), "old").expect("old weights");
     job.slice("1/1");
     assert_eq!(std::fs::read(old.join("config.json")).expect("the old config"), b"{}");
     printed(&["finish", &job.plan]);

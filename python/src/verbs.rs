@@ -67,8 +67,7 @@ pub(crate) fn run(plan: &WritePlan, path: &Path, args: &Writing, watch: &Watch) 
     if let Some(bytes) = args.max_memory {
         options = options.memory(bytes);
     }
-    plan.check(&options)?;
-    let mut planned = plan.report();
+    let mut planned = plan.report_at(path, &options)?;
     if !args.dry_run {
         let start = Instant::now();
         let written = plan.run(path, &options)?;

@@ -161,6 +161,7 @@ class WriteReport(Report):
     """What a verb wrote, or would write with `dry_run`."""
 
     written: list[str]
+    replaced: list[str]
     dry_run: bool
     bytes: int
     seconds: float

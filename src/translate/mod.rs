@@ -173,6 +173,18 @@ const DOCUMENTS: [&str; 16] = [
     "video_preprocessor_config.json",
 ];
 
+/// Whether a Hugging Face or MLX directory has a document of this name: a path in the directory, with `/`
+/// between the names of folders.
+pub(crate) fn is_document(name: &str) -> bool {
+    name == ConfigDocument::NAME || DOCUMENTS.contains(&name)
+}
+
+/// Whether a Hugging Face or MLX directory has documents in this folder, which is named like a document.
+pub(crate) fn has_documents_in(folder: &str) -> bool {
+    let within = |name: &&str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    DOCUMENTS.iter().any(|name| within(&name))
+}
+
 /// The documents of a Hugging Face or MLX directory: `config.json` and the others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -23,7 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value as Json;
 
 use super::pipeline::{self, OpenFile, TensorLosses};
-use super::target::{claimed, exists, folder, is_same, open_or_create, rename_to_new, reserve};
+use super::rename::{exists, rename_to_new};
+use super::target::{claimed, folder, is_same, open_or_create, reserve};
 use super::{OutFile, WriteOptions};
 use crate::bytes::{Access, Source};
 use crate::container::ollama::{Digest, NewBlob, new_manifest, store_of_place, with_model};

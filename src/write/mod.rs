@@ -11,6 +11,7 @@
 
 mod blobs;
 mod builder;
+mod directory;
 mod finite;
 mod groups;
 mod loss;
@@ -18,7 +19,9 @@ mod method;
 mod pipeline;
 mod plan;
 mod producer;
+mod rename;
 mod report;
+mod set;
 mod slices;
 mod target;
 

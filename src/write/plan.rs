@@ -6,7 +6,10 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::blobs::BlobTarget;
-use super::{Loss, OutFile, PlannedTensor, Producer, WriteOptions, WriteTarget, pipeline};
+use super::target::{check_directory, check_file, finish_all};
+use super::{
+    Loss, OutFile, PlannedTensor, Producer, WriteOptions, WriteTarget, directory, pipeline, set,
+};
 use crate::arch::Resolution;
 use crate::bytes::{ReadAt, Source, Text};
 use crate::container::writer::Placement;
@@ -47,6 +50,8 @@ pub struct WritePlan {
 pub struct WriteReport {
     /// The paths that were written: a file, a directory, shards, or a manifest.
     pub paths: Vec<PathBuf>,
+    /// The files that were replaced, or deleted with the directory that was replaced.
+    pub replaced: Vec<PathBuf>,
     /// Symbolic links that were replaced, each with its target. The targets are unchanged.
     pub replaced_links: Vec<(PathBuf, PathBuf)>,
     /// Bytes of all files.
@@ -203,28 +208,65 @@ impl WritePlan {
         if self.placement != Placement::Store {
             paths.iter().try_for_each(|path| self.check_target(path))?;
         }
-        let lost = match self.placement {
+        let (lost, replaced) = match self.placement {
             Placement::Files => {
+                if paths.len() > 1 {
+                    set::settle(&paths, options.overwrite)?;
+                }
                 let targets = paths.iter().map(|path| WriteTarget::file(path, options.overwrite));
                 let targets = targets.collect::<Result<Vec<WriteTarget>>>()?;
                 let lost = pipeline::run_each(&self.files, &targets, options)?;
-                targets.into_iter().rev().try_for_each(WriteTarget::finish)?;
-                lost
+                (lost, finish_all(targets)?)
             }
             Placement::Directory => {
-                let target = WriteTarget::directory(path, options.overwrite)?;
+                let target = WriteTarget::directory(path, options.overwrite, &self.files)?;
                 let lost = pipeline::run(&self.files, &target, options)?;
-                target.finish()?;
-                lost
+                (lost, target.finish_directory(&self.files)?)
             }
             Placement::Store => {
                 let mut blobs = BlobTarget::begin(path, options.overwrite)?;
                 let lost = blobs.write(&self.files, options)?;
+                let replaced = self.replaced(path, options)?;
                 blobs.finish(&self.files, self.replaces.as_ref())?;
-                lost
+                (lost, replaced)
             }
         };
-        Ok(WriteReport { paths, replaced_links, bytes: self.bytes(), lost })
+        Ok(WriteReport { paths, replaced, replaced_links, bytes: self.bytes(), lost })
+    }
+
+    /// The files that running the plan at `path` would replace or delete; none without
+    /// [`WriteOptions::overwrite`]. Of a symbolic link, only the link is replaced. A directory is replaced
+    /// only if it is one model, with nothing else in it.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if `path` may not be replaced; `Io` if a directory cannot be listed.
+    pub fn replaced(&self, path: &Path, options: &WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+        if !options.overwrite || place::scheme(path).is_some() {
+            return Ok(Vec::new());
+        }
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        match self.placement {
+            Placement::Files => {
+                let mut paths = self.file_paths(path);
+                for path in &paths {
+                    self.check_target(path)?;
+                    check_file(path, options.overwrite)?;
+                }
+                paths.retain(exists);
+                Ok(paths)
+            }
+            Placement::Directory => {
+                self.check_target(path)?;
+                check_directory(path, options.overwrite, &self.files)?;
+                if path.is_symlink() || !path.exists() {
+                    return Ok(Some(path.to_path_buf()).into_iter().filter(exists).collect());
+                }
+                let names = directory::replaceable(path, &self.files, options.overwrite)?;
+                Ok(names.iter().map(|name| path.join(name)).collect())
+            }
+            Placement::Store => Ok(Some(path.to_path_buf()).into_iter().filter(exists).collect()),
+        }
     }
 
     /// The paths of the files, for a plan that writes no directory.
@@ -242,7 +284,7 @@ impl WritePlan {
     pub(crate) fn replace(&self, path: &Path, options: &WriteOptions<'_>) -> Result<()> {
         let target = WriteTarget::file(path, true)?;
         pipeline::run(&self.files, &target, options)?;
-        target.finish()
+        target.finish().map(|_| ())
     }
 
     /// Refuses a target that belongs to the source, which is read while the target is written.

@@ -1,7 +1,10 @@
 //! The report on a plan, before and after it is run.
 
-use super::{PlannedTensor, WritePlan, WriteReport};
+use std::path::{Path, PathBuf};
+
+use super::{PlannedTensor, WriteOptions, WritePlan, WriteReport};
 use crate::bytes::Text;
+use crate::error::Result;
 
 /// What a plan writes, or wrote: its files, and how each tensor is produced.
 #[derive(Clone, Debug)]
@@ -10,6 +13,8 @@ use crate::bytes::Text;
 pub struct PlanReport<'p> {
     /// The paths that were written; empty before the plan is run.
     pub written: Vec<String>,
+    /// The files that are replaced, or deleted with the directory that is replaced.
+    pub replaced: Vec<String>,
     /// Whether nothing was written.
     pub dry_run: bool,
     /// Bytes of all files.
@@ -75,11 +80,24 @@ pub struct ReportedTensor<'p> {
 }
 
 impl WritePlan {
+    /// The report on this plan before it is run at `path`, with the files that it would
+    /// [replace](Self::replaced) there.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`check`](Self::check) and [`replaced`](Self::replaced).
+    pub fn report_at(&self, path: &Path, options: &WriteOptions<'_>) -> Result<PlanReport<'_>> {
+        self.check(options)?;
+        let replaced = shown(&self.replaced(path, options)?);
+        Ok(PlanReport { replaced, ..self.report() })
+    }
+
     /// The report on this plan before it is run.
     pub fn report(&self) -> PlanReport<'_> {
         let files = self.files().zip(self.roles()).zip(self.tensors_by_file());
         PlanReport {
             written: Vec::new(),
+            replaced: Vec::new(),
             dry_run: true,
             bytes: self.bytes(),
             seconds: 0.0,
@@ -115,8 +133,8 @@ impl<'p> From<&'p PlannedTensor> for ReportedTensor<'p> {
 impl PlanReport<'_> {
     /// Adds what a run of the plan wrote, how long it took, and what its tensors lost.
     pub fn ran(&mut self, written: &WriteReport, seconds: f64) {
-        let path = |path: &std::path::PathBuf| Text::from_path(path).to_string();
-        self.written = written.paths.iter().map(path).collect();
+        self.written = shown(&written.paths);
+        self.replaced = shown(&written.replaced);
         (self.dry_run, self.seconds) = (false, seconds);
         // Every rank has tensors with the same names.
         let mut lost: std::collections::HashMap<&str, super::Loss> = Default::default();
@@ -131,4 +149,8 @@ impl PlanReport<'_> {
             }
         }
     }
+}
+
+fn shown(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| Text::from_path(path).to_string()).collect()
 }

@@ -5,6 +5,9 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::rename::exists;
+use super::set::{self, Move};
+use super::{OutFile, directory};
 use crate::bytes::{Text, is_content_addressed};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -38,10 +41,14 @@ impl WriteTarget {
         Self::begin(path, TargetKind::File, overwrite)
     }
 
-    /// Begins a directory.
-    pub(crate) fn directory(path: &Path, overwrite: bool) -> Result<Self> {
-        check_directory(path, overwrite)?;
-        Self::begin(path, TargetKind::Directory, overwrite)
+    /// Begins a directory that will have these files.
+    pub(super) fn directory(path: &Path, overwrite: bool, files: &[OutFile]) -> Result<Self> {
+        check_directory(path, overwrite, files)?;
+        let this = Self::begin(path, TargetKind::Directory, overwrite)?;
+        directory::settle(path, files)?;
+        // An old directory may have been restored.
+        check_directory(path, overwrite, files)?;
+        Ok(this)
     }
 
     fn begin(path: &Path, kind: TargetKind, overwrite: bool) -> Result<Self> {
@@ -108,33 +115,49 @@ impl WriteTarget {
         Ok(file)
     }
 
-    /// Renames the target to its final name. All of its files must have been synced.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let failed = |error| Error::io("cannot rename the temporary file", error);
-        self.take_place().map_err(failed).map_err(|error| error.in_file(&self.path))?;
-        self.pending = false;
-        // The rename is durable only after its directory has been synced.
-        if let Some(Ok(folder)) = self.path.parent().map(folder) {
-            let _ = folder.sync_all();
-        }
-        Ok(())
+    /// Renames a file to its final name. It must have been synced.
+    pub(crate) fn finish(self) -> Result<Vec<PathBuf>> {
+        finish_all(vec![self])
     }
 
-    fn take_place(&self) -> std::io::Result<()> {
-        if let (TargetKind::File, Ok(old)) = (self.kind, self.path.metadata()) {
+    /// Renames a directory, which has these files, to its final name. All of them must have been synced.
+    /// Returns what was deleted.
+    pub(super) fn finish_directory(mut self, files: &[OutFile]) -> Result<Vec<PathBuf>> {
+        let failed = |error| Error::io("cannot sync the directory to the disk", error);
+        self.lock.sync_all().map_err(failed).map_err(|error| error.in_file(&self.partial))?;
+        let installed = directory::install(&self.partial, &self.path, files, self.overwrite);
+        // The directory has its final name, or there is an error and the old one is in its place.
+        self.pending = self.partial.exists();
+        synced_parent(&self.path);
+        installed
+    }
+}
+
+/// Renames files to their final names, the first as the last. They must have been synced. Returns the files
+/// that were replaced.
+pub(super) fn finish_all(mut targets: Vec<WriteTarget>) -> Result<Vec<PathBuf>> {
+    for target in &targets {
+        if let Ok(old) = target.path.metadata() {
             // The permissions of the old file are kept where possible; otherwise the user's
             // defaults apply.
-            let _ = std::fs::set_permissions(&self.partial, old.permissions());
+            let _ = std::fs::set_permissions(&target.partial, old.permissions());
         }
-        match self.kind {
-            // A file that another program has created in the meantime is not replaced.
-            TargetKind::File if !self.overwrite => rename_to_new(&self.partial, &self.path),
-            TargetKind::File => std::fs::rename(&self.partial, &self.path),
-            TargetKind::Directory => {
-                self.lock.sync_all()?;
-                exchange(&self.partial, &self.path)
-            }
-        }
+    }
+    let overwrite = targets.iter().any(|target| target.overwrite);
+    let moves: Vec<Move> = targets
+        .iter()
+        .map(|target| Move { from: target.partial.clone(), to: target.path.clone() })
+        .collect();
+    let replaced = set::place(&moves, overwrite)?;
+    targets.iter_mut().for_each(|target| target.pending = false);
+    targets.first().into_iter().for_each(|target| synced_parent(&target.path));
+    Ok(replaced)
+}
+
+/// Syncs the folder of a path: only then a rename is durable.
+pub(super) fn synced_parent(path: &Path) {
+    if let Some(Ok(folder)) = path.parent().map(folder) {
+        let _ = folder.sync_all();
     }
 }
 
@@ -163,22 +186,14 @@ pub(super) fn check_file(path: &Path, overwrite: bool) -> Result<()> {
     }
 }
 
-/// Checks that a directory may be written here.
-pub(super) fn check_directory(path: &Path, overwrite: bool) -> Result<()> {
+/// Checks that a directory with these files may be written here.
+pub(super) fn check_directory(path: &Path, overwrite: bool, files: &[OutFile]) -> Result<()> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => {
             Err(Error::mismatch("a file exists here, but a directory is to be written")
                 .in_file(path))
         }
-        Ok(_) => {
-            let entries = std::fs::read_dir(path);
-            let entries = entries
-                .map_err(|error| Error::io("cannot list the directory", error).in_file(path))?;
-            if !overwrite && entries.count() > 0 {
-                return Err(exists(path));
-            }
-            check_replaceable(path)
-        }
+        Ok(_) => directory::replaceable(path, files, overwrite).map(|_| ()),
         // A link whose target does not exist.
         Err(_) if path.is_symlink() && !overwrite => Err(exists(path)),
         Err(_) => Ok(()),
@@ -225,12 +240,6 @@ fn check_folder(path: &Path) -> Result<()> {
     .in_file(path))
 }
 
-pub(super) fn exists(path: &Path) -> Error {
-    Error::new(ErrorKind::Mismatch, "already exists")
-        .advise("give another name, or replace it with --overwrite once the new one is complete")
-        .in_file(path)
-}
-
 /// A change of a few bytes within one page of a file. The system writes a page as a whole or not at
 /// all, even if the program is killed.
 #[derive(Debug)]
@@ -270,33 +279,6 @@ impl PageChange {
     }
 }
 
-/// A directory is replaced as a whole, so it must contain nothing but a model.
-fn check_replaceable(path: &Path) -> Result<()> {
-    let failed = |error| Error::io("cannot list the directory", error).in_file(path);
-    for entry in std::fs::read_dir(path).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        let file = entry.file_type().is_ok_and(|kind| !kind.is_dir());
-        if !(file && name.to_str().is_some_and(is_of_model)) {
-            let fault = format!(
-                "a directory that holds \"{}\", which is not part of a model",
-                name.to_string_lossy()
-            );
-            return Err(Error::mismatch(fault).advise("give another name").in_file(path));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a file with this name belongs to a model. Texts may be anyone's, so they are known by name.
-fn is_of_model(name: &str) -> bool {
-    const TEXTS: [&str; 6] =
-        ["LICENSE.md", "LICENSE.txt", "README.md", "USE_POLICY.md", "merges.txt", "vocab.txt"];
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    let known = ["gguf", "jinja", "json", "model", "npz", "py", "safetensors", "tiktoken"];
-    TEXTS.contains(&name) || ending.is_some_and(|ending| known.contains(&ending))
-}
-
 pub(super) fn folder(path: &Path) -> std::io::Result<File> {
     // The parent of a name alone is the empty path.
     File::open(Path::new(".").join(path))
@@ -315,64 +297,6 @@ pub(crate) fn is_same(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 pub(crate) fn is_same(_: &File, path: &Path) -> bool {
     path.exists()
-}
-
-#[cfg(target_os = "linux")]
-pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use rustix::io::Errno;
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(()),
-        Err(Errno::INVAL | Errno::NOSYS) => rename_if_new(from, to),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn rename_to_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    rename_if_new(from, to)
-}
-
-/// Like `rename_to_new`, in two steps, where the system cannot do it in one.
-fn rename_if_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    match to.symlink_metadata().is_ok() {
-        true => Err(std::io::ErrorKind::AlreadyExists.into()),
-        false => std::fs::rename(from, to),
-    }
-}
-
-/// Renames a directory. If there is one of that name, it is deleted.
-pub(super) fn exchange(new: &Path, path: &Path) -> std::io::Result<()> {
-    if path.symlink_metadata().is_err() {
-        return std::fs::rename(new, path);
-    }
-    swap(new, path)
-}
-
-/// Swaps a directory with the one at `path` in one step, and deletes the old one.
-#[cfg(target_os = "linux")]
-fn swap(new: &Path, path: &Path) -> std::io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    match renameat_with(CWD, new, CWD, path, RenameFlags::EXCHANGE) {
-        Ok(()) => std::fs::remove_dir_all(new),
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => replace(new, path),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn swap(new: &Path, path: &Path) -> std::io::Result<()> {
-    replace(new, path)
-}
-
-/// Like `swap`, in two steps, where the system cannot do it in one. Between them the old
-/// directory has another name.
-fn replace(new: &Path, path: &Path) -> std::io::Result<()> {
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    std::fs::rename(path, &old)?;
-    std::fs::rename(new, path)?;
-    std::fs::remove_dir_all(old)
 }
 
 /// Reserves the file's space, so that a full disk is an error now and not at the end.

@@ -236,6 +236,7 @@ fn overwriting_links_to_shards_and_directories() {
     let real = cache.path().join("real");
     std::fs::create_dir(&real).unwrap();
     std::fs::write(real.join("model.safetensors"), "old").unwrap();
+    std::fs::write(real.join("config.json"), "{}").unwrap();
     let link = cache.path().join("directory");
     symlink("real", &link).unwrap();
     let plan = ops::split(&hf, Shards::Bytes(1 << 40), &link).unwrap();

@@ -66,6 +66,56 @@ fn what_lies_at_the_destination() {
     assert_snapshot!(lines.join("\n"));
 }
 
+/// The files of a folder, by name.
+fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let file = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, std::fs::read(path).expect("a file"))
+    };
+    let mut files: Vec<_> = entries.map(file).collect();
+    files.sort();
+    files
+}
+
+/// What somebody puts into a directory while the new one is written is not deleted with the old one.
+#[test]
+fn files_that_appear_while_a_directory_is_written() {
+    let source = Model::open(sample("hf")).expect("the sample");
+    let plan = ops::convert(&source, &ops::ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("m");
+    plan.run(&path, &WriteOptions::new()).expect("a model");
+    let before = contents(&path);
+    for name in ["README.md", "another.safetensors", "model.safetensors.index.json"] {
+        let appears = |_: weighbridge::Progress| {
+            std::fs::write(path.join(name), "mine").expect("a file");
+            std::ops::ControlFlow::Continue(())
+        };
+        let options = WriteOptions::new().overwrite(true).progress(&appears);
+        let error = plan.run(&path, &options).expect_err(name);
+        assert_eq!(error.kind(), weighbridge::ErrorKind::Mismatch, "{error}");
+        assert_eq!(std::fs::read(path.join(name)).expect("the file"), b"mine");
+        std::fs::remove_file(path.join(name)).expect("a file");
+        assert!(contents(&path) == before, "{name}");
+        let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").collect();
+        assert_eq!(names.len(), 1, "nothing half-written is left");
+    }
+    // Without the request to replace it, nor is a model.
+    let other = folder.path().join("other");
+    let appears = |_: weighbridge::Progress| {
+        std::fs::create_dir_all(&other).expect("a folder");
+        for (name, bytes) in &before {
+            std::fs::write(other.join(name), bytes).expect("a file");
+        }
+        std::ops::ControlFlow::Continue(())
+    };
+    let error = plan.run(&other, &WriteOptions::new().progress(&appears)).expect_err("a model");
+    assert!(error.to_string().contains("already exists"), "{error}");
+    assert!(contents(&other) == before);
+}
+
 #[test]
 fn what_a_container_cannot_hold() {
     let add = |container: &Container, name: &str, dtype: DType, shape: &[u64]| {

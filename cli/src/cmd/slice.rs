@@ -13,7 +13,7 @@ use super::plan::{self, ReadPlan};
 use crate::args::slices::{Finish, Slice, SlicesStatus};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, bytes, shown};
-use crate::writing::interrupted;
+use crate::writing::{self, interrupted};
 use crate::{Status, remark};
 
 pub(crate) fn run(args: &Slice) -> Done {
@@ -45,6 +45,8 @@ pub(crate) fn run(args: &Slice) -> Done {
 #[derive(Serialize)]
 struct FinishReport {
     written: Vec<PathBuf>,
+    /// The files that were replaced, or deleted with the directory that was replaced.
+    replaced: Vec<PathBuf>,
     bytes: u64,
 }
 
@@ -57,9 +59,9 @@ pub(crate) fn finish(args: &Finish) -> Done {
         false => bar.show(progress),
     };
     let options = read.options().threads(args.threads).progress(&watch);
-    let report =
-        FinishReport { written: slices.finish(&options)?, bytes: read.prepared.plan.bytes() };
+    let done = slices.finish(&options)?;
     drop(bar);
+    let report = FinishReport { written: done.paths, replaced: done.replaced, bytes: done.bytes };
     if args.json {
         json::write(&Versioned::new(&report))?;
         return Ok(Status::Fine);
@@ -67,6 +69,9 @@ pub(crate) fn finish(args: &Finish) -> Done {
     let mut out = print::stdout();
     for path in &report.written {
         writeln!(out, "{}", shown(path))?;
+    }
+    if !report.replaced.is_empty() {
+        writing::write_replaced("replaced or deleted", &report.replaced, &mut out)?;
     }
     writeln!(out, "{} checked and in place", bytes(report.bytes))?;
     out.flush()?;

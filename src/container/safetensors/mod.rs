@@ -8,8 +8,12 @@ mod scheme;
 mod weight_map;
 pub(crate) mod write;
 
-use super::Container;
+use std::path::Path;
+
+use super::{Container, OpenOptions};
+use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
+use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static SAFETENSORS: Container = Container {
@@ -19,3 +23,12 @@ pub static SAFETENSORS: Container = Container {
     open: read::open,
     write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
 };
+
+/// The files that an index of weights names.
+///
+/// # Errors
+///
+/// `Malformed` for another file; `LimitExceeded`; `Io` if it cannot be read.
+pub(crate) fn indexed_files(index: &Path) -> Result<Vec<String>> {
+    Ok(WeightMap::read(index, &OpenOptions::new())?.files)
+}

@@ -29,8 +29,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
+use super::set::{self, Move};
 use super::target::{self, claimed, open_or_create, reserve};
-use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
+use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan, WriteReport, directory};
 use crate::bytes::{AlignedBytes, Text, own_path, put_by};
 use crate::container::writer::Placement;
 use crate::digest::sha256_of;
@@ -426,11 +427,11 @@ impl<'p> Slices<'p> {
     ///
     /// `Mismatch` if slices are missing, or bytes differ from those of their slice, which must then be
     /// run again; otherwise same as [`run`](Self::run).
-    pub fn finish(&self, options: &WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+    pub fn finish(&self, options: &WriteOptions<'_>) -> Result<WriteReport> {
         self.check_place(options)?;
         #[cfg(feature = "http")]
         if let Some(bucket) = &self.bucket {
-            return store::finish(self, bucket, options);
+            return Ok(self.report(store::finish(self, bucket, options)?, Vec::new()));
         }
         let folder = folder(&self.path, &self.digest)?;
         if !folder.exists() {
@@ -443,41 +444,51 @@ impl<'p> Slices<'p> {
         // A run that was ended while it moved files goes on.
         if !checked.exists() {
             self.verify(&folder, options)?;
-            put(&checked, b"")?;
+            let files = directory::identity(&folder.join(FILES)).unwrap_or_default();
+            put(&checked, files.as_bytes())?;
         }
-        let files = folder.join(FILES);
-        let paths = match self.plan.placement {
+        let (paths, replaced) = match self.plan.placement {
             Placement::Directory => {
-                let failed = |error| Error::io("cannot rename the directory", error);
-                if files.exists() {
-                    target::exchange(&files, &self.path)
-                        .map_err(failed)
-                        .map_err(|error| error.in_file(&self.path))?;
-                }
-                vec![self.path.clone()]
+                (vec![self.path.clone()], self.move_directory(&folder, options.overwrite)?)
             }
             Placement::Files | Placement::Store => {
                 let paths = self.plan.file_paths(&self.path);
-                // The first file of a split model is the last to appear.
-                for (number, path) in paths.iter().enumerate().rev() {
-                    let from = files.join(number.to_string());
-                    let moved = match (from.exists(), options.overwrite) {
-                        (false, _) => Ok(()),
-                        (true, true) => std::fs::rename(&from, path),
-                        (true, false) => target::rename_to_new(&from, path),
-                    };
-                    let failed = |error| Error::io("cannot rename the temporary file", error);
-                    moved.map_err(failed).map_err(|error| error.in_file(path))?;
-                }
-                paths
+                let moves = paths.iter().enumerate().map(|(number, path)| Move {
+                    from: folder.join(FILES).join(number.to_string()),
+                    to: path.clone(),
+                });
+                let replaced = set::place(&moves.collect::<Vec<Move>>(), options.overwrite)?;
+                (paths, replaced)
             }
         };
         // Files that cannot be deleted now do no harm.
         let _ = std::fs::remove_dir_all(&folder);
-        if let Some(Ok(folder)) = self.path.parent().map(target::folder) {
-            let _ = folder.sync_all();
+        target::synced_parent(&self.path);
+        Ok(self.report(paths, replaced))
+    }
+
+    /// Moves the finished directory to its place, unless an earlier run did. Returns the files that it
+    /// replaced.
+    fn move_directory(&self, folder: &Path, overwrite: bool) -> Result<Vec<PathBuf>> {
+        let files = folder.join(FILES);
+        let failed = |error| Error::io("cannot rename the directory", error).in_file(&self.path);
+        // A run may have been ended just before the exchange, when the new directory had the name that
+        // the old one gets.
+        let aside = directory::aside(&self.path);
+        let checked = std::fs::read_to_string(folder.join(CHECKED)).map_err(failed)?;
+        if !files.exists() && directory::identity(&aside).is_some_and(|found| found == checked) {
+            std::fs::rename(&aside, &files).map_err(failed)?;
         }
-        Ok(paths)
+        directory::settle(&self.path, &self.plan.files)?;
+        match files.exists() {
+            true => directory::install(&files, &self.path, &self.plan.files, overwrite),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    fn report(&self, paths: Vec<PathBuf>, replaced: Vec<PathBuf>) -> WriteReport {
+        let (replaced_links, lost) = (Vec::new(), Vec::new());
+        WriteReport { paths, replaced, replaced_links, bytes: self.plan.bytes(), lost }
     }
 
     /// Refuses a destination that exists or belongs to the source.
@@ -486,14 +497,16 @@ impl<'p> Slices<'p> {
         if let Some(bucket) = &self.bucket {
             return store::check_place(self, bucket, options);
         }
+        let folder = folder(&self.path, &self.digest)?;
+        // Files may be in their places, if a run was ended while it moved them.
+        let begun = folder.join(CHECKED).exists();
         match self.plan.placement {
+            Placement::Directory if begun && !folder.join(FILES).exists() => Ok(()),
             Placement::Directory => {
                 self.plan.check_target(&self.path)?;
-                target::check_directory(&self.path, options.overwrite)
+                target::check_directory(&self.path, options.overwrite, &self.plan.files)
             }
             Placement::Files | Placement::Store => {
-                // Some may be in their places, if a run was ended while it moved them.
-                let begun = folder(&self.path, &self.digest)?.join(CHECKED).exists();
                 self.plan.file_paths(&self.path).iter().try_for_each(|path| {
                     self.plan.check_target(path)?;
                     target::check_file(path, options.overwrite || begun)

@@ -19,7 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
 use crate::threads;
-use crate::write::{WriteOptions, WritePlan, target};
+use crate::write::rename::exists;
+use crate::write::{WriteOptions, WritePlan};
 
 /// The file that names the uploads, in the folder of a plan.
 const UPLOADS: &str = "uploads.json";
@@ -120,7 +121,7 @@ pub(super) fn check_place(
     }
     for path in places(slices.plan, &slices.path) {
         if bucket.length(&path)?.is_some() {
-            return Err(target::exists(&path));
+            return Err(exists(&path));
         }
     }
     Ok(())
