@@ -187,6 +187,102 @@ fn duplicates_and_what_they_cost() {
     );
 }
 
+/// A store names files by digests, and a file may have changed since: nothing is advised by a name.
+#[test]
+fn damaged_files_are_reported_and_not_kept() {
+    use sha2::{Digest, Sha256};
+    let good = std::fs::read(root().join(SAMPLE)).expect("the sample");
+    let sha256 = |bytes: &[u8]| -> String {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let digest = sha256(&good);
+    // Also at places where files are compared before they are read as a whole.
+    for at in [good.len() / 2 - 4096, good.len() - 1, good.len() / 2, 40] {
+        let machine = Machine::new();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = machine.home().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, bytes).expect("a file");
+        };
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        let repository = ".cache/huggingface/hub/models--org--tale";
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        write(&format!("{repository}/refs/main"), commit.as_bytes());
+        write(&format!("{repository}/blobs/{digest}"), &bad);
+        let snapshot = machine.home().join(repository).join("snapshots").join(commit);
+        std::fs::create_dir_all(&snapshot).expect("a folder");
+        let link = snapshot.join("tale.gguf");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(format!("../../blobs/{digest}"), &link).expect("a link");
+        #[cfg(not(unix))]
+        std::fs::write(&link, format!("../../blobs/{digest}")).expect("a link as text");
+        write(".lmstudio/models/publisher/tale-GGUF/tale.gguf", &good);
+        write("koboldcpp/tale.gguf", &good);
+        for _ in 0..2 {
+            // The second time, the digests are those of the index.
+            let found = machine.json(1, &["--duplicates"]);
+            let [damaged] = found["damaged"].as_array().expect("a list").as_slice() else {
+                panic!("{found}")
+            };
+            let path = damaged["path"].as_str().expect("a path");
+            assert!(path.ends_with(&digest), "{damaged}");
+            assert_eq!(
+                (&damaged["named"], &damaged["sha256"]),
+                (&json!(digest), &json!(sha256(&bad)))
+            );
+            let [group] = found["duplicates"].as_array().expect("a list").as_slice() else {
+                panic!("{found}")
+            };
+            assert_eq!(group["savings"].as_array().map(Vec::len), Some(1), "{group}");
+            assert!(!group.to_string().contains("models--org--tale"), "{group}");
+            let values = machine.json(1, &["--duplicates=values"]);
+            let groups = values["duplicates"].to_string();
+            assert!(!groups.contains("models--org--tale"), "{groups}");
+        }
+        let said = machine.run(&["--duplicates"]);
+        assert_eq!(said.status, Some(1));
+        let line = said.out.lines().find(|line| line.starts_with("damaged: ")).expect("a line");
+        assert!(line.contains(&digest) && line.contains("fetch the file again"), "{line}");
+        // Once it is whole again, it is the copy to keep.
+        write(&format!("{repository}/blobs/{digest}"), &good);
+        let found = machine.json(0, &["--duplicates"]);
+        assert_eq!(found.get("damaged"), None);
+        for saving in found["duplicates"][0]["savings"].as_array().expect("savings") {
+            assert!(
+                saving["keep"].as_str().is_some_and(|keep| keep.ends_with(&digest)),
+                "{saving}"
+            );
+        }
+    }
+}
+
+/// Copies of a damaged file are no reason to keep it.
+#[test]
+fn a_damaged_blob_and_its_copy() {
+    let machine = Machine::new();
+    let store = ".ollama/models";
+    machine.copy(SAMPLE, "koboldcpp/copy.gguf");
+    let named = format!("sha256-{}", "ab".repeat(32));
+    machine.copy(SAMPLE, &format!("{store}/blobs/{named}"));
+    let len = std::fs::metadata(root().join(SAMPLE)).expect("the sample").len();
+    let config =
+        format!("sha256-{}", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+    std::fs::write(machine.home().join(store).join("blobs").join(&config), "{}").expect("a config");
+    let layer = |kind: &str, digest: &str, size: u64| json!({"mediaType": kind, "digest": digest.replace('-', ":"), "size": size});
+    let manifest = json!({
+        "schemaVersion": 2,
+        "config": layer("application/vnd.docker.container.image.v1+json", &config, 2),
+        "layers": [layer("application/vnd.ollama.image.model", &named, len)],
+    });
+    let path = machine.home().join(store).join("manifests/registry.ollama.ai/library/tale/latest");
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    std::fs::write(path, manifest.to_string()).expect("a manifest");
+    let found = machine.json(1, &["--duplicates"]);
+    assert_eq!(found["damaged"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found.get("duplicates"), None, "{found}");
+}
+
 /// The same values in other containers, splits and dtypes.
 #[test]
 fn duplicates_by_values() {

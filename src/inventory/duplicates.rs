@@ -53,6 +53,20 @@ pub struct Saving {
     pub bytes: u64,
 }
 
+/// A file whose content does not have the digest that a store has named it by.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct DamagedFile {
+    /// The path, without links.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::path"))]
+    pub path: PathBuf,
+    /// The digest in the name: SHA-256, or git's SHA-1 with 40 digits.
+    pub named: String,
+    /// The SHA-256 of the content.
+    pub sha256: String,
+}
+
 /// How a file could be saved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -75,37 +89,58 @@ pub(super) struct Class {
 type Identity = (u64, u64);
 type Digests = HashMap<Identity, String, RandomState>;
 
+/// What is the same, and what is damaged.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    classes: Vec<Class>,
+    damaged: BTreeMap<Identity, DamagedFile>,
+}
+
 /// Finds the models with the same content, as far as the options say. Digests that are computed are
 /// put into the index.
 pub(super) fn find(
     known: &mut [Known],
     index: &mut Index,
     options: &InventoryOptions<'_>,
-) -> Result<Vec<Class>> {
+) -> Result<Comparison> {
+    let reads = options.duplicates != DuplicateSearch::Known;
     let mut digests = Digests::default();
     for Known { candidate, entry } in known.iter() {
         let computed = entry.digests.iter().map(Some).chain(std::iter::repeat(None));
         for (file, computed) in candidate.weights.iter().zip(computed) {
-            if let Some(digest) = file.digest.as_ref().or(computed) {
+            // Names are trusted only where no weights are read, and nothing is advised.
+            let named = file.digest.as_ref().filter(|_| !reads);
+            if let Some(digest) = named.or(computed) {
                 digests.insert(file.identity, digest.clone());
             }
         }
     }
-    if options.duplicates != DuplicateSearch::Known {
+    let mut damaged = BTreeMap::new();
+    if reads {
         // Without the feature `sha256` there is no search.
         Hasher::new()?;
         hash_files(known, &mut digests, options)?;
+        damaged = damaged_files(known, &digests)?;
         keep_digests(known, &digests);
     }
     let mut classes = same_files(known, &digests);
     if options.duplicates == DuplicateSearch::Values {
-        classes = same_values(classes, known, options)?;
+        classes = same_values(classes, known, &damaged, options)?;
     }
-    if options.duplicates != DuplicateSearch::Known {
+    if reads {
         put_all(known, index);
     }
     classes.sort_by_key(|class| class.members.first().copied());
-    Ok(classes)
+    Ok(Comparison { classes, damaged })
+}
+
+impl Comparison {
+    /// The damaged files, by path.
+    pub(super) fn damaged(&self) -> Vec<DamagedFile> {
+        let mut files: Vec<DamagedFile> = self.damaged.values().cloned().collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files
+    }
 }
 
 /// Puts models with the same contents of files into one class.
@@ -140,10 +175,10 @@ fn same_files(known: &[Known], digests: &Digests) -> Vec<Class> {
 }
 
 /// The models with the same content as each model.
-pub(super) fn twins(known: &[Known], classes: &[Class]) -> Vec<Vec<PathBuf>> {
+pub(super) fn twins(known: &[Known], found: &Comparison) -> Vec<Vec<PathBuf>> {
     let mut all: Vec<Vec<PathBuf>> = known.iter().map(|_| Vec::new()).collect();
     let path = |place: usize| Some(known.get(place)?.candidate.path.clone());
-    for class in classes {
+    for class in &found.classes {
         for &member in &class.members {
             let others = class.members.iter().filter(|other| **other != member);
             if let Some(list) = all.get_mut(member) {
@@ -155,16 +190,20 @@ pub(super) fn twins(known: &[Known], classes: &[Class]) -> Vec<Vec<PathBuf>> {
 }
 
 /// What could be saved. Models that share their files already are left out.
-pub(super) fn groups(known: &[Known], classes: &[Class]) -> Vec<DuplicateGroup> {
-    classes.iter().filter_map(|class| group(known, class)).collect()
+pub(super) fn groups(known: &[Known], found: &Comparison) -> Vec<DuplicateGroup> {
+    found.classes.iter().filter_map(|class| group(known, class, &found.damaged)).collect()
 }
 
-fn group(known: &[Known], class: &Class) -> Option<DuplicateGroup> {
+fn group(
+    known: &[Known],
+    class: &Class,
+    damaged: &BTreeMap<Identity, DamagedFile>,
+) -> Option<DuplicateGroup> {
     let model = |place: &usize| known.get(*place);
     let models = || class.members.iter().filter_map(model);
     let (same, bytes, savings) = match class.distinct.len() {
         0 | 1 => {
-            let savings = savings(&models().collect::<Vec<_>>());
+            let savings = savings(&models().collect::<Vec<_>>(), damaged);
             (
                 "files",
                 savings.iter().map(|saving| saving.bytes).fold(0, u64::saturating_add),
@@ -181,16 +220,16 @@ fn group(known: &[Known], class: &Class) -> Option<DuplicateGroup> {
     (bytes > 0).then_some(DuplicateGroup { same, models, bytes, savings })
 }
 
-/// The superfluous files of models whose files have the same contents.
-fn savings(models: &[&Known]) -> Vec<Saving> {
+/// The superfluous files of models whose files have the same contents. Of damaged files nothing is said
+/// but that they are damaged.
+fn savings(models: &[&Known], damaged: &BTreeMap<Identity, DamagedFile>) -> Vec<Saving> {
     // Of files with one content, those in a store that names them by it stay.
     let mut copies: BTreeMap<(u64, String), Vec<&FoundFile>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for model in models {
-        let computed = model.entry.digests.iter().map(Some).chain(std::iter::repeat(None));
-        for (file, computed) in model.candidate.weights.iter().zip(computed) {
-            let Some(digest) = file.digest.as_ref().or(computed) else { continue };
-            if seen.insert(file.identity) {
+        // Only contents that were hashed are known to be the same.
+        for (file, digest) in model.candidate.weights.iter().zip(&model.entry.digests) {
+            if !damaged.contains_key(&file.identity) && seen.insert(file.identity) {
                 copies.entry((file.len, digest.clone())).or_default().push(file);
             }
         }
@@ -236,14 +275,16 @@ fn watching<'o>(
     }
 }
 
-/// Computes the digests of files that may be copies: those of models whose files have the same
-/// lengths, and the same bytes in some places.
+/// Models whose files have the same lengths.
+type Alike<'k> = Vec<&'k [FoundFile]>;
+
+/// Computes the digests of files that may be copies, or damaged copies.
 fn hash_files(
     known: &[Known],
     digests: &mut Digests,
     options: &InventoryOptions<'_>,
 ) -> Result<()> {
-    let mut alike: HashMap<Vec<u64>, Vec<&[FoundFile]>> = HashMap::new();
+    let mut alike: HashMap<Vec<u64>, Alike<'_>> = HashMap::new();
     let mut seen = BTreeSet::new();
     for Known { candidate, .. } in known {
         let files = candidate.weights.as_slice();
@@ -256,17 +297,12 @@ fn hash_files(
     }
     let lacks = |files: &&[FoundFile]| files.iter().any(|f| !digests.contains_key(&f.identity));
     alike.retain(|_, models| models.len() > 1 && models.iter().any(lacks));
-    let models: Vec<&[FoundFile]> = alike.into_values().flatten().collect();
-    let probe = |(): &mut (), files: &&[FoundFile]| Ok(samples(files));
-    let probed = threads::in_order(options.threads, models.iter(), || (), probe)?;
-    let mut alike: HashMap<u64, Vec<&[FoundFile]>> = HashMap::new();
-    for (sample, files) in probed.into_iter().zip(models) {
-        alike.entry(sample).or_default().push(files);
-    }
     let mut missing: BTreeMap<Identity, &FoundFile> = BTreeMap::new();
-    for file in alike.into_values().filter(|models| models.len() > 1).flatten().flatten() {
-        if !digests.contains_key(&file.identity) {
-            missing.insert(file.identity, file);
+    for models in alike.into_values() {
+        for file in comparable(models, options)?.into_iter().flatten() {
+            if !digests.contains_key(&file.identity) {
+                missing.insert(file.identity, file);
+            }
         }
     }
     let total = missing.values().map(|file| file.len).fold(0, u64::saturating_add);
@@ -285,6 +321,75 @@ fn hash_files(
     )?;
     digests.extend(hashed.into_iter().flatten());
     Ok(())
+}
+
+/// The models, among those with files of the same lengths, that must be read to be compared: those with the
+/// same bytes in some places, and those in a store of which another one may be a damaged copy, or which may
+/// be damaged themselves. Two models that a store names by different digests, and that have different bytes,
+/// are different.
+fn comparable<'k>(models: Alike<'k>, options: &InventoryOptions<'_>) -> Result<Alike<'k>> {
+    let probe = |(): &mut (), files: &&[FoundFile]| Ok(samples(files));
+    let samples = threads::in_order(options.threads, models.iter(), || (), probe)?;
+    let names: Vec<Option<Vec<&String>>> = models.iter().map(|files| names(files)).collect();
+    let mut by_sample: HashMap<u64, usize> = HashMap::new();
+    let mut by_name: HashMap<&Option<Vec<&String>>, usize> = HashMap::new();
+    for (sample, name) in samples.iter().zip(&names) {
+        *by_sample.entry(*sample).or_default() += 1;
+        *by_name.entry(name).or_default() += 1;
+    }
+    let has_unnamed = by_name.contains_key(&None);
+    let several = |count: Option<&usize>| count.is_some_and(|count| *count > 1);
+    let must_be_read = samples.iter().zip(&names).map(|(sample, name)| {
+        let may_be_damaged = name.is_some() && (has_unnamed || several(by_name.get(name)));
+        several(by_sample.get(sample)) || may_be_damaged
+    });
+    let chosen = models.iter().zip(must_be_read).filter(|(_, read)| *read);
+    Ok(chosen.map(|(files, _)| *files).collect())
+}
+
+/// The digests that a store names the files by, sorted; `None` if it does not name all.
+fn names(files: &[FoundFile]) -> Option<Vec<&String>> {
+    let mut names: Vec<&String> =
+        files.iter().map(|file| file.digest.as_ref()).collect::<Option<_>>()?;
+    names.sort_unstable();
+    Some(names)
+}
+
+/// The files whose content does not have the digest in their name.
+fn damaged_files(known: &[Known], digests: &Digests) -> Result<BTreeMap<Identity, DamagedFile>> {
+    let mut damaged = BTreeMap::new();
+    for file in known.iter().flat_map(|known| &known.candidate.weights) {
+        let (Some(named), Some(sha256)) = (&file.digest, digests.get(&file.identity)) else {
+            continue;
+        };
+        if !has_digest(file, named, sha256)? {
+            let (path, named, sha256) = (real(&file.path), named.clone(), sha256.clone());
+            damaged.insert(file.identity, DamagedFile { path, named, sha256 });
+        }
+    }
+    Ok(damaged)
+}
+
+/// Whether a file with this SHA-256 has the digest that it is named by. Without the feature `http`, git's
+/// digests are not checked.
+fn has_digest(file: &FoundFile, named: &str, sha256: &str) -> Result<bool> {
+    /// The digits of a SHA-1.
+    const GIT: usize = 40;
+    if named.len() != GIT {
+        return Ok(named == sha256);
+    }
+    #[cfg(feature = "http")]
+    {
+        let digest = digest::FileDigest::GitBlob(named.to_owned());
+        let checked = Source::open(&file.path, Access::Read)
+            .and_then(|source| digest.check(&source, |_| Ok(())));
+        return Ok(readable(checked)?.is_some());
+    }
+    #[cfg(not(feature = "http"))]
+    {
+        let _ = file;
+        Ok(true)
+    }
 }
 
 /// `None` for a file that cannot be read: it is no duplicate of any other.
@@ -347,6 +452,7 @@ fn put_all(known: &mut [Known], index: &mut Index) {
 fn same_values(
     classes: Vec<Class>,
     known: &mut [Known],
+    damaged: &BTreeMap<Identity, DamagedFile>,
     options: &InventoryOptions<'_>,
 ) -> Result<Vec<Class>> {
     let firsts: Vec<usize> =
@@ -356,7 +462,10 @@ fn same_values(
     let mut alone = Vec::new();
     for class in classes {
         let first = class.distinct.first().and_then(|first| known.get(*first));
-        let values = first.and_then(|model| model.entry.values.clone());
+        let is_whole = |model: &&Known| {
+            model.candidate.weights.iter().all(|file| !damaged.contains_key(&file.identity))
+        };
+        let values = first.filter(is_whole).and_then(|model| model.entry.values.clone());
         match values.filter(|values| values.len() > SHAPES) {
             None => alone.push(class),
             Some(values) => {

@@ -16,7 +16,7 @@ use crate::container::CONTAINERS;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The first word of the file; the number is that of its form.
-const MAGIC: &str = "weighbridge-models-1";
+const MAGIC: &str = "weighbridge-models-2";
 
 /// The most models that are kept. Those that were seen longest ago are dropped first.
 const MOST: usize = 200_000;

@@ -34,7 +34,7 @@ use crate::progress::Progress;
 use crate::remote;
 use crate::threads::{self, Threads};
 
-pub use duplicates::{Action, DuplicateGroup, Saving};
+pub use duplicates::{Action, DamagedFile, DuplicateGroup, Saving};
 use index::{Entry, Index};
 use programs::Places;
 pub use programs::{PROGRAMS, Program};
@@ -43,10 +43,11 @@ use walk::{Candidate, Kind};
 /// How models with the same content are found.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DuplicateSearch {
-    /// By the digests that stores and the index have. No weights are read.
+    /// By the digests that stores and the index have. No weights are read, and nothing is advised.
     #[default]
     Known,
-    /// By the digests of files. Files of equal size are read if no digest of theirs is known.
+    /// By the digests of files. Files of equal size are read, once: the index keeps their digests.
+    /// The names that stores give to files are not trusted, but compared with the digests.
     Content,
     /// Also by the digests of canonical names, shapes and values, which are equal in every
     /// container and however the model is split. Models that may be equal are read.
@@ -178,6 +179,9 @@ pub struct Inventory {
     /// The models with the same content, if they were searched for.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub duplicates: Vec<DuplicateGroup>,
+    /// The files that were read for the search, and whose content does not have the digest in their name.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub damaged: Vec<DamagedFile>,
     /// The bytes of all models on disk. What several models share counts once.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub bytes: u64,
@@ -268,18 +272,19 @@ pub fn inventory(options: &InventoryOptions<'_>) -> Result<Inventory> {
     let mut known: Vec<_> = known.into_iter().map(|model| (order(&model), model)).collect();
     known.sort_by(|(first, a), (second, b)| first.cmp(second).then_with(|| natural(a, b)));
     let mut known: Vec<Known> = known.into_iter().map(|(_, model)| model).collect();
-    let classes = duplicates::find(&mut known, &mut index, options)?;
+    let compared = duplicates::find(&mut known, &mut index, options)?;
     if let Some(Err(error)) = options.index.as_deref().map(|folder| index.write(folder)) {
         faults.push(error);
     }
     let bytes = distinct_bytes(&known);
     let duplicates = match options.duplicates {
         DuplicateSearch::Known => Vec::new(),
-        _ => duplicates::groups(&known, &classes),
+        _ => duplicates::groups(&known, &compared),
     };
-    let twins = duplicates::twins(&known, &classes);
+    let twins = duplicates::twins(&known, &compared);
+    let damaged = compared.damaged();
     let models = known.into_iter().zip(twins).map(|(known, twins)| known.listed(twins)).collect();
-    Ok(Inventory { models, duplicates, bytes, files, roots, faults })
+    Ok(Inventory { models, duplicates, damaged, bytes, files, roots, faults })
 }
 
 /// The folders to look at that exist. The index has absolute paths.

@@ -61,7 +61,7 @@ pub(super) struct FoundFile {
     pub(super) len: u64,
     /// Equal for two paths of one file.
     pub(super) identity: (u64, u64),
-    /// The SHA-256 in the name that a store has given to the file.
+    /// The digest in the name that a store has given to the file. Its content may have changed since.
     pub(super) digest: Option<String>,
 }
 
@@ -406,11 +406,10 @@ fn since_1970(time: SystemTime) -> Option<std::time::Duration> {
     time.duration_since(UNIX_EPOCH).ok()
 }
 
-/// The SHA-256 by which a store names a file.
+/// The digest by which a store names a file: 64 digits of SHA-256, or 40 of git's SHA-1.
 fn digest(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
-    let hex = name.get(name.len().checked_sub(64)?..)?;
-    // Names of 40 digits are those of git.
+    let hex = name.rsplit(['-', ':']).next()?;
     is_content_addressed(path).then(|| hex.to_ascii_lowercase())
 }
 

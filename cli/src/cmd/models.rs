@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weighbridge::bytes::Text;
 use weighbridge::inventory::{
-    Action, DuplicateGroup, DuplicateSearch, Inventory, InventoryOptions, InventoryStage,
-    ListedModel, PROGRAMS, inventory,
+    Action, DamagedFile, DuplicateGroup, DuplicateSearch, Inventory, InventoryOptions,
+    InventoryStage, ListedModel, PROGRAMS, inventory,
 };
 use weighbridge::{Error, ErrorKind, Progress};
 
@@ -66,7 +66,8 @@ pub(crate) fn run(args: &List) -> Done {
         sort(&mut found.models, by);
     }
     let is_broken = found.models.iter().any(|model| model.error.is_some());
-    let status = if is_broken { Status::Found } else { Status::Fine };
+    let is_sound = !is_broken && found.damaged.is_empty();
+    let status = if is_sound { Status::Fine } else { Status::Found };
     if args.json {
         let errors = found.models.iter().filter_map(|model| model.error.as_ref());
         errors.for_each(|error| complain(error.into()));
@@ -171,6 +172,17 @@ fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> R
         let members: Vec<&ListedModel> =
             members.into_iter().filter_map(|place| found.models.get(place)).collect();
         write_group(&members, group, out)?;
+        writeln!(out)?;
+    }
+    for DamagedFile { path, named, sha256, .. } in &found.damaged {
+        let (path, kind) = (shown(path), if named.len() == 64 { "SHA-256" } else { "git blob id" });
+        let line = format!(
+            "damaged: {path}: its name is not the {kind} of its content, whose SHA-256 is {sha256}; \
+             fetch the file again"
+        );
+        out.paragraph(&line, 2)?;
+    }
+    if !found.damaged.is_empty() {
         writeln!(out)?;
     }
     let all = found.duplicates.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
