@@ -493,3 +493,144 @@ fn reports_of_each_step() {
     assert_eq!(printed(&["status", &plan]), format!("{made} is finished\n"));
     assert_eq!(json(&["status", &plan, "--json"])["finished"], true);
 }
+
+/// A plan is finished when its record says so, and its files are still those of the record. That files of
+/// the planned lengths are there says nothing.
+#[test]
+fn a_plan_is_finished_by_its_record() {
+    for arguments in [
+        ["convert", HF, "DST.gguf", "--overwrite"].as_slice(),
+        &["convert", HF, "DST", "--to", "mlx", "--overwrite"],
+        &["split", GGUF, "DST", "--max-size", "400K", "--overwrite"],
+    ] {
+        let expected = by_one(arguments);
+        let job = Job::new(arguments);
+        let status = || {
+            let ran = run(&["status", &job.plan, "--json"]);
+            serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
+        };
+        // Files of the right lengths, by somebody else.
+        let made = job.folder.path().join("made");
+        for (name, bytes) in &expected {
+            let path = made.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            let mut bytes = bytes.clone();
+            if let Some(last) = bytes.last_mut().filter(|_| !name.ends_with(".json")) {
+                *last ^= 1;
+            }
+            std::fs::write(path, bytes).expect("a file");
+        }
+        assert_eq!(status()["finished"], false, "{arguments:?}");
+        job.slice("1/1");
+        assert_eq!(status()["finished"], false);
+        printed(&["finish", &job.plan]);
+        assert!(job.made() == expected, "{arguments:?}");
+        assert_eq!(status()["finished"], true);
+        // Again: nothing is left to do.
+        let before = job.made();
+        assert_eq!(json(&["finish", &job.plan, "--json"])["replaced"], serde_json::json!([]));
+        assert!(job.made() == before);
+        // A changed file of the same length, even with the same date.
+        let name = expected.keys().find(|name| !name.ends_with(".json")).expect("weights");
+        let path = made.join(name);
+        let date = std::fs::metadata(&path).expect("a file").modified().expect("a date");
+        let write = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).expect("a file");
+            let file = std::fs::File::options().write(true).open(&path).expect("the file");
+            file.set_modified(date).expect("a date");
+        };
+        let mut bytes = expected[name].clone();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        write(&bytes);
+        let found = status();
+        assert_eq!((&found["finished"], &found["done"]), (&false.into(), &0.into()), "{found}");
+        assert!(found["changed"].as_str().is_some_and(|path| path.ends_with(name)), "{found}");
+        let said = run(&["status", &job.plan]).out;
+        assert!(said.contains("has changed since the plan was finished"), "{said}");
+        let refusal = refused(&["finish", &job.plan]);
+        assert!(refusal.contains("has changed since it was finished"), "{refusal}");
+        // Its own content again, with another date.
+        write(&expected[name]);
+        assert_eq!(status()["finished"], true);
+        // A changed file is written again.
+        write(&bytes);
+        job.slice("1/1");
+        printed(&["finish", &job.plan]);
+        assert!(job.made() == expected);
+        assert_eq!(status()["finished"], true);
+        std::fs::remove_file(&path).expect("a file");
+        assert_eq!(status()["finished"], false);
+    }
+}
+
+/// The source is trained further: the next conversion to the same place is another plan.
+#[test]
+fn a_source_that_has_changed_is_converted_again() {
+    let (source, path) = copied();
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plan, made] = ["plan.json", "out.gguf"]
+        .map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    let convert = || {
+        succeeds(&["plan", "convert", &path, &made, "--overwrite", "-o", &plan]);
+        let before = run(&["status", &plan, "--json"]);
+        let before: serde_json::Value = serde_json::from_str(&before.out).expect("JSON");
+        assert_eq!(before["finished"], false);
+        succeeds(&["slice", &plan, "1/1"]);
+        succeeds(&["finish", &plan]);
+        std::fs::remove_file(&plan).expect("the plan");
+        std::fs::read(&made).expect("the model")
+    };
+    let first = convert();
+    let weights = source.path().join("model.safetensors");
+    let date = std::fs::metadata(&weights).expect("a file").modified().expect("a date");
+    let mut bytes = std::fs::read(&weights).expect("the weights");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&weights, bytes).expect("the weights");
+    let file = std::fs::File::options().write(true).open(&weights).expect("the weights");
+    file.set_modified(date).expect("the same date");
+    assert!(convert() != first);
+    assert_eq!(run(&["diff", &path, &made]).status, Some(0));
+}
+
+/// `finish` is killed at random moments, while a directory is replaced.
+#[test]
+fn a_killed_finish_replaces_a_directory_or_does_not() {
+    let arguments = ["convert", HF, "DST", "--to", "mlx", "--overwrite"];
+    let expected = by_one(&arguments);
+    let old: &[(&str, &[u8])] = &[("config.json", b"{}"), ("model.safetensors", b"old")];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..12 {
+        let job = Job::new(&arguments);
+        let out = job.folder.path().join("made/out");
+        std::fs::create_dir(&out).expect("a folder");
+        for (name, bytes) in old {
+            std::fs::write(out.join(name), bytes).expect("an old file");
+        }
+        job.slice("1/1");
+        for _ in 0..2 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let mut child = program(&["finish", &job.plan])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program starts");
+            std::thread::sleep(Duration::from_micros(state % 60_000));
+            let _ = child.kill();
+            child.wait().expect("an end");
+            let found = contents(&out);
+            let is_old = found.len() == old.len()
+                && old.iter().all(|(name, bytes)| found.get(*name).is_some_and(|own| own == bytes));
+            let new = expected.iter().all(|(name, bytes)| {
+                let name = name.strip_prefix("out/").expect("a file of the model");
+                found.get(name) == Some(bytes)
+            });
+            assert!(is_old || new, "torn: {:?}", found.keys());
+        }
+        succeeds(&["finish", &job.plan]);
+        assert!(job.made() == expected, "{:?}", job.made().keys());
+    }
+}

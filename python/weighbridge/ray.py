@@ -56,6 +56,8 @@ def plan(verb: str, *arguments: str | Path, path: str | Path, **options: Option)
         _program([*words, "--output", str(draft)])
         if not path.exists():
             draft.rename(path)
+            # That of an earlier plan of this name.
+            _record(path).unlink(missing_ok=True)
         elif _digest(path) != _digest(draft):
             fault = "the file holds another plan"
             raise exception("mismatch", fault, path, advice="delete it, or choose another")
@@ -88,12 +90,11 @@ def run(
 
 
 def finish(path: str | Path) -> Report:
-    """Checks all slices of a plan, and moves its files to their place."""
-    path = Path(path).absolute()
-    status = _status(path)
-    if status["finished"]:
-        return Report(status)
-    return Report(_program(["finish", str(path), "--json"]))
+    """Checks all slices of a plan, and moves its files to their place.
+
+    A plan that is finished, and whose files are still the same, stays as it is.
+    """
+    return Report(_program(["finish", str(Path(path).absolute()), "--json"]))
 
 
 def _run_slices(
@@ -144,6 +145,7 @@ def _both(verb: str, arguments: list[str | Path], options: dict[str, Any]) -> Re
     made = plan(verb, *arguments, path=path, **options)
     report = run(made, **of_run)
     made.unlink()
+    _record(made).unlink(missing_ok=True)
     return report
 
 
@@ -165,6 +167,11 @@ def _flags(options: Mapping[str, Option]) -> list[str]:
 
 _ON = ("extra_keys",)
 """Keywords that are true unless they are given: the program has options that turn them off."""
+
+
+def _record(plan: Path) -> Path:
+    """The record that `finish` leaves."""
+    return plan.with_name(f".{plan.name}.finished")
 
 
 def _digest(path: Path) -> str:

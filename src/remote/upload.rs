@@ -77,6 +77,11 @@ impl Bucket {
 
     /// The length of an object; `None` if there is none.
     pub(crate) fn length(&self, path: &Path) -> Result<Option<u64>> {
+        Ok(self.identity(path)?.map(|(length, _)| length))
+    }
+
+    /// The length of an object, and its ETag if the store gives one; `None` if there is no object.
+    pub(crate) fn identity(&self, path: &Path) -> Result<Option<(u64, Option<String>)>> {
         let answer = self.0.files.client.get(&self.address(path)?, Some(&(0..1)));
         let mut answer = answer.map_err(|error| error.in_file(path))?;
         let range = answer.header("content-range").and_then(|text| text.rsplit_once('/'));
@@ -88,7 +93,11 @@ impl Bucket {
             200 => answer.number("content-length"),
             _ => None,
         };
-        found.map(Some).ok_or_else(|| unexpected(&mut answer, path))
+        let tag = answer.header("etag").map(str::to_owned);
+        match found {
+            Some(length) => Ok(Some((length, tag))),
+            None => Err(unexpected(&mut answer, path)),
+        }
     }
 
     /// The content of a small object; `None` if there is none.

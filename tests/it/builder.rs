@@ -523,7 +523,8 @@ fn slices_count_from_one() {
         assert!(error.to_string().contains(&said), "{error}");
     }
     slices.run(1, 1, &options).expect("the only one");
-    assert_eq!(slices.finish(&options).expect("a model").paths, [path]);
+    let record = folder.path().join("finished");
+    assert_eq!(slices.finish(&record, &options).expect("a model").paths, [path]);
 }
 
 /// A file that another program makes while this one writes is not replaced.

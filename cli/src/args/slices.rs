@@ -118,11 +118,14 @@ pub(crate) struct Slice {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Every byte is read back and compared with the digests of the slices.
+#[command(
+    after_help = "Every byte is read back and compared with the digests of the slices. A record next to the plan
+says that it is finished.
 
 Examples:
   weighbridge finish plan.json
-  weighbridge finish plan.json --threads 8 --json")]
+  weighbridge finish plan.json --threads 8 --json"
+)]
 pub(crate) struct Finish {
     /// A plan whose slices are all there
     pub(crate) plan: PathBuf,
@@ -135,11 +138,14 @@ pub(crate) struct Finish {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Exit status 1 means that slices are missing.
+#[command(
+    after_help = "A plan is finished if `finish` has left its record, and the files are still the same. Exit status 1
+means that slices are missing.
 
 Examples:
   weighbridge status plan.json
-  weighbridge status plan.json --json | jq .missing")]
+  weighbridge status plan.json --json | jq .missing"
+)]
 pub(crate) struct SlicesStatus {
     /// A plan that `plan` wrote
     pub(crate) plan: PathBuf,

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
         "plan": slices.description(),
     });
     create(&file.output, document.to_string().as_bytes())?;
+    // That of an earlier plan of this name.
+    let _ = std::fs::remove_file(record_of(&file.output)?);
     if let Err(error) = slices.begin(&options(&args.verb, network.as_ref())) {
         let _ = std::fs::remove_file(&file.output);
         return Err(error.into());
@@ -167,6 +169,8 @@ pub(super) struct ReadPlan {
 /// A plan as a file holds it.
 pub(super) struct PlanDocument {
     pub(super) destination: PathBuf,
+    /// The path of the record that `finish` leaves.
+    pub(super) record: PathBuf,
     pub(super) description: Json,
     words: Vec<String>,
 }
@@ -191,6 +195,7 @@ pub(super) fn read(path: &Path) -> Result<PlanDocument, Stop> {
         words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect::<Vec<String>>()
     });
     let words = words.ok_or_else(|| malformed("the plan holds no command"))?;
+    let record = record_of(path)?;
     let directory = document["directory"].as_str();
     let directory = Path::new(directory.ok_or_else(|| malformed("the plan names no folder"))?);
     std::env::set_current_dir(directory)
@@ -198,7 +203,16 @@ pub(super) fn read(path: &Path) -> Result<PlanDocument, Stop> {
     let description = document["plan"].clone();
     let destination = description["destination"].as_str();
     let destination = destination.ok_or_else(|| malformed("the plan names no destination"))?;
-    Ok(PlanDocument { destination: PathBuf::from(destination), description, words })
+    let destination = PathBuf::from(destination);
+    Ok(PlanDocument { destination, record, description, words })
+}
+
+/// The path of the record that `finish` leaves: a hidden file next to that of the plan.
+fn record_of(plan: &Path) -> Result<PathBuf, Stop> {
+    let failed = |error| failure::io(plan, "cannot find the file", error);
+    let plan = std::path::absolute(plan).map_err(failed)?;
+    let name = plan.file_name().unwrap_or_default().to_string_lossy();
+    Ok(plan.with_file_name(format!(".{name}.finished")))
 }
 
 impl ReadPlan {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use weighbridge::Progress;
@@ -51,7 +51,9 @@ struct FinishReport {
 }
 
 pub(crate) fn finish(args: &Finish) -> Done {
-    let read = ReadPlan::again(plan::read(&args.plan)?)?;
+    let document = plan::read(&args.plan)?;
+    let record = document.record.clone();
+    let read = ReadPlan::again(document)?;
     let slices = read.slices()?;
     let bar = Bar::new();
     let watch = |progress: Progress| match interrupted() {
@@ -59,7 +61,7 @@ pub(crate) fn finish(args: &Finish) -> Done {
         false => bar.show(progress),
     };
     let options = read.options().threads(args.threads).progress(&watch);
-    let done = slices.finish(&options)?;
+    let done = slices.finish(&record, &options)?;
     drop(bar);
     let report = FinishReport { written: done.paths, replaced: done.replaced, bytes: done.bytes };
     if args.json {
@@ -80,7 +82,7 @@ pub(crate) fn finish(args: &Finish) -> Done {
 
 pub(crate) fn status(args: &SlicesStatus) -> Done {
     let document = plan::read(&args.plan)?;
-    let report = slices_status(&document.description, &document.destination)?;
+    let report = slices_status(&document.description, &document.destination, &document.record)?;
     let complete = report.finished || report.missing.is_empty();
     let status = if complete { Status::Fine } else { Status::Found };
     if args.json {
@@ -92,6 +94,10 @@ pub(crate) fn status(args: &SlicesStatus) -> Done {
     if report.finished {
         writeln!(out, "{destination} is finished")?;
     } else {
+        if let Some(changed) = &report.changed {
+            let changed = shown(Path::new(changed));
+            writeln!(out, "{changed} has changed since the plan was finished")?;
+        }
         writeln!(out, "{} of {} pieces are done", report.done, report.pieces)?;
         if !report.slices.is_empty() {
             writeln!(out, "slices: {}", report.slices.join(", "))?;

@@ -14,6 +14,8 @@
 //! In an object store, a piece is a part of an upload, and the store joins the parts (`store`).
 
 mod description;
+mod finish;
+mod finished;
 mod parts;
 mod records;
 #[cfg(feature = "http")]
@@ -29,9 +31,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
-use super::set::{self, Move};
-use super::target::{self, claimed, open_or_create, reserve};
-use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan, WriteReport, directory};
+use super::target::{self, open_or_create, reserve};
+use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
 use crate::bytes::{AlignedBytes, Text, own_path, put_by};
 use crate::container::writer::Placement;
 use crate::digest::sha256_of;
@@ -41,8 +42,9 @@ use crate::progress;
 #[cfg(feature = "http")]
 use crate::remote::WritableBucket;
 use crate::threads;
-use description::{array, described, digest_of, identity};
-use records::{Checksum, SliceRecord, missing, records, status_of};
+use description::{described, digest_of, identity};
+use finished::{FinishedFile, FinishedState, status_of};
+use records::{Checksum, SliceRecord, missing, records};
 
 pub use description::check_sources;
 
@@ -56,7 +58,7 @@ const FILES: &str = "files";
 /// The folder with the records of slices.
 const RECORDS: &str = "records";
 
-/// The file that says that all slices were checked.
+/// The file that says that all slices were checked, and what their files are.
 const CHECKED: &str = "checked";
 
 /// A plan that is cut into slices.
@@ -143,8 +145,12 @@ pub struct SlicesStatus {
     pub missing: Vec<Range<u64>>,
     /// The slices that are done, as `NUMBER/OF`.
     pub slices: Vec<String>,
-    /// Whether the model is already complete and in its place.
+    /// Whether the model is complete and in its place: [`Slices::finish`] has left a record of that, and
+    /// the files are still those of the record.
     pub finished: bool,
+    /// The first file that has changed, or is gone, since the plan was finished.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub changed: Option<String>,
 }
 
 impl WritePlan {
@@ -280,37 +286,28 @@ fn folder(path: &Path, digest: &str) -> Result<PathBuf> {
     Ok(path.with_file_name(folder))
 }
 
-/// How much of a plan with this description is done, without opening its model.
+/// How much of a plan with this description is done, without opening its model. `record` is the path of
+/// the record that [`Slices::finish`] leaves: a plan without one is not finished.
 ///
 /// # Errors
 ///
-/// `Io` if the records cannot be read; `Malformed` if one of them, or the description, is none.
-pub fn slices_status(description: &Json, path: &Path) -> Result<SlicesStatus> {
+/// `Io` if the records, or a finished file, cannot be read; `Malformed` if one of the records of slices, or
+/// the description, is none.
+pub fn slices_status(description: &Json, path: &Path, record: &Path) -> Result<SlicesStatus> {
     let digest = digest_of(description)?;
     let pieces = description["pieces"].as_u64();
     let pieces = pieces.ok_or_else(|| Error::malformed("the plan states no number of pieces"))?;
     #[cfg(feature = "http")]
     if crate::place::scheme(path).is_some() {
-        return store::status(description, path, &digest, pieces);
+        return store::status(path, record, &digest, pieces);
     }
-    let records = records(&folder(path, &digest)?)?;
-    let finished = !folder(path, &digest)?.exists() && is_there(description, path);
-    Ok(status_of(records, pieces, finished))
-}
-
-/// Whether all files of a plan are in their places, with their lengths.
-fn is_there(description: &Json, path: &Path) -> bool {
-    let files = array(description, "files");
-    let place = |name: &str| match (name, path.is_dir()) {
-        ("", _) => path.to_path_buf(),
-        (name, true) => path.join(name),
-        (name, false) => path.with_file_name(name),
+    let folder = folder(path, &digest)?;
+    let records = records(&folder)?;
+    let state = match folder.exists() {
+        true => FinishedState::Unknown,
+        false => finished::state(record, &digest, FinishedFile::is_same)?,
     };
-    !files.is_empty()
-        && files.iter().all(|file| {
-            let found = place(file["name"].as_str().unwrap_or_default()).metadata();
-            found.is_ok_and(|found| Some(found.len()) == file["bytes"].as_u64())
-        })
+    Ok(status_of(records, pieces, state))
 }
 
 impl<'p> Slices<'p> {
@@ -418,77 +415,6 @@ impl<'p> Slices<'p> {
         let text = SliceRecord { name, pieces: numbers, checksum, tags: Vec::new() }.to_json();
         put(&record, text.as_bytes())?;
         Ok(report)
-    }
-
-    /// Checks that all slices are there and have the bytes that were written, and moves the files to
-    /// their places.
-    ///
-    /// # Errors
-    ///
-    /// `Mismatch` if slices are missing, or bytes differ from those of their slice, which must then be
-    /// run again; otherwise same as [`run`](Self::run).
-    pub fn finish(&self, options: &WriteOptions<'_>) -> Result<WriteReport> {
-        self.check_place(options)?;
-        #[cfg(feature = "http")]
-        if let Some(bucket) = &self.bucket {
-            return Ok(self.report(store::finish(self, bucket, options)?, Vec::new()));
-        }
-        let folder = folder(&self.path, &self.digest)?;
-        if !folder.exists() {
-            let fault = "no slice of the plan is there";
-            return Err(Error::not_found(fault).advise("run its slices first").in_file(&self.path));
-        }
-        let lock = folder.join("lock");
-        let _alone = claimed(&lock, || open_or_create(&lock))?;
-        let checked = folder.join(CHECKED);
-        // A run that was ended while it moved files goes on.
-        if !checked.exists() {
-            self.verify(&folder, options)?;
-            let files = directory::identity(&folder.join(FILES)).unwrap_or_default();
-            put(&checked, files.as_bytes())?;
-        }
-        let (paths, replaced) = match self.plan.placement {
-            Placement::Directory => {
-                (vec![self.path.clone()], self.move_directory(&folder, options.overwrite)?)
-            }
-            Placement::Files | Placement::Store => {
-                let paths = self.plan.file_paths(&self.path);
-                let moves = paths.iter().enumerate().map(|(number, path)| Move {
-                    from: folder.join(FILES).join(number.to_string()),
-                    to: path.clone(),
-                });
-                let replaced = set::place(&moves.collect::<Vec<Move>>(), options.overwrite)?;
-                (paths, replaced)
-            }
-        };
-        // Files that cannot be deleted now do no harm.
-        let _ = std::fs::remove_dir_all(&folder);
-        target::synced_parent(&self.path);
-        Ok(self.report(paths, replaced))
-    }
-
-    /// Moves the finished directory to its place, unless an earlier run did. Returns the files that it
-    /// replaced.
-    fn move_directory(&self, folder: &Path, overwrite: bool) -> Result<Vec<PathBuf>> {
-        let files = folder.join(FILES);
-        let failed = |error| Error::io("cannot rename the directory", error).in_file(&self.path);
-        // A run may have been ended just before the exchange, when the new directory had the name that
-        // the old one gets.
-        let aside = directory::aside(&self.path);
-        let checked = std::fs::read_to_string(folder.join(CHECKED)).map_err(failed)?;
-        if !files.exists() && directory::identity(&aside).is_some_and(|found| found == checked) {
-            std::fs::rename(&aside, &files).map_err(failed)?;
-        }
-        directory::settle(&self.path, &self.plan.files)?;
-        match files.exists() {
-            true => directory::install(&files, &self.path, &self.plan.files, overwrite),
-            false => Ok(Vec::new()),
-        }
-    }
-
-    fn report(&self, paths: Vec<PathBuf>, replaced: Vec<PathBuf>) -> WriteReport {
-        let (replaced_links, lost) = (Vec::new(), Vec::new());
-        WriteReport { paths, replaced, replaced_links, bytes: self.plan.bytes(), lost }
     }
 
     /// Refuses a destination that exists or belongs to the source.
@@ -606,53 +532,6 @@ impl<'p> Slices<'p> {
             );
             let error = Error::mismatch(fault).advise("run the missing slices");
             return Err(error.in_file(&self.path));
-        }
-        Ok(())
-    }
-
-    /// Reads every piece back, and compares it with the record of its slice.
-    fn verify(&self, folder: &Path, options: &WriteOptions<'_>) -> Result<()> {
-        let records = records(folder)?;
-        self.check_records(&records)?;
-        let mut pieces = Vec::new();
-        let mut counts = Vec::new();
-        for record in &records {
-            let (_, own) = self.select(0..u64::MAX, record.pieces.clone())?;
-            counts.push(own.len());
-            pieces.extend(own);
-        }
-        let open = self.open(folder, &pieces)?;
-        let done = AtomicU64::new(0);
-        let total = self.plan.bytes();
-        let checksums = threads::in_order(
-            options.threads,
-            pieces.into_iter(),
-            || None,
-            |buffer, piece| {
-                let (checksum, read) = piece.read(&open, buffer)?;
-                let done = done.fetch_add(read, Ordering::Relaxed) + read;
-                progress::report(options.watch, done, total)?;
-                Ok(checksum)
-            },
-        )?;
-        let mut rest = checksums.as_slice();
-        for (record, count) in records.iter().zip(counts) {
-            let (own, later) = rest.split_at_checked(count).unwrap_or_default();
-            rest = later;
-            if Checksum::of_all(own) != record.checksum {
-                let name = SliceRecord::file_name(&record.pieces);
-                let failed = |error| Error::io("cannot delete the record", error);
-                std::fs::remove_file(folder.join(RECORDS).join(name)).map_err(failed)?;
-                let fault = format!("slice {} has other bytes than were written", record.name);
-                let error = Error::mismatch(fault).advise("run the slice again");
-                return Err(error.in_file(&self.path));
-            }
-        }
-        // Files without pieces: nobody has created them.
-        for (number, file) in self.plan.files.iter().enumerate().filter(|(_, file)| file.len == 0) {
-            let path = self.unfinished(folder, number, file);
-            let failed = |error| Error::io("cannot create the file", error).in_file(&path);
-            open_or_create(&path).map_err(failed)?;
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use serde_json::{Value as Json, json};
 
+use super::RECORDS;
 use super::description::array;
-use super::{RECORDS, SlicesStatus};
 use crate::bytes::{Access, Source};
 use crate::error::{Error, Result};
 
@@ -88,19 +88,6 @@ impl SliceRecord {
         record.ok_or_else(|| {
             Error::malformed("no record of a slice").advise("delete it").in_file(path)
         })
-    }
-}
-
-/// How much is done by slices with these records.
-pub(super) fn status_of(records: Vec<SliceRecord>, pieces: u64, finished: bool) -> SlicesStatus {
-    let missing = missing(&records, pieces);
-    let left: u64 = missing.iter().map(|range| range.end - range.start).sum();
-    SlicesStatus {
-        pieces,
-        done: pieces.saturating_sub(left),
-        missing,
-        slices: records.into_iter().map(|record| record.name).collect(),
-        finished,
     }
 }
 

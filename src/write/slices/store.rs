@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value as Json, json};
 
 use super::description::{array, check_sources};
-use super::records::{Checksum, SliceRecord, status_of};
-use super::{CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder};
+use super::finished::{self, FinishedFile, FinishedState, status_of};
+use super::records::{Checksum, SliceRecord};
+use super::{
+    CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder, put,
+};
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, ErrorKind, Result};
@@ -192,8 +195,8 @@ fn records(bucket: &WritableBucket, folder: &Path) -> Result<Vec<SliceRecord>> {
 
 /// How much of a plan is done.
 pub(super) fn status(
-    description: &Json,
     path: &Path,
+    record: &Path,
     digest: &str,
     pieces: u64,
 ) -> Result<SlicesStatus> {
@@ -202,30 +205,43 @@ pub(super) fn status(
     let records = records(&bucket, &folder)?;
     for name in [UPLOADS, CHECKED] {
         if bucket.length(&folder.join(name))?.is_some() {
-            return Ok(status_of(records, pieces, false));
+            return Ok(status_of(records, pieces, FinishedState::Unknown));
         }
     }
-    let is_directory = description["directory"].as_bool() == Some(true);
-    for file in array(description, "files") {
-        let place = match (file["name"].as_str().unwrap_or_default(), is_directory) {
-            ("", _) => path.to_path_buf(),
-            (name, true) => path.join(name),
-            (name, false) => path.with_file_name(name),
-        };
-        if bucket.length(&place)? != file["bytes"].as_u64() {
-            return Ok(status_of(records, pieces, false));
-        }
+    let state = finished::state(record, digest, |file| is_same(&bucket, file))?;
+    Ok(status_of(records, pieces, state))
+}
+
+/// Whether an object is still the same. Stores that give no ETag are compared by length alone.
+fn is_same(bucket: &WritableBucket, file: &FinishedFile) -> Result<bool> {
+    let found = bucket.identity(&file.path)?;
+    let version = |version: Option<String>| version.is_none() || version == file.version;
+    Ok(found.is_some_and(|(bytes, tag)| bytes == file.bytes && version(tag)))
+}
+
+/// Deletes the objects of a plan whose files are in their places.
+fn clear(bucket: &WritableBucket, folder: &Path) -> Result<()> {
+    for name in bucket.names(&folder.join(RECORDS))? {
+        bucket.delete(&folder.join(RECORDS).join(name))?;
     }
-    Ok(status_of(records, pieces, true))
+    bucket.delete(&folder.join(UPLOADS))?;
+    bucket.delete(&folder.join(CHECKED))
 }
 
 /// Checks that the store has every part, and joins the parts.
 pub(super) fn finish(
     slices: &Slices<'_>,
     bucket: &WritableBucket,
+    record: &Path,
     options: &WriteOptions<'_>,
 ) -> Result<Vec<PathBuf>> {
     let folder = folder(&slices.path, &slices.digest)?;
+    let state = finished::state(record, &slices.digest, |file| is_same(bucket, file))?;
+    if matches!(state, FinishedState::Finished) {
+        clear(bucket, &folder)?;
+        return Ok(slices.written());
+    }
+    check_place(slices, bucket, options)?;
     let checked = folder.join(CHECKED);
     // A run that was ended while it joined parts goes on.
     let begun = bucket.length(&checked)?.is_some();
@@ -264,23 +280,19 @@ pub(super) fn finish(
             bucket.complete(path, upload, &parts)?;
         }
     }
+    let mut files = Vec::new();
     for (path, (_, len)) in places.iter().zip(slices.plan.files()) {
-        let found = bucket.length(path)?;
-        if found != Some(len) {
-            let found = found.map_or("nothing".to_owned(), |found| format!("{found} bytes"));
+        let found = bucket.identity(path)?;
+        let Some((bytes, version)) = found.clone().filter(|(bytes, _)| *bytes == len) else {
+            let found = found.map_or("nothing".to_owned(), |(bytes, _)| format!("{bytes} bytes"));
             let fault = format!("the store has {found}, but the file has {len} bytes");
             return Err(Error::mismatch(fault).advise("make the plan again").in_file(path));
-        }
+        };
+        files.push(FinishedFile { path: path.clone(), bytes, version, checksum: None });
     }
-    for name in bucket.names(&folder.join(RECORDS))? {
-        bucket.delete(&folder.join(RECORDS).join(name))?;
-    }
-    bucket.delete(&folder.join(UPLOADS))?;
-    bucket.delete(&checked)?;
-    Ok(match slices.plan.placement {
-        Placement::Directory => vec![slices.path.clone()],
-        Placement::Files | Placement::Store => places,
-    })
+    put(record, finished::record_of(&slices.digest, &files).as_bytes())?;
+    clear(bucket, &folder)?;
+    Ok(slices.written())
 }
 
 /// Checks that the store has the parts of a file that the slices wrote. Deletes the records of slices
