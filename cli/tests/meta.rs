@@ -226,3 +226,92 @@ fn models_that_are_no_single_gguf_file() {
     assert_eq!(run(&["diff", &shard, &copy]).status, Some(0));
     assert_eq!(get(&copy, "general.name"), "x");
 }
+
+/// A misspelled key is no new key: its type is missing, and the error names the key that may be meant.
+#[test]
+fn new_keys_require_a_type() {
+    let (folder, path) = sample();
+    let file = folder.path().join("template.jinja");
+    std::fs::write(&file, "{{ x }}").expect("a file");
+    let at = format!("@{}", file.to_str().expect("UTF-8"));
+    // A key that the file lacks may be meant, if it needs no type.
+    let said = refused(&["meta", "set", &path, &format!("chat_templat={at}")]);
+    assert!(said.contains("the nearest key is \"tokenizer.chat_template\""), "{said}");
+    set(&path, &[&format!("chat_template={at}")]);
+    let before = std::fs::read(&path).expect("the file");
+    for (key, nearest) in [
+        ("chat_templat", "tokenizer.chat_template"),
+        ("tokenizer.chat_tempalte", "tokenizer.chat_template"),
+        ("general.nmae", "general.name"),
+        ("llama.context_lenght", "llama.context_length"),
+        ("context_lenght", "llama.context_length"),
+        ("tokenizer.ggml.eso_token_id", "tokenizer.ggml.eos_token_id"),
+    ] {
+        for value in [&at, "x", "1", "@@x"] {
+            let error = failure(&["meta", "set", &path, &format!("{key}={value}"), "--json"]);
+            assert_eq!(error["kind"], "usage", "{key}={value}: {error}");
+            let said = error["message"].as_str().expect("a message");
+            assert!(said.contains("give its type"), "{said}");
+            assert!(said.contains(&format!("the nearest key is \"{nearest}\"")), "{said}");
+        }
+        let error = failure(&["meta", "get", &path, key, "--json"]);
+        assert_eq!(error["kind"], "not_found");
+        let advice = error["advice"].as_str().expect("advice");
+        assert!(advice.contains(&format!("\"{nearest}\"")), "{advice}");
+        let error = failure(&["meta", "rm", &path, key, "--json"]);
+        assert!(error["advice"].as_str().is_some_and(|said| said.contains(nearest)), "{error}");
+    }
+    let said = refused(&["meta", "set", &path, &format!("my.text={at}")]);
+    assert!(said.contains("as in my.text=str:@FILE"), "{said}");
+    assert_eq!(std::fs::read(&path).expect("the file"), before);
+    set(&path, &[&format!("my.text=str:{at}")]);
+    assert_eq!(get(&path, "my.text"), "{{ x }}");
+}
+
+/// Keys may be given without their prefix, if the file has them or their type is known.
+#[test]
+fn keys_without_their_prefix() {
+    let (folder, path) = sample();
+    for (short, full) in [
+        ("name", "general.name"),
+        ("architecture", "general.architecture"),
+        ("context_length", "llama.context_length"),
+        ("block_count", "llama.block_count"),
+        ("rope.freq_base", "llama.rope.freq_base"),
+        ("attention.head_count", "llama.attention.head_count"),
+        ("model", "tokenizer.ggml.model"),
+        ("ggml.model", "tokenizer.ggml.model"),
+        ("eos", "tokenizer.ggml.eos_token_id"),
+        ("bos_token", "tokenizer.ggml.bos_token_id"),
+    ] {
+        assert_eq!(get(&path, short), get(&path, full), "{short}");
+    }
+    let file = folder.path().join("template.jinja");
+    std::fs::write(&file, "[{{ x }}]").expect("a file");
+    let at = format!("@{}", file.to_str().expect("UTF-8"));
+    set(&path, &["name=Other", "context_length=128", &format!("chat_template={at}")]);
+    set(&path, &["description=Short tales", "license=mit", "add_bos_token=true"]);
+    for (full, value) in [
+        ("general.name", json!("Other")),
+        ("llama.context_length", json!(128)),
+        ("tokenizer.chat_template", json!("[{{ x }}]")),
+        ("general.description", json!("Short tales")),
+        ("general.license", json!("mit")),
+        ("tokenizer.ggml.add_bos_token", json!(true)),
+    ] {
+        assert_eq!(get(&path, full), value, "{full}");
+    }
+    // The file has no keys but those, in full.
+    for short in ["name", "chat_template", "description", "context_length"] {
+        let all: Json =
+            serde_json::from_str(&printed(&["meta", "get", &path, "--json"])).expect("JSON");
+        assert_eq!(all.get(short), None, "{short}");
+    }
+    let bare = folder.path().join("bare.gguf");
+    support::gguf(&bare, |keys| keys.set_text("general.architecture", "qwen2"));
+    let bare = bare.to_str().expect("UTF-8");
+    set(bare, &[&format!("chat_template={at}"), "context_length=64", "pad=3"]);
+    assert_eq!(get(bare, "tokenizer.chat_template"), "[{{ x }}]");
+    assert_eq!(get(bare, "qwen2.context_length"), 64);
+    assert_eq!(get(bare, "tokenizer.ggml.padding_token_id"), 3);
+}

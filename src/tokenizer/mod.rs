@@ -26,7 +26,7 @@ use crate::store::Store;
 pub(crate) use decoder::BLOCK;
 pub use decoder::{Detokenizer, TextStream, byte_letters};
 pub(crate) use files::FAIRSEQ;
-pub use special::{ChatTemplate, special_token_key};
+pub use special::{ChatTemplate, is_special_token_key, special_token_key};
 pub(crate) use special::{chat_templates_beside, has_chat_template};
 use vocabulary::{Normalizer, Vocabulary};
 

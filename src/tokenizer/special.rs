@@ -70,6 +70,12 @@ pub fn special_token_key(purpose: &str) -> Option<String> {
     Some(format!("tokenizer.ggml.{}", row.1))
 }
 
+/// Whether a GGUF key holds the number of a special token.
+pub fn is_special_token_key(key: &str) -> bool {
+    let name = key.strip_prefix("tokenizer.ggml.");
+    name.is_some_and(|name| GGUF.iter().any(|(_, key)| *key == name))
+}
+
 /// Like [`GGUF`], for `tokenizer_config.json` and `special_tokens_map.json`, where tokens are given
 /// by text; and with the suffix `_id` for `config.json`, where they are given by number.
 const NAMES: [(&str, &str); 7] = [

@@ -109,7 +109,8 @@ pub(crate) enum MetaVerb {
     Get {
         /// A model in any container
         path: PathBuf,
-        /// Keys to print; all if omitted. A special token's key may be given by name: bos, eos, pad
+        /// Keys to print; all if omitted. Prefixes may be left out (name, context_length,
+        /// chat_template), and a special token's key may be given by name: bos, eos, pad
         keys: Vec<String>,
         /// Print JSON
         #[arg(long)]
@@ -119,14 +120,15 @@ pub(crate) enum MetaVerb {
     #[command(
         after_help = "A key keeps its type unless one is given. TYPE is u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool
 or str. TYPE[] is an array, given as JSON. A value that begins with @ is the content of a file; @@
-stands for a single @. A special token may be given by name (bos, eos, eot, pad, ...) and by its text.
+stands for a single @. The prefix of a key may be left out (name, context_length, chat_template). A
+new key requires its type, as in KEY=str:@FILE, unless it is a common one. A special token may be given by name (bos, eos, eot, pad, ...) and by its text.
 The settings of a directory are in config.json and the files beside it, which this command does not
 change.
 
 Examples:
   weighbridge meta set model.gguf general.name='My model' llama.context_length=32768
   weighbridge meta set model.gguf tokenizer.ggml.add_bos_token=bool:true --dry-run
-  weighbridge meta set model.gguf tokenizer.chat_template=@template.jinja -o changed.gguf
+  weighbridge meta set model.gguf chat_template=@template.jinja -o changed.gguf
   weighbridge meta set model.gguf eos='<|im_end|>'
   weighbridge meta set model.gguf general.tags='str[]:[\"chat\",\"code\"]'"
     )]

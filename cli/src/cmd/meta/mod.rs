@@ -1,5 +1,6 @@
 //! `meta`: prints and edits the metadata of a file.
 
+mod keys;
 mod setting;
 
 use std::io::Write;
@@ -9,7 +10,6 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, EditOutcome, MetadataEdit};
-use weighbridge::tokenizer::special_token_key;
 use weighbridge::{Error, ErrorKind, Model, OpenOptions, WriteOptions};
 
 use super::Done;
@@ -17,6 +17,7 @@ use crate::args::write::{Edit, Meta, MetaVerb};
 use crate::json::Versioned;
 use crate::print::{self, shown};
 use crate::{Status, Stop};
+use keys::{named, nearest};
 use setting::Setting;
 
 pub(crate) fn run(args: &Meta) -> Done {
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &Meta) -> Done {
             check_in_file(&model, keys.iter().map(String::as_str))?;
             let there = |key: &String| model.metadata().get(key).is_some();
             if let Some(key) = keys.iter().find(|key| !there(key)) {
-                return Err(no_key(path, key));
+                return Err(no_key(path, key, &model));
             }
             if !force {
                 keys.iter().try_for_each(|key| check_removable(&model, key))?;
@@ -56,15 +57,6 @@ fn editable(path: &Path, edit: &Edit) -> Result<Model, Stop> {
         ops::check_editable(&model)?;
     }
     Ok(model)
-}
-
-/// The key that an argument means: special tokens may be named by their purpose, such as `eos`.
-fn named(key: &str, model: &Model) -> String {
-    if model.metadata().get(key).is_some() {
-        return key.to_owned();
-    }
-    let purpose = key.strip_suffix("_token").unwrap_or(key);
-    special_token_key(purpose).unwrap_or_else(|| key.to_owned())
 }
 
 /// Ollama keeps templates, parameters and licenses in separate manifest layers. They are shown as
@@ -108,9 +100,16 @@ fn check_removable(model: &Model, key: &str) -> Result<(), Stop> {
     Err(error.in_key(key).in_file(model.path()).into())
 }
 
-fn no_key(path: &Path, key: &str) -> Stop {
+fn no_key(path: &Path, key: &str, model: &Model) -> Stop {
     let error = Error::new(ErrorKind::NotFound, "the model has no such key");
-    error.in_file(path).in_key(key).advise("`meta get` without a key lists all").into()
+    let all = "`meta get` without a key lists all";
+    let advice = nearest(key, model).map_or_else(
+        || all.to_owned(),
+        |nearest| {
+            format!("the nearest one is \"{}\"; {all}", Text::new(nearest.as_bytes()).brief())
+        },
+    );
+    error.in_file(path).in_key(key).advise(advice).into()
 }
 
 fn get(path: &Path, keys: &[String], json: bool) -> Done {
@@ -124,7 +123,7 @@ fn get(path: &Path, keys: &[String], json: bool) -> Done {
         keys => {
             for key in keys {
                 let value = store.metadata().get(key);
-                let value = value.ok_or_else(|| no_key(path, key))?;
+                let value = value.ok_or_else(|| no_key(path, key, &store))?;
                 found.push((Text::new(key.as_bytes()), value));
             }
         }

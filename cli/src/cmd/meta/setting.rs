@@ -6,9 +6,10 @@ use std::path::Path;
 use serde_json::Value as Json;
 use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value, ValueType};
+use weighbridge::tokenizer::is_special_token_key;
 use weighbridge::{Error, ErrorKind, Model};
 
-use super::named;
+use super::keys::{known_type, named, nearest_or_known};
 use crate::{Stop, failure};
 
 /// The most bytes of a file that a value is read from.
@@ -55,7 +56,10 @@ impl Setting {
         };
         let is_file = value.starts_with('@') && !value.starts_with("@@");
         let old = model.metadata().get(&key);
-        let is_token = key.starts_with("tokenizer.") && key.ends_with("_token_id");
+        let is_token = is_special_token_key(&key)
+            || old.is_some() && key.starts_with("tokenizer.") && key.ends_with("_token_id");
+        let missing_type = || known_type(&key, model).filter(|_| old.is_none());
+        let stated = stated.or_else(|| missing_type().map(Stated::Scalar));
         let value = match (stated, old) {
             (Some(Stated::Token), old) => token(&text, old.as_ref(), model)?,
             (None, old) if is_token && text.trim().parse::<i64>().is_err() => {
@@ -70,8 +74,7 @@ impl Setting {
                 NewValue::Array(array.element_type(), list(&text).map_err(usage)?)
             }
             (None, Some(old)) => NewValue::Scalar(old.value_type(), text),
-            (None, None) if is_file => NewValue::Scalar(ValueType::String, text),
-            (None, None) if text.starts_with('[') => {
+            (None, None) if text.starts_with('[') && !is_file => {
                 let list = list(&text).map_err(usage)?;
                 let element = element_type(&list).ok_or_else(|| {
                     usage("give the type of the elements, as in i32[]:[1,2]".to_owned())
@@ -79,8 +82,12 @@ impl Setting {
                 NewValue::Array(element, list)
             }
             (None, None) => {
+                let example = if is_file { "str:@FILE" } else { "u32:1" };
+                let nearest = nearest_or_known(&key, model).map_or_else(String::new, |nearest| {
+                    format!("; the nearest key is \"{}\"", shortened(&nearest))
+                });
                 let fault = format!(
-                    "there is no key \"{key}\" yet: give its type, as in {key}=u32:1 or {key}=str:x"
+                    "there is no key \"{key}\" yet: give its type, as in {key}={example}{nearest}"
                 );
                 return Err(usage(fault));
             }

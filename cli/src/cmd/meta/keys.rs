@@ -1,0 +1,144 @@
+//! The keys that arguments mean: in full, or in short.
+
+use weighbridge::Model;
+use weighbridge::metadata::ValueType;
+use weighbridge::tokenizer::special_token_key;
+
+/// What the short name of a key leaves out, in the order in which keys are looked up. `{arch}` stands for
+/// the model's architecture.
+const PREFIXES: [&str; 4] = ["general.", "{arch}.", "tokenizer.", "tokenizer.ggml."];
+
+/// Keys that models may lack, and whose types are known.
+const KNOWN: [(&str, ValueType); 18] = [
+    ("general.architecture", ValueType::String),
+    ("general.author", ValueType::String),
+    ("general.basename", ValueType::String),
+    ("general.description", ValueType::String),
+    ("general.finetune", ValueType::String),
+    ("general.license", ValueType::String),
+    ("general.name", ValueType::String),
+    ("general.organization", ValueType::String),
+    ("general.size_label", ValueType::String),
+    ("general.type", ValueType::String),
+    ("general.url", ValueType::String),
+    ("general.version", ValueType::String),
+    ("{arch}.context_length", ValueType::U32),
+    ("tokenizer.chat_template", ValueType::String),
+    ("tokenizer.ggml.add_bos_token", ValueType::Bool),
+    ("tokenizer.ggml.add_eos_token", ValueType::Bool),
+    ("tokenizer.ggml.model", ValueType::String),
+    ("tokenizer.ggml.pre", ValueType::String),
+];
+
+/// The longest key that is compared with another one.
+const LONGEST: usize = 256;
+
+/// The key that an argument means: a key of the file, in full or without its prefix, as `context_length`;
+/// else a special token by its purpose, as `eos`; else a known key.
+pub(super) fn named(key: &str, model: &Model) -> String {
+    let metadata = model.metadata();
+    if metadata.get(key).is_some() {
+        return key.to_owned();
+    }
+    let purpose = key.strip_suffix("_token").unwrap_or(key);
+    let token = special_token_key(purpose);
+    let mut in_file = PREFIXES.iter().map(|prefix| with_architecture(prefix, model) + key);
+    let found = in_file.find(|full| metadata.get(full).is_some());
+    // Only GGUF files state their architecture so.
+    let is_gguf = metadata.get("general.architecture").is_some();
+    let known = || {
+        let mut full = KNOWN.iter().filter(|_| is_gguf).map(|(full, _)| full);
+        let full = full.find(|full| short(full).is_some_and(|short| short == key))?;
+        Some(with_architecture(full, model))
+    };
+    token.or(found).or_else(known).unwrap_or_else(|| key.to_owned())
+}
+
+/// The type of a key that the file lacks, if it is known.
+pub(super) fn known_type(key: &str, model: &Model) -> Option<ValueType> {
+    let is_it = |full: &str| with_architecture(full, model) == key;
+    KNOWN.iter().find(|(full, _)| is_it(full)).map(|(_, value_type)| *value_type)
+}
+
+/// The key of the file that is spelled most like this one, in full or in short.
+pub(super) fn nearest(key: &str, model: &Model) -> Option<String> {
+    nearest_of(key, keys(model), model)
+}
+
+/// Like [`nearest`], also among the keys that the file lacks and that need no type.
+pub(super) fn nearest_or_known(key: &str, model: &Model) -> Option<String> {
+    let known = KNOWN.iter().map(|(full, _)| with_architecture(full, model));
+    nearest_of(key, keys(model).chain(known), model)
+}
+
+fn keys(model: &Model) -> impl Iterator<Item = String> {
+    model.metadata().iter().map(|(key, _)| key.spelling().into_owned())
+}
+
+fn nearest_of(key: &str, keys: impl Iterator<Item = String>, model: &Model) -> Option<String> {
+    let architecture = with_architecture("{arch}.", model);
+    let distance_to = |full: &String| {
+        let short = full.strip_prefix(&architecture).or_else(|| short(full));
+        let short = short.map_or(usize::MAX, |short| distance(key, short));
+        distance(key, full).min(short)
+    };
+    keys.filter(|full| full.len() <= LONGEST).min_by_key(distance_to)
+}
+
+fn with_architecture(key: &str, model: &Model) -> String {
+    let architecture = model.metadata().str("general.architecture").unwrap_or_default();
+    key.replace("{arch}", architecture)
+}
+
+/// The key without its prefix. The longest prefix counts.
+fn short(full: &str) -> Option<&str> {
+    PREFIXES.iter().rev().find_map(|prefix| full.strip_prefix(prefix))
+}
+
+/// The number of characters to insert, delete or replace to make one text of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (line, one) in a.chars().take(LONGEST).enumerate() {
+        let mut above_left = line;
+        let mut left = line + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(b.chars()) {
+            let replaced = above_left + usize::from(one != other);
+            above_left = std::mem::replace(cell, replaced.min(left + 1).min(*cell + 1));
+            left = *cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = line + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("name", "name", 0),
+            ("nmae", "name", 2),
+            ("kitten", "sitting", 3),
+            ("context_lenght", "context_length", 2),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(distance(b, a), expected, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn short_names() {
+        assert_eq!(short("general.name"), Some("name"));
+        assert_eq!(short("tokenizer.ggml.pre"), Some("pre"));
+        assert_eq!(short("tokenizer.chat_template"), Some("chat_template"));
+        assert_eq!(short("{arch}.context_length"), Some("context_length"));
+        assert_eq!(short("other.key"), None);
+    }
+}
