@@ -183,7 +183,7 @@ impl<'a> SourceModel<'a> {
 
     /// How the outputs of an embedding model are pooled, as GGUF numbers it.
     pub(crate) fn pooling(&self) -> Result<Option<u32>> {
-        pooling::stated(self.reader.store)
+        Ok(pooling::stated(self.reader.store)?.map(|(number, _)| number))
     }
 
     /// Which layers are of this kind, if `config.json` lists the kinds.

@@ -11,6 +11,7 @@ use super::experts::{self, stacked};
 use super::gguf::{Finish, GgufDraft};
 use super::mlx_class;
 use super::mmproj;
+use super::modules;
 use super::ollama_layers::{self, NewLayers};
 use super::ranks;
 use crate::adapter::{self, Adapter};
@@ -326,6 +327,7 @@ fn directory(
         documents.push(NewDocument { content, ..NewDocument::new("config.json", Vec::new()) });
     }
     documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
+    documents.extend(modules::files(model, writer, &mut builder)?);
     if writer.keeps_attachments {
         // Ollama lists documents by name.
         documents.sort_by(|a, b| a.name.cmp(&b.name));
@@ -394,8 +396,9 @@ fn share(
     builder: &mut Builder,
 ) -> Result<Share> {
     let (store, resolution) = (model.store(), model.resolution()?);
-    let TranslatedTensors { mut tensors, left_out, in_mxfp4 } =
+    let TranslatedTensors { mut tensors, mut left_out, in_mxfp4 } =
         adapted_tensors_in(model, writer.dialect, adaptation, sharding)?;
+    left_out.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
     super::left_out(&left_out).into_iter().for_each(|note| builder.note(note));
     if store.encoding() == Encoding::Gguf {
         let before = translate::rows_before_positions(store, resolution)?;
@@ -590,14 +593,16 @@ fn documents(
         }
     };
     if writer.keeps_attachments {
-        let is_json = |name: &str| name.ends_with(".json");
+        let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
         if let Some((name, text)) = others.iter().find(|(name, _)| name == ollama::CHAT_TEMPLATE) {
             builder.metadata().set_text(name, text);
         }
         let left = others.iter().filter(|(name, _)| !is_json(name));
-        let mut left: Vec<_> = left
-            .map(|(name, _)| (name.clone(), "Ollama accepts only JSON documents".to_owned()))
-            .collect();
+        let reason = |name: &str| match name.contains('/') {
+            true => modules::NO_FOLDERS.to_owned(),
+            false => "Ollama accepts only JSON documents".to_owned(),
+        };
+        let mut left: Vec<_> = left.map(|(name, _)| (name.clone(), reason(name))).collect();
         left.sort();
         super::left_out(&left).into_iter().for_each(|note| builder.note(note));
         others.retain(|(name, _)| is_json(name));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::mmproj;
+use super::modules::{self, GgufModules};
 use crate::arch::{Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::{OpenOptions, gguf};
@@ -25,6 +26,8 @@ pub(super) struct GgufDraft {
     pub(super) notes: Vec<String>,
     /// Stored names of tensors that GGUF has no place for: poolers, heads.
     lost: Vec<String>,
+    /// What else llama.cpp computes differently.
+    losses: Vec<String>,
 }
 
 /// How a draft is finished.
@@ -50,7 +53,7 @@ impl GgufDraft {
         precision: Precision,
     ) -> Result<Self> {
         let (store, resolution) = (model.store(), model.resolution()?);
-        let (keys, remarks) = translate::gguf_metadata_and_notes(model)?;
+        let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
         let TranslatedTensors { tensors: views, left_out, .. } =
             adapted_tensors_in(model, Dialect::Gguf, adaptation, &Sharding::new())?;
         let own = store.encoding() == Encoding::Gguf;
@@ -73,6 +76,10 @@ impl GgufDraft {
             };
             tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
+        let GgufModules { tensors: dense, losses } = modules::in_gguf(model, &mut keys)?;
+        for view in dense {
+            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
+        }
         let graph = keys.get("general.architecture").and_then(|value| value.to_text());
         let graph = graph.and_then(|name| family::graph(name.to_str()?));
         let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
@@ -89,10 +96,11 @@ impl GgufDraft {
         let mut notes = super::left_out(&left_out);
         notes.extend(mmproj::note(model)?);
         notes.extend(remarks.into_iter().map(|note| note.text));
+        notes.extend(modules::notes(model, |_| false)?);
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
         let lost = left_out.into_iter().filter_map(lost).collect();
-        let mut draft = Self { keys, tensors, notes, lost };
+        let mut draft = Self { keys, tensors, notes, lost, losses };
         if !own || precision.dtype.is_some() || adaptation.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
@@ -146,6 +154,7 @@ impl GgufDraft {
             };
             losses.push(format!("it has no place for {first}{more}"));
         }
+        losses.append(&mut self.losses);
         if !losses.is_empty() {
             let said = losses.join("; ");
             let fault = format!("llama.cpp will compute this model differently: {said}");

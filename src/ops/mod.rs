@@ -14,6 +14,7 @@ mod inspect;
 mod load;
 mod mlx_class;
 mod mmproj;
+mod modules;
 mod ollama_layers;
 #[cfg(feature = "http")]
 mod pull;

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::modules;
 use crate::bytes::blob_behind;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::container::writer::{NewDocument, Writer};
@@ -54,6 +55,11 @@ pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
     if store.encoding() == Encoding::Safetensors {
         for (name, bytes) in store.read_companions()? {
             builder.push_document(NewDocument::new(name, bytes));
+        }
+        for document in modules::copies(model)? {
+            if document.name.contains('/') {
+                builder.push_document(document);
+            }
         }
     }
     builder.plan()

@@ -143,15 +143,19 @@ pub(crate) fn needed<'n>(names: &[&'n String], tag: Option<&str>) -> Result<Vec<
     Ok(names.iter().filter(|name| others(name) || index(name)).copied().collect())
 }
 
-/// Whether a file lies directly in the repository, or in a folder of a module of Sentence
-/// Transformers, such as `1_Pooling`.
+/// The folder of the chat templates that have names.
+pub(crate) const TEMPLATES: &str = "additional_chat_templates";
+
+/// Whether a folder of this name belongs to a model: that of a module of Sentence Transformers, such
+/// as `1_Pooling`, or that of chat templates.
+pub(crate) fn is_folder_of_model(name: &str) -> bool {
+    let is_number = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    name == TEMPLATES || name.split_once('_').is_some_and(|(number, _)| is_number(number))
+}
+
+/// Whether a file lies directly in the repository, or in a folder that belongs to a model.
 fn is_beside(name: &str) -> bool {
-    let is_module = |folder: &str| {
-        folder.split_once('_').is_some_and(|(number, _)| {
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    };
-    name.rsplit_once('/').is_none_or(|(folder, _)| is_module(folder))
+    name.rsplit_once('/').is_none_or(|(folder, _)| is_folder_of_model(folder))
 }
 
 /// Files of a training run, which are no weights of a model.
@@ -227,11 +231,12 @@ mod tests {
             ),
             "config.json pytorch_model.bin pytorch_model.bin.index.json"
         );
-        let modules =
-            "1_Pooling/config.json 2_Dense/model.safetensors model.safetensors x/config.json";
+        let modules = "1_Pooling/config.json 2_Dense/model.safetensors \
+                       additional_chat_templates/tool_use.jinja model.safetensors x/config.json";
         assert_eq!(
             needed_of(modules, None),
-            "1_Pooling/config.json 2_Dense/model.safetensors model.safetensors"
+            "1_Pooling/config.json 2_Dense/model.safetensors \
+             additional_chat_templates/tool_use.jinja model.safetensors"
         );
         assert_eq!(
             needed_of("vae/a.safetensors unet/b.safetensors", None),

@@ -52,15 +52,23 @@ impl Store {
     pub(crate) fn read_companion(
         &self,
         name: &'static str,
-        (most, field): (u64, &str),
+        limit: (u64, &str),
     ) -> Result<Option<CompanionFiles>> {
-        let Some(path) = self.companion_path(name) else { return Ok(None) };
+        self.companion_path(name).map(|path| self.read_file(path, limit)).transpose()
+    }
+
+    /// Reads a file of the model. `field` names the limit that bounds its size.
+    pub(crate) fn read_file(
+        &self,
+        path: PathBuf,
+        (most, field): (u64, &str),
+    ) -> Result<CompanionFiles> {
         let source = self.place.open(&path, Access::Read)?;
         if source.len() > most {
             return Err(Error::limit("bytes", source.len(), most, field).in_file(&path));
         }
         let bytes = source.bytes(0..source.len())?.into_owned();
-        Ok(Some(CompanionFiles { path, bytes }))
+        Ok(CompanionFiles { path, bytes })
     }
 
     /// Reads the documents that make a directory a model, with their names there: config,
@@ -116,7 +124,7 @@ impl Store {
 
 /// Whether a file with this name belongs to a model besides its weights. The name must be valid as
 /// a file name in any directory.
-fn is_companion(name: &str) -> bool {
+pub(crate) fn is_companion(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let ending = name.rsplit_once('.').map(|(_, ending)| ending);
     let known = matches!(ending, Some("json" | "jinja" | "model" | "txt" | "tiktoken" | "py"));

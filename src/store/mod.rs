@@ -4,6 +4,7 @@
 mod beside;
 mod build;
 pub(crate) mod document;
+pub(crate) mod folder;
 mod listing;
 mod part;
 mod summary;
@@ -19,6 +20,7 @@ use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::threads::{self, Threads};
+pub(crate) use beside::{CompanionFiles, is_companion};
 use build::TensorGroup;
 pub(crate) use build::{Indexed, NewGroup, StoreBuilder, single};
 pub(crate) use listing::{ArrayEntry, ArrayListing, ListedArray, check_count, check_range};

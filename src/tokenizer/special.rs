@@ -9,7 +9,8 @@ use crate::arch::{ConfigValue, Field};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::Value;
-use crate::store::{Attachment, Encoding, Store};
+use crate::place::choice::TEMPLATES;
+use crate::store::{Attachment, CompanionFiles, Encoding, Store};
 
 /// A template that formats a conversation as text (Jinja).
 #[derive(Clone, Debug, PartialEq)]
@@ -232,15 +233,17 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
         name: None,
         text: Field { value: text.to_owned(), source: source.into() },
     };
+    let text = |found: CompanionFiles| {
+        String::from_utf8(found.bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() as u64;
+            Error::malformed("not UTF-8").in_file(&found.path).at(at)
+        })
+    };
     let mut templates = Vec::new();
     let file = "chat_template.jinja";
     let limit = (store.limits().document_bytes, "document_bytes");
     if let Some(found) = store.read_companion(file, limit)? {
-        let text = String::from_utf8(found.bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to() as u64;
-            Error::malformed("not UTF-8").in_file(&found.path).at(at)
-        })?;
-        templates.push(unnamed(&text, file));
+        templates.push(unnamed(&text(found)?, file));
     }
     let file = "chat_template.json";
     if templates.is_empty()
@@ -249,15 +252,29 @@ fn templates(store: &Store, config: Option<&Json>) -> Result<Vec<ChatTemplate>> 
     {
         templates.push(unnamed(text, file));
     }
+    // Transformers 5 saves a file for each template that has a name.
+    for (source, path) in store.files_in(TEMPLATES)? {
+        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+        if path.extension().is_some_and(|ending| ending == "jinja") {
+            let name = Some(name.to_owned());
+            let value = text(store.read_file(path, limit)?)?;
+            templates.push(ChatTemplate { name, text: Field { value, source: source.into() } });
+        }
+    }
     let source = "tokenizer_config.json chat_template";
+    let has = |templates: &[ChatTemplate], name: &Option<String>| {
+        templates.iter().any(|template| template.name == *name)
+    };
     match config.and_then(|config| config.get("chat_template")) {
-        Some(Json::String(text)) if templates.is_empty() => templates.push(unnamed(text, source)),
+        Some(Json::String(text)) if !has(&templates, &None) => {
+            templates.push(unnamed(text, source));
+        }
         Some(Json::Array(list)) => {
             for template in list {
                 let text = |key: &str| template.get(key).and_then(Json::as_str);
                 let (Some(name), Some(text)) = (text("name"), text("template")) else { continue };
                 let name = Some(name.to_owned()).filter(|name| name != "default");
-                if name.is_some() || templates.iter().all(|template| template.name.is_some()) {
+                if !has(&templates, &name) {
                     let text = Field { value: text.to_owned(), source: source.into() };
                     templates.push(ChatTemplate { name, text });
                 }

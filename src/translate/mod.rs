@@ -8,6 +8,7 @@
 mod config;
 mod general;
 pub(crate) mod kept;
+pub(crate) mod modules;
 pub(crate) mod pruned;
 mod tokenizer;
 
@@ -22,7 +23,7 @@ use crate::arch::{Dialect, Resolution};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
-use crate::store::{Encoding, Note, Store};
+use crate::store::{Encoding, Note, Store, folder};
 use crate::tokenizer::Tokenizer;
 use kept::Kept;
 use pruned::PrunedLayers;
@@ -152,39 +153,6 @@ pub fn gguf_tensors(model: &Model) -> Result<Vec<(&'static str, Vec<f32>)>> {
     config::gguf::gguf_tensors(model.store(), model.resolution()?)
 }
 
-/// The documents that a Hugging Face or MLX directory may contain beside its weights and its
-/// `config.json`.
-const DOCUMENTS: [&str; 16] = [
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "tokenizer.model",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "video_preprocessor_config.json",
-];
-
-/// Whether a Hugging Face or MLX directory has a document of this name: a path in the directory, with `/`
-/// between the names of folders.
-pub(crate) fn is_document(name: &str) -> bool {
-    name == ConfigDocument::NAME || DOCUMENTS.contains(&name)
-}
-
-/// Whether a Hugging Face or MLX directory has documents in this folder, which is named like a document.
-pub(crate) fn has_documents_in(folder: &str) -> bool {
-    let within = |name: &&str| name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    DOCUMENTS.iter().any(|name| within(&name))
-}
-
 /// The documents of a Hugging Face or MLX directory: `config.json` and the others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -265,7 +233,7 @@ impl ConfigDocument {
 }
 
 /// The documents of a model in a Hugging Face directory: `config.json`, `generation_config.json`,
-/// and those of the tokenizer.
+/// those of the tokenizer, and those of sentence-transformers, one of which is in a folder.
 ///
 /// Documents that exist beside the weights are copied byte for byte. A generated `config.json`
 /// states `torch_dtype` if the embedding's dtype is plain; a caller that writes another dtype must
@@ -342,7 +310,8 @@ fn documents(model: &Model) -> Result<Documents> {
         Ok((name, bytes.map_err(fault)?))
     };
     let generation = [("generation_config.json", Json::Object(generation))];
-    let others = generation.into_iter().chain(tokenizer).map(written);
+    let modules = modules::files(store, model.resolution()?);
+    let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
     Ok(Documents { config: ConfigDocument::Made(config), others: others.collect::<Result<_>>()? })
 }
 
@@ -461,7 +430,7 @@ fn beside(store: &Store, config: &Json) -> Result<Documents> {
         None => ConfigDocument::Made(config.as_object().cloned().unwrap_or_default()),
     };
     let mut others = Vec::new();
-    for name in DOCUMENTS {
+    for name in folder::documents() {
         others.extend(read(name)?.map(|bytes| (name, bytes)));
     }
     Ok(Documents { config, others })

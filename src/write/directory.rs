@@ -19,7 +19,8 @@ use super::rename::exists;
 use crate::bytes::{Access, Source, Text};
 use crate::container::safetensors::indexed_files;
 use crate::error::{Error, ErrorKind, Result};
-use crate::translate;
+use crate::place::choice::is_folder_of_model;
+use crate::store::folder;
 
 /// The most names that an error lists.
 const SHOWN: usize = 8;
@@ -175,7 +176,7 @@ impl Content {
         }
         for name in found {
             let is_weights = weights.contains(&name);
-            let is_known = is_weights || name == INDEX || translate::is_document(&name);
+            let is_known = is_weights || name == INDEX || folder::is_document(&name);
             match is_known || new.iter().any(|file| is_same(&path.join(&name), &name, file)) {
                 true => this.files.push(name),
                 false => this.foreign.push(name),
@@ -203,7 +204,7 @@ impl Content {
             let is_folder = entry.file_type().map_err(failed)?.is_dir();
             match (name.to_str(), is_folder) {
                 (Some(_), false) => found.push(shown),
-                (Some(_), true) if translate::has_documents_in(&shown) => {
+                (Some(_), true) if is_folder_of_model(&shown) => {
                     self.folders.push(shown.clone());
                     self.walk(&entry.path(), &format!("{shown}/"), found)?;
                 }

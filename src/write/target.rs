@@ -109,7 +109,7 @@ impl WriteTarget {
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<File> {
         let path = self.place(name);
         let here = |error: Error| error.in_file(&path);
-        let file = open_or_create(&path)
+        let file = open_in_folder(&path)
             .map_err(|error| here(Error::io("cannot create the file", error)))?;
         reserve(&file, len).map_err(here)?;
         Ok(file)
@@ -224,6 +224,14 @@ pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> 
 /// Opens a file for writing, keeping its content, or creates it.
 pub(crate) fn open_or_create(path: &Path) -> std::io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Like [`open_or_create`], and also creates the file's folder in the model's directory.
+pub(super) fn open_in_folder(path: &Path) -> std::io::Result<File> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    open_or_create(path)
 }
 
 /// Checks that the folder that a file or directory will be in exists.

@@ -442,7 +442,7 @@ fn pooling() {
     gguf pooling_type = 3
     gguf pooling_type = 2
     error: .: key "1_Pooling/config.json": unsupported pooling: mean, cls and lasttoken are supported
-    error: .: modules.json names a pooling module outside of 1_Pooling
-    error: .: modules.json names a pooling module outside of 1_Pooling
+    error: .: key "2_Pooling/config.json": modules.json names this file of the pooling, which is missing
+    error: .: key "1_Pooling/config.json": modules.json names this file of the pooling, which is missing
     "#);
 }

@@ -23,6 +23,7 @@ mod hub;
 mod models;
 
 mod agreement;
+mod beside;
 mod builder;
 mod check;
 mod choices;

@@ -136,7 +136,7 @@ pub(super) fn config(
     if attention.pooling_type.is_none() {
         // What cannot be read is an error for those who convert the model, not for those who open it.
         let stated = pooling::stated(store).ok().flatten();
-        attention.pooling_type = stated.map(|number| Field::derived(number, pooling::FILE));
+        attention.pooling_type = stated.map(|(number, file)| Field::derived(number, file));
     }
     let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
     let product = |heads: &Field<u32>, source: &'static str| {

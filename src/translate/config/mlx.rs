@@ -38,6 +38,7 @@ pub(crate) fn state_for_mlx_lm(
     if !class.is_some_and(|class| class.mlx_lm_reads_rope) {
         rope_under_both_names(text);
     }
+    let encodes = text.get("use_bidirectional_attention").and_then(Json::as_bool) == Some(true);
     if let Some(class) = class {
         for key in class.mlx_lm {
             let of_class = class.transformers.iter().find(|(name, _)| name == key);
@@ -49,7 +50,7 @@ pub(crate) fn state_for_mlx_lm(
             };
             if omitted {
                 let of_class = of_class.map(|(_, value): &(_, Constant)| Json::from(*value));
-                let value = match of_layers(&model, key)? {
+                let value = match of_layers(&model, key, encodes)? {
                     None => model.named(key)?.or(of_class),
                     layers => layers,
                 };
@@ -66,8 +67,9 @@ pub(crate) fn state_for_mlx_lm(
     }
 }
 
-/// Keys that follow from the kinds of layers.
-fn of_layers(model: &SourceModel<'_>, key: &str) -> Result<Option<Json>> {
+/// Keys that follow from the kinds of layers. `encodes` says whether tokens see those after them, so
+/// that the model is one for mlx-embeddings.
+fn of_layers(model: &SourceModel<'_>, key: &str, encodes: bool) -> Result<Option<Json>> {
     let layout = model.config.layers.as_ref().map(|layers| &layers.value);
     match (key, layout) {
         ("layer_types", Some(_)) => {
@@ -78,6 +80,11 @@ fn of_layers(model: &SourceModel<'_>, key: &str) -> Result<Option<Json>> {
         ("sliding_window_pattern", Some(LayerLayout::Period(period, LayerKind::Sliding)))
         | ("full_attention_interval", Some(LayerLayout::Period(period, LayerKind::Linear))) => {
             Ok(Some(period.get().into()))
+        }
+        // The period is longer than the model. mlx-lm, which generates text, reads the cache of a
+        // layer without a window, and fails if there is none; mlx-embeddings has no cache.
+        ("sliding_window_pattern", Some(LayerLayout::Same(LayerKind::Sliding))) if encodes => {
+            Ok(Some(model.own_layers().saturating_add(1).into()))
         }
         ("sliding_window_pattern" | "full_attention_interval", _) => {
             Err(model.inexpressible_in_mlx_lm("layers whose kinds do not repeat"))

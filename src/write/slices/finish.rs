@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::progress;
 use crate::threads::{self, Threads};
 use crate::write::set::{self, Move};
-use crate::write::target::{self, claimed, open_or_create};
+use crate::write::target::{self, claimed, open_in_folder, open_or_create};
 use crate::write::{WriteOptions, WriteReport, directory};
 
 /// What is kept once all slices were checked.
@@ -236,7 +236,7 @@ impl Slices<'_> {
         for (number, file) in self.plan.files.iter().enumerate().filter(|(_, file)| file.len == 0) {
             let path = self.unfinished(folder, number, file);
             let failed = |error| Error::io("cannot create the file", error).in_file(&path);
-            open_or_create(&path).map_err(failed)?;
+            open_in_folder(&path).map_err(failed)?;
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::pipeline::OpenFile;
 use super::producer::{OutputPiece, ProducerBuffers, one, room};
-use super::target::{self, open_or_create, reserve};
+use super::target::{self, open_in_folder, reserve};
 use super::{Method, OutFile, PlacedTensor, WriteOptions, WritePlan};
 use crate::bytes::{AlignedBytes, Text, own_path, put_by};
 use crate::container::writer::Placement;
@@ -514,7 +514,7 @@ impl<'p> Slices<'p> {
             }
             let path = self.unfinished(folder, piece.file, file);
             let failed = |error| Error::io("cannot create the file", error).in_file(&path);
-            let handle = open_or_create(&path).map_err(failed)?;
+            let handle = open_in_folder(&path).map_err(failed)?;
             reserve(&handle, file.len).map_err(|error| error.in_file(&path))?;
             open.insert(piece.file, OpenFile { file: handle, path });
         }

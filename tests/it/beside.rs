@@ -1,0 +1,332 @@
+//! What a model has next to its tensors: the modules of sentence-transformers, chat templates, heads,
+//! layers that predict further tokens, and files that nothing is known of. It is written too, or a
+//! note names it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
+use weighbridge::metadata::Value;
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{Model, WriteOptions};
+
+use crate::support::{Safetensors, f32s, folder, put};
+
+const WIDTH: u64 = 32;
+const VOCABULARY: u64 = 16;
+
+fn values(name: &str, shape: &[u64]) -> Vec<f32> {
+    let count: u64 = shape.iter().product();
+    let first = name.bytes().map(u64::from).sum::<u64>();
+    (0..count).map(|n| ((first + n * 7) % 101) as f32 / 64.0).collect()
+}
+
+/// The tensors of a decoder of one layer: names after `prefix`, with the norms of a family.
+fn decoder(prefix: &str, norms: &[&str]) -> Vec<(String, Vec<u64>)> {
+    let mut tensors = vec![
+        (format!("{prefix}embed_tokens.weight"), vec![VOCABULARY, WIDTH]),
+        (format!("{prefix}norm.weight"), vec![WIDTH]),
+    ];
+    for norm in norms {
+        let width = if norm.starts_with("self_attn.") { 16 } else { WIDTH };
+        tensors.push((format!("{prefix}layers.0.{norm}.weight"), vec![width]));
+    }
+    for (name, shape) in [
+        ("self_attn.q_proj", [WIDTH, WIDTH]),
+        ("self_attn.k_proj", [16, WIDTH]),
+        ("self_attn.v_proj", [16, WIDTH]),
+        ("self_attn.o_proj", [WIDTH, WIDTH]),
+        ("mlp.gate_proj", [64, WIDTH]),
+        ("mlp.up_proj", [64, WIDTH]),
+        ("mlp.down_proj", [WIDTH, 64]),
+    ] {
+        tensors.push((format!("{prefix}layers.0.{name}.weight"), shape.to_vec()));
+    }
+    tensors
+}
+
+const NORMS: [&str; 2] = ["input_layernorm", "post_attention_layernorm"];
+
+fn weights(tensors: &[(String, Vec<u64>)]) -> Vec<u8> {
+    let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape)| {
+        file.tensor(name, "F32", shape, f32s(&values(name, shape)))
+    });
+    file.build()
+}
+
+fn config(model_type: &str, class: &str, more: &Json) -> Vec<u8> {
+    let mut config = json!({
+        "model_type": model_type, "architectures": [class], "hidden_size": WIDTH, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64,
+        "vocab_size": VOCABULARY, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true,
+    });
+    let all = config.as_object_mut().expect("an object");
+    all.extend(more.as_object().expect("an object").clone());
+    config.to_string().into_bytes()
+}
+
+/// A tokenizer whose words are these and fillers.
+fn tokenizer(words: &[&str]) -> Vec<u8> {
+    let fillers = (words.len()..VOCABULARY as usize).map(|number| format!("t{number}"));
+    let words = words.iter().map(|word| (*word).to_owned()).chain(fillers);
+    let vocabulary: serde_json::Map<String, Json> =
+        words.zip(0u64..).map(|(word, number)| (word, number.into())).collect();
+    let level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    json!({
+        "version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": level,
+        "post_processor": null, "decoder": level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [], "byte_fallback": false},
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn llama(more: &[(&str, &[u8])]) -> TempDir {
+    let made = folder(&[
+        ("config.json", config("llama", "LlamaForCausalLM", &json!({}))),
+        ("model.safetensors", weights(&decoder("model.", &NORMS))),
+        ("tokenizer.json", tokenizer(&[])),
+    ]);
+    more.iter().for_each(|(name, bytes)| put(made.path(), name, bytes));
+    made
+}
+
+/// Converts a model; gives the path and the notes.
+fn convert(from: &Path, to: &'static Container, into: &Path) -> (PathBuf, String) {
+    let model = Model::open(from).unwrap_or_else(|error| panic!("{error}"));
+    let plan = ops::convert(&model, &ConvertOptions::new(to));
+    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    let ending = if to.name == "gguf" { ".gguf" } else { "" };
+    let path = into.join(format!("{}{ending}", std::fs::read_dir(into).expect("a folder").count()));
+    plan.run(&path, &WriteOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    (path, plan.notes.join("\n"))
+}
+
+fn text(model: &Model, key: &str) -> Option<String> {
+    let found = model.metadata().get(key)?.to_text()?;
+    Some(found.spelling().into_owned())
+}
+
+fn number(model: &Model, key: &str) -> Option<u64> {
+    model.metadata().get(key).as_ref().and_then(Value::to_u64)
+}
+
+fn read(folder: &Path, name: &str) -> Option<Vec<u8>> {
+    std::fs::read(folder.join(name)).ok()
+}
+
+fn module(kind: &str, path: &str) -> Json {
+    json!({"path": path, "type": format!("sentence_transformers.models.{kind}")})
+}
+
+/// A model of Gemma's embedder with two dense layers.
+fn embedder(activation: &str) -> TempDir {
+    const FOUR: [&str; 6] = [
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+        "self_attn.q_norm",
+        "self_attn.k_norm",
+    ];
+    let more = json!({
+        "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 8, "query_pre_attn_scalar": 16,
+        "layer_types": ["sliding_attention"], "rope_local_base_freq": 10000.0,
+        "use_bidirectional_attention": true,
+    });
+    let modules = json!([
+        module("Transformer", ""),
+        module("Pooling", "1_Pooling"),
+        module("Dense", "2_Dense"),
+        module("Dense", "3_Dense"),
+        module("Normalize", "4_Normalize"),
+    ]);
+    let made = folder(&[
+        ("config.json", config("gemma3_text", "Gemma3TextModel", &more)),
+        ("model.safetensors", weights(&decoder("", &FOUR))),
+        ("tokenizer.json", tokenizer(&[])),
+        ("modules.json", modules.to_string().into_bytes()),
+        ("1_Pooling/config.json", br#"{"pooling_mode_mean_tokens": true}"#.to_vec()),
+    ]);
+    for (name, shape) in [("2_Dense", [48, WIDTH]), ("3_Dense", [WIDTH, 48])] {
+        let layer = format!("torch.nn.modules.linear.{activation}");
+        let config = json!({
+            "in_features": shape[1], "out_features": shape[0], "bias": false, "activation_function": layer,
+        });
+        put(made.path(), &format!("{name}/config.json"), config.to_string());
+        let file = Safetensors::new();
+        let file = file.tensor("linear.weight", "F32", &shape, f32s(&values(name, &shape)));
+        put(made.path(), &format!("{name}/model.safetensors"), file.build());
+    }
+    made
+}
+
+const MODULES: [&str; 6] = [
+    "modules.json",
+    "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+    "3_Dense/config.json",
+    "3_Dense/model.safetensors",
+];
+
+#[test]
+fn modules_are_copied_to_directories() {
+    let (made, out) = (embedder("Tanh"), tempfile::tempdir().expect("a folder"));
+    for to in [&SAFETENSORS, &MLX] {
+        let (path, notes) = convert(made.path(), to, out.path());
+        for name in MODULES {
+            assert_eq!(read(&path, name), read(made.path(), name), "{name}");
+        }
+        assert!(!notes.contains("not converted"), "{notes}");
+        // Such a directory can be replaced, unless one of its folders holds something else.
+        let model = Model::open(made.path()).expect("a model");
+        let plan = ops::convert(&model, &ConvertOptions::new(to)).expect("a plan");
+        let over = WriteOptions::default().overwrite(true);
+        plan.run(&path, &over).expect("a new directory");
+        put(&path, "2_Dense/photo.raw", b"-");
+        assert!(plan.run(&path, &over).is_err());
+    }
+}
+
+#[test]
+fn dense_layers_go_to_gguf_and_back() {
+    let (made, out) = (embedder("Identity"), tempfile::tempdir().expect("a folder"));
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(!notes.contains("dense"), "{notes}");
+    let gguf = Model::open(&path).expect("a GGUF file");
+    for (name, shape) in [("2_Dense", [48, WIDTH]), ("3_Dense", [WIDTH, 48])] {
+        let tensor = gguf.tensor(&format!("dense_{}.weight", &name[..1])).expect("a dense layer");
+        assert_eq!(tensor.shape(), shape);
+        assert_eq!(tensor.dequantize().expect("values")[..], values(name, &shape)[..]);
+    }
+    let key = |name: &str| number(&gguf, &format!("gemma-embedding.{name}"));
+    assert_eq!(key("pooling_type"), Some(1));
+    assert_eq!([key("dense_2_feat_in"), key("dense_2_feat_out")], [Some(WIDTH), Some(48)]);
+    assert_eq!([key("dense_3_feat_in"), key("dense_3_feat_out")], [Some(48), Some(WIDTH)]);
+
+    for to in [&SAFETENSORS, &MLX] {
+        let (back, notes) = convert(&path, to, out.path());
+        assert!(!notes.contains("dense"), "{notes}");
+        let modules: Json =
+            serde_json::from_slice(&read(&back, "modules.json").expect("modules")).expect("JSON");
+        let paths: Vec<&str> =
+            modules.as_array().expect("a list").iter().filter_map(|m| m["path"].as_str()).collect();
+        assert_eq!(paths, ["", "1_Pooling", "2_Dense", "3_Dense", "4_Normalize"]);
+        let dense = Model::open(back.join("2_Dense")).expect("a dense layer");
+        let dense = dense.tensor("linear.weight").expect("a matrix").dequantize().expect("values");
+        assert_eq!(dense[..], values("2_Dense", &[48, WIDTH])[..]);
+        // The directory gives the same GGUF file.
+        let (again, _) = convert(&back, &GGUF, out.path());
+        let again = Model::open(again).expect("a GGUF file");
+        assert_eq!(number(&again, "gemma-embedding.pooling_type"), Some(1));
+        assert!(again.has("dense_3.weight"));
+    }
+}
+
+#[test]
+fn dense_layers_that_gguf_has_no_place_for_are_named() {
+    let (made, out) = (embedder("Tanh"), tempfile::tempdir().expect("a folder"));
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(
+        notes.contains("the dense layers 2_Dense, 3_Dense: 2_Dense has the activation Tanh"),
+        "{notes}"
+    );
+    assert!(!Model::open(path).expect("a GGUF file").has("dense_2.weight"));
+
+    let modules = json!([
+        module("Transformer", ""),
+        module("Pooling", "1_Pooling"),
+        module("Dense", "2_Dense"),
+        module("LayerNorm", "3_LayerNorm"),
+    ]);
+    let made = llama(&[
+        ("modules.json", modules.to_string().as_bytes()),
+        ("1_Pooling/config.json", br#"{"pooling_mode_lasttoken": true}"#),
+        ("2_Dense/config.json", b"{}"),
+    ]);
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(notes.contains("the module 3_LayerNorm (LayerNorm)"), "{notes}");
+    assert!(
+        notes.contains("the dense layers 2_Dense: no GGUF tensor is known for them"),
+        "{notes}"
+    );
+    assert!(notes.contains("the pooling in 1_Pooling/config.json"), "{notes}");
+    assert_eq!(number(&Model::open(path).expect("a GGUF file"), "llama.pooling_type"), None);
+}
+
+#[test]
+fn poolings_go_to_gguf_and_back() {
+    let (made, out) = (qwen3("# An embedder\n"), tempfile::tempdir().expect("a folder"));
+    let modules = json!([module("Transformer", ""), module("Pooling", "2_Pooling")]);
+    put(made.path(), "modules.json", modules.to_string());
+    put(made.path(), "2_Pooling/config.json", br#"{"pooling_mode_lasttoken": true}"#);
+    let (path, _) = convert(made.path(), &GGUF, out.path());
+    assert_eq!(number(&Model::open(&path).expect("a GGUF file"), "qwen3.pooling_type"), Some(3));
+    let (back, _) = convert(&path, &SAFETENSORS, out.path());
+    let pooling = read(&back, "1_Pooling/config.json").expect("a pooling");
+    let pooling: Json = serde_json::from_slice(&pooling).expect("JSON");
+    assert_eq!(pooling["pooling_mode_lasttoken"], true);
+    assert_eq!(pooling["pooling_mode_mean_tokens"], false);
+    assert_eq!(pooling["word_embedding_dimension"], WIDTH);
+}
+
+#[test]
+fn named_templates_are_in_every_container() {
+    let template = |name: &str| format!("{{# {name} #}}");
+    let (default, tools) = (template("default"), template("tools"));
+    let made = llama(&[
+        ("chat_template.jinja", default.as_bytes()),
+        ("additional_chat_templates/tool_use.jinja", tools.as_bytes()),
+    ]);
+    let out = tempfile::tempdir().expect("a folder");
+    for to in [&SAFETENSORS, &MLX] {
+        let (path, _) = convert(made.path(), to, out.path());
+        let copied = read(&path, "additional_chat_templates/tool_use.jinja");
+        assert_eq!(copied.as_deref(), Some(tools.as_bytes()));
+    }
+    let (path, _) = convert(made.path(), &GGUF, out.path());
+    let gguf = Model::open(&path).expect("a GGUF file");
+    assert_eq!(text(&gguf, "tokenizer.chat_template"), Some(default));
+    assert_eq!(text(&gguf, "tokenizer.chat_template.tool_use"), Some(tools.clone()));
+    let (back, _) = convert(&path, &SAFETENSORS, out.path());
+    let config = String::from_utf8(read(&back, "tokenizer_config.json").expect("a config"));
+    assert!(config.expect("text").contains(&tools));
+}
+
+#[test]
+fn files_that_are_not_converted_are_listed() {
+    let made = llama(&[
+        ("README.md", b"# A model"),
+        ("LICENSE", b"free"),
+        ("onnx/model.onnx", b"-"),
+        ("training_args.bin", b"-"),
+        ("colbert_linear.pt", b"-"),
+        ("experts/gate.json", b"{}"),
+        ("sentence_bert_config.json", b"{}"),
+        ("modeling_custom.py", b"pass"),
+    ]);
+    let out = tempfile::tempdir().expect("a folder");
+    let (path, notes) = convert(made.path(), &SAFETENSORS, out.path());
+    assert!(notes.contains("not converted: colbert_linear.pt, experts/"), "{notes}");
+    assert!(!notes.contains("README") && !notes.contains("onnx"), "{notes}");
+    assert_eq!(read(&path, "sentence_bert_config.json").as_deref(), Some(&b"{}"[..]));
+    assert_eq!(read(&path, "modeling_custom.py").as_deref(), Some(&b"pass"[..]));
+    let (_, notes) = convert(made.path(), &GGUF, out.path());
+    let list =
+        "not converted: colbert_linear.pt, experts/, modeling_custom.py, sentence_bert_config.json";
+    assert!(notes.contains(list), "{notes}");
+}
+
+/// A decoder of Qwen 3 whose tokenizer has the words of a reranker.
+fn qwen3(readme: &str) -> TempDir {
+    let norms = [NORMS[0], NORMS[1], "self_attn.q_norm", "self_attn.k_norm"];
+    folder(&[
+        ("config.json", config("qwen3", "Qwen3ForCausalLM", &json!({}))),
+        ("model.safetensors", weights(&decoder("model.", &norms))),
+        ("tokenizer.json", tokenizer(&["a", "no", "yes"])),
+        ("README.md", readme.as_bytes().to_vec()),
+    ])
+}
