@@ -7,6 +7,10 @@ const AUDIO: &str = "part of the audio model, not of the language model";
 const PROJECTOR: &str =
     "part of the projector between the vision or audio model and the language model";
 
+/// The reason of tensors of a layer that predicts further tokens.
+pub(crate) const NEXT_TOKENS: &str =
+    "part of the multi-token prediction layer (nextn), which the model can run without";
+
 /// Reasons of tensors that belong to a vision or audio model in the same files.
 pub(super) const TOWERS: [&str; 3] = [VISION, AUDIO, PROJECTOR];
 
@@ -17,7 +21,7 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
     ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
     ("*.rotary_emb.inv_freq",        "rotary frequencies, which are derived from the config"),
-    ("mtp.*",                        "part of the multi-token prediction layer, which the model can run without"),
+    ("mtp.*",                        NEXT_TOKENS),
     ("*embeddings.position_ids",     "position numbers, counted from 0"),
     ("*.attn_rot_embd.weight",       "rotary frequencies, which are derived from the config"),
     ("rope.freqs",                   "rotary frequencies, which are derived from the config"),

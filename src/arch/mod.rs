@@ -28,12 +28,13 @@ use crate::bytes::Text;
 pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::store::{Encoding, Store};
+pub(crate) use auxiliary::NEXT_TOKENS;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
-use config::{ConfigReader, Defaults};
+use config::{ConfigReader, Defaults, PromisedLayers};
 use cut::CutRule;
 pub(crate) use cut::{Cut, Stage, TensorCut, Unit, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
@@ -301,6 +302,17 @@ impl Resolution {
         self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
     }
 
+    /// The layers that predict further tokens and whose tensors have names, by number. They follow
+    /// those of the language model.
+    pub(crate) fn next_layers(&self) -> BTreeSet<u32> {
+        let next = |mapping: &Mapping| {
+            let (layer, rest) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
+            layer.parse::<u32>().ok().filter(|_| rest.starts_with("nextn."))
+        };
+        let layers: BTreeSet<u32> = self.mapped.iter().filter_map(next).collect();
+        if layers.contains(&0) { BTreeSet::new() } else { layers }
+    }
+
     /// The order of the rows of q and k as stored, if the architecture is known. Canonical tensors
     /// have Hugging Face's order, [`Architecture::rope`].
     pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
@@ -485,7 +497,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
     let promised = named.and_then(|named| {
         let defaults = family::defaults(&named.name);
-        config::layers(store, architecture, &defaults)
+        config::promised_layers(store, architecture, &defaults)
     });
     let promised = promised.unwrap_or_default();
     resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
@@ -714,7 +726,7 @@ fn missing(
     architecture: &Architecture,
     mapped: &[Mapping],
     layers: &LayerNames,
-    (promised, sharing): (u32, Option<u32>),
+    promised: PromisedLayers,
 ) -> Vec<String> {
     let mut missing = Vec::new();
     if mapped.is_empty() {
@@ -729,19 +741,28 @@ fn missing(
     for stack in stacks {
         let mut expected = 0;
         let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
-        // The number of layers in a config is that of the decoder.
-        for layer in stored.chain((stack == "layers.").then_some(promised)) {
+        for layer in stored {
             if layer > expected {
                 missing.push(format!("{stack}{expected}..{layer}"));
             }
             expected = expected.max(layer.saturating_add(1));
+        }
+        // The number of layers in a config is that of the decoder.
+        let PromisedLayers { own, all, .. } = promised;
+        if stack == "layers." && own > expected {
+            missing.push(format!("{stack}{expected}..{own}"));
+            expected = own;
+        }
+        if stack == "layers." && all > expected {
+            let what = "the layers for multi-token prediction, nextn";
+            missing.push(format!("{stack}{expected}..{all} ({what})"));
         }
     }
     for (bit, name) in architecture.required.iter().enumerate() {
         let Some(stack) = stack(name) else { continue };
         // Transformers 5 does not save the key and value tensors of layers that share them.
         let shared = KEYS_AND_VALUES.contains(name);
-        let needs = |layer: u32| !(shared && sharing.is_some_and(|first| layer >= first));
+        let needs = |layer: u32| !(shared && promised.sharing.is_some_and(|first| layer >= first));
         let lacking: Vec<u32> = layers
             .iter()
             .filter(|((layer, of), has)| *of == stack && **has & (1 << bit) == 0 && needs(*layer))

@@ -203,18 +203,18 @@ impl<'a> SourceModel<'a> {
     /// The number of layers at the end that predict further tokens and whose tensors have names.
     pub(crate) fn next_layers(&self) -> u32 {
         let layers = self.config.n_layers.value;
-        let found = self.resolution.mapped.iter().filter_map(|mapping| {
-            let (layer, rest) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
-            let layer = layer.parse::<u32>().ok()?;
-            (rest.starts_with("nextn.") && layer >= layers).then_some(layer)
-        });
-        found.max().map_or(0, |last| last.saturating_sub(layers).saturating_add(1))
+        let last = self.resolution.next_layers().last().copied().filter(|last| *last >= layers);
+        last.map_or(0, |last| last.saturating_sub(layers).saturating_add(1))
     }
 
     /// The number of layers without those that predict further tokens.
     pub(crate) fn own_layers(&self) -> u32 {
-        let next = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
-        self.config.n_layers.value.saturating_sub(next)
+        let layers = self.config.n_layers.value;
+        let stated = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
+        // A file may count them without stating how many they are.
+        let found = self.resolution.next_layers().range(..layers).count();
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        layers.saturating_sub(stated.max(found))
     }
 
     /// The kinds of layers, if the layers differ.

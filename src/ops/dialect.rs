@@ -1,11 +1,12 @@
 //! Translates a model's tensors to the names, shapes and row order of a dialect.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::arch::source::SourceModel;
 use crate::arch::{
-    Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, Resolution, Transform,
-    architecture_name, dialect_tensors, family,
+    Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, NEXT_TOKENS, Resolution,
+    Transform, architecture_name, dialect_tensors, family,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -123,7 +124,13 @@ fn translated(
         let name = short.filter(|_| dialect == Dialect::Mlx).unwrap_or(name);
         named.tensors.push(model.stored_tensor(&auxiliary.stored)?.named(name));
     }
-    let canonical = model.names_of_rank(sharding)?;
+    let (next, canonical): (Vec<&str>, Vec<&str>) = {
+        let left = layers_left_out(resolution, architecture, dialect);
+        let layer = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse().ok();
+        let names = model.names_of_rank(sharding)?;
+        names.into_iter().partition(|name| layer(name).is_some_and(|layer| left.contains(&layer)))
+    };
+    named.left_out.extend(next.into_iter().map(|name| (name.to_owned(), NEXT_TOKENS.to_owned())));
     let mapping = |name: &str| model.mapping(name).ok().flatten();
     let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
     let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
@@ -191,6 +198,24 @@ fn translated(
         }
     }
     Ok(named)
+}
+
+/// The layers that predict further tokens, unless the dialect has names for all that they consist
+/// of. Programs that read MLX directories have no place for them.
+fn layers_left_out(
+    resolution: &Resolution,
+    architecture: &Architecture,
+    dialect: Dialect,
+) -> BTreeSet<u32> {
+    let mut rules = architecture.rules.iter().copied().flatten();
+    let in_hf = rules.any(|rule| {
+        rule.canonical == "layers.{n}.nextn.projection.weight" && !rule.hf.name.is_empty()
+    });
+    match dialect {
+        Dialect::Mlx => resolution.next_layers(),
+        Dialect::HuggingFace if !in_hf => resolution.next_layers(),
+        _ => BTreeSet::new(),
+    }
 }
 
 /// The `model_type` that the model has or would get in `config.json`; empty if it has none.

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
 use weighbridge::metadata::Value;
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::{Model, WriteOptions};
+use weighbridge::{DType, Model, WriteOptions};
 
-use crate::support::{Safetensors, f32s, folder, put};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put};
 
 const WIDTH: u64 = 32;
 const VOCABULARY: u64 = 16;
@@ -329,4 +329,108 @@ fn qwen3(readme: &str) -> TempDir {
         ("tokenizer.json", tokenizer(&["a", "no", "yes"])),
         ("README.md", readme.as_bytes().to_vec()),
     ])
+}
+
+/// A GGUF file of Qwen 3.5 with an attention layer and one that predicts a further token.
+fn qwen35(layers: u32, next: u32, stored: u32) -> Gguf {
+    let key = |name: &str| format!("qwen35.{name}");
+    let mut file = Gguf::new().key("general.architecture", Kv::text("qwen35"));
+    for (name, value) in [
+        ("block_count", layers),
+        ("nextn_predict_layers", next),
+        ("context_length", 64),
+        ("embedding_length", 32),
+        ("feed_forward_length", 64),
+        ("attention.head_count", 2),
+        ("attention.head_count_kv", 1),
+        ("attention.key_length", 16),
+        ("attention.value_length", 16),
+        ("ssm.conv_kernel", 4),
+        ("ssm.state_size", 8),
+        ("ssm.group_count", 2),
+        ("ssm.time_step_rank", 4),
+        ("ssm.inner_size", 32),
+        ("rope.dimension_count", 8),
+        ("vocab_size", 16),
+        ("full_attention_interval", 2),
+    ] {
+        file = file.key(key(name), Kv::U32(value));
+    }
+    file = file.key(key("rope.freq_base"), Kv::F32(1e4));
+    file = file.key(key("attention.layer_norm_rms_epsilon"), Kv::F32(1e-6));
+    let sections = [2, 1, 1, 0].map(Kv::I32).to_vec();
+    file = file.key(key("rope.dimension_sections"), Kv::Array(5, sections));
+    let mut add = |name: &str, shape: &[u64]| {
+        let tensor = std::mem::replace(&mut file, Gguf::new());
+        file = tensor.tensor(name, DType::F32, shape, f32s(&values(name, shape)));
+    };
+    add("token_embd.weight", &[VOCABULARY, WIDTH]);
+    add("output_norm.weight", &[WIDTH]);
+    for layer in 0..stored {
+        let mut add = |name: &str, shape: &[u64]| add(&format!("blk.{layer}.{name}"), shape);
+        for name in ["attn_norm.weight", "post_attention_norm.weight"] {
+            add(name, &[WIDTH]);
+        }
+        add("ffn_gate.weight", &[64, WIDTH]);
+        add("ffn_up.weight", &[64, WIDTH]);
+        add("ffn_down.weight", &[WIDTH, 64]);
+        if layer == 0 {
+            add("attn_qkv.weight", &[64, WIDTH]);
+            add("attn_gate.weight", &[32, WIDTH]);
+            add("ssm_alpha.weight", &[4, WIDTH]);
+            add("ssm_beta.weight", &[4, WIDTH]);
+            add("ssm_a", &[4]);
+            add("ssm_dt.bias", &[4]);
+            add("ssm_conv1d.weight", &[64, 4]);
+            add("ssm_norm.weight", &[8]);
+            add("ssm_out.weight", &[WIDTH, 32]);
+            continue;
+        }
+        add("attn_q.weight", &[64, WIDTH]);
+        add("attn_k.weight", &[16, WIDTH]);
+        add("attn_v.weight", &[16, WIDTH]);
+        add("attn_output.weight", &[WIDTH, 32]);
+        add("attn_q_norm.weight", &[16]);
+        add("attn_k_norm.weight", &[16]);
+        if layer == 2 {
+            add("nextn.eh_proj.weight", &[WIDTH, 64]);
+            for name in ["enorm", "hnorm", "shared_head_norm"] {
+                add(&format!("nextn.{name}.weight"), &[WIDTH]);
+            }
+        }
+    }
+    file
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out_whole() {
+    let out = tempfile::tempdir().expect("a folder");
+    // The second file does not state that one of its layers is such a layer.
+    for next in [1, 0] {
+        let file = out.path().join(format!("{next}.gguf"));
+        std::fs::write(&file, qwen35(3, next, 3).build()).expect("a file");
+        for to in [&SAFETENSORS, &MLX] {
+            let (path, notes) = convert(&file, to, out.path());
+            assert!(notes.contains("multi-token prediction layer (nextn)"), "{notes}");
+            let model = Model::open(&path).expect("a directory");
+            let names: Vec<String> =
+                model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect();
+            assert!(!names.iter().any(|name| name.contains(".layers.2.")), "{names:?}");
+            assert_eq!(model.config().expect("a config").n_layers.value, 2);
+            assert!(model.resolution().expect("resolved").missing.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_promised_layer_for_further_tokens_is_named() {
+    let file = qwen35(3, 1, 2).build();
+    let model = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
+    let missing = &model.resolution().expect("resolved").missing;
+    assert_eq!(missing, &["layers.2..3 (the layers for multi-token prediction, nextn)"]);
+    let file = qwen35(4, 1, 2).build();
+    let model = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
+    let missing = &model.resolution().expect("resolved").missing;
+    assert_eq!(missing[0], "layers.2..3");
+    assert!(missing[1].starts_with("layers.3..4 (the layers for multi-token"), "{missing:?}");
 }

@@ -12,11 +12,11 @@ use super::keys::{
 };
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
-use super::{Field, ModelConfig, pooling};
+use super::{Field, ModelConfig, PromisedLayers, pooling};
 use crate::arch::{Architecture, Dialect, Mapping, Resolution};
 use crate::error::{Error, Result};
-use crate::store::Store;
 use crate::store::tensor::StoredTensor;
+use crate::store::{Encoding, Store};
 
 /// Names of the embedding and the output matrix in models without canonical names.
 const EMBEDDINGS: &[&str] = &[
@@ -36,23 +36,28 @@ const EMBEDDINGS: &[&str] = &[
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
 
-/// The number of layers that the config states, and the first layer that reuses the keys and values
-/// of an earlier one.
-pub(super) fn layers(
+/// The layers that the config states.
+pub(super) fn promised_layers(
     reader: &ConfigReader<'_>,
     architecture: &Architecture,
     defaults: &Defaults,
-) -> Option<(u32, Option<u32>)> {
-    let mut layers = reader.field(key("n_layers")?, check::layers).ok()??.value;
+) -> Option<PromisedLayers> {
+    let mut all = reader.field(key("n_layers")?, check::layers).ok()??.value;
     if architecture.counts_encoder_layers {
         let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
-        layers = decoder.map_or(layers, |decoder| decoder.value);
+        all = decoder.map_or(all, |decoder| decoder.value);
     }
     let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
     let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
     // As in transformers: if all layers would share, none does.
-    let first = layers.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
-    Some((layers, first))
+    let sharing = all.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
+    // GGUF counts the layers that predict further tokens, and config.json does not.
+    let next = match reader.store.encoding() {
+        Encoding::Gguf => reader.field(key("n_next_token_layers")?, check::count).ok()?,
+        _ => None,
+    };
+    let own = all.saturating_sub(next.map_or(0, |next| next.value));
+    Some(PromisedLayers { own, all, sharing })
 }
 
 /// Rejects a number of layers far above the number of layers with tensors. A single shard of a

@@ -171,16 +171,26 @@ fn report<'a, T: Reported>(
 /// Keys under which a config nests the numbers of the language model, outermost first.
 pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
 
-/// The number of layers that the config states, used to report missing tensors, and the first layer
-/// that stores no keys and values of its own. The number is unchecked: never use it as a loop
-/// bound.
-pub(super) fn layers(
+/// The layers that a config states, used to report missing tensors. The numbers are unchecked: never
+/// use them as loop bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PromisedLayers {
+    /// The number of layers of the language model.
+    pub(super) own: u32,
+    /// The same, with the layers that predict further tokens, if the config counts them too.
+    pub(super) all: u32,
+    /// The first layer that stores no keys and values of its own.
+    pub(super) sharing: Option<u32>,
+}
+
+/// The layers that the config states.
+pub(super) fn promised_layers(
     store: &Store,
     architecture: &Architecture,
     defaults: &Defaults,
-) -> Option<(u32, Option<u32>)> {
+) -> Option<PromisedLayers> {
     let (reader, _) = ConfigReader::new(store, defaults).ok()?;
-    derive::layers(&reader, architecture, defaults)
+    derive::promised_layers(&reader, architecture, defaults)
 }
 
 impl ModelConfig {
