@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use crate::arch::source::SourceModel;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, NEXT_TOKENS, Resolution,
@@ -109,7 +111,13 @@ fn translated(
             1 => String::new(),
             several => format!(", and {} more", several - 1),
         };
-        let fault = format!("not a known tensor of {}{others}", architecture.name);
+        let class =
+            store.document("config.json").and_then(|json| json.get("architectures")?.get(0));
+        let class = class.and_then(Json::as_str).filter(|class| class.ends_with("Classification"));
+        let class = class.map_or_else(String::new, |class| {
+            format!(", but of {class}, whose head {} has no place for", dialect.name())
+        });
+        let fault = format!("not a known tensor of {}{class}{others}", architecture.name);
         return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
     }
     let mut named = TranslatedTensors::default();

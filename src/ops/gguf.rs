@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::mmproj;
 use super::modules::{self, GgufModules};
+use super::rankers::{self, GgufRanker};
 use crate::arch::{Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::{OpenOptions, gguf};
@@ -80,6 +81,13 @@ impl GgufDraft {
         for view in dense {
             tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
         }
+        let GgufRanker { tensor: words, note: ranker } = match own {
+            true => GgufRanker::default(),
+            false => rankers::in_gguf(model, &mut keys)?,
+        };
+        if let Some(view) = words {
+            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
+        }
         let graph = keys.get("general.architecture").and_then(|value| value.to_text());
         let graph = graph.and_then(|name| family::graph(name.to_str()?));
         let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
@@ -96,6 +104,7 @@ impl GgufDraft {
         let mut notes = super::left_out(&left_out);
         notes.extend(mmproj::note(model)?);
         notes.extend(remarks.into_iter().map(|note| note.text));
+        notes.extend(ranker);
         notes.extend(modules::notes(model, |_| false)?);
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);

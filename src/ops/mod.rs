@@ -19,6 +19,7 @@ mod ollama_layers;
 #[cfg(feature = "http")]
 mod pull;
 mod quantize;
+mod rankers;
 mod ranks;
 mod rewrite;
 #[cfg(feature = "serde")]

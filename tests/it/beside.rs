@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
 use weighbridge::metadata::Value;
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::{DType, Model, WriteOptions};
+use weighbridge::{DType, Model, Strictness, WriteOptions};
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put};
 
@@ -329,6 +329,54 @@ fn qwen3(readme: &str) -> TempDir {
         ("tokenizer.json", tokenizer(&["a", "no", "yes"])),
         ("README.md", readme.as_bytes().to_vec()),
     ])
+}
+
+#[test]
+fn rerankers_rank_in_gguf() {
+    let out = tempfile::tempdir().expect("a folder");
+    let made = qwen3("---\nlicense: mit\n---\n# Qwen3-Reranker-4B\n");
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(notes.contains("calls the model a reranker: cls.output.weight"), "{notes}");
+    let gguf = Model::open(&path).expect("a GGUF file");
+    assert_eq!(number(&gguf, "qwen3.pooling_type"), Some(4));
+    let key = "qwen3.classifier.output_labels";
+    let labels = gguf.metadata().array(key).and_then(|list| list.texts()).expect("labels");
+    assert_eq!(
+        labels.map(|label| label.spelling().into_owned()).collect::<Vec<_>>(),
+        ["yes", "no"]
+    );
+    assert!(
+        text(&gguf, "tokenizer.chat_template.rerank").is_some_and(|text| text.contains("{query}"))
+    );
+    let embedding = values("model.embed_tokens.weight", &[VOCABULARY, WIDTH]);
+    let row = |number: usize| &embedding[number * WIDTH as usize..(number + 1) * WIDTH as usize];
+    let rows = gguf.tensor("classifier.output.weight").expect("a classifier");
+    assert_eq!(rows.dequantize().expect("values")[..], [row(2), row(1)].concat()[..]);
+    let found = ops::check_consistency(&gguf, Strictness::Strict).expect("a report");
+    assert_eq!(found.faults, Vec::<String>::new());
+
+    let made = qwen3("---\npipeline_tag: text-ranking\n---\n# Another\n");
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(
+        notes.contains("README.md calls the model a reranker: the GGUF file has no classifier"),
+        "{notes}"
+    );
+    assert!(!Model::open(path).expect("a GGUF file").has("classifier.output.weight"));
+}
+
+#[test]
+fn heads_of_classifiers_are_named() {
+    let mut tensors = decoder("model.", &NORMS);
+    tensors.push(("score.weight".to_owned(), vec![1, WIDTH]));
+    let made = folder(&[
+        ("config.json", config("llama", "LlamaForSequenceClassification", &json!({}))),
+        ("model.safetensors", weights(&tensors)),
+    ]);
+    let model = Model::open(made.path()).expect("a model");
+    let error =
+        ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err("no place").to_string();
+    assert!(error.contains("score.weight"), "{error}");
+    assert!(error.contains("LlamaForSequenceClassification, whose head"), "{error}");
 }
 
 /// A GGUF file of Qwen 3.5 with an attention layer and one that predicts a further token.

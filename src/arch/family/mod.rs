@@ -39,6 +39,7 @@ mod phi;
 mod phi2;
 mod qwen;
 mod qwen3_next;
+mod rankers;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
@@ -57,6 +58,7 @@ pub(crate) use class_defaults::ClassDefaults;
 use class_defaults::{
     CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_TIED, MLX_LM_UNBIASED, MLX_LM_UNTIED, TIED_BY_DEFAULT,
 };
+pub(crate) use rankers::{RANKERS, Ranker};
 
 /// All supported architectures. A model of another architecture opens under its stored names.
 pub static ARCHITECTURES: &[&Architecture] = &[

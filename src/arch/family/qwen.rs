@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::decoder::{DECODER, MIXTURE, PREFIXES, QK_NORM, REQUIRED, SHARED_EXPERT, json, keys};
 use crate::arch::config::Defaults;
 use crate::arch::habits::{LlamaQuantize, MlxChoice, MlxModules, MlxPath, TokenizerHabits};
-use crate::arch::rule::{NameRule, hf};
+use crate::arch::rule::{NameRule, gguf, hf};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::transform::{Axes, RowOrder, SAME, Transform};
 use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
@@ -49,7 +49,7 @@ pub(super) static QWEN3: Architecture = Architecture {
     gguf: &["qwen3", "qwen3vl"],
     hf: &["qwen3", "qwen3_vl", "qwen3_vl_text"],
     rope: RopeLayout::HalfSplit,
-    rules: &[QK_NORM, DECODER],
+    rules: &[QK_NORM, RANKER, DECODER],
     prefixes: PREFIXES,
     required: REQUIRED,
     variants: QWEN3S,
@@ -94,6 +94,10 @@ pub(super) static QWEN3MOE: Architecture = Architecture {
     }],
     ..Architecture::EMPTY
 };
+
+/// The rows of the words by which Qwen3-Reranker ranks texts, which llama.cpp's converter copies from
+/// the output matrix.
+static RANKER: &[NameRule] = &[gguf("classifier.output.weight", "cls.output.weight", SAME)];
 
 const INPUTS: Transform = Transform { axes: Axes::WidthLast, ..SAME };
 

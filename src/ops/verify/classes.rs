@@ -73,7 +73,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
         }
     }
     flags(text, resolution, config, &mut faults);
-    places(resolution, config, &mut faults);
+    places(root, resolution, config, &mut faults);
     faults
 }
 
@@ -114,9 +114,23 @@ fn flags(
     }
 }
 
+/// The ends of names of classes without a head of their own, or with that of a language model.
+const HEADLESS: [&str; 3] = ["ForCausalLM", "ForConditionalGeneration", "Model"];
+
 /// Tensors that the class has no place for: mlx-lm refuses them, transformers ignores them.
-fn places(resolution: &Resolution, config: &ModelConfig, faults: &mut Vec<String>) {
-    let instead = "mlx-lm does not load the model, transformers ignores the tensor";
+fn places(
+    root: &Map<String, Json>,
+    resolution: &Resolution,
+    config: &ModelConfig,
+    faults: &mut Vec<String>,
+) {
+    let class = root.get("architectures").and_then(|list| list.get(0)).and_then(Json::as_str);
+    // A class with another head than that of a language model reads the tensors of its head.
+    let headless = class.is_none_or(|class| HEADLESS.iter().any(|end| class.ends_with(end)));
+    let instead = match headless {
+        true => "mlx-lm does not load the model, transformers ignores the tensor",
+        false => "mlx-lm does not load the model, which has a head that only transformers computes",
+    };
     if let [first, others @ ..] = resolution.unknown.as_slice()
         && !resolution.has_towers()
     {

@@ -263,6 +263,9 @@ const T5_ENCODER: &[Row] = &[
 const DENSE_2_3: &[Row] =
     &[may("dense_2.weight", [embd, dense_2]), may("dense_3.weight", [dense_3, embd])];
 
+/// The rows of the words by which a decoder ranks texts.
+const RANKER: &[Row] = &[may("cls.output.weight", [embd, one_class])];
+
 /// The table, a row for each loader.
 #[rustfmt::skip]
 pub(crate) static GRAPHS: &[Graph] = &[
@@ -280,8 +283,8 @@ pub(crate) static GRAPHS: &[Graph] = &[
     Graph { architectures: &["qwen2"], keys: &[RMS], tensors: &[BODY, TIED, OUTPUT_BIAS, NORMS, SQUARE_ATTENTION, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
     Graph { architectures: &["qwen2vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, OUTPUT_BIAS, NORMS, SQUARE_ATTENTION, GATED], rules: &[key_is_value, whole_head, sections_fit], ..Graph::EMPTY },
     Graph { architectures: &["qwen2moe"], keys: &[RMS], tensors: &[BODY, OUTPUT, NORMS, SQUARE_ATTENTION, EXPERTS, SHARED_EXPERT], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
-    Graph { architectures: &["qwen3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: WHOLE_HEADS, ..Graph::EMPTY },
-    Graph { architectures: &["qwen3vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED], rules: &[key_is_value, whole_head, sections_fit], ..Graph::EMPTY },
+    Graph { architectures: &["qwen3"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED, RANKER], rules: WHOLE_HEADS, ..Graph::EMPTY },
+    Graph { architectures: &["qwen3vl"], keys: &[RMS, "rope.dimension_sections"], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, GATED, RANKER], rules: &[key_is_value, whole_head, four_sections, sections_fit], ..Graph::EMPTY },
     Graph { architectures: &["qwen3moe"], keys: &[RMS], tensors: &[BODY, TIED, NORMS, ATTENTION_VALUES, QK_NORM, EXPERTS], rules: &[key_is_value, whole_head, needs_experts], ..Graph::EMPTY },
     Graph { architectures: &["llama4"], keys: &[RMS, "expert_feed_forward_length", "interleave_moe_layer_step"], tensors: &[BODY, TIED, NORMS, ATTENTION, FREQS, &[
         must("blk.{n}.ffn_gate.weight", [embd, ff]).when(between), must("blk.{n}.ffn_up.weight", [embd, ff]).when(between), must("blk.{n}.ffn_down.weight", [ff, embd]).when(between),

@@ -1,0 +1,125 @@
+//! Models that rank texts, in GGUF.
+
+use crate::arch::family::{RANKERS, Ranker};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::metadata::{KeyValues, Value};
+use crate::model::{Model, Tensor};
+use crate::store::Store;
+use crate::tokenizer::Tokenizer;
+use crate::translate;
+
+/// llama.cpp's number of a pooling that ranks.
+const RANK: u32 = 4;
+
+/// The matrix of a decoder that ranks texts, and a note on it.
+#[derive(Debug, Default)]
+pub(super) struct GgufRanker {
+    pub(super) tensor: Option<Tensor>,
+    pub(super) note: Option<String>,
+}
+
+/// Translates a decoder that ranks texts by the logits of two words. Sets the keys that llama.cpp
+/// reads. A model that only its description calls a reranker gets a note.
+///
+/// # Errors
+///
+/// `Mismatch` if the tokenizer lacks a word; `Unsupported`, `Malformed` and `Io` if a file or a
+/// tensor cannot be read.
+pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker> {
+    let mut found = GgufRanker::default();
+    let family = keys.get("general.architecture").and_then(|value| value.to_text());
+    let family = family.map_or_else(String::new, |name| name.spelling().into_owned());
+    let description = Description::of(model.store())?;
+    let mut rows = RANKERS.iter().filter(|row| row.gguf.contains(&family.as_str()));
+    let Some((row, source)) = rows.find_map(|row| Some((row, description.names(row.names)?)))
+    else {
+        let has_head = ["output", "dense"]
+            .iter()
+            .any(|layer| model.has(&format!("classifier.{layer}.weight")));
+        if let Some(source) = description.ranks().filter(|_| !has_head) {
+            found.note = Some(format!(
+                "{source} calls the model a reranker: the GGUF file has no classifier (cls.output) \
+                 by which llama.cpp ranks texts"
+            ));
+        }
+        return Ok(found);
+    };
+    let name = "cls.output.weight";
+    found.tensor = Some(rows_of_words(model, row, name)?);
+    keys.set(&format!("{family}.pooling_type"), Value::U32(RANK));
+    keys.set_array(&format!("{family}.classifier.output_labels"), row.words.into_iter());
+    keys.set_text("tokenizer.chat_template.rerank", row.prompt);
+    let names = keys.get("tokenizer.chat_templates").and_then(|value| value.to_array());
+    let names = names.and_then(|list| list.texts()).into_iter().flatten();
+    let mut names: Vec<String> = names.map(|name| name.spelling().into_owned()).collect();
+    names.push("rerank".to_owned());
+    keys.set_array("tokenizer.chat_templates", names.iter().map(String::as_str));
+    let [yes, no] = row.words;
+    found.note = Some(format!(
+        "{source} calls the model a reranker: {name} has the rows of \"{yes}\" and \"{no}\" of the \
+         output matrix"
+    ));
+    Ok(found)
+}
+
+/// The rows of the words in the output matrix.
+fn rows_of_words(model: &Model, row: &Ranker, name: &str) -> Result<Tensor> {
+    let tokenizer = Tokenizer::of(model.store())?;
+    let head = ["output.weight", "token_embedding.weight"].into_iter().find(|name| model.has(name));
+    let head = model.tensor(head.unwrap_or("output.weight"))?;
+    let columns = head.shape().last().copied().unwrap_or(0);
+    let mut bytes = Vec::new();
+    for word in row.words {
+        let token = tokenizer.iter().flat_map(Tokenizer::tokens);
+        let token = token.into_iter().find(|token| *token.text == *word.as_bytes());
+        let number = token.map(|token| u64::from(token.id)).ok_or_else(|| {
+            let fault = format!("a reranker whose tokenizer has no token \"{word}\"");
+            Error::mismatch(fault).in_file(model.path())
+        })?;
+        let row = head.clone().slice_rows(number..number.saturating_add(1))?;
+        bytes.extend(row.dequantize()?.iter().flat_map(|value| value.to_le_bytes()));
+    }
+    Tensor::new(name, DType::F32, &[row.words.len() as u64, columns], bytes)
+}
+
+/// What a model's files say that it is, in lower case.
+struct Description {
+    readme: String,
+    /// Names, each with its source.
+    names: Vec<(&'static str, String)>,
+}
+
+impl Description {
+    fn of(store: &Store) -> Result<Self> {
+        let limit = (store.limits().document_bytes, "document_bytes");
+        let readme = store.read_companion("README.md", limit).ok().flatten();
+        let readme = readme.map(|file| String::from_utf8_lossy(&file.bytes).to_lowercase());
+        let mut names = Vec::new();
+        names.extend(translate::name_in_config(store).map(|name| ("config.json", name)));
+        let folder = store.path().file_name().and_then(|name| name.to_str());
+        names.extend(
+            folder.filter(|_| store.is_directory()).map(|name| ("the folder's name", name)),
+        );
+        let names = names.into_iter().map(|(from, name)| (from, name.to_lowercase())).collect();
+        Ok(Self { readme: readme.unwrap_or_default(), names })
+    }
+
+    /// The source that calls the model by one of these names.
+    fn names(&self, names: &[&str]) -> Option<&'static str> {
+        let heading = |name: &&str| self.readme.contains(&format!("# {name}"));
+        if names.iter().any(|name| heading(&name)) {
+            return Some("README.md");
+        }
+        let named = |(_, found): &&(_, String)| names.iter().any(|name| found.contains(name));
+        self.names.iter().find(named).map(|(from, _)| *from)
+    }
+
+    /// The source that calls the model a reranker.
+    fn ranks(&self) -> Option<&'static str> {
+        if self.readme.lines().any(|line| line.trim() == "pipeline_tag: text-ranking") {
+            return Some("README.md");
+        }
+        self.names.iter().find(|(_, name)| name.contains("rerank")).map(|(from, _)| *from)
+    }
+}
