@@ -167,6 +167,11 @@ impl Numbers<'_> {
         }
     }
 
+    /// The number of elements of a list; `None` if the key is missing or no list.
+    pub(crate) fn elements(&self, key: &str) -> Option<u64> {
+        self.metadata.array(&self.key(key)).map(|list| list.len())
+    }
+
     /// A flag of a layer, from a list of flags or of integers.
     pub(crate) fn flag(&self, key: &str, layer: u32) -> Option<bool> {
         let list = self.metadata.array(&self.key(key))?;

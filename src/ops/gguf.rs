@@ -134,10 +134,13 @@ impl GgufDraft {
                 self.keys.remove(&key);
             }
         }
+        let Some(gguf) = self.preview(model)? else { return Ok(self.builder(model)) };
         if model.encoding() == Encoding::Gguf {
+            // Other programs may load what llama.cpp does not: the file is written.
+            let complete = model.resolution()?.missing.is_empty();
+            self.notes.extend(refused(&gguf).filter(|_| complete));
             return Ok(self.builder(model));
         }
-        let Some(gguf) = self.preview(model)? else { return Ok(self.builder(model)) };
         // An incomplete model is refused when the plan is run, unless it is wanted.
         if model.resolution()?.missing.is_empty()
             && let Some(fault) = refused(&gguf)

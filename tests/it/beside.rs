@@ -2,6 +2,7 @@
 //! layers that predict further tokens, and files that nothing is known of. It is written too, or a
 //! note names it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
@@ -481,4 +482,42 @@ fn a_promised_layer_for_further_tokens_is_named() {
     let missing = &model.resolution().expect("resolved").missing;
     assert_eq!(missing[0], "layers.2..3");
     assert!(missing[1].starts_with("layers.3..4 (the layers for multi-token"), "{missing:?}");
+}
+
+/// Ollama's converter names the bias of the time step otherwise, states key heads for each layer, and
+/// writes three sections.
+#[test]
+fn files_of_ollamas_converter_are_read() {
+    let out = tempfile::tempdir().expect("a folder");
+    let file = qwen35(2, 0, 2).with(|file| {
+        for tensor in &mut file.tensors {
+            if tensor.name == b"blk.0.ssm_dt.bias" {
+                tensor.name = b"blk.0.ssm_dt".to_vec();
+            }
+        }
+        let heads = Kv::Array(4, vec![Kv::U32(0), Kv::U32(1)]);
+        let sections = Kv::Array(5, [2, 1, 1].map(Kv::I32).to_vec());
+        for (name, value) in &mut file.keys {
+            match name.as_slice() {
+                b"qwen35.attention.head_count_kv" => *value = heads.clone(),
+                b"qwen35.rope.dimension_sections" => *value = sections.clone(),
+                _ => {}
+            }
+        }
+    });
+    let path = out.path().join("model.gguf");
+    std::fs::write(&path, file.build()).expect("a file");
+    let model = Model::open(&path).expect("a file");
+    assert!(model.has("layers.0.linear_attention.dt_bias"));
+    let found = ops::check_consistency(&model, Strictness::Strict).expect("a report").faults;
+    let sections = "rope.dimension_sections has 3 numbers, but llama.cpp requires 4";
+    assert!(found.iter().any(|fault| fault == sections), "{found:?}");
+
+    let (back, _) = convert(&path, &SAFETENSORS, out.path());
+    let config: BTreeMap<String, Json> =
+        serde_json::from_slice(&read(&back, "config.json").expect("a config")).expect("JSON");
+    assert_eq!(config["num_key_value_heads"], 1);
+    assert!(Model::open(back).expect("a directory").has("layers.0.linear_attention.dt_bias"));
+    let (_, notes) = convert(&path, &GGUF, out.path());
+    assert!(notes.contains("llama.cpp could not load the file"), "{notes}");
 }

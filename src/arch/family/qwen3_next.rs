@@ -124,6 +124,8 @@ static NEXT: &[NameRule] = &[
     both("layers.{n}.linear_attention.alpha.weight", "blk.{n}.ssm_ba.weight", "model.layers.{n}.linear_attn.in_proj_ba.weight",   rows(RowOrder::Linear(Linear::GroupedRates(1)))),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",           NEG_EXP),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",         SAME),
+    // Ollama's converter.
+    gguf("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt",            SAME),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",   SQUEEZED),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight", SAME),
 ];
@@ -140,6 +142,8 @@ static TILED: &[NameRule] = &[
     rule("layers.{n}.linear_attention.beta.weight",   "blk.{n}.ssm_beta.weight",   "model.layers.{n}.linear_attn.in_proj_b.weight", HEADS),
     rule("layers.{n}.linear_attention.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.linear_attn.A_log",            Transform { values: Change::NegExp,                            ..HEADS }),
     rule("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.linear_attn.dt_bias",          HEADS),
+    // Ollama's converter.
+    gguf("layers.{n}.linear_attention.dt_bias",       "blk.{n}.ssm_dt",            HEADS),
     rule("layers.{n}.linear_attention.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.linear_attn.conv1d.weight",    Transform { rows: RowOrder::Linear(Linear::TiledConvolution), ..SQUEEZED }),
     rule("layers.{n}.linear_attention.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.linear_attn.out_proj.weight",  Transform { columns: HEADS.rows,                               ..SAME }),
 ];

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule, Constant};
-use crate::arch::{ModelConfig, Resolution, family};
+use crate::arch::{LayerKind, ModelConfig, Resolution, family};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -140,7 +140,13 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
         "n_kv_heads" => (&config.attention.n_kv_heads_per_layer, "number of key heads"),
         _ => return Ok(()),
     };
-    let each = list.as_ref().map_or(&[][..], |list| &list.value);
+    // Layers of linear attention may state that they have no heads.
+    let kinds = model.kinds().unwrap_or_default();
+    let each = list.iter().flat_map(|list| list.value.iter().enumerate());
+    let attends = |(layer, number): &(usize, &u32)| {
+        **number > 0 || kinds.get(*layer).copied() != Some(&LayerKind::Linear)
+    };
+    let each: Vec<u32> = each.filter(attends).map(|(_, number)| *number).collect();
     match each.iter().all(|number| each.first() == Some(number)) {
         true => Ok(()),
         false => Err(model.inexpressible(&format!("a {what} for each layer"))),

@@ -416,6 +416,10 @@ pub(super) fn needs_token_types(n: &N<'_>) -> Option<String> {
     (n.token_types() == 0)
         .then(|| "no tokenizer.ggml.token_type_count: llama.cpp does not load the file".to_owned())
 }
+pub(super) fn four_sections(n: &N<'_>) -> Option<String> {
+    let found = n.elements("rope.dimension_sections").filter(|found| *found != 4)?;
+    Some(format!("rope.dimension_sections has {found} numbers, but llama.cpp requires 4"))
+}
 pub(super) fn sections_fit(n: &N<'_>) -> Option<String> {
     let width = n.head("attention.key_length");
     let sections = (0..4).filter_map(|place| n.each("rope.dimension_sections", place));
