@@ -17,6 +17,7 @@ pub(crate) mod source;
 pub(crate) mod tower;
 pub(crate) mod transform;
 pub(crate) mod variant;
+mod wrapper;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -276,6 +277,9 @@ pub struct Resolution {
     pub dialect: Dialect,
     /// Why this architecture was chosen, or why none was.
     pub reason: String,
+    /// The prefix that programs which wrap a model put before every stored name; empty if there is
+    /// none. The tables have the names without it.
+    pub wrapper: String,
     /// Tensors with canonical names, in the order of the files.
     pub mapped: Vec<Mapping>,
     /// Known tensors that are not weights of the language model: made by a converter, computed from
@@ -428,6 +432,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         architecture: found,
         dialect,
         reason,
+        wrapper: if gguf { String::new() } else { wrapper::prefix(store) },
         mapped: Vec::new(),
         auxiliary: Vec::new(),
         unknown: Vec::new(),
@@ -448,9 +453,11 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
-        let Some(found) = find(&stored, architecture, dialect, &names) else {
+        let bare = stored.strip_prefix(resolution.wrapper.as_str()).unwrap_or(&stored);
+        let Some(found) = find(bare, architecture, dialect, &names) else {
+            let reason = auxiliary::reason(bare, architecture);
             let stored = stored.into_owned();
-            match auxiliary::reason(&stored, architecture) {
+            match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
                 None => resolution.unknown.push(stored),
             }

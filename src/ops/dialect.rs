@@ -95,7 +95,14 @@ fn translated(
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
     if resolution.dialect == dialect && is_whole {
-        let tensors = model.stored_tensors().map(adapted).collect();
+        let bare = |view: Tensor| match view.name().strip_prefix(resolution.wrapper.as_str()) {
+            Some(name) if !resolution.wrapper.is_empty() => {
+                let name = name.to_owned();
+                view.named(&name)
+            }
+            _ => view,
+        };
+        let tensors = model.stored_tensors().map(adapted).map(bare).collect();
         return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {

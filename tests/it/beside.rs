@@ -380,6 +380,28 @@ fn heads_of_classifiers_are_named() {
     assert!(error.contains("LlamaForSequenceClassification, whose head"), "{error}");
 }
 
+/// Names that torch.compile and others have put a prefix before.
+#[test]
+fn prefixes_of_wrappers_are_read_through() {
+    let out = tempfile::tempdir().expect("a folder");
+    for prefix in ["_orig_mod.", "module.", "base_model.model.", "module._orig_mod."] {
+        let tensors = decoder(&format!("{prefix}model."), &NORMS);
+        let made = folder(&[
+            ("config.json", config("llama", "LlamaForCausalLM", &json!({}))),
+            ("model.safetensors", weights(&tensors)),
+        ]);
+        let model = Model::open(made.path()).expect("a model");
+        let strict = ops::check_consistency(&model, Strictness::Strict).expect("a report").faults;
+        assert!(strict.iter().any(|fault| fault.contains(prefix)), "{strict:?}");
+        let (path, notes) = convert(made.path(), &GGUF, out.path());
+        assert!(notes.contains(prefix), "{notes}");
+        assert!(Model::open(path).expect("a GGUF file").has("layers.0.ffn.down.weight"));
+        let (path, _) = convert(made.path(), &SAFETENSORS, out.path());
+        let model = Model::open(path).expect("a directory");
+        assert!(model.stored_tensor("model.layers.0.mlp.down_proj.weight").is_ok(), "{prefix}");
+    }
+}
+
 /// A GGUF file of Qwen 3.5 with an attention layer and one that predicts a further token.
 fn qwen35(layers: u32, next: u32, stored: u32) -> Gguf {
     let key = |name: &str| format!("qwen35.{name}");

@@ -72,6 +72,10 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
             faults.extend(rope(key, one));
         }
     }
+    if !resolution.wrapper.is_empty() {
+        let instead = "which the names that transformers and mlx-lm look for do not have";
+        faults.push(format!("every tensor name begins with \"{}\", {instead}", resolution.wrapper));
+    }
     flags(text, resolution, config, &mut faults);
     places(root, resolution, config, &mut faults);
     faults
