@@ -226,6 +226,9 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
     spellings.iter().flat_map(of).collect()
 }
 
+/// Names of Ollama's converter, which no list has. `beside.rs` reads them.
+const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
+
 #[test]
 fn every_row_of_every_table_is_used() {
     let mut used: BTreeSet<Row> = BTreeSet::new();
@@ -257,7 +260,7 @@ fn every_row_of_every_table_is_used() {
         let rows = rows.map(|(dialect, rule, stored)| {
             row(dialect, rule.canonical, stored.name, stored.transform)
         });
-        unused.extend(rows.filter(|row| !used.contains(row)));
+        unused.extend(rows.filter(|row| !used.contains(row) && !OF_OLLAMA.contains(&&*row.2)));
         assert!(met.contains(architecture.name), "no list is of {}", architecture.name);
     }
     assert!(unused.is_empty(), "{} rows that no list needs: {unused:#?}", unused.len());
