@@ -323,16 +323,34 @@ dtypes! {
     GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ8_V2);
     /// AWQ: 4-bit elements packed along the output, zero points.
     AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AWQ4);
+    /// compressed-tensors: 2-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT2:      Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT2);
+    /// compressed-tensors: 3-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT3:      Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT3);
     /// compressed-tensors: 4-bit elements in words, a scale and perhaps a zero point for each group.
     CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT4);
+    /// compressed-tensors: 5-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT5:      Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT5);
+    /// compressed-tensors: 6-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT6:      Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT6);
+    /// compressed-tensors: 7-bit elements in words, a scale and perhaps a zero point for each group.
+    CT_INT7:      Group,   8 =>   7    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT7);
     /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
     CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT8);
     /// 8-bit integers with a scale for each row or for the tensor.
     SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_I8);
-    /// `F8_E4M3` with a scale for the tensor, each row or each square block.
+    /// `F8_E4M3` with a scale for the tensor, each row, each square block or each group of a row.
     SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E4M3);
+    /// `F8_E5M2` with a scale for the tensor, each row or each square block.
+    SCALED_F8_E5M2: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E5M2);
+    /// `F8_E4M3FNUZ` with a scale for the tensor, each row or each square block.
+    SCALED_F8_E4M3FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E4M3FNUZ);
+    /// `F8_E5M2FNUZ` with a scale for the tensor, each row or each square block.
+    SCALED_F8_E5M2FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E5M2FNUZ);
     /// compressed-tensors and ModelOpt: E2M1 elements in groups of 16, E4M3 scales, a scale for the tensor.
     HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4);
+    /// ModelOpt after AWQ: `HF_NVFP4`, and a factor for each column, by which the module multiplies its input.
+    HF_NVFP4_AWQ: Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::HF_NVFP4_AWQ);
     /// gpt-oss and compressed-tensors: E2M1 elements in groups of 32, E8M0 scales.
     HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4);
     /// bitsandbytes: 4-bit codes of a stored table of normal quantiles, a scale for each run of elements.
@@ -398,6 +416,17 @@ impl DType {
                 | Self::GPTQ4_V2
                 | Self::GPTQ8_V2
                 | Self::AWQ4
+        )
+    }
+
+    /// Whether elements are floats of 8 bits with scales, as many checkpoints are published.
+    pub(crate) const fn is_scaled_f8(self) -> bool {
+        matches!(
+            self,
+            Self::SCALED_F8_E4M3
+                | Self::SCALED_F8_E5M2
+                | Self::SCALED_F8_E4M3FNUZ
+                | Self::SCALED_F8_E5M2FNUZ
         )
     }
 

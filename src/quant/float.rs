@@ -156,8 +156,19 @@ pub(super) static E4M3: [f32; 256] = {
     (table[0x7f], table[0xff]) = (f32::NAN, f32::NAN);
     table
 };
-static E4M3FNUZ: [f32; 256] = small(4, 3, 8, true);
-static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
+/// The values of E5M2, whose infinities and NaN are those of `f16`.
+pub(super) static E5M2: [f32; 256] = {
+    let mut table = small(5, 2, 15, false);
+    (table[0x7c], table[0xfc]) = (f32::INFINITY, f32::NEG_INFINITY);
+    let mut low = 0x7d;
+    while low <= 0x7f {
+        (table[low], table[low | 0x80]) = (f32::NAN, f32::NAN);
+        low += 1;
+    }
+    table
+};
+pub(super) static E4M3FNUZ: [f32; 256] = small(4, 3, 8, true);
+pub(super) static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
 static E2M3: [f32; 64] = small(2, 3, 1, false);
 static E3M2: [f32; 64] = small(3, 2, 3, false);
 

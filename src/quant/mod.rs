@@ -50,8 +50,9 @@ pub use quantizer::{Importance, Quantizer};
 pub use repack::NotExact;
 pub use scheme::BlockScales;
 pub(crate) use scheme::{
-    AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT4, CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4,
-    GPTQ4_V2, GPTQ8, GPTQ8_V2, SCALED_F8_E4M3, SCALED_I8,
+    AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT2, CT_INT3, CT_INT4, CT_INT5, CT_INT6, CT_INT7,
+    CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4, GPTQ4_V2, GPTQ8, GPTQ8_V2, HF_NVFP4_AWQ,
+    SCALED_F8_E4M3, SCALED_F8_E4M3FNUZ, SCALED_F8_E5M2, SCALED_F8_E5M2FNUZ, SCALED_I8,
 };
 pub(crate) use scheme::{SchemeArrays, StoredArray, scale_reach};
 use simd::Simd;

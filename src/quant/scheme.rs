@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::float::{E4M3, Float};
+use super::float::{E2M1, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, Float};
 use super::simd::{Portable, Simd};
 use super::{Codec, Decoder};
 
@@ -68,6 +68,8 @@ pub(crate) struct SchemeArrays<'a> {
     pub(crate) code_values: Option<StoredArray<'a>>,
     pub(crate) nested_absmax: Option<StoredArray<'a>>,
     pub(crate) nested_code_values: Option<StoredArray<'a>>,
+    pub(crate) global_scale: Option<StoredArray<'a>>,
+    pub(crate) input_factor: Option<StoredArray<'a>>,
     /// What shares an entry of `absmax`.
     pub(crate) blocks: BlockScales,
 }
@@ -88,7 +90,12 @@ pub(crate) static GPTQ3_V2: Codec = rows(gptq::<3, 0>);
 pub(crate) static GPTQ4_V2: Codec = rows(gptq::<4, 0>);
 pub(crate) static GPTQ8_V2: Codec = rows(gptq::<8, 0>);
 pub(crate) static AWQ4: Codec = rows(awq);
+pub(crate) static CT_INT2: Codec = rows(compressed::<2>);
+pub(crate) static CT_INT3: Codec = rows(compressed::<3>);
 pub(crate) static CT_INT4: Codec = rows(compressed::<4>);
+pub(crate) static CT_INT5: Codec = rows(compressed::<5>);
+pub(crate) static CT_INT6: Codec = rows(compressed::<6>);
+pub(crate) static CT_INT7: Codec = rows(compressed::<7>);
 pub(crate) static CT_INT8: Codec = rows(compressed::<8>);
 pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
     let zero_point = |number: usize| match &parts.zero_point {
@@ -100,9 +107,15 @@ pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
         Some(scale * small(i32::from(byte.cast_signed()) - zero_point(number)?))
     })
 });
-pub(crate) static SCALED_F8_E4M3: Codec = rows(|parts, range, out| {
-    scaled(parts, range, out, |byte, scale, _| Some(E4M3.get(usize::from(byte))? * scale))
-});
+pub(crate) static SCALED_F8_E4M3: Codec =
+    rows(|parts, range, out| scaled_float(parts, range, out, &E4M3));
+pub(crate) static SCALED_F8_E5M2: Codec =
+    rows(|parts, range, out| scaled_float(parts, range, out, &E5M2));
+pub(crate) static SCALED_F8_E4M3FNUZ: Codec =
+    rows(|parts, range, out| scaled_float(parts, range, out, &E4M3FNUZ));
+pub(crate) static SCALED_F8_E5M2FNUZ: Codec =
+    rows(|parts, range, out| scaled_float(parts, range, out, &E5M2FNUZ));
+pub(crate) static HF_NVFP4_AWQ: Codec = rows(nvfp4_awq);
 pub(crate) static BNB_NF4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_FP4: Codec = rows(bitsandbytes);
 pub(crate) static BNB_INT8: Codec = rows(bitsandbytes_int8);
@@ -275,6 +288,37 @@ fn scaled(
             let scale = scales.float(at + block)?;
             for (out, &byte) in row.iter_mut().zip(bytes) {
                 *out = value(byte, scale, at + block)?;
+            }
+        }
+    }
+    Some(())
+}
+
+/// Decodes floats of one byte, by a table of their values.
+fn scaled_float(
+    parts: &SchemeArrays<'_>,
+    range: Range<usize>,
+    out: &mut [f32],
+    table: &[f32; 256],
+) -> Option<()> {
+    scaled(parts, range, out, |byte, scale, _| Some(table.get(usize::from(byte))? * scale))
+}
+
+/// ModelOpt's NVFP4 after AWQ: E2M1 codes, the first of two in the low nibble; a scale for each 16, times
+/// that of the tensor; and the factor of each column, by which the module multiplies its input. Value:
+/// (code (scale global)) factor.
+fn nvfp4_awq(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    const GROUP: usize = 16;
+    let (scales, factors) = (parts.scale.as_ref()?, parts.input_factor.as_ref()?);
+    let global = parts.global_scale.as_ref()?.float(0)?;
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let start = number.checked_mul(parts.columns)?;
+        for (group, row) in row.chunks_mut(GROUP).enumerate() {
+            let scale = scales.float(start / GROUP + group)? * global;
+            for (column, out) in (group * GROUP..).zip(row) {
+                let byte = usize::from(*parts.weight.bytes.get((start + column) / 2)?);
+                let code = if column % 2 == 0 { byte & 15 } else { byte >> 4 };
+                *out = E2M1.get(code)? * scale * factors.float(column)?;
             }
         }
     }

@@ -33,6 +33,9 @@ pub enum Part {
     Description,
     /// A factor for the layer's input. It does not affect the weight's values.
     ActivationScale,
+    /// A factor for each column, by which the layer multiplies its input before the matrix. It is
+    /// multiplied into the weight's values.
+    InputFactor,
 }
 
 impl Part {
@@ -53,6 +56,7 @@ impl Part {
             Self::NestedCodeValues => "nested_code_values",
             Self::Description => "description",
             Self::ActivationScale => "activation_scale",
+            Self::InputFactor => "input_factor",
         }
     }
 }

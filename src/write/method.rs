@@ -136,8 +136,7 @@ pub(crate) fn grouped_from(
 
 /// Whether a tensor is stored as FP8 with scales, which is how some checkpoints are published.
 fn is_fp8(view: &Tensor) -> bool {
-    let fp8 = |dtype: DType| dtype == DType::SCALED_F8_E4M3;
-    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(fp8))
+    view.stored_tensors().any(|tensor| tensor.dtype().is_ok_and(DType::is_scaled_f8))
 }
 
 /// A repacked tensor, with its scales in the dtype of the model's other floats.

@@ -281,8 +281,21 @@ pub fn kernel(dtype: DType) -> Option<&'static Kernel> {
 
 /// The dtypes with values but without a kernel, and the dtype that the CPU decodes each to while it is
 /// loaded. WGSL has no numbers of 64 bits.
-pub static DECODED: &[(DType, DType)] =
-    &[(DType::F64, DType::F32), (DType::I64, DType::F32), (DType::U64, DType::F32)];
+#[rustfmt::skip]
+pub static DECODED: &[(DType, DType)] = &[
+    (DType::F64, DType::F32),
+    (DType::I64, DType::F32),
+    (DType::U64, DType::F32),
+    (DType::CT_INT2, DType::F16),
+    (DType::CT_INT3, DType::F16),
+    (DType::CT_INT5, DType::F16),
+    (DType::CT_INT6, DType::F16),
+    (DType::CT_INT7, DType::F16),
+    (DType::SCALED_F8_E5M2, DType::F16),
+    (DType::SCALED_F8_E4M3FNUZ, DType::F16),
+    (DType::SCALED_F8_E5M2FNUZ, DType::F16),
+    (DType::HF_NVFP4_AWQ, DType::F16),
+];
 
 /// Whether tensors of a dtype are stored on a GPU as they are: those with a kernel, and those whose
 /// values are not known.

@@ -72,7 +72,9 @@ pub(super) fn parameters(
             fits.then_some(Parameters { groups, group_size, ..all })
         }
         ("scaled_i8" | "scaled_f8", [.., _, _]) => {
-            let scales = &part(Part::Scale)?.shape;
+            // Scales that are powers of two are left to the CPU.
+            let is_float = |dtype: &DType| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+            let scales = &part(Part::Scale).filter(|part| is_float(&part.dtype))?.shape;
             let fits = all.zero_at == NONE || has(Part::ZeroPoint, shape::elements(scales));
             fits.then_some(scaled(dims, scales, all)?)
         }

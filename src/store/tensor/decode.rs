@@ -125,10 +125,11 @@ impl<'a> StoredTensor<'a> {
             DType::BF16 => Some(Float::BF16),
             DType::F8_E4M3 => Some(Float::E4M3),
             DType::F8_E8M0 => Some(Float::E8M0),
-            // MLX and gpt-oss store these formats as U8.
+            // MLX, gpt-oss and compressed-tensors store these formats as U8.
             DType::U8 => match self.dtype() {
                 Ok(DType::MLX_NVFP4 | DType::HF_NVFP4) => Some(Float::E4M3),
                 Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4) => Some(Float::E8M0),
+                Ok(dtype) if dtype.is_scaled_f8() => Some(Float::E8M0),
                 _ => None,
             },
             _ => None,
@@ -544,6 +545,8 @@ impl<'a> StoredTensor<'a> {
             code_values: array(Part::CodeValues)?,
             nested_absmax: array(Part::NestedAbsmax)?,
             nested_code_values: array(Part::NestedCodeValues)?,
+            global_scale: array(Part::GlobalScale)?,
+            input_factor: array(Part::InputFactor)?,
             blocks: self.block_scales()?.unwrap_or_default(),
         })
     }
@@ -555,7 +558,7 @@ impl<'a> StoredTensor<'a> {
         if !self.segments().any(|segment| segment.part == Part::GroupIndex) {
             return Ok(());
         }
-        let axis = usize::from(matches!(self.dtype()?, DType::CT_INT4 | DType::CT_INT8));
+        let axis = usize::from(!self.dtype()?.is_packed_across_rows());
         let groups = scales.shape.get(axis).copied().unwrap_or(0);
         let bytes = self.native_bytes(Part::GroupIndex)?;
         let mut index = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
