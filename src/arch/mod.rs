@@ -507,7 +507,10 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         config::promised_layers(store, architecture, &defaults)
     });
     let promised = promised.unwrap_or_default();
-    resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
+    // Arrays of a scheme that is not supported may stand for any tensor.
+    if store.check_known().is_ok() {
+        resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
+    }
     Ok(resolution)
 }
 

@@ -152,6 +152,7 @@ impl Choices {
 
     /// The form that the policies ask for.
     fn wanted(&self, view: &Tensor) -> Result<LoadedForm> {
+        view.check_known()?;
         let stored = view.stored_tensors().map(|tensor| tensor.dtype());
         let stored = stored.collect::<Result<Vec<_>>>()?;
         let policy = match (&self.of, stored.first()) {

@@ -20,7 +20,7 @@ use crate::arch::{
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, NameIndex};
 use crate::metadata::Metadata;
 use crate::store::Store;
@@ -370,7 +370,13 @@ impl Model {
         let mapped = self.resolution()?.mapped.iter();
         let canonical: Vec<&str> = mapped.filter(holds).map(|m| m.canonical.as_str()).collect();
         let advice = match canonical.as_slice() {
-            [] => return self.stored_tensor(name),
+            // The arrays of a scheme that is not supported may have none of the names of tensors.
+            [] => {
+                return self.stored_tensor(name).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => self.inner.store.check_known().err().unwrap_or(error),
+                    _ => error,
+                });
+            }
             [one] => format!("its canonical name is \"{one}\""),
             several => format!("it holds \"{}\"", several.join("\", \"")),
         };

@@ -53,6 +53,7 @@ impl GgufDraft {
         adaptation: Option<&Arc<Adaptation>>,
         precision: Precision,
     ) -> Result<Self> {
+        model.store().check_known()?;
         let (store, resolution) = (model.store(), model.resolution()?);
         let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
         let TranslatedTensors { tensors: views, left_out, .. } =

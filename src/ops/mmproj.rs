@@ -179,6 +179,7 @@ fn formed(view: Tensor, tensor: &TowerTensor, heads: u32) -> Result<Tensor> {
 }
 
 fn output(view: Tensor, tensor: &TowerTensor, most: DType, precision: Precision) -> Result<Output> {
+    view.check_known()?;
     let dtype = tensor.dtype(view.shape(), most);
     let is_own = view.dtype().is_ok_and(|own| own == dtype) && view.why_computed().is_none();
     if is_own && view.packed().is_ok() {

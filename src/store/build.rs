@@ -1,5 +1,6 @@
 //! Builds a store from what a container parses.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub(crate) struct StoreBuilder {
     pub(crate) metadata: Metadata,
     pub(crate) documents: Vec<Document>,
     pub(crate) notes: Vec<Note>,
+    /// Arrays whose values are refused, with the reason.
+    refused: BTreeMap<u32, Box<str>>,
 }
 
 impl StoreBuilder {
@@ -82,6 +85,7 @@ impl StoreBuilder {
             metadata: Metadata::default(),
             documents: Vec::new(),
             notes: Vec::new(),
+            refused: BTreeMap::new(),
         }
     }
 
@@ -277,6 +281,29 @@ impl Indexed {
         file.map_or(&self.builder.path, |file| file.source.path())
     }
 
+    /// Whether the entry is the weight part of a group.
+    pub(crate) fn is_head(&self, number: u32) -> bool {
+        let entry = self.builder.listing.entries.get(number as usize);
+        let group = entry.and_then(|entry| self.builder.groups.get(entry.group as usize));
+        group.is_some_and(|group| group.head == number)
+    }
+
+    /// Refuses the values of these arrays, for the reasons given, and notes how many there are.
+    pub(crate) fn refuse(&mut self, arrays: BTreeMap<u32, String>) {
+        let Some((&first, reason)) = arrays.first_key_value() else { return };
+        let name = Text::new(self.builder.name(first)).brief();
+        let others = match arrays.len() - 1 {
+            0 => String::new(),
+            1 => " and 1 more array".to_owned(),
+            more => format!(" and {more} more arrays"),
+        };
+        let note = format!("the values of {name}{others} cannot be read: {reason}");
+        let root = self.builder.path.clone();
+        self.builder.note(&root, note);
+        self.builder.refused =
+            arrays.into_iter().map(|(number, why)| (number, why.into())).collect();
+    }
+
     /// Joins `head` and its companions into one tensor.
     pub(crate) fn group(&mut self, head: u32, grouped: NewGroup<'_>) -> Result<()> {
         let NewGroup { dtype, group_size, name, shape, companions } = grouped;
@@ -360,6 +387,7 @@ impl Indexed {
             metadata: builder.metadata,
             documents: builder.documents,
             notes: builder.notes,
+            refused: builder.refused,
         }
     }
 }

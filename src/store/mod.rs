@@ -10,12 +10,13 @@ mod part;
 mod summary;
 pub(crate) mod tensor;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bytes::{Files, Source, Text};
 use crate::dtype::DType;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::NameIndex;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
@@ -55,6 +56,9 @@ pub(crate) struct Store {
     /// Files and their expected digests.
     digests: Vec<(PathBuf, String)>,
     notes: Vec<Note>,
+    /// Arrays that are not numbers by themselves, with the reason why their values are refused: codes that
+    /// no scheme joined with their scales, and weights with a factor that is not applied.
+    refused: BTreeMap<u32, Box<str>>,
 }
 
 /// The format of a model's weight files.
@@ -278,6 +282,28 @@ impl Store {
     /// Remarks about a model that opened: broken format rules, files that were ignored.
     pub(crate) fn notes(&self) -> &[Note] {
         &self.notes
+    }
+
+    /// Checks that the values of all tensors are known: see [`StoredTensor::check_known`].
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, for the first tensor of which they are not.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        self.unknown_values().next().map_or(Ok(()), Err)
+    }
+
+    /// For each tensor whose values are refused, the reason.
+    pub(crate) fn unknown_values(&self) -> impl Iterator<Item = Error> {
+        self.refused.iter().map(|(number, why)| self.refusal(*number, why))
+    }
+
+    fn refusal(&self, number: u32, why: &str) -> Error {
+        let path = self.entry_file(number).map_or(self.path(), |file| file.source.path());
+        Error::unsupported(why.to_owned())
+            .in_file(path)
+            .in_tensor(self.entry_name(number))
+            .advise("use the checkpoint from before its quantization, or copy this one as it is")
     }
 
     pub(crate) fn entry(&self, number: u32) -> Option<&ArrayEntry> {

@@ -27,7 +27,13 @@ pub(crate) struct Precision {
 
 /// Chooses how a tensor is written: copied as it is stored, repacked with the same values, or with
 /// changed values. Changed values are an error if `precision` requires a lossless result.
+///
+/// # Errors
+///
+/// `Unsupported` for codes without their scales: a copy of them in another container, or among tensors
+/// of another precision, would be read as numbers.
 pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Result<Output> {
+    view.check_known()?;
     let stored = view.dtype();
     let plain = plain(view);
     let matrix = view.shape().len() > 1;
@@ -128,6 +134,7 @@ pub(crate) fn grouped_from(
     dtype: DType,
     group_size: u32,
 ) -> Result<Output> {
+    view.check_known()?;
     let again = view.dtype()?.is_quantized() && !is_fp8(view);
     let quantization = GroupQuantization { view: view.clone(), dtype, group_size, values };
     let method = if again { Method::Requantized } else { Method::Quantized };

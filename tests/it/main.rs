@@ -96,6 +96,7 @@ mod reports;
 mod rewrite;
 mod round_trip;
 mod same_weights;
+mod scheme_values;
 mod schemes;
 mod sharding;
 mod shrink;

@@ -16,21 +16,29 @@ fn file(arrays: Arrays<'_>) -> Safetensors {
     })
 }
 
-/// The error of a checkpoint, or the names and dtypes of its tensors.
+/// The error of a checkpoint, or the names and dtypes of its tensors, with the error of those whose values
+/// are refused.
 fn opened(file: &Safetensors) -> String {
     let config = r#"{"model_type": "llama", "quantization_config": {"quant_method": "x"}}"#;
     let folder = folder(&[("config.json", config.into()), ("model.safetensors", file.build())]);
     let said = match Model::open(folder.path()) {
         Err(error) => told(&error),
         Ok(model) => {
-            let tensor = |tensor: weighbridge::Tensor| {
-                let dtype = tensor.dtype().expect("a known dtype");
-                format!("{} {dtype} {:?}", tensor.name(), tensor.shape())
+            let tensor = |tensor: weighbridge::Tensor| match tensor.check_decodable() {
+                Err(error) => told(&error),
+                Ok(()) => {
+                    let dtype = tensor.dtype().expect("a known dtype");
+                    format!("{} {dtype} {:?}", tensor.name(), tensor.shape())
+                }
             };
             model.stored_tensors().map(tensor).collect::<Vec<_>>().join(", ")
         }
     };
-    without_path(&said, folder.path()).replace("./model.safetensors: tensor ", "")
+    let said = without_path(&said, folder.path()).replace("./model.safetensors: tensor ", "");
+    said.replace(
+        "\nhelp: use the checkpoint from before its quantization, or copy this one as it is",
+        "",
+    )
 }
 
 fn all(cases: &[Arrays<'_>]) -> String {
@@ -59,30 +67,18 @@ fn gptq_and_awq() {
     ]), @r#"
     l.weight GPTQ4 [8, 32]
     l.weight AWQ4 [8, 32]
-    Malformed: "l.qweight": the scale is missing (the array whose name ends in .scales)
-    help: fetch the files of the model again
-    Malformed: "l.qweight": the zero_point is missing (the array whose name ends in .qzeros)
-    help: fetch the files of the model again
-    Malformed: "l.qweight": weight, scales and zero points must have two dimensions
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [4, 8], scales [2, 8] and qzeros [1, 1] do not fit together: 0 bits per element
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [4, 32], scales [2, 32] and qzeros [2, 5] do not fit together: 5 bits per element
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [4, 0], scales [2, 0] and qzeros [2, 1] do not fit together: 0 bits per element
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [4, 9], scales [2, 8] and qzeros [2, 1] do not fit together
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [32, 2], scales [2, 8] and qzeros [2, 2] do not fit together
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": qweight [1, 32], scales [1, 32] and qzeros [1, 3] do not fit together
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": g_idx has shape [31], but there are 32 inputs
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": 0 groups for 32 inputs
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.qweight": 33 groups for 32 inputs
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, qzeros I32), l.qzeros I32 [2, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16), l.scales F16 [2, 8]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): weight, scales and zero points must have two dimensions, l.scales F16 [2, 8], l.qzeros I32 [2, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [4, 8], scales [2, 8] and qzeros [1, 1] are of no known layout: 0 bits per element, l.scales F16 [2, 8], l.qzeros I32 [1, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [4, 32], scales [2, 32] and qzeros [2, 5] are of no known layout: 5 bits per element, l.scales F16 [2, 32], l.qzeros I32 [2, 5]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [4, 0], scales [2, 0] and qzeros [2, 1] are of no known layout: 0 bits per element, l.scales F16 [2, 0], l.qzeros I32 [2, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [4, 9], scales [2, 8] and qzeros [2, 1] are of no known layout, l.scales F16 [2, 8], l.qzeros I32 [2, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [32, 2], scales [2, 8] and qzeros [2, 2] are of no known layout, l.scales F16 [2, 8], l.qzeros I32 [2, 2]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): qweight [1, 32], scales [1, 32] and qzeros [1, 3] are of no known layout, l.scales F16 [1, 32], l.qzeros I32 [1, 3]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32, g_idx I32): g_idx has shape [31], but there are 32 inputs, l.scales F16 [2, 8], l.qzeros I32 [2, 1], l.g_idx I32 [31]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): 0 groups for 32 inputs, l.scales F16 [0, 8], l.qzeros I32 [0, 1]
+    Unsupported: "l.qweight": codes of x (config.json) in a packing that is not supported (qweight I32, scales F16, qzeros I32): 33 groups for 32 inputs, l.scales F16 [33, 8], l.qzeros I32 [33, 1]
     "#);
 }
 
@@ -98,14 +94,10 @@ fn compressed_tensors() {
     assert_snapshot!(shapes.map(stated).join("\n"), @r#"
     l.weight CT_INT4 [2, 32]
     l.weight CT_INT8 [2, 16]
-    Malformed: "l.weight_packed": weight_shape holds 1 numbers, not 2
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_shape [3, 32] does not fit weight_packed [2, 4] at 4 or 8 bits
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_shape [2, 24] does not fit weight_packed [2, 4] at 4 or 8 bits
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_shape [2, 18446744073709551615] does not fit weight_packed [2, 4] at 4 or 8 bits
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape holds 1 numbers, not 2, l.weight_scale F16 [2, 1], l.weight_shape I64 [1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [3, 32] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 24] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 18446744073709551615] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
     "#);
     assert_snapshot!(all(&[
         &[("l.weight_packed", "I32", &[2, 4])],
@@ -120,23 +112,16 @@ fn compressed_tensors() {
         &[("l.weight_packed", "U8", &[2, 16]), ("l.weight_scale", "U8", &[2, 2])],
         &[("l.weight_packed", "U8", &[2, 16]), ("l.weight_scale", "F16", &[2, 2])],
     ]), @r#"
-    Malformed: "l.weight_packed": the scale is missing (the array whose name ends in .weight_scale)
-    help: fetch the files of the model again
-    Malformed: "l.weight_packed": weight_packed and weight_scale must have two dimensions
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_packed has 2 rows, but weight_scale [3, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_packed has 2 rows, but weight_scale [2, 0]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight_packed": weight_shape is missing
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32)
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed and weight_scale must have two dimensions, l.weight_scale F16 [2, 1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [3, 1], l.weight_scale F16 [3, 1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [2, 0], l.weight_scale F16 [2, 0]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): the description is missing, l.weight_scale F16 [2, 1]
     l.weight HF_NVFP4 [2, 32]
-    Malformed: "l.weight_packed": 32 columns, but 1 scales, each for 16
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed U8, weight_scale F8_E4M3): codes [2, 16] and scales [2, 1], each for 16 codes, l.weight_scale F8_E4M3 [2, 1]
     l.weight HF_MXFP4 [2, 32]
-    Malformed: "l.weight_packed": 32 columns, but 2 scales, each for 32
-    help: the parts do not match: fetch the model's files again
-    l.weight_packed U8 [2, 16], l.weight_scale F16 [2, 2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed U8, weight_scale U8): codes [2, 16] and scales [2, 2], each for 32 codes, l.weight_scale U8 [2, 2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed U8, weight_scale F16), l.weight_scale F16 [2, 2]
     "#);
 }
 
@@ -151,14 +136,11 @@ fn blocks_of_gpt_oss() {
         &[("l.w_blocks", "U8", &[16]), ("l.w_scales", "U8", &[])],
     ]), @r#"
     l.w HF_MXFP4 [2, 3, 32]
-    Malformed: "l.w_blocks": the scale is missing (the array whose name ends in _scales)
-    help: fetch the files of the model again
-    l.w_blocks U8 [2, 3, 1, 15], l.w_scales U8 [2, 3, 1]
-    Malformed: "l.w_blocks": blocks [2, 3, 1, 16] and scales [2, 3, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.w_blocks": blocks [2, 3, 1, 16] and scales [2, 3, 2]
-    help: the parts do not match: fetch the model's files again
-    l.w_blocks U8 [16], l.w_scales U8 []
+    Unsupported: "l.w_blocks": codes of x (config.json) in a packing that is not supported (w_blocks U8)
+    Unsupported: "l.w_blocks": codes of x (config.json) in a packing that is not supported (w_blocks U8, w_scales U8), l.w_scales U8 [2, 3, 1]
+    Unsupported: "l.w_blocks": codes of x (config.json) in a packing that is not supported (w_blocks I8, w_scales U8): blocks [2, 3, 1, 16] and scales [2, 3, 1], l.w_scales U8 [2, 3, 1]
+    Unsupported: "l.w_blocks": codes of x (config.json) in a packing that is not supported (w_blocks U8, w_scales U8): blocks [2, 3, 1, 16] and scales [2, 3, 2], l.w_scales U8 [2, 3, 2]
+    Unsupported: "l.w_blocks": codes of x (config.json) in a packing that is not supported (w_blocks U8, w_scales U8), l.w_scales U8 []
     "#);
 }
 
@@ -184,17 +166,12 @@ fn bitsandbytes() {
         "shape",
     ].map(stated).join("\n"), @r#"
     l.weight BNB_FP4 [2, 16]
-    Malformed: "l.weight": quant_state gives the shape [], but the packed weight [16, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": quant_state gives the shape [], but the packed weight [16, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": quant_state gives the shape [2, 18], but the packed weight [16, 1]
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [17]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [30]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [2, 18], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [35]
     l.weight BNB_FP4 [1, 1, 1, 1, 1, 1, 1, 32]
-    Malformed: "l.weight": quant_state gives the shape [1, 1, 1, 1, 1, 1, 1, 1, 32], but the packed weight [16, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": quant_state gives the shape [4294967296, 4294967296], but the packed weight [16, 1]
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [1, 1, 1, 1, 1, 1, 1, 1, 32], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [56]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [4294967296, 4294967296], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [52]
     Malformed: "l.weight": not valid JSON: expected value at line 1 column 1
     help: correct the file or fetch it again
     "#);
@@ -205,9 +182,8 @@ fn bitsandbytes() {
         &[("l.weight", "F16", &[2, 3]), ("l.SCB", "F32", &[2])],
     ]), @r#"
     l.weight BNB_INT8 [2, 3]
-    Malformed: "l.weight": weight [2, 3] and SCB [3]
-    help: the parts do not match: fetch the model's files again
-    Unsupported: "l.weight": the scale is I32, but F32 or F16 or BF16 is required
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, SCB F32): weight [2, 3] and SCB [3], l.SCB F32 [3]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, SCB I32): the scale is I32, but F32 or F16 or BF16 is required, l.SCB I32 [2]
     l.weight F16 [2, 3], l.SCB F32 [2]
     "#);
 }
@@ -232,24 +208,17 @@ fn factors_of_elements() {
         &[("l.weight", "F16", &[2, 3]), ("l.weight_scale", "F32", &[2, 1])],
     ]), @r#"
     l.weight HF_NVFP4 [2, 32]
-    Malformed: "l.weight": weight [2, 9] and weight_scale [2, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": weight [2, 16] and weight_scale [2, 1]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": weight [2, 16] and weight_scale [3, 2]
-    help: the parts do not match: fetch the model's files again
-    l.weight SCALED_F8_E4M3 [2, 16], l.weight_scale_2 F32 []
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight_scale F8_E4M3, weight_scale_2 F32): codes [2, 9] and scales [2, 1], each for 16 codes, l.weight_scale F8_E4M3 [2, 1], l.weight_scale_2 F32 []
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight_scale F8_E4M3, weight_scale_2 F32): codes [2, 16] and scales [2, 1], each for 16 codes, l.weight_scale F8_E4M3 [2, 1], l.weight_scale_2 F32 []
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight_scale F8_E4M3, weight_scale_2 F32): codes [2, 16] and scales [3, 2], each for 16 codes, l.weight_scale F8_E4M3 [3, 2], l.weight_scale_2 F32 []
+    Unsupported: "l.weight": weight_scale_2 F32 of x (config.json) is no known part of it, l.weight_scale_2 F32 []
     l.weight SCALED_F8_E4M3 [2, 3]
     l.weight SCALED_I8 [2, 3]
     l.weight SCALED_I8 [2, 3]
-    Malformed: "l.weight": weight [2, 3] and scale [3]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": weight [2, 3] and scale [2, 4]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": weight [2, 3] and scale [2, 0]
-    help: the parts do not match: fetch the model's files again
-    Malformed: "l.weight": weight [2, 3] and scale [2, 1, 1]
-    help: the parts do not match: fetch the model's files again
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, weight_scale F32): weight [2, 3] and scale [3], l.weight_scale F32 [3]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, weight_scale F32): weight [2, 3] and scale [2, 4], l.weight_scale F32 [2, 4]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, weight_scale F32): weight [2, 3] and scale [2, 0], l.weight_scale F32 [2, 0]
+    Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight I8, weight_scale F32): weight [2, 3] and scale [2, 1, 1], l.weight_scale F32 [2, 1, 1]
     l.weight F16 [2, 3], l.weight_scale F32 [2, 1]
     "#);
 }

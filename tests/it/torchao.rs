@@ -89,13 +89,6 @@ fn other_layouts_are_named() {
             &[4, 1],
             [0; 4],
         ),
-        // Float8Tensor of F8_E5M2.
-        Safetensors::new().tensor("l._weight_qdata", "F8_E5M2", &[4, 8], [0; 32]).tensor(
-            "l._weight_scale",
-            "F32",
-            &[4, 1],
-            scale.clone(),
-        ),
         // Inputs are scaled before the product, so the stored values are not the weight's.
         int8().tensor("l._weight_scale", "F32", &[4, 1], scale.clone()).tensor(
             "l._weight_act_pre_scale",
@@ -107,25 +100,25 @@ fn other_layouts_are_named() {
         int8(),
     ] {
         with(&file, |model, folder| {
-            said.push(without_path(&told(&model.expect_err("a refusal")), folder));
+            let tensor = model.expect("a model").stored_tensor("l._weight_qdata").expect("it");
+            let error = tensor.dequantize().expect_err("a refusal");
+            said.push(without_path(&told(&error), folder));
         });
     }
     assert_snapshot!(said.join("\n"), @r#"
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata I8 [4, 8], scale BF16 [2, 4], zero_point BF16 [2, 4]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata I32 [1, 1, 32, 4]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata F8_E4M3 [4, 32], scale F8_E8M0 [4, 1]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata U8 [4, 8], scale F8_E4M3 [4, 1]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata F8_E5M2 [4, 8], scale F32 [4, 1]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao scales the inputs of this tensor (act_pre_scale)
-    help: open the checkpoint that torchao quantized, before its quantization
-    Malformed: ./model.safetensors: tensor "l._weight_qdata": weight [4, 8] and scale [5, 1]
-    help: the parts do not match: fetch the model's files again
-    Unsupported: ./model.safetensors: tensor "l._weight_qdata": torchao stores this tensor in a layout that is not supported (qdata I8 [4, 8]); supported are its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3
-    help: open the checkpoint that torchao quantized, before its quantization
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata I8, _weight_scale BF16, _weight_zero_point BF16): qdata I8 [4, 8], scale BF16 [2, 4], zero_point BF16 [2, 4]: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata I32, _weight_scale_and_zero BF16): qdata I32 [1, 1, 32, 4]: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata F8_E4M3, _weight_scale F8_E8M0): qdata F8_E4M3 [4, 32], scale F8_E8M0 [4, 1]: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata U8, _weight_scale F8_E4M3): qdata U8 [4, 8], scale F8_E4M3 [4, 1]: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata I8, _weight_scale F32, _weight_act_pre_scale F32): torchao scales the inputs of this tensor (act_pre_scale)
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata I8, _weight_scale F32): weight [4, 8] and scale [5, 1]
+    help: use the checkpoint from before its quantization, or copy this one as it is
+    Unsupported: ./model.safetensors: tensor "l._weight_qdata": codes of torchao (config.json) in a packing that is not supported (_weight_qdata I8): qdata I8 [4, 8]: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor
+    help: use the checkpoint from before its quantization, or copy this one as it is
     "#);
 }

@@ -5,6 +5,8 @@ mod number;
 mod read;
 mod resolve;
 mod scheme;
+mod stated;
+mod unjoined;
 mod weight_map;
 pub(crate) mod write;
 
@@ -13,6 +15,7 @@ use std::path::Path;
 use super::{Container, OpenOptions};
 use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
+pub(crate) use stated::DOCUMENTS as QUANTIZATION_DOCUMENTS;
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::super::npz;
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_parallel};
 use super::header::SafetensorsHeader;
+use super::stated::StatedScheme;
 use super::weight_map::WeightMap;
-use super::{SAFETENSORS, header, resolve, scheme};
+use super::{SAFETENSORS, header, resolve, scheme, stated, unjoined};
 use crate::bytes::{Files, Source};
 use crate::error::{Error, Result};
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
@@ -30,9 +31,9 @@ fn is_safetensors(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "safetensors")
 }
 
-/// The JSON documents beside the weights that opening reads; others are read on request.
-const DOCUMENTS: [&str; 4] =
-    ["config.json", "params.json", "hf_quant_config.json", "quantize_config.json"];
+/// The JSON documents beside the weights that opening reads, besides those that only describe
+/// quantization; others are read on request.
+const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options);
@@ -131,7 +132,7 @@ fn documents(
     needed: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Document>, Vec<Note>)> {
     let (mut documents, mut notes) = (Vec::new(), Vec::new());
-    for name in DOCUMENTS {
+    for &name in DOCUMENTS.iter().chain(stated::DOCUMENTS) {
         if !here(name) {
             continue;
         }
@@ -188,11 +189,24 @@ fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Ind
     })
 }
 
-/// Joins the parts of tensors quantized by the schemes that this container supports.
+/// Joins the parts of tensors quantized by the schemes that this container supports, and refuses the
+/// values of arrays that are not numbers by themselves.
 fn gather(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
-    if scheme::is_quantized(indexed.documents()) {
-        return scheme::gather(indexed, &options.limits);
-    }
+    let faults = match StatedScheme::of(indexed.documents()).is_some() {
+        true => scheme::gather(indexed, &options.limits)?,
+        false => {
+            check_packed(indexed, options)?;
+            HashMap::new()
+        }
+    };
+    let stated = StatedScheme::of(indexed.documents());
+    let refused = unjoined::find(indexed, stated.as_ref(), &faults);
+    indexed.refuse(refused);
+    Ok(())
+}
+
+/// Checks that weights which MLX packed are described.
+fn check_packed(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     match groups::packed_without_config(indexed) {
         None => Ok(()),
         Some((path, note)) if options.strictness == Strictness::Lenient => {

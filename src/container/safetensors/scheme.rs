@@ -2,14 +2,15 @@
 //! ModelOpt, bitsandbytes, torchao, FP8, gpt-oss. Each stores a weight in several arrays. They are joined
 //! into one tensor with the name it has in the unquantized checkpoint.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
+use super::stated::StatedScheme;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::store::{Document, Indexed, ListedArray, NewGroup, Part};
+use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
 /// The dtype and dimensions of a tensor, or `None` if its arrays do not fit the scheme.
 type Interpretation = Result<Option<(DType, Vec<u64>)>>;
@@ -24,8 +25,6 @@ struct Scheme {
     companions: &'static [(&'static str, Part)],
     /// The parts that identify the scheme; without them the array is something else.
     needed: &'static [Part],
-    /// Whether only this scheme uses the suffix, so that a missing part is an error.
-    unmistakable: bool,
     /// Determines the tensor from the arrays.
     settle: fn(&CheckpointArrays<'_>) -> Interpretation,
 }
@@ -33,43 +32,61 @@ struct Scheme {
 /// The first scheme that fits is used.
 #[rustfmt::skip]
 static SCHEMES: &[Scheme] = &[
-    Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], unmistakable: true, settle: gptq_or_awq },
-    Scheme { head: ".weight_packed", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".weight_g_idx", Part::GroupIndex), (".weight_shape", Part::Description), (".weight_global_scale", Part::GlobalDivisor), (".input_global_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: true, settle: compressed },
-    Scheme { head: "._weight_qdata", tensor: ".weight", companions: &[("._weight_scale", Part::Scale), ("._weight_zero_point", Part::ZeroPoint), ("._weight_act_quant_scale", Part::ActivationScale), ("._weight_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
-    Scheme { head: "._gate_up_proj_qdata", tensor: ".gate_up_proj", companions: &[("._gate_up_proj_scale", Part::Scale), ("._gate_up_proj_zero_point", Part::ZeroPoint), ("._gate_up_proj_act_quant_scale", Part::ActivationScale), ("._gate_up_proj_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
-    Scheme { head: "._down_proj_qdata", tensor: ".down_proj", companions: &[("._down_proj_scale", Part::Scale), ("._down_proj_zero_point", Part::ZeroPoint), ("._down_proj_act_quant_scale", Part::ActivationScale), ("._down_proj_act_pre_scale", Part::ActivationScale)], needed: &[], unmistakable: true, settle: torchao },
-    Scheme { head: "_blocks", tensor: "", companions: &[("_scales", Part::Scale)], needed: &[Part::Scale], unmistakable: true, settle: gpt_oss },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__nf4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_nf4 },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], unmistakable: false, settle: bitsandbytes_fp4 },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], unmistakable: false, settle: bitsandbytes_int8 },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale, Part::GlobalScale], unmistakable: false, settle: model_opt },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".input_scale", Part::ActivationScale), (".input_zero_point", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: false, settle: scaled },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale), (".activation_scale", Part::ActivationScale), (".input_scale", Part::ActivationScale)], needed: &[Part::Scale], unmistakable: false, settle: scaled },
+    Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], settle: gptq_or_awq },
+    Scheme { head: ".weight_packed", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".weight_g_idx", Part::GroupIndex), (".weight_shape", Part::Description), (".weight_global_scale", Part::GlobalDivisor)], needed: &[Part::Scale], settle: compressed },
+    Scheme { head: "_proj_packed", tensor: "_proj", companions: &[("_proj_scale", Part::Scale), ("_proj_global_scale", Part::GlobalDivisor)], needed: &[Part::Scale], settle: e2m1 },
+    Scheme { head: "._weight_qdata", tensor: ".weight", companions: &[("._weight_scale", Part::Scale), ("._weight_zero_point", Part::ZeroPoint), ("._weight_act_quant_scale", Part::ActivationScale), ("._weight_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
+    Scheme { head: "._gate_up_proj_qdata", tensor: ".gate_up_proj", companions: &[("._gate_up_proj_scale", Part::Scale), ("._gate_up_proj_zero_point", Part::ZeroPoint), ("._gate_up_proj_act_quant_scale", Part::ActivationScale), ("._gate_up_proj_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
+    Scheme { head: "._down_proj_qdata", tensor: ".down_proj", companions: &[("._down_proj_scale", Part::Scale), ("._down_proj_zero_point", Part::ZeroPoint), ("._down_proj_act_quant_scale", Part::ActivationScale), ("._down_proj_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
+    Scheme { head: "_blocks", tensor: "", companions: &[("_scales", Part::Scale)], needed: &[Part::Scale], settle: gpt_oss },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__nf4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], settle: bitsandbytes_nf4 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], settle: bitsandbytes_fp4 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], settle: bitsandbytes_int8 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".pre_quant_scale", Part::InputFactor)], needed: &[Part::Scale, Part::GlobalScale], settle: e2m1 },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: elements },
+    // Quark, which names its modules' quantizers.
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_quantizer.scale", Part::Scale), (".weight_quantizer.zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
+    // Mistral's consolidated files.
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".qscale_weight", Part::Scale)], needed: &[Part::Scale], settle: floats },
+    // DeepSeek's own names.
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".scale", Part::Scale)], needed: &[Part::Scale], settle: floats },
+    // The experts of a layer in one array: `gate_up_proj`, `down_proj`.
+    Scheme { head: "_proj", tensor: "_proj", companions: &[("_proj_scale", Part::Scale), ("_proj_scale_2", Part::GlobalScale)], needed: &[Part::Scale, Part::GlobalScale], settle: e2m1 },
+    Scheme { head: "_proj", tensor: "_proj", companions: &[("_proj_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: floats },
+    Scheme { head: "_proj", tensor: "_proj", companions: &[("_proj_scale", Part::Scale)], needed: &[Part::Scale], settle: floats },
 ];
 
-/// Whether the model's documents say that it is quantized by one of these schemes.
-pub(super) fn is_quantized(documents: &[Document]) -> bool {
-    let says = |config: &Json| {
-        config.get("quantization_config").or(config.get("compression_config")).is_some()
-    };
-    documents.iter().any(|document| match document.name.as_str() {
-        "config.json" => says(&document.json) || document.json.get("text_config").is_some_and(says),
-        "hf_quant_config.json" | "quantize_config.json" => true,
-        _ => false,
-    })
-}
+/// The factors of what a module receives or returns, by any scheme's names. They go with its weight.
+#[rustfmt::skip]
+static ACTIVATIONS: &[(&str, &[&str])] = &[
+    (".weight", &[".input_scale", ".input_zero_point", ".input_scale_ub", ".output_scale", ".activation_scale", ".qscale_act", ".input_quantizer.scale", ".input_quantizer.zero_point", ".output_quantizer.scale", ".output_quantizer.zero_point"]),
+    (".weight_packed", &[".input_scale", ".input_global_scale"]),
+    ("_proj", &["_proj_activation_scale", "_proj_input_scale"]),
+    ("_proj_packed", &["_proj_input_global_scale"]),
+];
 
-/// Joins the arrays of each quantized tensor.
-pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<()> {
+/// Joins the arrays of each quantized tensor. Returns why arrays with the names of a scheme were not
+/// joined.
+pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
     let schemes = possible(indexed);
+    let mut faults = HashMap::new();
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         for (scheme, companions) in &schemes {
-            if try_scheme(indexed, head, scheme, companions, limits)? {
-                break;
+            match try_scheme(indexed, head, scheme, companions, limits) {
+                Ok(true) => {
+                    faults.remove(&head);
+                    break;
+                }
+                Ok(false) => {}
+                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                    faults.entry(head).or_insert(error.to_string());
+                }
+                Err(error) => return Err(error),
             }
         }
     }
-    Ok(())
+    Ok(faults)
 }
 
 /// A scheme, and those of its companions that may occur.
@@ -90,12 +107,15 @@ fn possible(indexed: &Indexed) -> Vec<PossibleScheme> {
         found.iter().any(|last| last.ends_with(ending))
     };
     let possible = SCHEMES.iter().filter(|scheme| occurs(scheme.head)).map(|scheme| {
-        let companions = scheme.companions.iter().copied();
+        let of_head = ACTIVATIONS.iter().filter(|(head, _)| *head == scheme.head);
+        let activations = of_head.flat_map(|(_, endings)| endings.iter());
+        let activations = activations.map(|ending| (*ending, Part::ActivationScale));
+        let companions = scheme.companions.iter().copied().chain(activations);
         (scheme, companions.filter(|(ending, _)| occurs(ending)).collect::<Vec<_>>())
     });
     let complete = |(scheme, companions): &PossibleScheme| {
         let has = |part| companions.iter().any(|(_, other)| other == part);
-        scheme.unmistakable || scheme.needed.iter().all(has)
+        scheme.needed.iter().all(has)
     };
     possible.filter(complete).collect()
 }
@@ -124,26 +144,27 @@ fn try_scheme(
         }
     }
     let has = |part: &Part| companions.iter().any(|(other, _)| other == part);
-    let located = |error: Error| error.in_file(indexed.path(head)).in_tensor(listed.name);
-    if let Some(missing) = scheme.needed.iter().find(|part| !has(part)) {
-        if !scheme.unmistakable {
-            return Ok(false);
-        }
-        let ending = scheme.companions.iter().find(|(_, part)| part == missing);
-        let ending = ending.map_or("", |(ending, _)| ending);
-        let fault =
-            format!("the {} is missing (the array whose name ends in {ending})", missing.name());
-        return Err(located(Error::malformed(fault).advise("fetch the files of the model again")));
+    if !scheme.needed.iter().all(has) {
+        return Ok(false);
     }
     let found = CheckpointArrays { indexed, head: listed, companions: &companions, limits };
-    let Some((dtype, shape)) = (scheme.settle)(&found).map_err(located)? else {
-        return Ok(false);
-    };
+    let settled = (scheme.settle)(&found).map_err(|error| match error.kind() {
+        // Its text becomes a part of another.
+        ErrorKind::Unsupported => error,
+        _ => error.in_file(indexed.path(head)).in_tensor(listed.name),
+    });
+    let Some((dtype, shape)) = settled? else { return Ok(false) };
     let name = (scheme.tensor != scheme.head).then(|| [base, scheme.tensor.as_bytes()].concat());
     let group_size = match dtype {
         DType::HF_NVFP4 => 16,
         DType::HF_MXFP4 => 32,
-        DType::CT_INT4 | DType::CT_INT8 => {
+        DType::CT_INT2
+        | DType::CT_INT3
+        | DType::CT_INT4
+        | DType::CT_INT5
+        | DType::CT_INT6
+        | DType::CT_INT7
+        | DType::CT_INT8 => {
             let columns = shape.last().copied().unwrap_or(0);
             let groups = found.shape(Part::Scale).last().copied().unwrap_or(0);
             let each = columns.checked_div(groups).filter(|_| columns.is_multiple_of(groups));
@@ -177,23 +198,41 @@ impl<'a> CheckpointArrays<'a> {
         self.part(part).map_or(&[], |listed| listed.shape)
     }
 
+    /// The integers of a small part that describes the others.
+    fn numbers(&self, part: Part) -> Result<Vec<u64>> {
+        let Some(bytes) = self.read(part)? else {
+            return Err(contradiction(format!("the {} is missing", part.name())));
+        };
+        Ok(match self.part(part).map(|listed| listed.dtype) {
+            Some(Ok(DType::I64 | DType::U64)) => {
+                bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect()
+            }
+            Some(Ok(DType::I32 | DType::U32)) => {
+                bytes.as_chunks().0.iter().map(|b| u32::from_le_bytes(*b).into()).collect()
+            }
+            _ => Vec::new(),
+        })
+    }
+
     /// The bytes of a small part that describes the others.
     fn read(&self, part: Part) -> Result<Option<Vec<u8>>> {
         self.number(part).map(|number| self.indexed.read(number)).transpose()
     }
 
-    /// Whether the config states GPTQ's second format.
-    fn is_gptq_v2(&self) -> bool {
-        let format = |json: &Json| {
-            json.get("checkpoint_format").and_then(Json::as_str).map(|format| format == "gptq_v2")
-        };
-        self.indexed.documents().iter().any(|document| match document.name.as_str() {
-            "config.json" => {
-                document.json.get("quantization_config").and_then(format) == Some(true)
-            }
-            "quantize_config.json" => format(&document.json) == Some(true),
-            _ => false,
-        })
+    /// What the documents state of the scheme.
+    fn stated(&self) -> Option<StatedScheme<'_>> {
+        StatedScheme::of(self.indexed.documents())
+    }
+
+    /// Whether zero points are stored as they are: in GPTQ's second format, and in auto-round's own packing,
+    /// whose files otherwise look like GPTQ's. A file of auto-round that names no packing has GPTQ's.
+    fn stores_whole_zero_points(&self) -> bool {
+        let Some(stated) = self.stated() else { return false };
+        let text = |pointer| stated.get(pointer).and_then(Json::as_str).unwrap_or_default();
+        let is_own = |packing: &str| packing.starts_with("auto_round") && !packing.contains("gptq");
+        stated.says("/checkpoint_format", "gptq_v2")
+            || text("/quant_method").contains("auto-round")
+                && ["/packing_format", "/backend"].iter().any(|pointer| is_own(text(pointer)))
     }
 
     fn is(&self, dtype: DType) -> bool {
@@ -223,14 +262,22 @@ const WORDS: &[DType] = &[DType::I32, DType::U32];
 const BYTES: &[DType] = &[DType::U8, DType::I8];
 /// The dtypes of scales.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// The dtypes of scales that are powers of two.
+const POWERS: &[DType] = &[DType::F8_E8M0, DType::U8];
 
+/// The arrays have the names of a scheme, but are laid out otherwise.
 fn contradiction(fault: String) -> Error {
-    Error::malformed(fault).advise("the parts do not match: fetch the model's files again")
+    Error::unsupported(fault)
 }
 
 /// GPTQ and AWQ pack codes into words: GPTQ along the input, AWQ along the output. The shapes
 /// distinguish them. The zero points, packed along the output in both, give the bits.
 fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
+    let stated = found.stated();
+    let version = stated.as_ref().and_then(|stated| stated.get("/version")?.as_str());
+    if version.is_some_and(|version| version.to_ascii_lowercase().starts_with("gemv")) {
+        return Err(Error::unsupported("this version of AWQ packs codes along the input"));
+    }
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
     let (&[rows, columns], &[groups, outputs], &[zero_groups, zero_words]) =
@@ -243,14 +290,14 @@ fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
     let shapes = || {
         format!(
             "qweight [{rows}, {columns}], scales [{groups}, {outputs}] and qzeros \
-             [{zero_groups}, {zero_words}] do not fit together"
+             [{zero_groups}, {zero_words}] are of no known layout"
         )
     };
     let zero_bits = zero_words.checked_mul(32).ok_or_else(|| contradiction(shapes()))?;
     let whole = outputs > 0 && zero_groups == groups && zero_bits.is_multiple_of(outputs);
     let bits = if whole { zero_bits / outputs } else { 0 };
     // The first format stores zero points minus one.
-    let dtype = match (bits, found.is_gptq_v2()) {
+    let dtype = match (bits, found.stores_whole_zero_points()) {
         (2, false) => DType::GPTQ2,
         (3, false) => DType::GPTQ3,
         (4, false) => DType::GPTQ4,
@@ -285,6 +332,9 @@ fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
 /// compressed-tensors: integers in words, with the number of columns in `weight_shape`, or two E2M1
 /// codes per byte.
 fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
+    if found.is(DType::U8) {
+        return e2m1(found);
+    }
     let (&[rows, packed], &[scale_rows, groups]) = (found.head.shape, found.shape(Part::Scale))
     else {
         return Err(contradiction(
@@ -296,45 +346,44 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
             "weight_packed has {rows} rows, but weight_scale [{scale_rows}, {groups}]"
         )));
     }
-    if found.is(DType::U8) {
-        let scales = found.part(Part::Scale).map(|scale| scale.dtype);
-        let columns = packed.checked_mul(2);
-        let columns = columns.ok_or_else(|| contradiction("too many columns".into()))?;
-        let (dtype, group) = match scales {
-            Some(Ok(DType::F8_E4M3)) => (DType::HF_NVFP4, 16),
-            Some(Ok(DType::U8 | DType::F8_E8M0)) => (DType::HF_MXFP4, 32),
-            _ => return Ok(None),
-        };
-        if columns != groups.saturating_mul(group) {
-            return Err(contradiction(format!(
-                "{columns} columns, but {groups} scales, each for {group}"
-            )));
-        }
-        return Ok(Some((dtype, vec![rows, columns])));
-    }
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
-    let Some(bytes) = found.read(Part::Description)? else {
-        return Err(contradiction("weight_shape is missing".into()));
-    };
-    let dims: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+    let dims = found.numbers(Part::Description)?;
     let &[said_rows, columns] = dims.as_slice() else {
         return Err(contradiction(format!("weight_shape holds {} numbers, not 2", dims.len())));
     };
-    let fits = |bits: u64| columns.checked_mul(bits).is_some_and(|all| all.div_ceil(32) == packed);
-    let dtype = match (fits(4), fits(8)) {
-        _ if said_rows != rows => None,
-        (true, false) => Some(DType::CT_INT4),
-        (false, true) => Some(DType::CT_INT8),
-        _ => None,
+    let widths = stated_widths(found);
+    let fits = |bits: &&u64| columns.checked_mul(**bits).is_some_and(|n| n.div_ceil(32) == packed);
+    let mut fitting = widths.iter().filter(fits).filter(|_| said_rows == rows);
+    let dtype = match (fitting.next(), fitting.next()) {
+        (Some(2), None) => DType::CT_INT2,
+        (Some(3), None) => DType::CT_INT3,
+        (Some(4), None) => DType::CT_INT4,
+        (Some(5), None) => DType::CT_INT5,
+        (Some(6), None) => DType::CT_INT6,
+        (Some(7), None) => DType::CT_INT7,
+        (Some(8), None) => DType::CT_INT8,
+        _ => {
+            let widths: Vec<String> = widths.iter().map(u64::to_string).collect();
+            return Err(contradiction(format!(
+                "weight_shape [{said_rows}, {columns}] does not fit weight_packed [{rows}, \
+                 {packed}] at {} bits",
+                widths.join(" or ")
+            )));
+        }
     };
-    match dtype {
-        Some(dtype) => Ok(Some((dtype, vec![rows, columns]))),
-        None => Err(contradiction(format!(
-            "weight_shape [{said_rows}, {columns}] does not fit weight_packed [{rows}, {packed}] \
-             at 4 or 8 bits"
-        ))),
-    }
+    Ok(Some((dtype, vec![rows, columns])))
+}
+
+/// The widths of packed integers: those that the config states, or those that are usual.
+fn stated_widths(found: &CheckpointArrays<'_>) -> Vec<u64> {
+    let stated = found.stated();
+    let groups = stated.as_ref().and_then(|stated| stated.get("/config_groups")?.as_object());
+    let width = |group: &Json| group.pointer("/weights/num_bits").and_then(Json::as_u64);
+    let mut widths: Vec<u64> = groups.into_iter().flatten().filter_map(|(_, g)| width(g)).collect();
+    widths.sort_unstable();
+    widths.dedup();
+    if widths.is_empty() { vec![4, 8] } else { widths }
 }
 
 /// gpt-oss: blocks of 16 bytes with two E2M1 codes each; the blocks of a row are adjacent.
@@ -394,34 +443,44 @@ fn bitsandbytes_int8(found: &CheckpointArrays<'_>) -> Interpretation {
     Ok(Some((DType::BNB_INT8, found.head.shape.to_vec())))
 }
 
-/// ModelOpt's NVFP4: two E2M1 codes per byte, a scale for each 16 and one for the tensor.
-fn model_opt(found: &CheckpointArrays<'_>) -> Interpretation {
+/// Two E2M1 codes per byte, the first in the low nibble. The dtype of the scales gives the elements that
+/// share one.
+fn e2m1(found: &CheckpointArrays<'_>) -> Interpretation {
     let Some((&packed, outer)) = found.head.shape.split_last() else { return Ok(None) };
-    if !found.is(DType::U8) {
+    if !(found.is(DType::U8) || found.is(DType::I8)) {
         return Ok(None);
     }
-    found.check_dtypes(&[Part::Scale], &[DType::F8_E4M3])?;
+    let factor = found.part(Part::InputFactor);
+    let (dtype, group) = match found.part(Part::Scale).map(|scale| scale.dtype) {
+        Some(Ok(DType::F8_E4M3)) if factor.is_some() => (DType::HF_NVFP4_AWQ, 16),
+        Some(Ok(DType::F8_E4M3)) => (DType::HF_NVFP4, 16),
+        Some(Ok(DType::U8 | DType::F8_E8M0)) if factor.is_none() => (DType::HF_MXFP4, 32),
+        _ => return Ok(None),
+    };
     let columns = packed.checked_mul(2).ok_or_else(|| contradiction("too many columns".into()))?;
-    let scale = found.shape(Part::Scale);
-    if !columns.is_multiple_of(16) || scale.split_last() != Some((&(columns / 16), outer)) {
-        let weight = found.head.shape;
-        return Err(contradiction(format!("weight {weight:?} and weight_scale {scale:?}")));
+    let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
+    if !columns.is_multiple_of(group) || scale.split_last() != Some((&(columns / group), outer)) {
+        return Err(contradiction(format!(
+            "codes {weight:?} and scales {scale:?}, each for {group} codes"
+        )));
     }
-    Ok(Some((DType::HF_NVFP4, [outer, &[columns]].concat())))
+    if dtype == DType::HF_NVFP4_AWQ {
+        found.check_dtypes(&[Part::InputFactor], FLOATS)?;
+        found.check_dtypes(&[Part::GlobalScale], &[DType::F32])?;
+        let one = crate::shape::elements(found.shape(Part::GlobalScale)) == Some(1);
+        let factors = found.shape(Part::InputFactor);
+        if !one || factors != [columns] || found.part(Part::GlobalScale).is_none() {
+            return Err(contradiction(format!("codes {weight:?} and factors {factors:?}")));
+        }
+    }
+    Ok(Some((dtype, [outer, &[columns]].concat())))
 }
 
 /// torchao: integers or floats of 8 bits, one for each element, with scales along rows, groups or
 /// the tensor. Its other classes pack codes for the kernels of one kind of device.
 fn torchao(found: &CheckpointArrays<'_>) -> Interpretation {
-    let unsupported = |fault: String| {
-        Err(Error::unsupported(fault)
-            .advise("open the checkpoint that torchao quantized, before its quantization"))
-    };
-    let scales_inputs = |(part, number): &(Part, u32)| {
-        let name = found.indexed.get(*number).map(|listed| listed.name.as_bytes());
-        *part == Part::ActivationScale && name.is_some_and(|name| name.ends_with(b"_pre_scale"))
-    };
-    if found.companions.iter().any(scales_inputs) {
+    let unsupported = |fault: String| Err(Error::unsupported(fault));
+    if found.part(Part::InputFactor).is_some() {
         return unsupported("torchao scales the inputs of this tensor (act_pre_scale)".to_owned());
     }
     let is = |part: Part, known: &[DType]| {
@@ -431,7 +490,7 @@ fn torchao(found: &CheckpointArrays<'_>) -> Interpretation {
     if !(one && is(Part::Scale, FLOATS) && is(Part::ZeroPoint, &[DType::I8])) {
         return unsupported(torchao_arrays(found));
     }
-    match scaled(found)? {
+    match elements(found)? {
         Some(found) => Ok(Some(found)),
         None => unsupported(torchao_arrays(found)),
     }
@@ -449,30 +508,56 @@ fn torchao_arrays(found: &CheckpointArrays<'_>) -> String {
             arrays += &format!(", {name} {}", text(listed));
         }
     }
-    format!(
-        "torchao stores this tensor in a layout that is not supported ({arrays}); supported are \
-         its Int8Tensor, IntxUnpackedToInt8Tensor, and Float8Tensor of F8_E4M3"
-    )
+    format!("{arrays}: none of Int8Tensor, IntxUnpackedToInt8Tensor and Float8Tensor")
 }
 
-/// 8-bit elements; the shape of the scale gives the range of each factor.
-fn scaled(found: &CheckpointArrays<'_>) -> Interpretation {
+/// Floats of 8 bits, or E2M1 codes with powers of two.
+fn floats(found: &CheckpointArrays<'_>) -> Interpretation {
+    if found.is(DType::I8) && found.part(Part::Scale).is_some_and(|scale| is_wide(&scale)) {
+        return Ok(None);
+    }
+    elements(found)
+}
+
+/// 8-bit elements; the shape of the scale gives the range of each factor. Bytes with powers of two are
+/// E2M1 codes.
+fn elements(found: &CheckpointArrays<'_>) -> Interpretation {
+    let scale = found.part(Part::Scale);
     let dtype = match found.head.dtype {
-        Ok(DType::I8) => DType::SCALED_I8,
+        Ok(DType::I8) if scale.is_some_and(|scale| is_wide(&scale)) => DType::SCALED_I8,
+        Ok(DType::U8 | DType::I8)
+            if scale.is_some_and(|scale| scale.dtype != Ok(DType::F8_E4M3)) =>
+        {
+            return e2m1(found);
+        }
         Ok(DType::F8_E4M3) => DType::SCALED_F8_E4M3,
+        Ok(DType::F8_E5M2) => DType::SCALED_F8_E5M2,
+        Ok(DType::F8_E4M3FNUZ) => DType::SCALED_F8_E4M3FNUZ,
+        Ok(DType::F8_E5M2FNUZ) => DType::SCALED_F8_E5M2FNUZ,
         _ => return Ok(None),
     };
     if dtype == DType::SCALED_I8 {
         found.check_dtypes(&[Part::ZeroPoint], &[DType::I8])?;
+    } else {
+        found.check_dtypes(&[Part::Scale], &[FLOATS, POWERS].concat())?;
     }
     let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
-    // Either one for the tensor, or along each dimension no more than there are elements.
+    // One for the tensor; or along each dimension, of which the last may be left out, one for all
+    // elements, for each, or for each block of a power of two.
     let one = crate::shape::elements(scale) == Some(1);
+    let reaches = |(&scales, &elements): (&u64, &u64)| {
+        let (scales, elements) = (usize::try_from(scales).ok()?, usize::try_from(elements).ok()?);
+        crate::quant::scale_reach(elements, scales).filter(|_| scales > 0)
+    };
     let fits =
-        scale.len() == weight.len() && scale.iter().zip(weight).all(|(s, w)| *s > 0 && s <= w);
-    let each_row = scale.len() == 1 && scale.first() == weight.first();
-    if !(one || fits || each_row) {
+        scale.len() <= weight.len() && scale.iter().zip(weight).all(|pair| reaches(pair).is_some());
+    if !(one || fits) {
         return Err(contradiction(format!("weight {weight:?} and scale {scale:?}")));
     }
     Ok(Some((dtype, weight.to_vec())))
+}
+
+/// Whether numbers are floats of at least 16 bits.
+fn is_wide(listed: &ListedArray<'_>) -> bool {
+    listed.dtype.is_ok_and(|dtype| FLOATS.contains(&dtype))
 }

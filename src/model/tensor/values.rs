@@ -42,6 +42,15 @@ impl Tensor {
         self.stored_tensors().try_for_each(|tensor| tensor.check_decodable())
     }
 
+    /// Checks that the stored numbers are values, or codes with all that their values are computed from.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, with the scheme and the arrays.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        self.stored_tensors().try_for_each(|tensor| tensor.check_known())
+    }
+
     /// The dtype that holds the values without loss if they are not served packed: the stored dtype
     /// if it is F32, F16 or BF16 and the values are only reordered, else F32. A quantized tensor into
     /// which an adapter is merged has F16, as in llama-export-lora.

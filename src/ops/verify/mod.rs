@@ -41,6 +41,7 @@ pub struct Consistency {
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
     let mut found = Consistency::default();
     let store = &**model.store();
+    found.faults.extend(unknown_values(store));
     let resolution = match model.resolution() {
         Ok(resolution) => resolution,
         Err(error) => {
@@ -48,13 +49,15 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
             return Ok(found);
         }
     };
+    // What is said of names and shapes is true of arrays that are understood.
+    let is_known = found.faults.is_empty();
     let missing = resolution.missing.iter();
     found.faults.extend(
         missing.map(|name| format!("the model lacks {name}, which its architecture requires")),
     );
     let strict = strictness == Strictness::Strict;
     let mut refused = Vec::new();
-    if !store.is_empty() {
+    if !store.is_empty() && is_known {
         architecture(store, resolution, &mut refused);
     }
     let config = match model.config() {
@@ -70,7 +73,7 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         }
         Err(_) => None,
     };
-    if let Some(config) = config.filter(|_| resolution.architecture.is_some()) {
+    if let Some(config) = config.filter(|_| resolution.architecture.is_some() && is_known) {
         found.faults.extend(tensors(model, resolution, config));
         found.faults.extend(numbers(config));
         untied(store, config, &mut found.faults);
@@ -91,6 +94,18 @@ pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consis
         *text = Text::new(text.as_bytes()).brief();
     }
     Ok(found)
+}
+
+/// The fault of a model with tensors whose values are not known.
+fn unknown_values(store: &Store) -> Option<String> {
+    let mut unknown = store.unknown_values();
+    // The path would leave little room for the reason.
+    let first = unknown.next()?.without_path();
+    Some(match unknown.count() {
+        0 => first.to_string(),
+        1 => format!("{first}; the same holds for 1 more tensor"),
+        more => format!("{first}; the same holds for {more} more tensors"),
+    })
 }
 
 /// What the reference readers refuse of a model that does not name its architecture.

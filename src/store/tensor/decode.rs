@@ -75,7 +75,20 @@ impl<'a> StoredTensor<'a> {
         self.codec().map(drop)
     }
 
+    /// Checks that the stored numbers are values, or codes with all that their values are computed from.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, with the scheme and the arrays.
+    pub(crate) fn check_known(&self) -> Result<()> {
+        match self.store.refused.get(&self.number) {
+            Some(why) => Err(self.store.refusal(self.number, why)),
+            None => Ok(()),
+        }
+    }
+
     fn codec(&self) -> Result<(DType, &'static Codec)> {
+        self.check_known()?;
         let dtype = self.dtype()?;
         let codec = dtype.descriptor().codec.ok_or_else(|| {
             let fault = format!("decoding {dtype} is not supported yet");

@@ -1,0 +1,210 @@
+//! What the documents beside the weights state about a checkpoint's quantization.
+
+use serde_json::Value as Json;
+
+use crate::store::Document;
+
+/// The documents that describe only quantization, beside `config.json`: those of ModelOpt, AutoGPTQ,
+/// AutoAWQ's older releases and auto-round.
+pub(crate) const DOCUMENTS: &[&str] = &[
+    "hf_quant_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "quantization_config.json",
+];
+
+/// The objects of `config.json` that may describe quantization, for the whole model or for the language
+/// model in it.
+const MODELS: &[&str] = &["", "/text_config", "/llm_config", "/language_config"];
+
+/// The keys of that description. The second is of compressed-tensors' older releases.
+const KEYS: &[&str] = &["quantization_config", "compression_config"];
+
+/// The keys that name a scheme, and what distinguishes its variants.
+const NAMES: &[&str] = &[
+    "/quant_method",
+    "/quant_algo",
+    "/quant_type",
+    "/quantization_mode",
+    "/version",
+    "/format",
+    "/packing_format",
+    "/checkpoint_format",
+    "/sparsity_config/format",
+    "/qformat_weight",
+    "/weights",
+];
+
+/// The keys that list modules which stay as they are.
+const EXEMPT: &[&str] = &[
+    "modules_to_not_convert",
+    "ignore",
+    "ignored_layers",
+    "exclude",
+    "exclude_modules",
+    "skip_modules",
+    "llm_int8_skip_modules",
+];
+
+/// What a document states.
+#[derive(Debug)]
+pub(super) struct StatedScheme<'d> {
+    /// The name of the document.
+    document: &'d str,
+    description: &'d Json,
+    /// Patterns of the modules that are not quantized.
+    exempt: Vec<&'d str>,
+}
+
+impl<'d> StatedScheme<'d> {
+    /// The scheme that the model's documents state; `None` if they state none.
+    pub(super) fn of(documents: &'d [Document]) -> Option<Self> {
+        let mut stated = documents.iter().filter_map(description);
+        let (document, description) = stated.next()?;
+        // ModelOpt states the same in two documents, and names the modules in either.
+        let all = std::iter::once(description).chain(stated.map(|(_, other)| other));
+        let lists = all.flat_map(|json| EXEMPT.iter().filter_map(|key| json.get(key)?.as_array()));
+        let exempt = lists.flatten().filter_map(Json::as_str).collect();
+        Some(Self { document, description, exempt })
+    }
+
+    /// A text or number of the description.
+    pub(super) fn get(&self, pointer: &str) -> Option<&'d Json> {
+        self.description.pointer(pointer)
+    }
+
+    /// Whether the description has this text.
+    pub(super) fn says(&self, pointer: &str, text: &str) -> bool {
+        let stated = self.get(pointer).and_then(Json::as_str);
+        stated.is_some_and(|stated| stated.eq_ignore_ascii_case(text))
+    }
+
+    /// Whether a module stays as it is. Names are compared by their parts, since the names in the list may
+    /// have other prefixes than the tensors.
+    pub(super) fn exempts(&self, module: &[u8]) -> bool {
+        let Ok(module) = std::str::from_utf8(module) else { return false };
+        self.exempt.iter().any(|pattern| is_match(pattern, module))
+    }
+
+    /// The words that name the scheme, with the document: `awq, gemv (config.json)`.
+    pub(super) fn name(&self) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        for pointer in NAMES {
+            let word = self.get(pointer).and_then(Json::as_str).unwrap_or_default();
+            // A version in digits distinguishes no packing.
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+            if !(word.is_empty() || is_number || words.iter().any(|w| w.eq_ignore_ascii_case(word)))
+            {
+                words.push(word);
+            }
+        }
+        for (key, word) in [("load_in_4bit", "bitsandbytes"), ("load_in_8bit", "bitsandbytes")] {
+            if words.is_empty() && self.description.get(key).is_some() {
+                words.push(word);
+            }
+        }
+        match words.is_empty() {
+            true => format!("an unnamed scheme ({})", self.document),
+            false => format!("{} ({})", words.join(", "), self.document),
+        }
+    }
+}
+
+/// The description of a scheme in a document, with the document's name.
+fn description(document: &Document) -> Option<(&str, &Json)> {
+    let (name, json) = (document.name.as_str(), &document.json);
+    let found = match name {
+        "config.json" => {
+            let paths = MODELS.iter().flat_map(|model| KEYS.iter().map(move |key| (model, key)));
+            paths.into_iter().find_map(|(model, key)| json.pointer(&format!("{model}/{key}")))
+        }
+        // Mistral's own file.
+        "params.json" => json.get("quantization"),
+        "hf_quant_config.json" => Some(json.get("quantization").unwrap_or(json)),
+        _ if DOCUMENTS.contains(&name) => Some(json),
+        _ => None,
+    };
+    Some((name, found.filter(|found| !found.is_null())?))
+}
+
+/// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of
+/// the simple regular expressions that compressed-tensors writes after `re:`.
+fn is_match(pattern: &str, module: &str) -> bool {
+    let plain = match pattern.strip_prefix("re:") {
+        Some(regex) => regex.trim_matches(['^', '$']).replace(".*", "*").replace('\\', ""),
+        None => pattern.to_owned(),
+    };
+    let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
+    let starts = || std::iter::once(0).chain(module.match_indices('.').map(|(at, _)| at + 1));
+    let pieces: Vec<&str> = plain.split('*').collect();
+    ends.into_iter().any(|end| {
+        starts()
+            .filter(|start| *start < end)
+            .any(|start| module.get(start..end).is_some_and(|part| has_pieces(part, &pieces)))
+    })
+}
+
+/// Whether a text consists of these pieces, with anything between them.
+fn has_pieces(text: &str, pieces: &[&str]) -> bool {
+    let [first, rest @ ..] = pieces else { return text.is_empty() };
+    let Some(mut left) = text.strip_prefix(first) else { return false };
+    let Some((last, middle)) = rest.split_last() else { return left.is_empty() };
+    for piece in middle {
+        let Some(at) = left.find(piece) else { return false };
+        left = left.get(at + piece.len()..).unwrap_or_default();
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_matched_by_parts_of_their_names() {
+        let module = "model.layers.3.self_attn.q_proj";
+        for pattern in [
+            "q_proj",
+            "self_attn.q_proj",
+            "model.layers.3",
+            "model.layers.*.self_attn",
+            "re:.*self_attn.*",
+            "re:^model\\.layers\\.3\\..*$",
+            "*q_proj*",
+            module,
+        ] {
+            assert!(is_match(pattern, module), "{pattern}");
+        }
+        for pattern in ["proj", "layers.1", "model.layers.*.mlp", "lm_head", "re:.*gate$", ""] {
+            assert!(!is_match(pattern, module), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn schemes_are_named_by_what_distinguishes_them() {
+        let name = |name: &str, json: &str| {
+            let json = serde_json::from_str(json).unwrap();
+            let documents = [Document { name: name.to_owned(), json }];
+            StatedScheme::of(&documents).map(|stated| stated.name())
+        };
+        let of = |json: &str| name("config.json", &format!("{{\"quantization_config\":{json}}}"));
+        assert_eq!(of("null"), None);
+        assert_eq!(of("{}").as_deref(), Some("an unnamed scheme (config.json)"));
+        let awq = r#"{"quant_method":"awq","version":"gemv"}"#;
+        assert_eq!(of(awq).as_deref(), Some("awq, gemv (config.json)"));
+        assert_eq!(
+            name("quant_config.json", awq).as_deref(),
+            Some("awq, gemv (quant_config.json)")
+        );
+        let exl3 = r#"{"quant_method":"exl3","version":"0.0.6"}"#;
+        assert_eq!(of(exl3).as_deref(), Some("exl3 (config.json)"));
+        let sparse = r#"{"quant_method":"compressed-tensors","format":"dense","sparsity_config":{"format":"sparse-24-bitmask"}}"#;
+        let said = "compressed-tensors, dense, sparse-24-bitmask (config.json)";
+        assert_eq!(of(sparse).as_deref(), Some(said));
+        let algo = r#"{"quantization":{"quant_algo":"NVFP4_AWQ"}}"#;
+        assert_eq!(
+            name("hf_quant_config.json", algo).as_deref(),
+            Some("NVFP4_AWQ (hf_quant_config.json)")
+        );
+    }
+}

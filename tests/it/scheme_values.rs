@@ -1,0 +1,445 @@
+//! The values of checkpoints whose schemes are recognized by names and dtypes alone, computed here by the
+//! formulas of those schemes; and arrays whose scheme is not known, whose values are refused.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "the numbers are the test's own"
+)]
+
+use std::path::Path;
+
+use crate::support::{Safetensors, f32s, folder};
+use tempfile::TempDir;
+use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{DType, ErrorKind, Model, Strictness, WriteOptions};
+
+fn config(quantization: &str) -> String {
+    format!("{{\"quantization_config\": {quantization}}}")
+}
+
+fn directory(config: &str, file: &Safetensors) -> TempDir {
+    folder(&[("config.json", config.into()), ("model.safetensors", file.build())])
+}
+
+fn opened(folder: &TempDir) -> Model {
+    Model::open(folder.path()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Bytes of all kinds in a fixed order.
+fn bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|n| (n * 37 + n / 11) as u8).collect()
+}
+
+/// The codes of E4M3 without NaN.
+fn codes(count: usize) -> Vec<u8> {
+    bytes(count).into_iter().map(|code| if code & 0x7f == 0x7f { 0 } else { code }).collect()
+}
+
+/// The value of a small float with bits of exponent and fraction.
+fn small(code: u8, exponent: u32, fraction: u32, bias: i32) -> f32 {
+    let low = f32::from(code & ((1 << fraction) - 1)) / (1u32 << fraction) as f32;
+    let high = i32::from(code >> fraction) & ((1 << exponent) - 1);
+    let value =
+        if high == 0 { low * 2f32.powi(1 - bias) } else { (1.0 + low) * 2f32.powi(high - bias) };
+    if code >> (exponent + fraction) & 1 == 1 { -value } else { value }
+}
+
+fn e4m3(code: u8) -> f32 {
+    small(code, 4, 3, 7)
+}
+
+/// Two E2M1 codes of a byte, the low nibble first.
+fn e2m1(packed: &[u8]) -> Vec<f32> {
+    packed.iter().flat_map(|byte| [byte & 15, byte >> 4]).map(|code| small(code, 2, 1, 1)).collect()
+}
+
+fn power(byte: u8) -> f32 {
+    2f32.powi(i32::from(byte) - 127)
+}
+
+/// Checks the values of the only tensor of a checkpoint.
+fn check(
+    what: &str,
+    quantization: &str,
+    file: &Safetensors,
+    name: &str,
+    dtype: DType,
+    expected: &[f32],
+) {
+    let folder = directory(&config(quantization), file);
+    let model = opened(&folder);
+    let names: Vec<String> = model.stored_tensors().map(|t| t.name().to_string()).collect();
+    assert_eq!(names, [name], "{what}");
+    let tensor = model.stored_tensor(name).expect(name);
+    assert_eq!(tensor.dtype().expect("a dtype"), dtype, "{what}");
+    let values = tensor.dequantize().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(*values, *expected, "{what}");
+    assert!(model.notes().is_empty(), "{what}: {:?}", model.notes());
+}
+
+#[test]
+fn scales_that_are_powers_of_two() {
+    let (rows, columns) = (160, 192);
+    let weight = codes(rows * columns);
+    for (dtype, ending, shape, reach) in [
+        ("U8", ".weight_scale", [160u64, 6], [1, 32]),
+        ("F8_E8M0", ".weight_scale", [160, 6], [1, 32]),
+        ("F8_E8M0", ".weight_scale_inv", [2, 2], [128, 128]),
+        ("F8_E8M0", ".scale", [2, 2], [128, 128]),
+    ] {
+        let powers: Vec<u8> = (0..shape[0] * shape[1]).map(|n| 110 + (n % 17) as u8).collect();
+        let scale = |n: usize| {
+            let place = [n / columns / reach[0], n % columns / reach[1]];
+            power(powers[place[0] * shape[1] as usize + place[1]])
+        };
+        let expected: Vec<f32> =
+            weight.iter().enumerate().map(|(n, code)| e4m3(*code) * scale(n)).collect();
+        let file = Safetensors::new()
+            .tensor("l.weight", "F8_E4M3", &[160, 192], weight.clone())
+            .tensor(&format!("l{ending}"), dtype, &shape, powers.clone());
+        check(
+            ending,
+            r#"{"quant_method":"x"}"#,
+            &file,
+            "l.weight",
+            DType::SCALED_F8_E4M3,
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn e2m1_codes_with_powers_of_two() {
+    let (rows, columns) = (6, 64);
+    let (weight, powers) = (bytes(rows * columns / 2), bytes(rows * columns / 32));
+    let powers: Vec<u8> = powers.iter().map(|byte| 100 + byte % 40).collect();
+    let expected: Vec<f32> =
+        e2m1(&weight).iter().enumerate().map(|(n, v)| v * power(powers[n / 32])).collect();
+    for (weights, scales, ending) in [
+        ("U8", "U8", ".weight_scale"),
+        ("U8", "F8_E8M0", ".weight_scale"),
+        ("I8", "F8_E8M0", ".scale"),
+    ] {
+        let file = Safetensors::new().tensor("l.weight", weights, &[6, 32], weight.clone()).tensor(
+            &format!("l{ending}"),
+            scales,
+            &[6, 2],
+            powers.clone(),
+        );
+        check(ending, r#"{"quant_method":"quark"}"#, &file, "l.weight", DType::HF_MXFP4, &expected);
+    }
+}
+
+#[test]
+fn names_of_scales() {
+    let weight = codes(6);
+    let expected: Vec<f32> = weight.iter().map(|code| e4m3(*code) * 0.25).collect();
+    for (scale, activation) in [
+        ("l.weight_quantizer.scale", "l.input_quantizer.scale"),
+        ("l.qscale_weight", "l.qscale_act"),
+        ("l.weight_scale", "l.input_scale_ub"),
+        ("l.weight_scale_inv", "l.activation_scale"),
+        ("l.scale", "l.input_scale"),
+    ] {
+        let file = Safetensors::new()
+            .tensor("l.weight", "F8_E4M3", &[2, 3], weight.clone())
+            .tensor(scale, "F32", &[], f32s(&[0.25]))
+            .tensor(activation, "F32", &[], f32s(&[9.0]));
+        check(scale, "{}", &file, "l.weight", DType::SCALED_F8_E4M3, &expected);
+    }
+}
+
+#[test]
+fn floats_of_other_formats() {
+    let weight: Vec<u8> = codes(12).into_iter().map(|code| code & 0xbf).collect();
+    for (name, dtype, exponent, fraction, bias) in [
+        ("F8_E5M2", DType::SCALED_F8_E5M2, 5, 2, 15),
+        ("F8_E4M3FNUZ", DType::SCALED_F8_E4M3FNUZ, 4, 3, 8),
+        ("F8_E5M2FNUZ", DType::SCALED_F8_E5M2FNUZ, 5, 2, 16),
+    ] {
+        let weight: Vec<u8> = weight.iter().map(|&c| if c == 0x80 { 1 } else { c }).collect();
+        let expected: Vec<f32> = weight
+            .iter()
+            .enumerate()
+            .map(|(n, code)| small(*code, exponent, fraction, bias) * [0.5, 3.0][n / 6])
+            .collect();
+        let file = Safetensors::new().tensor("l.weight", name, &[2, 6], weight).tensor(
+            "l.weight_scale",
+            "F32",
+            &[2, 1],
+            f32s(&[0.5, 3.0]),
+        );
+        check(name, "{}", &file, "l.weight", dtype, &expected);
+    }
+}
+
+/// The experts of a layer in one array, as transformers 5 saves them.
+#[test]
+fn experts_in_one_array() {
+    let shape = [2u64, 130, 192];
+    let weight = codes(2 * 130 * 192);
+    for (name, scales, reach) in [
+        ("gate_up_proj_scale_inv", &[2u64, 2, 2][..], [1usize, 128, 128]),
+        ("gate_up_proj_scale", &[2], [1, 130, 192]),
+        ("gate_up_proj_scale", &[2, 1, 1], [1, 130, 192]),
+        ("gate_up_proj_scale", &[2, 130], [1, 1, 192]),
+    ] {
+        let count = scales.iter().product::<u64>() as usize;
+        let numbers: Vec<f32> = (0..count).map(|n| 0.5 + n as f32).collect();
+        let at = |n: usize| {
+            let place = [n / (130 * 192), n / 192 % 130, n % 192];
+            let along = |axis: usize| scales.get(axis).map_or(1, |len| *len as usize);
+            (0..3).fold(0, |at, axis| at * along(axis) + place[axis] / reach[axis])
+        };
+        let expected: Vec<f32> =
+            weight.iter().enumerate().map(|(n, code)| e4m3(*code) * numbers[at(n)]).collect();
+        let file = Safetensors::new()
+            .tensor("e.gate_up_proj", "F8_E4M3", &shape, weight.clone())
+            .tensor(&format!("e.{name}"), "F32", scales, f32s(&numbers));
+        check(name, "{}", &file, "e.gate_up_proj", DType::SCALED_F8_E4M3, &expected);
+    }
+    let (weight, scales) = (bytes(2 * 3 * 16), codes(2 * 3 * 2));
+    let expected: Vec<f32> = e2m1(&weight)
+        .iter()
+        .enumerate()
+        .map(|(n, v)| v * (e4m3(scales[n / 16]) * [0.5, 4.0][n / 96]))
+        .collect();
+    let file = Safetensors::new()
+        .tensor("e.down_proj", "U8", &[2, 3, 16], weight)
+        .tensor("e.down_proj_scale", "F8_E4M3", &[2, 3, 2], scales)
+        .tensor("e.down_proj_scale_2", "F32", &[2], f32s(&[0.5, 4.0]));
+    check("nvfp4", "{}", &file, "e.down_proj", DType::HF_NVFP4, &expected);
+}
+
+/// AWQ in ModelOpt leaves a factor of the input with some layers.
+#[test]
+fn a_factor_of_the_input() {
+    let (weight, scales) = (bytes(2 * 16), codes(4));
+    let factors: Vec<f32> = (0..32).map(|n| 0.5 + n as f32 / 8.0).collect();
+    let expected: Vec<f32> = e2m1(&weight)
+        .iter()
+        .enumerate()
+        .map(|(n, v)| v * (e4m3(scales[n / 16]) * 0.1) * factors[n % 32])
+        .collect();
+    let file = Safetensors::new()
+        .tensor("l.weight", "U8", &[2, 16], weight)
+        .tensor("l.weight_scale", "F8_E4M3", &[2, 2], scales)
+        .tensor("l.weight_scale_2", "F32", &[], f32s(&[0.1]))
+        .tensor("l.pre_quant_scale", "F32", &[32], f32s(&factors));
+    check("nvfp4 after awq", "{}", &file, "l.weight", DType::HF_NVFP4_AWQ, &expected);
+}
+
+#[test]
+fn packed_integers_of_stated_widths() {
+    for (bits, dtype) in [
+        (2u32, DType::CT_INT2),
+        (3, DType::CT_INT3),
+        (4, DType::CT_INT4),
+        (5, DType::CT_INT5),
+        (6, DType::CT_INT6),
+        (7, DType::CT_INT7),
+        (8, DType::CT_INT8),
+    ] {
+        let integers: Vec<u32> = (0..2 * 64u32).map(|n| (n * 29) & ((1 << bits) - 1)).collect();
+        // A stream of bits, the lowest first.
+        let mut packed = vec![0u8; 2 * 64 * bits as usize / 8];
+        for (n, integer) in integers.iter().enumerate() {
+            for bit in (0..bits).filter(|bit| integer >> bit & 1 == 1) {
+                let at = n * bits as usize + bit as usize;
+                packed[at / 8] |= 1 << (at % 8);
+            }
+        }
+        let half = (1u32 << (bits - 1)) as f32;
+        let expected: Vec<f32> = integers
+            .iter()
+            .enumerate()
+            .map(|(n, q)| (*q as f32 - half) * [0.5, 2.0, 3.0, 4.0][n / 32])
+            .collect();
+        let words = u64::from(bits) * 2;
+        for (dims, wide) in [("I32", false), ("I64", true)] {
+            let shape: Vec<u8> = [2u64, 64]
+                .iter()
+                .flat_map(|n| n.to_le_bytes()[..if wide { 8 } else { 4 }].to_vec())
+                .collect();
+            let file = Safetensors::new()
+                .tensor("l.weight_packed", "I32", &[2, words], packed.clone())
+                .tensor("l.weight_scale", "F32", &[2, 2], f32s(&[0.5, 2.0, 3.0, 4.0]))
+                .tensor("l.weight_shape", dims, &[2], shape);
+            let stated =
+                format!("{{\"config_groups\":{{\"g\":{{\"weights\":{{\"num_bits\":{bits}}}}}}}}}");
+            check(dims, &stated, &file, "l.weight", dtype, &expected);
+        }
+    }
+}
+
+/// auto-round's own packing stores zero points as they are, and its others as GPTQ does.
+#[test]
+fn packings_of_auto_round() {
+    let file = Safetensors::new()
+        .tensor("l.qweight", "I32", &[1, 8], vec![0x55; 32])
+        .tensor("l.scales", "F32", &[1, 8], f32s(&[1.0; 8]))
+        .tensor("l.qzeros", "I32", &[1, 1], vec![0x33; 4]);
+    for (stated, dtype, value) in [
+        (r#""packing_format":"auto_round""#, DType::GPTQ4_V2, 2.0),
+        (r#""packing_format":"auto_round:exllamav2""#, DType::GPTQ4_V2, 2.0),
+        (r#""packing_format":"auto_round:auto_gptq""#, DType::GPTQ4, 1.0),
+        (r#""backend":"auto_round:gptq:exllamav2""#, DType::GPTQ4, 1.0),
+        (r#""bits":4"#, DType::GPTQ4, 1.0),
+    ] {
+        for method in ["auto-round", "intel/auto-round"] {
+            let stated = format!("{{\"quant_method\":\"{method}\",{stated}}}");
+            check(&stated, &stated, &file, "l.weight", dtype, &[value; 64]);
+        }
+    }
+}
+
+/// A checkpoint: what its config states, and its arrays of zeros by name, dtype and shape.
+type Checkpoint<'a> = (&'a str, &'a [(&'a str, &'a str, &'a [u64])]);
+
+fn zeros(arrays: &[(&str, &str, &[u64])]) -> Safetensors {
+    arrays.iter().fold(Safetensors::new(), |file, (name, dtype, shape)| {
+        let width = DType::from_safetensors(dtype.as_bytes()).and_then(|dtype| dtype.row_bytes(1));
+        let bytes = shape.iter().product::<u64>() * width.expect("whole bytes");
+        file.tensor(name, dtype, shape, vec![0; bytes as usize])
+    })
+}
+
+/// Checkpoints whose first array is no tensor of numbers, with a word that the refusal has.
+#[rustfmt::skip]
+const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
+    ("exl3", (r#"{"quant_method":"exl3"}"#, &[("l.trellis", "I16", &[2, 2, 64]), ("l.suh", "F16", &[32]), ("l.svh", "F16", &[32]), ("l.mcg", "I32", &[])])),
+    ("exl2", (r#"{"quant_method":"exl2"}"#, &[("l.q_weight", "I32", &[4, 32]), ("l.q_scale", "I32", &[1, 4]), ("l.q_invperm", "I32", &[32])])),
+    ("hqq", (r#"{"quant_method":"hqq"}"#, &[("l.W_q", "U8", &[8, 64]), ("l.scale", "F16", &[16, 1]), ("l.zero", "F16", &[16, 1]), ("l.shape", "I64", &[2])])),
+    ("aqlm", (r#"{"quant_method":"aqlm"}"#, &[("l.codes", "I16", &[4, 4, 1]), ("l.codebooks", "F16", &[1, 256, 1, 8]), ("l.scales", "F16", &[4, 1, 1, 1])])),
+    ("vptq", (r#"{"quant_method":"vptq"}"#, &[("l.indices", "I32", &[1, 4, 4]), ("l.centroids.weight", "F16", &[1, 64]), ("l.perm", "I32", &[4])])),
+    ("spqr", (r#"{"quant_method":"spqr"}"#, &[("l.dense_weights", "I64", &[64]), ("l.row_offsets", "I32", &[5])])),
+    ("higgs", (r#"{"quant_method":"higgs"}"#, &[("l.weight", "I16", &[4, 8]), ("l.scales", "F16", &[4, 1]), ("l.tables", "F16", &[16, 2])])),
+    ("quanto", (r#"{"quant_method":"quanto"}"#, &[("l.weight._data", "I8", &[4, 8]), ("l.weight._scale", "F16", &[4, 1])])),
+    ("bitnet", (r#"{"quant_method":"bitnet"}"#, &[("l.weight", "U8", &[1, 8]), ("l.weight_scale", "BF16", &[1])])),
+    ("eetq", (r#"{"quant_method":"eetq"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scales", "F16", &[8])])),
+    ("gemv", (r#"{"quant_method":"awq","version":"gemv"}"#, &[("l.qweight", "I32", &[32, 4]), ("l.qzeros", "I32", &[32, 1]), ("l.scales", "F16", &[32, 1])])),
+    ("marlin", (r#"{"quant_method":"gptq","checkpoint_format":"marlin"}"#, &[("l.B", "I32", &[2, 64]), ("l.s", "F16", &[1, 32]), ("l.workspace", "I32", &[16])])),
+    ("sparse-24", (r#"{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"}}"#, &[("l.bitmask", "U8", &[4, 4]), ("l.compressed", "F16", &[4, 16])])),
+    ("quark", (r#"{"quant_method":"quark"}"#, &[("l.weight", "I32", &[8, 4]), ("l.weight_scale", "F16", &[1, 32]), ("l.weight_zero_point", "I32", &[1, 4])])),
+    ("fp8", (r#"{"quant_method":"fp8"}"#, &[("l.weight", "F8_E4M3", &[4, 8])])),
+    ("weight_scale_2", (r#"{"quant_method":"fp8"}"#, &[("l.weight", "F8_E4M3", &[4, 8]), ("l.weight_scale", "F32", &[]), ("l.weight_scale_2", "F32", &[])])),
+    ("pre_quant_scale", (r#"{"quant_method":"modelopt"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scale", "F32", &[4]), ("l.pre_quant_scale", "F32", &[8])])),
+    ("pre_quant_scale", (r#"{"quant_method":"modelopt"}"#, &[("l.weight", "BF16", &[4, 8]), ("l.pre_quant_scale", "F32", &[8])])),
+    ("smooth_scale", (r#"{"quant_method":"x"}"#, &[("l.weight", "F16", &[4, 8]), ("l.smooth_scale", "F32", &[8])])),
+    ("sinq", (r#"{"quant_method":"sinq"}"#, &[("e.gate_up_proj", "U8", &[2, 4, 8]), ("e.gate_up_proj_scales", "F16", &[2, 4, 1])])),
+    ("not stated", ("null", &[("l.weight", "F8_E4M3", &[4, 8]), ("l.scale_weight", "F32", &[1])])),
+    ("not stated", ("null", &[("l.weight", "U8", &[4, 8]), ("l.weight.absmax", "F32", &[1]), ("l.weight.quant_map", "F32", &[16])])),
+];
+
+/// Arrays of which some are of 8 bits, and are what they seem.
+#[rustfmt::skip]
+const PLAIN: &[Checkpoint<'_>] = &[
+    ("null", &[("l.weight", "F8_E4M3", &[4, 8]), ("m.weight", "F8_E5M2", &[4, 8])]),
+    ("null", &[("e.position_ids", "I64", &[1, 8]), ("l.weight", "I8", &[4, 8])]),
+    (r#"{"modules_to_not_convert":["l"]}"#, &[("a.l.weight", "F8_E4M3", &[4, 8])]),
+    (r#"{"ignore":["re:.*head.*"]}"#, &[("a.head.weight", "F8_E4M3", &[4, 8])]),
+    ("{}", &[("e.position_ids", "I64", &[1, 8]), ("a.bias", "U8", &[1, 1, 8, 8]), ("a.causal_mask", "I8", &[8, 8]), ("g.weight", "BF16", &[4, 8]), ("g.tid2eid", "I64", &[8, 2])]),
+    ("{}", &[("a.k_proj.weight", "BF16", &[4, 8]), ("a.k_proj.k_scale", "F32", &[]), ("a.logit_scale", "F32", &[1]), ("l.weight", "BF16", &[8]), ("l.weight_scale", "F32", &[])]),
+    ("{}", &[("l.weight", "F8_E4M3", &[4, 8]), ("l.weight_scale", "F32", &[]), ("l.k_scale", "F32", &[]), ("l.output_scale", "F32", &[])]),
+];
+
+#[test]
+fn codes_without_their_scales_are_refused() {
+    for (word, (stated, arrays)) in UNKNOWN {
+        let folder = directory(&config(stated), &zeros(arrays));
+        let model = opened(&folder);
+        let name = arrays[0].0;
+        let tensor = model.stored_tensor(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let error = tensor.dequantize().expect_err(word);
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{word}: {error}");
+        assert!(error.to_string().contains(word), "{word}: {error}");
+        assert_eq!(error.tensor(), Some(name));
+        assert!(!error.advice().unwrap_or_default().contains("fetch"));
+        assert!(model.notes().iter().any(|note| note.text.contains(word)), "{word}");
+        // The bytes are there.
+        assert!(tensor.bytes(weighbridge::Part::Weight).is_ok(), "{word}");
+        let found = ops::check_consistency(&model, Strictness::Default).expect("a check");
+        assert!(found.faults.len() == 1 && found.faults[0].contains(word), "{word}: {found:?}");
+        for options in
+            [ConvertOptions::new(&GGUF), ConvertOptions::new(&SAFETENSORS).dtype(DType::F32)]
+        {
+            let error = ops::convert(&model, &options).map(drop).expect_err(word);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{word}: {error}");
+            assert!(error.to_string().contains(word), "{word}: {error}");
+        }
+        copies(&model, folder.path());
+    }
+}
+
+/// A copy has the same arrays, and is described as the source is.
+fn copies(model: &Model, source: &Path) {
+    let copy = tempfile::tempdir().expect("a folder");
+    let plan = ops::convert(model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    plan.run(copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+    let again = Model::open(copy.path().join("copy")).expect("a model");
+    let arrays = |model: &Model| {
+        let all = model.stored_tensors().flat_map(|tensor| {
+            let parts = tensor.segments();
+            parts
+                .map(|part| (part.name.to_string(), part.dtype, part.shape.to_vec()))
+                .collect::<Vec<_>>()
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        all
+    };
+    assert_eq!(arrays(&again), arrays(model));
+    let config = |folder: &Path| std::fs::read_to_string(folder.join("config.json")).expect("it");
+    assert_eq!(config(&copy.path().join("copy")), config(source));
+}
+
+#[test]
+fn plain_arrays_are_not_taken_for_codes() {
+    for (number, (stated, arrays)) in PLAIN.iter().enumerate() {
+        let folder = directory(&config(stated), &zeros(arrays));
+        let model = opened(&folder);
+        for tensor in model.stored_tensors() {
+            tensor.dequantize().unwrap_or_else(|error| panic!("{number}: {error}"));
+        }
+        let notes: Vec<&str> = model.notes().iter().map(|note| note.text.as_str()).collect();
+        assert!(notes.is_empty(), "{number}: {notes:?}");
+    }
+}
+
+/// The scales of codes are numbers themselves.
+#[test]
+fn companions_can_be_read() {
+    let (_, (stated, arrays)) = UNKNOWN.iter().find(|(word, _)| *word == "aqlm").expect("it");
+    let folder = directory(&config(stated), &zeros(arrays));
+    let model = opened(&folder);
+    assert_eq!(model.stored_tensor("l.scales").expect("it").dequantize().expect("it").len(), 4);
+}
+
+/// The documents that only describe quantization go with a copy, and not with decoded values.
+#[test]
+fn documents_of_quantization_are_copied() {
+    let file = Safetensors::new().tensor("l.weight", "F8_E4M3", &[2, 3], codes(6)).tensor(
+        "l.weight_scale",
+        "F32",
+        &[],
+        f32s(&[0.5]),
+    );
+    let stated = ("hf_quant_config.json", "{\"quantization\": {\"quant_algo\": \"FP8\"}}".into());
+    let folder =
+        folder(&[("config.json", "{}".into()), stated, ("model.safetensors", file.build())]);
+    let model = opened(&folder);
+    assert_eq!(
+        model.stored_tensor("l.weight").expect("it").dtype().expect("it"),
+        DType::SCALED_F8_E4M3
+    );
+    for (options, copied) in [
+        (ConvertOptions::new(&SAFETENSORS), true),
+        (ConvertOptions::new(&SAFETENSORS).dtype(DType::F32), false),
+    ] {
+        let copy = tempfile::tempdir().expect("a folder");
+        let plan = ops::convert(&model, &options).expect("a plan");
+        plan.run(copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+        assert_eq!(copy.path().join("copy/hf_quant_config.json").exists(), copied);
+    }
+}
