@@ -274,6 +274,11 @@ fn merged_changes(
     adapter::adaptation(model, &options.adapters).map(Arc::new).map(Some)
 }
 
+/// Whether some tensors change, so that the description of a scheme would be wrong for them.
+fn changes_some(options: &ConvertOptions) -> bool {
+    !(options.adapters.is_empty() && options.fusions.is_empty())
+}
+
 /// Builds a model of safetensors files and documents.
 fn directory(
     model: &Model,
@@ -285,6 +290,10 @@ fn directory(
     let store = model.store();
     let mut builder = Builder::with_writer(writer);
     builder.reads(store);
+    let same = writer.keeps_schemes && model.resolution()?.dialect == writer.dialect;
+    if !same || changes_some(options) {
+        store.check_known()?;
+    }
     let shardings = options.mesh.map_or_else(
         || vec![(None, Sharding::new())],
         |mesh| (0..).map(Some).zip(mesh.shardings()).collect(),
@@ -328,6 +337,10 @@ fn directory(
     }
     documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
     documents.extend(modules::files(model, writer, &mut builder)?);
+    if keeps_config && writer.keeps_schemes {
+        let stated = translate::quantization_documents(store)?.into_iter();
+        documents.extend(stated.map(|(name, bytes)| NewDocument::new(name, bytes)));
+    }
     if writer.keeps_attachments {
         // Ollama lists documents by name.
         documents.sort_by(|a, b| a.name.cmp(&b.name));
@@ -431,6 +444,7 @@ fn push_share(
     let mut choices = recipe_choices(model, &tensors, config, options, builder)?.into_iter();
     // A scheme whose tensors are divided is written decoded, and so are those that every rank has.
     let same = resolution.dialect == writer.dialect && rank.is_none();
+    let whole = !changes_some(options);
     let floats = match writer.dialect {
         Dialect::Mlx => mlx_floats(model, resolution, options.precision, &tensors),
         _ => None,
@@ -446,7 +460,7 @@ fn push_share(
             (Some((dtype, group_size)), None) => grouped(&tensor, dtype, group_size, floats)?,
             (None, None) => match fp8 {
                 Some(recipe) => decoded_fp8(&tensor, recipe, precision)?,
-                None => copy_or_choose(&tensor, writer, same, precision)?,
+                None => copy_or_choose(&tensor, writer, (same, whole), precision)?,
             },
         };
         builder.push(OutTensor { experts, rank, ..OutTensor::new(tensor.name(), output) });
@@ -505,7 +519,7 @@ fn add_layers(
     let mut documents = Vec::new();
     if let Some(draft) = &layers.draft {
         settings.draft = Some(push_draft(draft, options, layers.draft_quantization, builder)?);
-        for (name, bytes) in draft_documents(draft)? {
+        for (name, bytes) in ollama_layers::draft_documents(draft)? {
             documents.push(NewDocument::new(format!("{}{name}", ollama::DRAFT_DOCUMENTS), bytes));
         }
     }
@@ -515,14 +529,6 @@ fn add_layers(
     layers.edit(documents, &[])?.into_iter().for_each(|document| builder.push_document(document));
     builder.settings(settings);
     Ok(())
-}
-
-/// The JSON documents of a draft model, by name.
-fn draft_documents(draft: &Model) -> Result<NamedFiles> {
-    let mut documents = draft.store().read_companions()?;
-    documents.retain(|(name, _)| name.ends_with(".json"));
-    documents.sort();
-    Ok(documents)
 }
 
 /// Adds the tensors of a draft model, and returns its entry in the config.
@@ -551,7 +557,7 @@ fn push_draft(
         let chosen = quantization.and_then(|to| numbers.choose(tensor.name(), tensor.shape(), to));
         let output = match chosen.map(QuantType::descriptor) {
             Some(row) => grouped(&tensor, row.dtype, row.group_size, None),
-            None => copy_or_choose(&tensor, writer, true, options.precision),
+            None => copy_or_choose(&tensor, writer, (true, true), options.precision),
         };
         let named = |name: &str| format!("{}{name}", ollama::DRAFT_PREFIX);
         let experts = experts.as_deref().map(named);
@@ -768,17 +774,18 @@ fn mlx_floats(
 fn copy_or_choose(
     tensor: &Tensor,
     writer: &Writer,
-    same: bool,
+    (same, whole): (bool, bool),
     mut precision: Precision,
 ) -> Result<Output> {
     if writer.keeps_schemes && precision.dtype.is_none() {
         // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
         // Ollama's store.
         let mlx = tensor.dtype().is_ok_and(|dtype| dtype.group_quantizer().is_some());
-        if same && tensor.is_stored() && !mlx {
+        let quantized = tensor.dtype().is_ok_and(DType::is_quantized);
+        if same && tensor.is_stored() && !mlx && (whole || !quantized) {
             return Ok(Output::new(Producer::Packed(tensor.clone()), Method::Copied));
         }
-        if tensor.dtype().is_ok_and(DType::is_quantized) {
+        if quantized {
             precision.dtype = Some(if precision.lossless { DType::F32 } else { DType::F16 });
         }
     }

@@ -289,6 +289,14 @@ pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
         .transpose()
 }
 
+/// The JSON documents of a draft model, by name.
+pub(super) fn draft_documents(draft: &Model) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut documents = draft.store().read_companions()?;
+    documents.retain(|(name, _)| name.ends_with(".json"));
+    documents.sort();
+    Ok(documents)
+}
+
 /// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and
 /// name: template, system prompt, parameters, licenses, a draft model.
 pub(super) fn stored_layers(
