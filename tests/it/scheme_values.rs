@@ -376,7 +376,7 @@ fn codes_without_their_scales_are_refused() {
 fn copies(model: &Model, source: &Path) {
     let copy = tempfile::tempdir().expect("a folder");
     let plan = ops::convert(model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
-    plan.run(copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+    plan.run(&copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
     let again = Model::open(copy.path().join("copy")).expect("a model");
     let arrays = |model: &Model| {
         let all = model.stored_tensors().flat_map(|tensor| {
@@ -439,7 +439,7 @@ fn documents_of_quantization_are_copied() {
     ] {
         let copy = tempfile::tempdir().expect("a folder");
         let plan = ops::convert(&model, &options).expect("a plan");
-        plan.run(copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
+        plan.run(&copy.path().join("copy"), &WriteOptions::new()).expect("a copy");
         assert_eq!(copy.path().join("copy/hf_quant_config.json").exists(), copied);
     }
 }
