@@ -209,7 +209,7 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
                 true => (vec![2, rows, any], vec![2, blocks[1], blocks[0]]),
                 false => (vec![rows, any], vec![blocks[1], blocks[0]]),
             };
-            put("l.weight", "F8_E4M3", &shape, 1);
+            put("l.weight", name.trim_start_matches("SCALED_"), &shape, 1);
             put("l.weight_scale_inv", format, &scales, width);
         }
         (_, "HF_NVFP4") => {
@@ -220,6 +220,12 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
             put(names[0], "U8", &[rows, packed / 2], 1);
             put("l.weight_scale", "F8_E4M3", &[rows, packed / 16], 1);
             put(names[1], "F32", if has(0) { &[1] } else { &[] }, 4);
+        }
+        (_, "HF_NVFP4_AWQ") => {
+            put("l.weight", "U8", &[rows, packed / 2], 1);
+            put("l.weight_scale", "F8_E4M3", &[rows, packed / 16], 1);
+            put("l.weight_scale_2", "F32", &[], 4);
+            put("l.pre_quant_scale", format, &[packed], width);
         }
         (_, "HF_MXFP4") => {
             put("l_blocks", "U8", &[2, rows, packed / 32, 16], 1);
@@ -254,9 +260,13 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
     for (name, dtype, shape, bytes) in written {
         file = file.tensor(&name, &dtype, &shape, bytes);
     }
-    let v2 = if name.ends_with("_V2") { ",\"checkpoint_format\":\"gptq_v2\"" } else { "" };
+    let more = match kind {
+        "CT_INT" => format!(",\"config_groups\":{{\"g\":{{\"weights\":{{\"num_bits\":{bits}}}}}}}"),
+        _ if name.ends_with("_V2") => ",\"checkpoint_format\":\"gptq_v2\"".to_owned(),
+        _ => String::new(),
+    };
     let config = format!(
-        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"any\"{v2}}}}}"
+        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"any\"{more}}}}}"
     );
     (config, file)
 }

@@ -451,6 +451,9 @@ fn e2m1(found: &CheckpointArrays<'_>) -> Interpretation {
         return Ok(None);
     }
     let factor = found.part(Part::InputFactor);
+    if [Part::GlobalScale, Part::GlobalDivisor].iter().any(|part| found.part(*part).is_some()) {
+        found.check_dtypes(&[Part::Scale], &[DType::F8_E4M3])?;
+    }
     let (dtype, group) = match found.part(Part::Scale).map(|scale| scale.dtype) {
         Some(Ok(DType::F8_E4M3)) if factor.is_some() => (DType::HF_NVFP4_AWQ, 16),
         Some(Ok(DType::F8_E4M3)) => (DType::HF_NVFP4, 16),

@@ -56,6 +56,8 @@ pub(super) fn find(
         }
     }
     let modules = Modules::of(indexed, stated, &companions);
+    // An array with the name of codes is none of numbers, whatever its dtype.
+    codes.extend(faults.keys().copied());
     let codes = codes.into_iter();
     let mut found: BTreeMap<u32, String> = codes
         .filter_map(|number| Some((number, modules.why_codes(number, faults.get(&number))?)))
@@ -86,9 +88,7 @@ fn kind(listed: &ListedArray<'_>) -> Kind {
     if has_word(last, COMPANIONS) {
         return Kind::Companion;
     }
-    // Masks are stored for one sequence and one head.
-    let is_mask = matches!(listed.shape, [1, 1, _, _]);
-    let is_integer = ends(INTEGERS) || is_mask || has_word(last, DESCRIPTIONS);
+    let is_integer = ends(INTEGERS) || has_word(last, DESCRIPTIONS);
     let is_scalar = listed.shape.is_empty() || module.is_empty();
     match listed.dtype {
         Ok(dtype) if may_be_code(dtype) && !is_integer && !is_scalar => Kind::Codes,
@@ -169,7 +169,8 @@ impl<'i> Modules<'i> {
 
     /// Why integers or small floats are not numbers by themselves, if they are not.
     fn why_codes(&self, number: u32, fault: Option<&String>) -> Option<String> {
-        let name = self.indexed.get(number)?.name.as_bytes();
+        let listed = self.indexed.get(number)?;
+        let name = listed.name.as_bytes();
         let ArrayName { module, last, .. } = ArrayName::of(name);
         let companions = self.companions.get(module).into_iter();
         // `experts.gate_up_proj.scale` belongs to an array, not to a module.
@@ -178,8 +179,9 @@ impl<'i> Modules<'i> {
         let weight = self.indexed.find(&[module, b".weight"].concat());
         let is_beside_weight = last != b"weight"
             && weight.and_then(|weight| self.indexed.dtype(weight)).is_some_and(|d| d.bits() >= 16);
-        let is_stated =
-            self.stated.is_some_and(|stated| !is_beside_weight && !stated.exempts(module));
+        // Masks are stored for one sequence and one head.
+        let is_other = is_beside_weight || matches!(listed.shape, [1, 1, _, _]);
+        let is_stated = self.stated.is_some_and(|stated| !is_other && !stated.exempts(module));
         if arrays.len() == 1 && !is_stated && fault.is_none() {
             return None;
         }
