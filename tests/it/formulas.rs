@@ -916,7 +916,7 @@ fn parts_of_another_dtype() {
         .tensor("l.weight", "U8", &[2, 16], [0x21; 32])
         .tensor("l.weight_scale", "U8", &[2, 2], [0x38; 4])
         .tensor("l.weight_scale_2", "F32", &[], f32s(&[1.0]));
-    insta::assert_snapshot!(refused("modelopt", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": weight_scale_2 F32 of modelopt (config.json) is no known part of it"#);
+    insta::assert_snapshot!(refused("modelopt", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight": codes of modelopt (config.json): the scale is U8, but F8_E4M3 is required"#);
     let file = Safetensors::new().tensor("l.weight_blocks", "U8", &[2, 1, 16], [0x21; 32]).tensor(
         "l.weight_scales",
         "F16",

@@ -93,6 +93,8 @@ impl Rows {
                     code_values: None,
                     nested_absmax: None,
                     nested_code_values: None,
+                    global_scale: None,
+                    input_factor: None,
                     blocks: crate::quant::BlockScales::default(),
                 };
                 decode(&parts, 0..rows, &mut values).unwrap();
