@@ -27,7 +27,8 @@ pub(crate) enum Companion {
 #[rustfmt::skip]
 const COMPANIONS: &[(Companion, &[&str])] = &[
     (Companion::OfWeights, &[
-        "config.json", "params.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json", "*.index.json",
+        "config.json", "params.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json",
+        "*.index.json",
         "*.safetensors", "*.gguf", "*.npz", "pytorch_model*.bin", "model*.bin", "consolidated*", "flax_model*.msgpack", "tf_model*.h5",
         "rust_model.ot", "*.onnx", "*.onnx_data", "openvino_*", "model*.pt", "*.ckpt",
     ]),
@@ -74,17 +75,21 @@ pub(crate) fn documents() -> impl Iterator<Item = &'static str> {
 }
 
 /// Whether a directory that holds one model and nothing else may have a file with this relative path,
-/// besides its weights and their index: `config.json`, or a document that a conversion writes. Code is
-/// not among them, since anybody may have written it.
+/// besides its weights and their index: a document that a conversion writes. Code is not among them,
+/// since anybody may have written it.
 pub(crate) fn is_document(path: &str) -> bool {
     /// The files of a module.
     const MODULE: [&str; 3] = ["config.json", "model.safetensors", "pytorch_model.bin"];
-    let belongs = |role| matches!(role, Companion::Translated | Companion::Copied);
+    let belongs = |role| match role {
+        Companion::Translated | Companion::Copied => !path.ends_with(".py"),
+        Companion::OfWeights => path.ends_with("config.json"),
+        Companion::Irrelevant => false,
+    };
     match path.rsplit_once('/') {
         Some((folder, name)) if folder != TEMPLATES => {
             is_folder_of_model(folder) && MODULE.contains(&name)
         }
-        _ => path == "config.json" || !path.ends_with(".py") && companion(path).is_some_and(belongs),
+        _ => companion(path).is_some_and(belongs),
     }
 }
 
@@ -249,10 +254,20 @@ mod tests {
 
     #[test]
     fn code_and_cards_are_no_documents() {
-        for path in ["config.json", "tokenizer.json", "1_Pooling/config.json", "tekken.json"] {
+        for path in
+            ["config.json", "hf_quant_config.json", "tokenizer.json", "1_Pooling/config.json"]
+        {
             assert!(is_document(path), "{path}");
         }
-        for path in ["README.md", "train.py", "notes.txt", "1_Pooling/a.json", "x/config.json"] {
+        for path in [
+            "README.md",
+            "a.gguf",
+            "adapter.safetensors",
+            "train.py",
+            "notes.txt",
+            "1_Pooling/a.json",
+            "x/config.json",
+        ] {
             assert!(!is_document(path), "{path}");
         }
         assert!(is_document("additional_chat_templates/tool_use.jinja"));
