@@ -96,9 +96,9 @@ fn values_from_files() {
 fn arrays() {
     let (_folder, path) = sample();
     for (argument, value) in [
-        ("a.new=[1,-2]", json!([1, -2])),
-        ("a.texts=[\"x\",\"y\"]", json!(["x", "y"])),
-        ("a.flags=[true,false]", json!([true, false])),
+        ("a.new=i32[]:[1,-2]", json!([1, -2])),
+        ("a.texts=str[]:[\"x\",\"y\"]", json!(["x", "y"])),
+        ("a.flags=bool[]:[true,false]", json!([true, false])),
         ("a.floats=f64[]:[0.5,1e300]", json!([0.5, 1e300])),
         ("a.bytes=u8[]:[0,255]", json!([0, 255])),
         ("a.empty=str[]:[]", json!([])),
@@ -111,8 +111,9 @@ fn arrays() {
         "a.texts=[1]",
         "a.bytes=u8[]:[256]",
         "a.new=1",
+        "a.untyped=[1,2]",
         "a.none=[]",
-        "a.mixed=[1,\"x\"]",
+        "a.mixed=i32[]:[1,\"x\"]",
         "a.b=u8[]:[1.5]",
     ] {
         let error = failure(&["meta", "set", &path, argument, "--json"]);

@@ -765,10 +765,10 @@ fn list() {
         })
         .collect();
     assert_snapshot!(some.join("\n"), @"
-    NAME            PACKING  ELEMENTS  BYTES  GGML  SAFETENSORS  VALUES  DESCRIPTION
-    F32             plain           1      4     0  F32          yes     IEEE single precision.
-    Q8_0            block          32     34     8  -            yes     32 elements, 8 bits: one scale.
-    MLX_AFFINE4     group           2      1     -  -            yes     MLX affine groups: 4-bit elements, a scale and a bias for each group.
+    NAME                PACKING  ELEMENTS  BYTES  GGML  SAFETENSORS  VALUES  DESCRIPTION
+    F32                 plain           1      4     0  F32          yes     IEEE single precision.
+    Q8_0                block          32     34     8  -            yes     32 elements, 8 bits: one scale.
+    MLX_AFFINE4         group           2      1     -  -            yes     MLX affine groups: 4-bit elements, a scale and a bias for each group.
     ");
 }
 

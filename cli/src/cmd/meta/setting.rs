@@ -74,15 +74,12 @@ impl Setting {
                 NewValue::Array(array.element_type(), list(&text).map_err(usage)?)
             }
             (None, Some(old)) => NewValue::Scalar(old.value_type(), text),
-            (None, None) if text.starts_with('[') && !is_file => {
-                let list = list(&text).map_err(usage)?;
-                let element = element_type(&list).ok_or_else(|| {
-                    usage("give the type of the elements, as in i32[]:[1,2]".to_owned())
-                })?;
-                NewValue::Array(element, list)
-            }
             (None, None) => {
-                let example = if is_file { "str:@FILE" } else { "u32:1" };
+                let example = match (is_file, text.starts_with('[')) {
+                    (true, _) => "str:@FILE",
+                    (false, true) => "i32[]:[1,2]",
+                    (false, false) => "u32:1",
+                };
                 let nearest = nearest_or_known(&key, model).map_or_else(String::new, |nearest| {
                     format!("; the nearest key is \"{}\"", shortened(&nearest))
                 });
@@ -185,21 +182,6 @@ fn array(key: &str, element: ValueType, list: &[Json], keys: &mut KeyValues) -> 
         ValueType::Array => return None,
     }
     Some(())
-}
-
-/// The type of a new array's elements: as llama.cpp's converter writes lists of each kind.
-fn element_type(list: &[Json]) -> Option<ValueType> {
-    let all = |fits: fn(&Json) -> bool| !list.is_empty() && list.iter().all(fits);
-    let short = |json: &Json| json.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
-    [
-        (ValueType::String, all(Json::is_string)),
-        (ValueType::Bool, all(Json::is_boolean)),
-        (ValueType::I32, all(short)),
-        (ValueType::I64, all(Json::is_i64)),
-        (ValueType::F32, all(Json::is_number)),
-    ]
-    .into_iter()
-    .find_map(|(element, fits)| fits.then_some(element))
 }
 
 fn list(text: &str) -> Result<Vec<Json>, String> {
