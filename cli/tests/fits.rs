@@ -193,12 +193,10 @@ fn the_cache_of_an_unknown_architecture_follows_from_its_keys() {
     ];
     assert_eq!(memory(&widths, &["--context", "256"])["cache"], 256 * 2 * 3 * (32 + 32));
     // A key that does not suffice makes the cache unknown: then only the weights are compared.
-    let missing: [&[(&str, Option<&[u32]>)]; 3] = [
-        &[("block_count", None)],
-        &[("attention.head_count", None)],
-        &[("ssm.state_size", Some(&[16]))],
-    ];
+    let missing: [(&str, Option<&[u32]>); 3] =
+        [("block_count", None), ("attention.head_count", None), ("ssm.state_size", Some(&[16]))];
     for changed in missing {
+        let changed = &[changed];
         let found = memory(changed, &["--room", "2MiB", "--room", "8KiB"]);
         for member in ["cache", "buffers", "total"] {
             assert_eq!(found[member], Value::Null, "{found}");

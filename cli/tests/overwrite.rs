@@ -43,13 +43,16 @@ const SHARDS: [(&str, &[u8]); 4] = [
     ("x-2.safetensors", b"2"),
 ];
 
+/// Names and contents of files.
+type Files<'a> = Vec<(&'a str, &'a [u8])>;
+
 #[test]
 fn a_folder_that_is_not_one_model_is_refused() {
     let ten: Vec<String> = (0..10).map(|number| format!("{number}.gguf")).collect();
     let ten: Vec<(&str, &[u8])> = ten.iter().map(|name| (name.as_str(), &b"x"[..])).collect();
     let with = |more: &[(&'static str, &'static [u8])]| [&MODEL, more].concat();
     let shards = |more: &[(&'static str, &'static [u8])]| [&SHARDS, more].concat();
-    let cases: Vec<(Vec<(&str, &[u8])>, &str)> = vec![
+    let cases: Vec<(Files<'_>, &str)> = vec![
         (vec![("a.gguf", b"a"), ("b.gguf", b"b")], "it also has \"a.gguf\" and \"b.gguf\""),
         (ten, "\"7.gguf\" and 2 more"),
         (with(&[("README.md", b"mine")]), "it also has \"README.md\""),

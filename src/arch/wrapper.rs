@@ -14,7 +14,7 @@ pub(super) fn prefix(store: &Store) -> String {
     };
     let next = |prefix: &str| {
         let longer = WRAPPERS.iter().map(|wrapper| format!("{prefix}{wrapper}"));
-        longer.into_iter().find(|longer| store.len() > 0 && all(longer))
+        longer.into_iter().find(|longer| !store.is_empty() && all(longer))
     };
     // Several programs may have wrapped the model, each once.
     for _ in 0..WRAPPERS.len() {

@@ -383,7 +383,7 @@ fn has_digest(file: &FoundFile, named: &str, sha256: &str) -> Result<bool> {
         let digest = digest::FileDigest::GitBlob(named.to_owned());
         let checked = Source::open(&file.path, Access::Read)
             .and_then(|source| digest.check(&source, |_| Ok(())));
-        return Ok(readable(checked)?.is_some());
+        Ok(readable(checked)?.is_some())
     }
     #[cfg(not(feature = "http"))]
     {

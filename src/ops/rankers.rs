@@ -48,7 +48,7 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker>
     let name = "cls.output.weight";
     found.tensor = Some(rows_of_words(model, row, name)?);
     keys.set(&format!("{family}.pooling_type"), Value::U32(RANK));
-    keys.set_array(&format!("{family}.classifier.output_labels"), row.words.into_iter());
+    keys.set_array(&format!("{family}.classifier.output_labels"), row.words);
     keys.set_text("tokenizer.chat_template.rerank", row.prompt);
     let names = keys.get("tokenizer.chat_templates").and_then(|value| value.to_array());
     let names = names.and_then(|list| list.texts()).into_iter().flatten();
@@ -108,7 +108,7 @@ impl Description {
     /// The source that calls the model by one of these names.
     fn names(&self, names: &[&str]) -> Option<&'static str> {
         let heading = |name: &&str| self.readme.contains(&format!("# {name}"));
-        if names.iter().any(|name| heading(&name)) {
+        if names.iter().any(heading) {
             return Some("README.md");
         }
         let named = |(_, found): &&(_, String)| names.iter().any(|name| found.contains(name));

@@ -55,8 +55,8 @@ const COMPANIONS: &[(Companion, &[&str])] = &[
 /// The role of a file with this relative path, if the table has it.
 pub(crate) fn companion(path: &str) -> Option<Companion> {
     let path = path.to_ascii_lowercase();
-    let fits = |pattern: &&str| matches(pattern, &path);
-    COMPANIONS.iter().find(|(_, patterns)| patterns.iter().any(|p| fits(&p))).map(|(role, _)| *role)
+    let fits = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, &path));
+    COMPANIONS.iter().find(|(_, patterns)| fits(patterns)).map(|(role, _)| *role)
 }
 
 fn matches(pattern: &str, path: &str) -> bool {

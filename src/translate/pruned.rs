@@ -200,11 +200,12 @@ impl PrunedLayers {
                     new.into_iter().for_each(|new| *value = new.into());
                 }
                 // A letter for each layer.
-                Json::String(text) if key == "hybrid_override_pattern" => {
-                    if self.is_list(text.chars().count() as u64) {
-                        let letters = (0..).zip(text.chars());
-                        *text = letters.filter(|(n, _)| self.keeps(*n)).map(|(_, c)| c).collect();
-                    }
+                Json::String(text)
+                    if key == "hybrid_override_pattern"
+                        && self.is_list(text.chars().count() as u64) =>
+                {
+                    let letters = (0..).zip(text.chars());
+                    *text = letters.filter(|(n, _)| self.keeps(*n)).map(|(_, c)| c).collect();
                 }
                 _ => {}
             }

@@ -26,7 +26,7 @@ fn lfm2(heads: &[u32]) -> Vec<u8> {
         ("shortconv.l_cache", 3),
     ];
     for (key, number) in numbers {
-        file = file.key(&format!("lfm2.{key}"), Kv::U32(number));
+        file = file.key(format!("lfm2.{key}"), Kv::U32(number));
     }
     file = file
         .key(
@@ -62,7 +62,7 @@ fn lfm2(heads: &[u32]) -> Vec<u8> {
     for (name, shape) in names {
         let count: u64 = shape.iter().product();
         let values = vec![0.5; count as usize];
-        file = file.tensor(&format!("{name}.weight"), DType::F32, &shape, f32s(&values));
+        file = file.tensor(format!("{name}.weight"), DType::F32, &shape, f32s(&values));
     }
     file.build()
 }
@@ -144,7 +144,7 @@ fn layers_that_would_change_their_kind_are_refused() {
             ("attention.sliding_window", 16),
         ];
         for (key, number) in numbers {
-            file = file.key(&format!("gemma3.{key}"), Kv::U32(number));
+            file = file.key(format!("gemma3.{key}"), Kv::U32(number));
         }
         if let Some(period) = period {
             file = file.key("gemma3.attention.sliding_window_pattern", Kv::U32(period));

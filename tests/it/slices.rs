@@ -83,13 +83,18 @@ fn ranges_along_every_axis() {
             for range in (0..=shape[axis]).flat_map(bounds) {
                 let part = tensor.clone().slice_axis(axis, [range.clone()]).expect("a part");
                 assert_eq!(part.dtype().expect("a dtype, even without elements"), DType::F32);
-                assert_eq!(Plain::of(&part), plain.slice(axis, &[range.clone()]), "{shape:?}");
+                assert_eq!(
+                    Plain::of(&part),
+                    plain.slice(axis, std::slice::from_ref(&range)),
+                    "{shape:?}"
+                );
                 // A part of the part, and what is left when one index is taken.
                 for index in 0..range.end - range.start {
                     let one = index..index + 1;
                     let part = part.clone().slice_axis(axis, [one.clone()]).expect("an index");
                     let part = part.squeeze(axis).expect("an axis of length 1");
-                    let expected = plain.slice(axis, &[range.clone()]).slice(axis, &[one]);
+                    let expected =
+                        plain.slice(axis, std::slice::from_ref(&range)).slice(axis, &[one]);
                     assert_eq!(Plain::of(&part), expected.squeeze(axis), "{shape:?} {axis}");
                 }
             }

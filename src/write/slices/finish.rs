@@ -45,7 +45,10 @@ impl Checked {
         let malformed = || Error::malformed("no list of checksums").advise("delete it");
         let checksums = checksums.filter(|_| json.is_object()).ok_or_else(malformed);
         let checksums = checksums.map_err(|error| error.in_file(&path))?;
-        Ok(Self { directory: json["directory"].as_str().map(str::to_owned), checksums })
+        Ok(Self {
+            directory: json.get("directory").and_then(Json::as_str).map(str::to_owned),
+            checksums,
+        })
     }
 }
 

@@ -100,8 +100,8 @@ pub(super) fn state(
     let json: Json = serde_json::from_slice(&text).unwrap_or_default();
     let files: Option<Vec<FinishedFile>> =
         array(&json, "files").iter().map(FinishedFile::parse).collect();
-    let Some(files) = files.filter(|files| json["plan_sha256"] == digest && !files.is_empty())
-    else {
+    let is_of_plan = json.get("plan_sha256").is_some_and(|recorded| *recorded == digest);
+    let Some(files) = files.filter(|files| is_of_plan && !files.is_empty()) else {
         return Ok(FinishedState::Unknown);
     };
     for file in files {
@@ -160,7 +160,7 @@ fn times(metadata: &Metadata) -> Option<String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        return Some(format!("{modified} {}.{:09}", metadata.ctime(), metadata.ctime_nsec()));
+        Some(format!("{modified} {}.{:09}", metadata.ctime(), metadata.ctime_nsec()))
     }
     #[cfg(not(unix))]
     Some(modified)
