@@ -54,7 +54,7 @@ impl Checked {
 
 impl Slices<'_> {
     /// Checks that all slices are there and have the bytes that were written, moves the files to their
-    /// places, and leaves a [record](slices_status) at this path. If the record says that all of this was
+    /// places, and leaves a [record](super::slices_status) at this path. If the record says that all of this was
     /// done, and the files are still the same, nothing is done.
     ///
     /// # Errors
