@@ -95,13 +95,7 @@ fn translated(
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
     if resolution.dialect == dialect && is_whole {
-        let bare = |view: Tensor| match view.name().strip_prefix(resolution.wrapper.as_str()) {
-            Some(name) if !resolution.wrapper.is_empty() => {
-                let name = name.to_owned();
-                view.named(&name)
-            }
-            _ => view,
-        };
+        let bare = |view: Tensor| without_prefix(view, &resolution.wrapper);
         let tensors = model.stored_tensors().map(adapted).map(bare).collect();
         return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
     }
@@ -114,18 +108,8 @@ fn translated(
         return Err(Error::unsupported(fault).in_file(store.path()));
     };
     if let Some(unknown) = resolution.unknown.first() {
-        let others = match resolution.unknown.len() {
-            1 => String::new(),
-            several => format!(", and {} more", several - 1),
-        };
-        let class =
-            store.document("config.json").and_then(|json| json.get("architectures")?.get(0));
-        let class = class.and_then(Json::as_str).filter(|class| class.ends_with("Classification"));
-        let class = class.map_or_else(String::new, |class| {
-            format!(", but of {class}, whose head {} has no place for", dialect.name())
-        });
-        let fault = format!("not a known tensor of {}{class}{others}", architecture.name);
-        return Err(Error::unsupported(fault).in_tensor(unknown).in_file(store.path()));
+        let error = Error::unsupported(unknown_fault(store, resolution, architecture, dialect));
+        return Err(error.in_tensor(unknown).in_file(store.path()));
     }
     let mut named = TranslatedTensors::default();
     let whole = is_whole_image_model(model, resolution, dialect);
@@ -213,6 +197,33 @@ fn translated(
         }
     }
     Ok(named)
+}
+
+/// The tensor under its name without a prefix.
+fn without_prefix(view: Tensor, prefix: &str) -> Tensor {
+    match view.name().strip_prefix(prefix).map(str::to_owned) {
+        Some(name) if !prefix.is_empty() => view.named(&name),
+        _ => view,
+    }
+}
+
+/// The fault of a model with tensors that its family does not have: the head of a classifier is named.
+fn unknown_fault(
+    store: &Store,
+    resolution: &Resolution,
+    architecture: &Architecture,
+    dialect: Dialect,
+) -> String {
+    let others = match resolution.unknown.len() {
+        0 | 1 => String::new(),
+        several => format!(", and {} more", several.saturating_sub(1)),
+    };
+    let class = store.document("config.json").and_then(|json| json.get("architectures")?.get(0));
+    let class = class.and_then(Json::as_str).filter(|class| class.ends_with("Classification"));
+    let class = class.map_or_else(String::new, |class| {
+        format!(", but of {class}, whose head {} has no place for", dialect.name())
+    });
+    format!("not a known tensor of {}{class}{others}", architecture.name)
 }
 
 /// The layers that predict further tokens, unless the dialect has names for all that they consist

@@ -22,14 +22,22 @@ pub(crate) enum Companion {
     Irrelevant,
 }
 
+/// The documents that describe only the quantization of stored weights, next to `config.json`: those of
+/// ModelOpt, AutoGPTQ, AutoAWQ's older releases and auto-round.
+pub(crate) const QUANTIZATION_DOCUMENTS: &[&str] = &[
+    "hf_quant_config.json",
+    "quantize_config.json",
+    "quant_config.json",
+    "quantization_config.json",
+];
+
 /// The files by relative path, in lower case. `*` stands for any text without a slash, and a path
 /// that ends in a slash is a folder. The first match counts.
 #[rustfmt::skip]
 const COMPANIONS: &[(Companion, &[&str])] = &[
+    (Companion::OfWeights, QUANTIZATION_DOCUMENTS),
     (Companion::OfWeights, &[
-        "config.json", "params.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json", "quantization_config.json",
-        "*.index.json",
-        "*.safetensors", "*.gguf", "*.npz", "pytorch_model*.bin", "model*.bin", "consolidated*", "flax_model*.msgpack", "tf_model*.h5",
+        "config.json", "params.json", "*.index.json", "*.safetensors", "*.gguf", "*.npz", "pytorch_model*.bin", "model*.bin", "consolidated*", "flax_model*.msgpack", "tf_model*.h5",
         "rust_model.ot", "*.onnx", "*.onnx_data", "openvino_*", "model*.pt", "*.ckpt",
     ]),
     (Companion::Translated, &[

@@ -20,7 +20,6 @@ use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::{Dialect, Resolution};
-use crate::container::safetensors;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
@@ -426,7 +425,7 @@ pub fn mlx_documents(model: &Model) -> Result<Documents> {
 pub(crate) fn quantization_documents(store: &Store) -> Result<Vec<(&'static str, Vec<u8>)>> {
     let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
     let mut found = Vec::new();
-    for &name in safetensors::QUANTIZATION_DOCUMENTS {
+    for &name in folder::QUANTIZATION_DOCUMENTS {
         found.extend(store.read_companion(name, limit)?.map(|file| (name, file.bytes)));
     }
     Ok(found)

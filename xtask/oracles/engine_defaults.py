@@ -137,23 +137,24 @@ def of_mlx_lm(model_type):
     return {p.name: p.default for p in parameters if p.name not in ("model_type", "rope_traditional")}
 
 
-def unties(model_type):
-    """Whether mlx-lm's class has an output matrix of its own even if the model ties it to the embedding."""
+def mlx_source(model_type):
+    """The source of mlx-lm's module for a model_type; empty if it has none."""
     module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
     try:
-        source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
+        return inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
     except (Exception, SystemExit):
-        return False
+        return ""
+
+
+def unties(model_type):
+    """Whether mlx-lm's class has an output matrix of its own even if the model ties it to the embedding."""
+    source = mlx_source(model_type)
     return "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source)
 
 
 def ties(model_type):
     """Whether mlx-lm's class always computes logits with the embedding, and has no output matrix."""
-    module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
-    try:
-        source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
-    except (Exception, SystemExit):
-        return False
+    source = mlx_source(model_type)
     return "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source)
 
 
@@ -162,8 +163,7 @@ def without_biases(model_type):
     values, mlx = of_transformers(model_type), of_mlx_lm(model_type)
     if not values or not mlx:
         return []
-    module, _ = MLX_MODULES.get(model_type, (MODEL_REMAPPING.get(model_type, model_type), ""))
-    source = inspect.getsource(importlib.import_module(f"mlx_lm.models.{module}"))
+    source = mlx_source(model_type)
     if "bias=True" in source or "bias" in mlx or "qkv_bias" in mlx:
         return []
     return [flag for flag in ("attention_bias", "mlp_bias", "use_bias") if flag in values and flag not in mlx]

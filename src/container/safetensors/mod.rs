@@ -15,7 +15,6 @@ use std::path::Path;
 use super::{Container, OpenOptions};
 use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
-pub(crate) use stated::DOCUMENTS as QUANTIZATION_DOCUMENTS;
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -9,9 +9,10 @@ use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_para
 use super::header::SafetensorsHeader;
 use super::stated::StatedScheme;
 use super::weight_map::WeightMap;
-use super::{SAFETENSORS, header, resolve, scheme, stated, unjoined};
+use super::{SAFETENSORS, header, resolve, scheme, unjoined};
 use crate::bytes::{Files, Source};
 use crate::error::{Error, Result};
+use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
@@ -132,7 +133,7 @@ fn documents(
     needed: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Document>, Vec<Note>)> {
     let (mut documents, mut notes) = (Vec::new(), Vec::new());
-    for &name in DOCUMENTS.iter().chain(stated::DOCUMENTS) {
+    for &name in DOCUMENTS.iter().chain(QUANTIZATION_DOCUMENTS) {
         if !here(name) {
             continue;
         }

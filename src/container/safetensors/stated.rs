@@ -3,15 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::store::Document;
-
-/// The documents that describe only quantization, beside `config.json`: those of ModelOpt, AutoGPTQ,
-/// AutoAWQ's older releases and auto-round.
-pub(crate) const DOCUMENTS: &[&str] = &[
-    "hf_quant_config.json",
-    "quantize_config.json",
-    "quant_config.json",
-    "quantization_config.json",
-];
+use crate::store::folder::QUANTIZATION_DOCUMENTS;
 
 /// The objects of `config.json` that may describe quantization, for the whole model or for the language
 /// model in it.
@@ -121,7 +113,7 @@ fn description(document: &Document) -> Option<(&str, &Json)> {
         // Mistral's own file.
         "params.json" => json.get("quantization"),
         "hf_quant_config.json" => Some(json.get("quantization").unwrap_or(json)),
-        _ if DOCUMENTS.contains(&name) => Some(json),
+        _ if QUANTIZATION_DOCUMENTS.contains(&name) => Some(json),
         _ => None,
     };
     Some((name, found.filter(|found| !found.is_null())?))
