@@ -272,6 +272,20 @@ impl fmt::Display for Error {
     }
 }
 
+impl From<weighbridge_quant::Error> for Error {
+    fn from(error: weighbridge_quant::Error) -> Self {
+        let kind = match error.kind() {
+            weighbridge_quant::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::Mismatch,
+        };
+        let this = Self::new(kind, error.to_string());
+        match error.advice() {
+            Some(advice) => this.advise(advice.to_owned()),
+            None => this,
+        }
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.0.kind)

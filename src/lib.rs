@@ -113,17 +113,13 @@ pub mod arch;
 pub mod bytes;
 pub mod container;
 pub mod device;
-pub mod dtype;
 pub mod inventory;
 pub mod load;
 pub mod metadata;
 pub mod model;
 pub mod ops;
-pub mod quant;
 pub mod recipe;
 pub mod remote;
-pub mod repack;
-pub mod shape;
 pub mod tokenizer;
 pub mod translate;
 pub mod write;
@@ -160,6 +156,8 @@ pub mod _documentation {
 
 pub use arch::ModelConfig;
 pub use container::{OpenOptions, Strictness};
+pub use weighbridge_quant::{self as quant, dtype, repack, shape};
+
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use limits::Limits;

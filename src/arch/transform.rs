@@ -296,7 +296,7 @@ impl RowOrder {
             let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
             let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
             let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-            Ok(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+            Ok::<_, Error>(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
         };
         match self {
             Self::PairsQ => {

@@ -51,7 +51,7 @@ impl QuantizedRows<'_> {
         let row_bytes = out.len().checked_div(rows).unwrap_or(0);
         let step = CACHED.checked_div(columns).unwrap_or(0).max(1);
         if !checks || row_bytes == 0 {
-            return self.dtype.quantize_rows(values, columns, importance, out);
+            return Ok(self.dtype.quantize_rows(values, columns, importance, out)?);
         }
         let values = values.chunks(step.saturating_mul(columns));
         let blocks = out.chunks_mut(step.saturating_mul(row_bytes));

@@ -202,7 +202,7 @@ impl TensorRepack {
     pub(crate) fn sizes(&self, rows: Range<u64>) -> Result<[usize; 3]> {
         let from = self.rows(&[], &[], &[], Global::None, (DType::U8, DType::U8));
         let count = usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX);
-        self.repack.sizes(count, &from, self.stored_scales())
+        Ok(self.repack.sizes(count, &from, self.stored_scales())?)
     }
 
     /// The dtype in which scales and biases are written.
@@ -337,11 +337,11 @@ impl GroupQuantization {
         let quantizer = self.dtype.group_quantizer();
         let quantizer = quantizer
             .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
-        match self.values {
+        Ok(match self.values {
             DType::F16 => quantizer.sizes::<f16>(values, grouping),
             DType::BF16 => quantizer.sizes::<bf16>(values, grouping),
             _ => quantizer.sizes::<f32>(values, grouping),
-        }
+        }?)
     }
 
     /// Makes the parts of some rows, one after another. `checks` says whether values and scales that are not

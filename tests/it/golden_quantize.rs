@@ -3,8 +3,9 @@
 
 use crate::support::{Gguf, fixture, open_as};
 use weighbridge::dtype::DTYPES;
+use weighbridge::quant::ErrorKind;
 use weighbridge::quant::Importance;
-use weighbridge::{DType, ErrorKind, Model, Part, Strictness};
+use weighbridge::{DType, Model, Part, Strictness};
 
 fn bytes(store: &Model, name: &str) -> Option<Vec<u8>> {
     let tensor = store.stored_tensor(name).ok()?;

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use crate::support::fixture;
 use half::{bf16, f16};
+use weighbridge::quant::ErrorKind;
 use weighbridge::quant::{Element, GroupParts, Grouping};
-use weighbridge::{DType, ErrorKind, Model, Part};
+use weighbridge::{DType, Model, Part};
 
 fn bytes(store: &Model, name: &str) -> Vec<u8> {
     let Ok(tensor) = store.stored_tensor(name) else { return Vec::new() };

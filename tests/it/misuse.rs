@@ -34,10 +34,9 @@ fn blocks() -> Tensor {
     model.stored_tensor("q").expect("a tensor")
 }
 
-fn said<T>(results: impl IntoIterator<Item = weighbridge::Result<T>>) -> String {
-    let said = |result: weighbridge::Result<T>| {
-        result.map_or_else(|error| told(&error), |_| "fits".into())
-    };
+fn said<T, E: Into<weighbridge::Error>>(results: impl IntoIterator<Item = Result<T, E>>) -> String {
+    let said =
+        |result: Result<T, E>| result.map_or_else(|error| told(&error.into()), |_| "fits".into());
     results.into_iter().map(said).collect::<Vec<String>>().join("\n")
 }
 

@@ -1,4 +1,4 @@
-/* Runs ggml's own functions as `src/quant/tests/counts.rs` runs the kernels: on some elements and on twice as
+/* Runs ggml's own functions as `crates/weighbridge-quant/src/tests/counts.rs` runs the kernels: on some elements and on twice as
  * many, with a line on standard error before and after each run. */
 #include <stdint.h>
 #include <stdio.h>

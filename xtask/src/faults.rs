@@ -25,14 +25,22 @@ use plant::{Branch, plant};
 const TREE: &str = "target/faults";
 
 /// The folders whose branches are numbered, each with the file that gets the module of switches.
-const PLANTED: [(&str, &str); 2] = [("src", "src/lib.rs"), ("cli/src", "cli/src/lib.rs")];
+const PLANTED: [(&str, &str); 3] = [
+    ("src", "src/lib.rs"),
+    ("crates/weighbridge-quant/src", "crates/weighbridge-quant/src/lib.rs"),
+    ("cli/src", "cli/src/lib.rs"),
+];
 
 /// Files that the tests do not build: those of the feature `gpu`, which `cargo xtask gpu` tests, and of the
 /// other processor, which `cargo xtask neon` tests.
 const NOT_BUILT: [&str; 3] = [
     "src/device/gpu.rs",
     "src/device/gpu/",
-    if cfg!(target_arch = "aarch64") { "src/quant/simd/x86_64" } else { "src/quant/simd/aarch64" },
+    if cfg!(target_arch = "aarch64") {
+        "crates/weighbridge-quant/src/simd/x86_64"
+    } else {
+        "crates/weighbridge-quant/src/simd/aarch64"
+    },
 ];
 
 /// The module of switches. The first branch that a process takes is recorded once for each number.
@@ -101,8 +109,8 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/number.rs", "let Some(power) = POWERS.get(count)", "digits one by one"),
     ("src/store/tensor/decode.rs", "window.is_none()", "a read without a copy"),
     ("src/model/tensor/stored.rs", "let Ok(whole) = self.as_stored()", "copied in pieces"),
-    ("src/quant/mlx/quantize.rs", "let Some(room) = rest.first_chunk_mut()", "codes are copied once more"),
-    ("src/quant/mlx/floating.rs", "let Some(out) = out.first_chunk_mut()", "scales are copied byte by byte"),
+    ("crates/weighbridge-quant/src/mlx/quantize.rs", "let Some(room) = rest.first_chunk_mut()", "codes are copied once more"),
+    ("crates/weighbridge-quant/src/mlx/floating.rs", "let Some(out) = out.first_chunk_mut()", "scales are copied byte by byte"),
     ("src/metadata/mod.rs", "this.items.len() <= UNINDEXED", "an index of few keys"),
     ("src/adapter/peft.rs", "!pattern.contains(['\\\\', '[', ']', '(', ')', '*', '+', '?', '|', '^', '$', '{', '}'])", "a regular expression with the same result"),
     ("src/model/tensor/values.rs", "held == CacheState::Mapped && plan.is_weight_alone()", "decoded without a copy"),
@@ -174,23 +182,23 @@ const EQUIVALENT: &[(&str, &str, &str)] = &[
     ("src/container/safetensors/header.rs", "self.in_order && self.reached == file_len && !self.duplicates_may_pass", "what was checked while parsing is checked again"),
     ("src/container/safetensors/header.rs", "let Some(rest) = text.strip_prefix(b\"{\\\"dtype\\\":\\\"\")", "an entry in the usual spelling is read as any other"),
     ("src/container/safetensors/header.rs", "let Some(rest) = text.strip_prefix(b\"]\")", "an entry in the usual spelling is read as any other"),
-    ("src/quant/product.rs", "S::IS_WIDE", "more sums side by side, each in the same order"),
-    ("src/quant/product.rs", "WEIGHTS * INPUTS == 16", "the lanes of all sums at once, each in the same order"),
-    ("src/quant/product.rs", "inputs.len() == width", "more sums side by side, each in the same order"),
+    ("crates/weighbridge-quant/src/product.rs", "S::IS_WIDE", "more sums side by side, each in the same order"),
+    ("crates/weighbridge-quant/src/product.rs", "WEIGHTS * INPUTS == 16", "the lanes of all sums at once, each in the same order"),
+    ("crates/weighbridge-quant/src/product.rs", "inputs.len() == width", "more sums side by side, each in the same order"),
     ("src/ops/statistics/grid.rs", "b.rows_at_once() > a.rows_at_once()", "pieces of other lengths"),
     ("src/ops/statistics/grid.rs", "values >= PIECE", "one thread with all pieces"),
     // Early ends of loops that would find nothing more, and stores past the cache.
-    ("src/quant/kernel.rs", "past && S::STREAMS", "stores past the cache"),
-    ("src/quant/kernel.rs", "S::STREAMS && self.past", "bytes are not asked for ahead"),
+    ("crates/weighbridge-quant/src/kernel.rs", "past && S::STREAMS", "stores past the cache"),
+    ("crates/weighbridge-quant/src/kernel.rs", "S::STREAMS && self.past", "bytes are not asked for ahead"),
     ("src/store/tensor/mod.rs", "file.source.is_in_reach()", "files of this machine do nothing when they are asked"),
-    ("src/quant/mlx/mod.rs", "self.packed.global == Global::None", "values are looked at that are not lost"),
-    ("src/quant/mlx/floating.rs", "!highest.is_finite()", "of what is not finite, rounding makes nothing finite"),
-    ("src/quant/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
-    ("src/quant/ggml/encode/search.rs", "step < 5", "a cheaper rounding with the same result"),
-    ("src/quant/ggml/encode/search.rs", "simd.all(simd.either(near, flat))", "a cheaper rounding with the same result"),
-    ("src/quant/ggml/encode/search.rs", "!simd.any(better)", "no lane is chosen"),
-    ("src/quant/ggml/encode/search.rs", "!simd.any(changed)", "no lane changes again"),
-    ("src/quant/ggml/encode/search.rs", "!changed", "no lane changes again"),
+    ("crates/weighbridge-quant/src/mlx/mod.rs", "self.packed.global == Global::None", "values are looked at that are not lost"),
+    ("crates/weighbridge-quant/src/mlx/floating.rs", "!highest.is_finite()", "of what is not finite, rounding makes nothing finite"),
+    ("crates/weighbridge-quant/src/simd/x86_64.rs", "PAST && out.is_aligned()", "stores past the cache"),
+    ("crates/weighbridge-quant/src/ggml/encode/search.rs", "step < 5", "a cheaper rounding with the same result"),
+    ("crates/weighbridge-quant/src/ggml/encode/search.rs", "simd.all(simd.either(near, flat))", "a cheaper rounding with the same result"),
+    ("crates/weighbridge-quant/src/ggml/encode/search.rs", "!simd.any(better)", "no lane is chosen"),
+    ("crates/weighbridge-quant/src/ggml/encode/search.rs", "!simd.any(changed)", "no lane changes again"),
+    ("crates/weighbridge-quant/src/ggml/encode/search.rs", "!changed", "no lane changes again"),
     ("src/model/tensor/arrange.rs", "joined.pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/mod.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),
     ("src/model/tensor/slice.rs", "pieces.len() > PIECES", "the check after the loop refuses it"),

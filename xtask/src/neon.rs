@@ -22,8 +22,7 @@ const SKIPPED: &[&str] =
 /// Runs the tests of the kernels in the emulator.
 pub(crate) fn test(options: &[String]) -> ExitCode {
     let mut command = Command::new("cargo");
-    command.args(["test", "--package", "weighbridge", "--lib", "--target", ARM]);
-    command.args(["--", "quant::", "repack::"]);
+    command.args(["test", "--package", "weighbridge-quant", "--lib", "--target", ARM, "--"]);
     command.args(options);
     if !options.iter().any(|option| option == "--all") {
         command.args(SKIPPED.iter().flat_map(|test| ["--skip", test]));
@@ -92,6 +91,10 @@ const COLUMNS: &[(&str, &str)] = &[
     ("arm ggml", "ggml, ARM"),
 ];
 
+/// The tests that print when the work to be counted begins and ends, and their packages.
+const COUNTS: [(&str, &str); 2] =
+    [("weighbridge-quant", "tests::counts::counts"), ("weighbridge", "model::tests::counts")];
+
 fn print_counts(machines: &[Machine], which: &str, ggml: Option<&Path>) -> Done {
     let folder = Path::new("target/counts");
     create_folder(folder)?;
@@ -102,11 +105,12 @@ fn print_counts(machines: &[Machine], which: &str, ggml: Option<&Path>) -> Done 
 
     let mut counts = Counts::new();
     for (machine, target, emulator) in machines {
-        let mut command = emulated(emulator, &plugin, &test_program(target)?);
-        command.args(["--ignored", "--exact", "quant::tests::counts::counts"]);
-        command.args(["model::tests::counts", "--nocapture", "--test-threads", "1"]);
-        command.env("WEIGHBRIDGE_COUNTS", which);
-        collect(&mut command, machine, &mut counts)?;
+        for (package, test) in COUNTS {
+            let mut command = emulated(emulator, &plugin, &test_program(package, target)?);
+            command.args(["--ignored", "--exact", test, "--nocapture", "--test-threads", "1"]);
+            command.env("WEIGHBRIDGE_COUNTS", which);
+            collect(&mut command, machine, &mut counts)?;
+        }
     }
     if let Some(ggml) = ggml {
         let program = folder.join("ggml");
@@ -145,9 +149,9 @@ fn print_counts(machines: &[Machine], which: &str, ggml: Option<&Path>) -> Done 
 }
 
 /// Compiles the library's tests for a target, optimized. Returns the program.
-fn test_program(target: &str) -> Done<PathBuf> {
+fn test_program(package: &str, target: &str) -> Done<PathBuf> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--release", "--package", "weighbridge", "--lib", "--no-run"]);
+    command.args(["test", "--release", "--package", package, "--lib", "--no-run"]);
     command.args(["--target", target, "--message-format", "json"]);
     command.env(variable("LINKER"), COMPILER);
     eprintln!("$ {}", shown(&command));

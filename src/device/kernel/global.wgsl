@@ -1,5 +1,5 @@
 // NVFP4's global scale: an f32 for the whole tensor, or one for each of its matrices, in the binding of
-// the biases. src/quant/mod.rs describes the kinds.
+// the biases. crates/weighbridge-quant/src/mod.rs describes the kinds.
 
 const NO_GLOBAL = 0u;
 const FACTOR = 1u;

@@ -1,6 +1,6 @@
 // The schemes of checkpoints: GPTQ, AWQ, compressed-tensors, scaled bytes, bitsandbytes. The parts that
 // are neither codes nor scales are in the binding of the biases. LESS is a constant before this text:
-// what zero points are stored minus. src/quant/scheme.rs describes the layouts.
+// what zero points are stored minus. crates/weighbridge-quant/src/scheme.rs describes the layouts.
 
 const NONE = 0xffffffffu;
 const MASK = (1u << BITS) - 1u;

@@ -53,18 +53,24 @@ pub(super) static IQ3_S: [u32; 512] = fours(&PACKED_IQ3_S, [1, 3, 5, 7, 9, 11, 1
 
 /// A codebook: points of 8 or 4 signed bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Codebook {
+pub enum Codebook {
+    /// The codebook of `IQ2_XXS`.
     Iq2Xxs,
+    /// The codebook of `IQ2_XS`.
     Iq2Xs,
+    /// The codebook of `IQ2_S`.
     Iq2S,
+    /// The codebook of `IQ1_S` and `IQ1_M`.
     Iq1,
+    /// The codebook of `IQ3_XXS`.
     Iq3Xxs,
+    /// The codebook of `IQ3_S`.
     Iq3S,
 }
 
 /// The points of a codebook as words of four bytes, the first byte lowest.
 #[expect(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
-pub(crate) fn codebook_words(codebook: Codebook) -> Vec<u32> {
+pub fn codebook_words(codebook: Codebook) -> Vec<u32> {
     let eights = |points: &[u64]| -> Vec<u32> {
         let words = points.iter().flat_map(|point| [*point as u32, (point >> 32) as u32]);
         words.collect()

@@ -3,12 +3,12 @@
 
 use std::marker::PhantomData;
 
-use super::super::float::Float;
-use super::super::ggml::planes;
-use super::super::kernel::{KernelBody, Kernels};
-use super::super::simd::{Portable, Simd};
-use super::super::{GroupParts, Packed};
 use super::{NotExact, RepackInput, RepackKernel, Repacker, block, room};
+use crate::float::Float;
+use crate::ggml::planes;
+use crate::kernel::{KernelBody, Kernels};
+use crate::simd::{Portable, Simd};
+use crate::{GroupParts, Packed};
 
 pub(crate) static Q4_0_TO_AFFINE4: Repacker = to_groups::<Q4_0, 4>();
 pub(crate) static Q4_1_TO_AFFINE4: Repacker = to_groups::<Q4_1, 4>();

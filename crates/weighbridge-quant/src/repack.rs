@@ -5,8 +5,8 @@
 
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
-use crate::quant::repack::{self, NotExact, RepackInput, Repacker};
-use crate::quant::{Float, Global, GroupParts, Packed};
+use crate::repacker::{self, NotExact, RepackInput, Repacker};
+use crate::{Float, Global, GroupParts, Packed};
 
 /// A lossless change of packing between two dtypes: all values stay the same `f32`.
 /// [`DType::repack_to`] finds it.
@@ -15,11 +15,11 @@ use crate::quant::{Float, Global, GroupParts, Packed};
 /// number of threads.
 ///
 /// ```
-/// use weighbridge::quant::GroupParts;
-/// use weighbridge::repack::{PackedRows, Repacked};
-/// use weighbridge::DType;
+/// use weighbridge_quant::GroupParts;
+/// use weighbridge_quant::repack::{PackedRows, Repacked};
+/// use weighbridge_quant::DType;
 ///
-/// # fn main() -> weighbridge::Result<()> {
+/// # fn main() -> weighbridge_quant::Result<()> {
 /// let repack = DType::Q4_0.repack_to(DType::MLX_AFFINE4).unwrap();
 /// // Two rows of 32 elements, all of which have code 9: (9 - 8) d, where d is 1 and 2.
 /// let blocks = [[&[0x00, 0x3c][..], &[0x99; 16]], [&[0x00, 0x40][..], &[0x99; 16]]].concat().concat();
@@ -60,7 +60,7 @@ macro_rules! repacks {
             group: $group,
             scales: $scales,
             keeps_zero_signs: $zeros,
-            repacker: &repack::$repacker,
+            repacker: &repacker::$repacker,
         }),*];
     };
 }

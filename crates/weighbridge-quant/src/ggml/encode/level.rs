@@ -4,7 +4,7 @@ use super::search::{TINY, float};
 use super::{
     Batch, Simd, extreme, inverse, put_halves, put_nibbles, put_words, quantizers, squares, weigh,
 };
-use crate::quant::ggml::iq::LEVELS;
+use crate::ggml::iq::LEVELS;
 
 quantizers! {
     IQ4_NL: 32 => 18 Used, |batch, out| {

@@ -15,7 +15,7 @@ mod ternary;
 
 pub(super) use fp4::{DOUBLED, HALF_UE4M3, half_e8m0};
 pub(crate) use fp4::{MXFP4, NVFP4};
-pub(crate) use grids::{Codebook, codebook_words};
+pub use grids::{Codebook, codebook_words};
 pub(crate) use ik::{IQ2_K, IQ3_K, IQ4_K, IQ4_KS, Q6_0};
 pub(crate) use iq::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS};
 pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};

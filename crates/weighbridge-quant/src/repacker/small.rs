@@ -5,12 +5,12 @@
 use std::array::from_fn;
 use std::marker::PhantomData;
 
-use super::super::float::{E2M1, E4M3, e8m0};
-use super::super::ggml::{DOUBLED, HALF_UE4M3, half_e8m0};
-use super::super::kernel::{KernelBody, Kernels};
-use super::super::simd::Simd;
-use super::super::{Global, GroupParts, Packed};
 use super::{NotExact, RepackInput, RepackKernel, Repacker, block, room};
+use crate::float::{E2M1, E4M3, e8m0};
+use crate::ggml::{DOUBLED, HALF_UE4M3, half_e8m0};
+use crate::kernel::{KernelBody, Kernels};
+use crate::simd::Simd;
+use crate::{Global, GroupParts, Packed};
 
 pub(crate) static BLOCKS_TO_MX: Repacker = between::<MxBlocks, MxGroups, 1>();
 pub(crate) static MX_TO_BLOCKS: Repacker = between::<MxGroups, MxBlocks, 1>();

@@ -6,13 +6,15 @@ use super::simd::Simd;
 /// A row of a low-rank product: the sum over `k` of `left[k]` times row `k` of `right`, times
 /// `scale`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ProductRow<'a> {
+pub struct ProductRow<'a> {
     /// One number for each row of `right`.
-    pub(crate) left: &'a [f32],
+    pub left: &'a [f32],
     /// The rows, `stride` numbers apart.
-    pub(crate) right: &'a [f32],
-    pub(crate) stride: usize,
-    pub(crate) scale: f32,
+    pub right: &'a [f32],
+    /// The distance between consecutive elements of a column of `right`.
+    pub stride: usize,
+    /// The factor of the product.
+    pub scale: f32,
 }
 
 /// Adds a [`ProductRow`] to values.
@@ -59,7 +61,7 @@ impl KernelBody<Self> for ProductAdding {
 
 /// Adds a row of a low-rank product to values. Products are rounded once, as by a fused
 /// multiply-add; the scale and the sum are rounded separately.
-pub(crate) fn add_product(row: ProductRow<'_>, out: &mut [f32]) {
+pub fn add_product(row: ProductRow<'_>, out: &mut [f32]) {
     static KERNELS: Kernels<ProductAdding> = Kernels::of::<ProductAdding>();
     KERNELS.run((row, out));
 }
@@ -208,7 +210,7 @@ fn totals<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
 /// ```
 /// let (weights, inputs) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
 /// let mut out = [0.0; 2];
-/// weighbridge::quant::multiply_rows(&weights, &inputs, 2, &mut out);
+/// weighbridge_quant::multiply_rows(&weights, &inputs, 2, &mut out);
 /// assert_eq!(out, [21.0, 43.0]);
 /// ```
 pub fn multiply_rows(weights: &[f32], inputs: &[f32], width: usize, out: &mut [f32]) {
@@ -223,7 +225,7 @@ pub fn multiply_rows(weights: &[f32], inputs: &[f32], width: usize, out: &mut [f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::kernel::Isa;
+    use crate::kernel::Isa;
 
     #[test]
     fn every_instruction_set_computes_the_same_sums() {

@@ -1,12 +1,38 @@
-//! Codecs, which decode the bytes of a dtype to values, and quantizers, which do the reverse. This
-//! module sees blocks of bytes, never files.
+//! Decodes, quantizes and repacks the dtypes in which language models are stored: ggml's blocks, MLX's
+//! groups, the plain floats and integers of safetensors, and the schemes of GPTQ, AWQ, compressed-tensors,
+//! ModelOpt, bitsandbytes and FP8 checkpoints. This crate works on bytes and knows no files.
+//!
+//! [`DTYPES`](dtype::DTYPES) has one row for each dtype.
+//!
+//! ```
+//! use weighbridge_quant::DType;
+//!
+//! # fn main() -> weighbridge_quant::Result<()> {
+//! // Two rows of 64 values.
+//! let values: Vec<f32> = (0..128).map(|n| n as f32 / 64.0 - 1.0).collect();
+//! let mut blocks = vec![0; 2 * 2 * 34];
+//! DType::Q8_0.quantize_rows(&values, 64, None, &mut blocks)?;
+//!
+//! let mut back = vec![0.0f32; 128];
+//! DType::Q8_0.dequantize_rows(&blocks, 64, &mut back)?;
+//! assert!(values.iter().zip(&back).all(|(a, b)| (a - b).abs() < 0.005));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Quantized bytes are bit for bit those of ggml's default build for x86-64, and of MLX. Decoded values
+//! are those of gguf-py and MLX. Kernels exist for AVX2, AVX-512 and NEON; the processor is asked at run
+//! time, and all of them give the same bits.
 //!
 //! ```text
 //!  Packed ──Decode::decode──▶ 16 floats at a time ──Out──▶ f32, f16 or bf16; cached or streaming
 //!  (bytes)  (one body per dtype, written in Simd's operations)
 //! ```
+#![deny(missing_docs)]
 
+pub mod dtype;
 mod element;
+mod error;
 mod float;
 mod ggml;
 mod integer;
@@ -14,24 +40,29 @@ mod kernel;
 mod mlx;
 mod product;
 mod quantizer;
-pub(crate) mod repack;
+pub mod repack;
+mod repacker;
 mod scheme;
+pub mod shape;
 mod simd;
 mod sums;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::marker::PhantomData;
 
-pub(crate) use half::{bf16, f16};
+pub use half::{bf16, f16};
 
+pub use dtype::DType;
 pub use element::{Element, Narrowing};
+pub use error::{Error, ErrorKind, Result};
+pub use float::Float;
 pub(crate) use float::{
     BF16, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16, F32, F64,
-    Float,
 };
 pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
+pub use ggml::{Codebook, codebook_words};
 pub(crate) use integer::{BOOL, I8, I16, I32, I64, U8, U16, U32, U64};
 use kernel::{Decode, InputProducts, Kernels, Multiply, Out, Product, Put, ValueDecoding};
 pub(crate) use mlx::{
@@ -44,37 +75,36 @@ pub(crate) use mlx::{
     TO_MXFP8, TO_NVFP4,
 };
 pub use product::multiply_rows;
-pub(crate) use product::{ProductRow, add_product};
-pub(crate) use quantizer::QuantizerInput;
-pub use quantizer::{Importance, Quantizer};
-pub use repack::NotExact;
+pub use product::{ProductRow, add_product};
+pub use quantizer::{Importance, Quantizer, QuantizerInput};
+pub use repacker::NotExact;
 pub use scheme::BlockScales;
 pub(crate) use scheme::{
     AWQ4, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT2, CT_INT3, CT_INT4, CT_INT5, CT_INT6, CT_INT7,
     CT_INT8, GPTQ2, GPTQ2_V2, GPTQ3, GPTQ3_V2, GPTQ4, GPTQ4_V2, GPTQ8, GPTQ8_V2, HF_NVFP4_AWQ,
     SCALED_F8_E4M3, SCALED_F8_E4M3FNUZ, SCALED_F8_E5M2, SCALED_F8_E5M2FNUZ, SCALED_I8,
 };
-pub(crate) use scheme::{SchemeArrays, StoredArray, scale_reach};
+pub use scheme::{RowsDecode, SchemeArrays, StoredArray, scale_reach};
 use simd::Simd;
-pub(crate) use sums::{LANES, sums};
+pub use sums::{LANES, Sums, sums};
 
 /// Decodes the values of one dtype.
 #[derive(Debug)]
-pub struct Codec(pub(crate) Decoder);
+pub struct Codec(pub Decoder);
 
 /// The decoding method of a dtype.
 #[derive(Debug)]
-pub(crate) enum Decoder {
+pub enum Decoder {
     /// Decodes a run of blocks or groups, starting anywhere in a tensor.
     Runs(Runs),
     /// Decodes by rows, with all parts of the tensor: codes are packed across rows, or each row has
     /// to find its own scales.
-    Rows(scheme::RowsDecode),
+    Rows(RowsDecode),
 }
 
 /// The kernels of a dtype whose values are decoded in runs.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub struct Runs {
     to_f32: Kernels<ValueDecoding<f32>>,
     /// `None` if values are decoded to `f32` first.
     to_f16: Option<Kernels<ValueDecoding<f16>>>,
@@ -90,19 +120,19 @@ pub(crate) struct Runs {
 
 /// The bytes of one or more whole blocks or groups.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packed<'a> {
+pub struct Packed<'a> {
     /// Blocks, or packed elements.
-    pub(crate) weight: &'a [u8],
+    pub weight: &'a [u8],
     /// A scale for each group; for rows that start with bytes of their own, those of the row.
-    pub(crate) scale: &'a [u8],
+    pub scale: &'a [u8],
     /// A bias for each group, or empty.
-    pub(crate) bias: &'a [u8],
+    pub bias: &'a [u8],
     /// The number formats of scales and biases.
-    pub(crate) formats: (Float, Float),
+    pub formats: (Float, Float),
     /// The number of elements of a group.
-    pub(crate) group_size: usize,
+    pub group_size: usize,
     /// The global scale, by which all scales are multiplied or divided.
-    pub(crate) global: Global,
+    pub global: Global,
 }
 
 /// A global scale: a number for a whole tensor, in addition to the scales of its groups.
@@ -146,7 +176,7 @@ impl Global {
 
 impl Packed<'_> {
     /// Wraps blocks or plain elements, without other parts.
-    pub(crate) fn blocks(weight: &[u8]) -> Packed<'_> {
+    pub fn blocks(weight: &[u8]) -> Packed<'_> {
         let formats = (Float::F32, Float::F32);
         Packed { weight, scale: &[], bias: &[], formats, group_size: 1, global: Global::None }
     }
@@ -170,14 +200,14 @@ impl Runs {
     /// Fills `out` with the products of rows with one row of inputs, whose length is a multiple of
     /// 16 and of a block. Sums are `f32`, and their order is the same on every processor. `false` if
     /// there is no kernel for it.
-    pub(crate) fn multiply(&self, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) -> bool {
+    pub fn multiply(&self, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) -> bool {
         let Some(products) = &self.products else { return false };
         products.run((packed, input, out));
         true
     }
 
     /// Fills `out` with values, and counts those that did not survive rounding to `T`.
-    pub(crate) fn decode<T: Element>(
+    pub fn decode<T: Element>(
         &self,
         packed: &Packed<'_>,
         out: &mut [T],
@@ -207,7 +237,7 @@ impl Runs {
 }
 
 /// Rounds values, and counts those that did not survive it.
-pub(crate) fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
+pub fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
     for (out, exact) in out.iter_mut().zip(exact) {
         *out = T::round(*exact);
     }
@@ -322,24 +352,24 @@ macro_rules! blocks {
         $name:ident: $bytes:literal => $elements:literal $grain:ident, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
     )*) => {$(
         $(#[$doc])*
-        pub(crate) static $name: $crate::quant::Codec = {
+        pub(crate) static $name: $crate::Codec = {
             struct Body;
-            impl $crate::quant::Block<$bytes> for Body {
-                const FINE: bool = $crate::quant::$grain;
+            impl $crate::Block<$bytes> for Body {
+                const FINE: bool = $crate::$grain;
 
                 #[inline(always)]
                 #[allow(unused_variables, reason = "few dtypes start rows with a number")]
-                fn block<S: $crate::quant::simd::Simd>(
+                fn block<S: $crate::simd::Simd>(
                     $simd: S,
                     $block: &[u8; $bytes],
                     head: &[u8],
-                    $out: &mut (impl $crate::quant::kernel::Put<S> + ?Sized),
+                    $out: &mut (impl $crate::kernel::Put<S> + ?Sized),
                 ) {
                     $(let $head = head;)?
                     $body
                 }
             }
-            $crate::quant::Codec::blocks::<Body, $bytes, { $elements / 16 }>()
+            $crate::Codec::blocks::<Body, $bytes, { $elements / 16 }>()
         };
     )*};
 }
@@ -414,20 +444,20 @@ impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
 macro_rules! plain {
     ($codec:ident: $($(#[$doc:meta])* $name:ident: $wide:literal $grain:ident, |$simd:ident, $bytes:ident| $body:expr;)*) => {$(
         $(#[$doc])*
-        pub(crate) static $name: $crate::quant::Codec = {
+        pub(crate) static $name: $crate::Codec = {
             struct Body;
-            impl $crate::quant::Plain<$wide> for Body {
-                const FINE: bool = $crate::quant::$grain;
+            impl $crate::Plain<$wide> for Body {
+                const FINE: bool = $crate::$grain;
 
                 #[inline(always)]
-                fn sixteen<S: $crate::quant::simd::Simd>(
+                fn sixteen<S: $crate::simd::Simd>(
                     $simd: S,
                     $bytes: &[u8; $wide],
                 ) -> S::Floats {
                     $body
                 }
             }
-            $crate::quant::Codec::$codec::<Body, $wide>()
+            $crate::Codec::$codec::<Body, $wide>()
         };
     )*};
 }

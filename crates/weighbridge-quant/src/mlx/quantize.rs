@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 /// group, as in MLX, but the resulting bytes may differ.
 ///
 /// ```
-/// use weighbridge::quant::{GroupParts, Grouping};
-/// use weighbridge::DType;
+/// use weighbridge_quant::{GroupParts, Grouping};
+/// use weighbridge_quant::DType;
 ///
-/// # fn main() -> weighbridge::Result<()> {
+/// # fn main() -> weighbridge_quant::Result<()> {
 /// let quantizer = DType::MLX_AFFINE4.group_quantizer().unwrap();
 /// let values: Vec<f32> = (0u8..64).map(f32::from).collect();
 /// let grouping = Grouping { size: 64, amax: None };

@@ -183,16 +183,22 @@ fn sixes<S: Simd>(simd: S, bytes: &[u8; 12], table: &[f32; 64]) -> S::Floats {
 
 /// A number format of scales and biases.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Float {
+pub enum Float {
+    /// IEEE single precision.
     F32,
+    /// IEEE half precision.
     F16,
+    /// The upper half of an `f32`.
     BF16,
+    /// 8 bits: 4 of exponent, 3 of fraction.
     E4M3,
+    /// 8 bits: the exponent of a power of two.
     E8M0,
 }
 
 impl Float {
-    pub(crate) const fn bytes(self) -> usize {
+    /// The bytes of a number.
+    pub const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
@@ -222,7 +228,7 @@ impl Float {
     }
 
     /// The value at the start of `bytes`; 255 of E8M0 is infinity.
-    pub(crate) fn number(self, bytes: &[u8]) -> f32 {
+    pub fn number(self, bytes: &[u8]) -> f32 {
         self.value(bytes, |bits| f16::from_bits(bits).to_f32())
     }
 

@@ -24,12 +24,13 @@ pub enum Importance {
 
 /// Rows of numbers, each of whole blocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct QuantizerInput<'a> {
-    pub(crate) values: &'a [f32],
+pub struct QuantizerInput<'a> {
+    /// Consecutive rows of values.
+    pub values: &'a [f32],
     /// The number of elements of a row.
-    pub(crate) columns: usize,
+    pub columns: usize,
     /// One weight for each column.
-    pub(crate) importance: Option<&'a [f32]>,
+    pub importance: Option<&'a [f32]>,
 }
 
 impl Quantizer {
@@ -43,7 +44,7 @@ impl Quantizer {
     }
 
     /// Writes the bytes of all rows to `out`.
-    pub(crate) fn run(&self, rows: &QuantizerInput<'_>, out: &mut [u8]) {
+    pub fn run(&self, rows: &QuantizerInput<'_>, out: &mut [u8]) {
         self.kernels.run((rows, out));
     }
 

@@ -153,11 +153,10 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
 }
 
 /// An output buffer whose start is a multiple of 64 bytes, plus `off` elements.
-fn room<T: Element>(
-    len: usize,
-    off: usize,
-) -> (crate::bytes::AlignedBuffer<T>, std::ops::Range<usize>) {
-    (crate::bytes::AlignedBuffer::zeroed(len + off).unwrap(), off..len + off)
+fn room<T: Element>(len: usize, off: usize) -> (Vec<T>, std::ops::Range<usize>) {
+    let buffer = vec![T::zeroed(); len + off + 64];
+    let start = buffer.as_ptr().align_offset(64) + off;
+    (buffer, start..start + len)
 }
 
 /// Compares all instruction sets, with and without streaming stores, aligned and unaligned, with

@@ -32,9 +32,9 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::quant::kernel::Encode;
-use crate::quant::quantizer::QuantizerInput;
-use crate::quant::simd::Simd;
+use crate::kernel::Encode;
+use crate::quantizer::QuantizerInput;
+use crate::simd::Simd;
 
 /// A quantizer of blocks of `LEN` elements and `BYTES` bytes, 16 at a time.
 trait BlockQuantizer<const LEN: usize, const BYTES: usize> {
@@ -325,19 +325,19 @@ macro_rules! quantizers {
         $name:ident: $len:literal => $bytes:literal $importance:ident $($by_row:ident)?, |$batch:ident, $out:ident| $body:block
     )*) => {$(
         $(#[$doc])*
-        pub(crate) static $name: $crate::quant::Quantizer = {
+        pub(crate) static $name: $crate::Quantizer = {
             struct Body;
-            impl $crate::quant::ggml::encode::BlockQuantizer<$len, $bytes> for Body {
+            impl $crate::ggml::encode::BlockQuantizer<$len, $bytes> for Body {
                 $(const $by_row: bool = true;)?
 
                 #[inline(always)]
-                fn blocks<S: $crate::quant::simd::Simd>(
-                    $batch: &$crate::quant::ggml::encode::Batch<'_, S, $len>,
+                fn blocks<S: $crate::simd::Simd>(
+                    $batch: &$crate::ggml::encode::Batch<'_, S, $len>,
                     $out: &mut [[u8; $bytes]],
                 ) $body
             }
-            $crate::quant::Quantizer::of::<$crate::quant::ggml::encode::Batches<Body, $len, $bytes>>(
-                $crate::quant::Importance::$importance,
+            $crate::Quantizer::of::<$crate::ggml::encode::Batches<Body, $len, $bytes>>(
+                $crate::Importance::$importance,
             )
         };
     )*};

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use half::{bf16, f16};
 
 use super::Simd;
-use crate::quant::kernel::Encode;
-use crate::quant::quantizer::{Importance, Quantizer, QuantizerInput};
+use crate::kernel::Encode;
+use crate::quantizer::{Importance, Quantizer, QuantizerInput};
 
 pub(crate) static F32: Quantizer = of::<Wide>();
 pub(crate) static F16: Quantizer = of::<Narrowed<Half>>();

@@ -510,7 +510,7 @@ mod tests {
     #[test]
     fn nearest_is_that_of_lanes() {
         for value in [0.5f32, 1.5, 2.5, -0.5, -3.0, 1e9, -1e9, f32::NAN, f32::INFINITY] {
-            let simd = crate::quant::simd::Portable;
+            let simd = crate::simd::Portable;
             let lanes = simd.nearest([value; 16], 0, 7);
             assert_eq!(f32::from(nearest(value, 7)), lanes[0], "{value}");
         }

@@ -5,17 +5,21 @@ use super::simd::Simd;
 
 /// Partial sums that a compiler keeps in vectors. Their number is part of the result, which is the same for
 /// every instruction set.
-pub(crate) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
 /// What is known of some finite values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums {
-    pub(crate) mean: f64,
+pub struct Sums {
+    /// The mean.
+    pub mean: f64,
     /// The sum of the squared distances from the mean.
-    pub(crate) squares: f64,
-    pub(crate) zeros: u64,
-    pub(crate) least: f32,
-    pub(crate) most: f32,
+    pub squares: f64,
+    /// The number of zeros.
+    pub zeros: u64,
+    /// The smallest value.
+    pub least: f32,
+    /// The largest value.
+    pub most: f32,
 }
 
 struct Summing;
@@ -67,7 +71,7 @@ static KERNELS: Kernels<Summing> = Kernels::of::<Summing>();
 
 /// Sums values; `None` if there are none, or one of them is not finite. They are read twice, and should
 /// be in the processor's cache.
-pub(crate) fn sums(values: &[[f32; LANES]]) -> Option<Sums> {
+pub fn sums(values: &[[f32; LANES]]) -> Option<Sums> {
     KERNELS.run(values)
 }
 

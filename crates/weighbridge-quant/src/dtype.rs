@@ -3,8 +3,11 @@
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::quant::{self, Codec, GroupQuantizer, Importance, Quantizer, QuantizerInput};
 use crate::shape;
+use crate::{
+    Codec, Decoder, Element, GroupQuantizer, Importance, Packed, Quantizer, QuantizerInput,
+    Rounding,
+};
 
 /// How a dtype arranges its elements in memory.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -53,9 +56,6 @@ pub struct DTypeDescriptor {
     pub group_quantizer: Option<&'static GroupQuantizer>,
 }
 
-/// Whether values can be quantized: without it, the quantizers are not part of the program.
-const WRITE: bool = cfg!(feature = "write");
-
 macro_rules! dtypes {
     ($(
         #[doc = $doc:literal]
@@ -85,8 +85,8 @@ macro_rules! dtypes {
             safetensors: $safetensors,
             units: &[$($unit),*],
             codec: $codec,
-            quantizer: if WRITE { [$(Some(&$quantizer),)? None][0] } else { None },
-            group_quantizer: if WRITE { [$(Some(&$group_quantizer),)? None][0] } else { None },
+            quantizer: [$(Some(&$quantizer),)? None][0],
+            group_quantizer: [$(Some(&$group_quantizer),)? None][0],
         }),*];
     };
 }
@@ -94,121 +94,121 @@ macro_rules! dtypes {
 #[rustfmt::skip]
 dtypes! {
     /// IEEE single precision.
-    F32:          Plain,   1 =>   4    , ggml Some(0),   safetensors Some("F32"),         units [(4, 1)], Some(&quant::F32), rows quant::encode::F32;
+    F32:          Plain,   1 =>   4    , ggml Some(0),   safetensors Some("F32"),         units [(4, 1)], Some(&crate::F32), rows crate::encode::F32;
     /// IEEE half precision.
-    F16:          Plain,   1 =>   2    , ggml Some(1),   safetensors Some("F16"),         units [(2, 1)], Some(&quant::F16), rows quant::encode::F16;
+    F16:          Plain,   1 =>   2    , ggml Some(1),   safetensors Some("F16"),         units [(2, 1)], Some(&crate::F16), rows crate::encode::F16;
     /// The upper half of an `F32`: 8 bits of exponent, 7 of fraction.
-    BF16:         Plain,   1 =>   2    , ggml Some(30),  safetensors Some("BF16"),        units [(2, 1)], Some(&quant::BF16), rows quant::encode::BF16;
+    BF16:         Plain,   1 =>   2    , ggml Some(30),  safetensors Some("BF16"),        units [(2, 1)], Some(&crate::BF16), rows crate::encode::BF16;
     /// IEEE double precision.
-    F64:          Plain,   1 =>   8    , ggml Some(28),  safetensors Some("F64"),         units [(8, 1)], Some(&quant::F64);
+    F64:          Plain,   1 =>   8    , ggml Some(28),  safetensors Some("F64"),         units [(8, 1)], Some(&crate::F64);
     /// Signed 8-bit integer.
-    I8:           Plain,   1 =>   1    , ggml Some(24),  safetensors Some("I8"),          units [(1, 1)], Some(&quant::I8);
+    I8:           Plain,   1 =>   1    , ggml Some(24),  safetensors Some("I8"),          units [(1, 1)], Some(&crate::I8);
     /// Signed 16-bit integer.
-    I16:          Plain,   1 =>   2    , ggml Some(25),  safetensors Some("I16"),         units [(2, 1)], Some(&quant::I16);
+    I16:          Plain,   1 =>   2    , ggml Some(25),  safetensors Some("I16"),         units [(2, 1)], Some(&crate::I16);
     /// Signed 32-bit integer.
-    I32:          Plain,   1 =>   4    , ggml Some(26),  safetensors Some("I32"),         units [(4, 1)], Some(&quant::I32);
+    I32:          Plain,   1 =>   4    , ggml Some(26),  safetensors Some("I32"),         units [(4, 1)], Some(&crate::I32);
     /// Signed 64-bit integer.
-    I64:          Plain,   1 =>   8    , ggml Some(27),  safetensors Some("I64"),         units [(8, 1)], Some(&quant::I64);
+    I64:          Plain,   1 =>   8    , ggml Some(27),  safetensors Some("I64"),         units [(8, 1)], Some(&crate::I64);
     /// Unsigned 8-bit integer.
-    U8:           Plain,   1 =>   1    , ggml None,      safetensors Some("U8"),          units [(1, 1)], Some(&quant::U8);
+    U8:           Plain,   1 =>   1    , ggml None,      safetensors Some("U8"),          units [(1, 1)], Some(&crate::U8);
     /// Unsigned 16-bit integer.
-    U16:          Plain,   1 =>   2    , ggml None,      safetensors Some("U16"),         units [(2, 1)], Some(&quant::U16);
+    U16:          Plain,   1 =>   2    , ggml None,      safetensors Some("U16"),         units [(2, 1)], Some(&crate::U16);
     /// Unsigned 32-bit integer.
-    U32:          Plain,   1 =>   4    , ggml None,      safetensors Some("U32"),         units [(4, 1)], Some(&quant::U32);
+    U32:          Plain,   1 =>   4    , ggml None,      safetensors Some("U32"),         units [(4, 1)], Some(&crate::U32);
     /// Unsigned 64-bit integer.
-    U64:          Plain,   1 =>   8    , ggml None,      safetensors Some("U64"),         units [(8, 1)], Some(&quant::U64);
+    U64:          Plain,   1 =>   8    , ggml None,      safetensors Some("U64"),         units [(8, 1)], Some(&crate::U64);
     /// One byte each; 0 is false.
-    BOOL:         Plain,   1 =>   1    , ggml None,      safetensors Some("BOOL"),        units [(1, 1)], Some(&quant::BOOL);
+    BOOL:         Plain,   1 =>   1    , ggml None,      safetensors Some("BOOL"),        units [(1, 1)], Some(&crate::BOOL);
     /// Complex number of two `F32`.
     C64:          Plain,   1 =>   8    , ggml None,      safetensors Some("C64"),         units [(4, 2)], None;
     /// 8-bit float, 4 bits of exponent, no infinities.
-    F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], Some(&quant::F8_E4M3);
+    F8_E4M3:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3"),     units [(1, 1)], Some(&crate::F8_E4M3);
     /// 8-bit float, 5 bits of exponent, with infinities.
-    F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], Some(&quant::F8_E5M2);
+    F8_E5M2:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2"),     units [(1, 1)], Some(&crate::F8_E5M2);
     /// A power of two: 8 bits of exponent only.
-    F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], Some(&quant::F8_E8M0);
+    F8_E8M0:      Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E8M0"),     units [(1, 1)], Some(&crate::F8_E8M0);
     /// 8-bit float, 4 bits of exponent, bias 8, one NaN and no negative zero.
-    F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], Some(&quant::F8_E4M3FNUZ);
+    F8_E4M3FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E4M3FNUZ"), units [(1, 1)], Some(&crate::F8_E4M3FNUZ);
     /// 8-bit float, 5 bits of exponent, bias 16, one NaN and no negative zero.
-    F8_E5M2FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2FNUZ"), units [(1, 1)], Some(&quant::F8_E5M2FNUZ);
+    F8_E5M2FNUZ:  Plain,   1 =>   1    , ggml None,      safetensors Some("F8_E5M2FNUZ"), units [(1, 1)], Some(&crate::F8_E5M2FNUZ);
     /// 6-bit float, 2 bits of exponent.
-    F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], Some(&quant::F6_E2M3);
+    F6_E2M3:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E2M3"),     units [(1, 3)], Some(&crate::F6_E2M3);
     /// 6-bit float, 3 bits of exponent.
-    F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], Some(&quant::F6_E3M2);
+    F6_E3M2:      Plain,   4 =>   3    , ggml None,      safetensors Some("F6_E3M2"),     units [(1, 3)], Some(&crate::F6_E3M2);
     /// 4-bit float (E2M1), two in a byte.
-    F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&quant::F4);
+    F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&crate::F4);
     /// 32 elements, 4 bits: one scale.
-    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q4_0), rows quant::encode::Q4_0;
+    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q4_0), rows crate::encode::Q4_0;
     /// 32 elements, 4 bits: a scale and a minimum.
-    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&quant::Q4_1), rows quant::encode::Q4_1;
+    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&crate::Q4_1), rows crate::encode::Q4_1;
     /// 32 elements, 5 bits: one scale.
-    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&quant::Q5_0), rows quant::encode::Q5_0;
+    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&crate::Q5_0), rows crate::encode::Q5_0;
     /// 32 elements, 5 bits: a scale and a minimum.
-    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&quant::Q5_1), rows quant::encode::Q5_1;
+    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&crate::Q5_1), rows crate::encode::Q5_1;
     /// 32 elements, 8 bits: one scale.
-    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&quant::Q8_0), rows quant::encode::Q8_0;
+    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&crate::Q8_0), rows crate::encode::Q8_0;
     /// 32 elements, 8 bits: a scale and the scaled sum; for activations.
-    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&quant::Q8_1), rows quant::encode::Q8_1;
+    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&crate::Q8_1), rows crate::encode::Q8_1;
     /// 256 elements, 2 bits: 16 sub-blocks with 4-bit scales and minima.
-    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&quant::Q2_K), rows quant::encode::Q2_K;
+    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&crate::Q2_K), rows crate::encode::Q2_K;
     /// 256 elements, 3 bits: 16 sub-blocks with 6-bit scales.
-    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&quant::Q3_K), rows quant::encode::Q3_K;
+    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&crate::Q3_K), rows crate::encode::Q3_K;
     /// 256 elements, 4 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&quant::Q4_K), rows quant::encode::Q4_K;
+    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&crate::Q4_K), rows crate::encode::Q4_K;
     /// 256 elements, 5 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&quant::Q5_K), rows quant::encode::Q5_K;
+    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&crate::Q5_K), rows crate::encode::Q5_K;
     /// 256 elements, 6 bits: 16 sub-blocks with 8-bit scales.
-    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&quant::Q6_K), rows quant::encode::Q6_K;
+    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&crate::Q6_K), rows crate::encode::Q6_K;
     /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
-    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&quant::Q8_K), rows quant::encode::Q8_K;
+    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&crate::Q8_K), rows crate::encode::Q8_K;
     /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
-    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&quant::IQ2_XXS), rows quant::encode::IQ2_XXS;
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&crate::IQ2_XXS), rows crate::encode::IQ2_XXS;
     /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
-    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&quant::IQ2_XS), rows quant::encode::IQ2_XS;
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&crate::IQ2_XS), rows crate::encode::IQ2_XS;
     /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
-    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&quant::IQ3_XXS), rows quant::encode::IQ3_XXS;
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&crate::IQ3_XXS), rows crate::encode::IQ3_XXS;
     /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
-    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&quant::IQ1_S), rows quant::encode::IQ1_S;
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&crate::IQ1_S), rows crate::encode::IQ1_S;
     /// 32 elements, 4 bits: a non-linear table of 16 levels.
-    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::IQ4_NL), rows quant::encode::IQ4_NL;
+    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::IQ4_NL), rows crate::encode::IQ4_NL;
     /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
-    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&quant::IQ3_S), rows quant::encode::IQ3_S;
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&crate::IQ3_S), rows crate::encode::IQ3_S;
     /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
-    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&quant::IQ2_S), rows quant::encode::IQ2_S;
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&crate::IQ2_S), rows crate::encode::IQ2_S;
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
-    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&quant::IQ4_XS), rows quant::encode::IQ4_XS;
+    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&crate::IQ4_XS), rows crate::encode::IQ4_XS;
     /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no separate scale field.
-    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&quant::IQ1_M), rows quant::encode::IQ1_M;
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&crate::IQ1_M), rows crate::encode::IQ1_M;
     /// 256 ternary elements, five to a byte.
-    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&quant::TQ1_0), rows quant::encode::TQ1_0;
+    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&crate::TQ1_0), rows crate::encode::TQ1_0;
     /// 256 ternary elements, four to a byte.
-    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&quant::TQ2_0), rows quant::encode::TQ2_0;
+    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&crate::TQ2_0), rows crate::encode::TQ2_0;
     /// 32 E2M1 elements and one E8M0 scale.
-    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&quant::MXFP4), rows quant::encode::MXFP4;
+    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&crate::MXFP4), rows crate::encode::MXFP4;
     /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may be stored beside it.
-    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&quant::NVFP4), rows quant::encode::NVFP4;
+    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&crate::NVFP4), rows crate::encode::NVFP4;
     /// 128 signs and one scale.
-    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q1_0), rows quant::encode::Q1_0;
+    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q1_0), rows crate::encode::Q1_0;
     /// 64 elements of -1, 0, 1 or 2 and one scale.
-    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&quant::Q2_0), rows quant::encode::Q2_0;
+    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q2_0), rows crate::encode::Q2_0;
     /// ik_llama.cpp's `Q6_0`.
-    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&quant::Q6_0);
+    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&crate::Q6_0);
     /// ik_llama.cpp's `IQ1_BN`.
     IQ1_BN:       Block,  64 =>  13 + 2, ggml Some(134), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_BN`.
     IQ2_BN:       Block,  64 =>  16 + 4, ggml Some(135), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_K`.
-    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], Some(&quant::IQ2_K);
+    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], Some(&crate::IQ2_K);
     /// ik_llama.cpp's `IQ3_K`.
-    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], Some(&quant::IQ3_K);
+    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], Some(&crate::IQ3_K);
     /// ik_llama.cpp's `IQ4_K`.
-    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], Some(&quant::IQ4_K);
+    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], Some(&crate::IQ4_K);
     /// ik_llama.cpp's `IQ5_K`.
     IQ5_K:        Block, 256 => 176    , ggml Some(140), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ6_K`.
     IQ6_K:        Block, 256 => 212    , ggml Some(141), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KS`.
-    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], Some(&quant::IQ4_KS);
+    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], Some(&crate::IQ4_KS);
     /// ik_llama.cpp's `IQ2_KS`.
     IQ2_KS:       Block, 256 =>  70 + 2, ggml Some(145), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KSS`.
@@ -286,79 +286,79 @@ dtypes! {
     /// ik_llama.cpp's `Q8_KV_R8` (rows interleaved).
     Q8_KV_R8:     Block,  32 =>  32 + 8, ggml Some(398), safetensors None,                units [], None;
     /// MLX affine groups: 1-bit elements, a scale and a bias for each group.
-    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE1), groups quant::TO_AFFINE1;
+    MLX_AFFINE1:  Group,   8 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE1), groups crate::TO_AFFINE1;
     /// MLX affine groups: 2-bit elements, a scale and a bias for each group.
-    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE2), groups quant::TO_AFFINE2;
+    MLX_AFFINE2:  Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE2), groups crate::TO_AFFINE2;
     /// MLX affine groups: 3-bit elements, a scale and a bias for each group.
-    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE3), groups quant::TO_AFFINE3;
+    MLX_AFFINE3:  Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE3), groups crate::TO_AFFINE3;
     /// MLX affine groups: 4-bit elements, a scale and a bias for each group.
-    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE4), groups quant::TO_AFFINE4;
+    MLX_AFFINE4:  Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE4), groups crate::TO_AFFINE4;
     /// MLX affine groups: 5-bit elements, a scale and a bias for each group.
-    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE5), groups quant::TO_AFFINE5;
+    MLX_AFFINE5:  Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE5), groups crate::TO_AFFINE5;
     /// MLX affine groups: 6-bit elements, a scale and a bias for each group.
-    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE6), groups quant::TO_AFFINE6;
+    MLX_AFFINE6:  Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE6), groups crate::TO_AFFINE6;
     /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
-    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AFFINE8), groups quant::TO_AFFINE8;
+    MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE8), groups crate::TO_AFFINE8;
     /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
-    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4), groups quant::TO_MXFP4;
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4), groups crate::TO_MXFP4;
     /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
-    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP8), groups quant::TO_MXFP8;
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP8), groups crate::TO_MXFP8;
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
-    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4), groups quant::TO_NVFP4;
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4), groups crate::TO_NVFP4;
     /// GPTQ: 2-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ2);
+    GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ2);
     /// GPTQ's second format: 2-bit elements, zero points stored as they are.
-    GPTQ2_V2:     Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ2_V2);
+    GPTQ2_V2:     Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ2_V2);
     /// GPTQ: 3-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ3);
+    GPTQ3:        Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ3);
     /// GPTQ's second format: 3-bit elements, zero points stored as they are.
-    GPTQ3_V2:     Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ3_V2);
+    GPTQ3_V2:     Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ3_V2);
     /// GPTQ: 4-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ4);
+    GPTQ4:        Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ4);
     /// GPTQ's second format: 4-bit elements, zero points stored as they are.
-    GPTQ4_V2:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ4_V2);
+    GPTQ4_V2:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ4_V2);
     /// GPTQ: 8-bit elements packed along the input, zero points less one, perhaps a group for each input.
-    GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ8);
+    GPTQ8:        Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ8);
     /// GPTQ's second format: 8-bit elements, zero points stored as they are.
-    GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::GPTQ8_V2);
+    GPTQ8_V2:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ8_V2);
     /// AWQ: 4-bit elements packed along the output, zero points.
-    AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::AWQ4);
+    AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AWQ4);
     /// compressed-tensors: 2-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT2:      Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT2);
+    CT_INT2:      Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT2);
     /// compressed-tensors: 3-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT3:      Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT3);
+    CT_INT3:      Group,   8 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT3);
     /// compressed-tensors: 4-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT4);
+    CT_INT4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT4);
     /// compressed-tensors: 5-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT5:      Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT5);
+    CT_INT5:      Group,   8 =>   5    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT5);
     /// compressed-tensors: 6-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT6:      Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT6);
+    CT_INT6:      Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT6);
     /// compressed-tensors: 7-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT7:      Group,   8 =>   7    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT7);
+    CT_INT7:      Group,   8 =>   7    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT7);
     /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
-    CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::CT_INT8);
+    CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT8);
     /// 8-bit integers with a scale for each row or for the tensor.
-    SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_I8);
+    SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_I8);
     /// `F8_E4M3` with a scale for the tensor, each row, each square block or each group of a row.
-    SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E4M3);
+    SCALED_F8_E4M3: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_F8_E4M3);
     /// `F8_E5M2` with a scale for the tensor, each row or each square block.
-    SCALED_F8_E5M2: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E5M2);
+    SCALED_F8_E5M2: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_F8_E5M2);
     /// `F8_E4M3FNUZ` with a scale for the tensor, each row or each square block.
-    SCALED_F8_E4M3FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E4M3FNUZ);
+    SCALED_F8_E4M3FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_F8_E4M3FNUZ);
     /// `F8_E5M2FNUZ` with a scale for the tensor, each row or each square block.
-    SCALED_F8_E5M2FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::SCALED_F8_E5M2FNUZ);
+    SCALED_F8_E5M2FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_F8_E5M2FNUZ);
     /// compressed-tensors and ModelOpt: E2M1 elements in groups of 16, E4M3 scales, a scale for the tensor.
-    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_NVFP4);
+    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4);
     /// ModelOpt after AWQ: `HF_NVFP4`, and a factor for each column, by which the module multiplies its input.
-    HF_NVFP4_AWQ: Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::HF_NVFP4_AWQ);
+    HF_NVFP4_AWQ: Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::HF_NVFP4_AWQ);
     /// gpt-oss and compressed-tensors: E2M1 elements in groups of 32, E8M0 scales.
-    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::MLX_MXFP4);
+    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4);
     /// bitsandbytes: 4-bit codes of a stored table of normal quantiles, a scale for each run of elements.
-    BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_NF4);
+    BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::BNB_NF4);
     /// bitsandbytes: 4-bit codes of a stored table of floats, a scale for each run of elements.
-    BNB_FP4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_FP4);
+    BNB_FP4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::BNB_FP4);
     /// bitsandbytes: 8-bit integers with a scale for each row.
-    BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&quant::BNB_INT8);
+    BNB_INT8:     Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::BNB_INT8);
 }
 
 /// Type codes that have a name but no reliable size: types removed from ggml, whose codes others
@@ -404,7 +404,7 @@ static BY_GGML: [u8; GGML_CODES] = {
 
 impl DType {
     /// Whether words hold codes of several rows, so that no single row is a byte range.
-    pub(crate) const fn is_packed_across_rows(self) -> bool {
+    pub const fn is_packed_across_rows(self) -> bool {
         matches!(
             self,
             Self::GPTQ2
@@ -420,7 +420,7 @@ impl DType {
     }
 
     /// Whether elements are floats of 8 bits with scales, as many checkpoints are published.
-    pub(crate) const fn is_scaled_f8(self) -> bool {
+    pub const fn is_scaled_f8(self) -> bool {
         matches!(
             self,
             Self::SCALED_F8_E4M3
@@ -481,7 +481,7 @@ impl DType {
     }
 
     /// Whether values are integers that are not quantized weights: positions, masks.
-    pub(crate) fn is_integer(self) -> bool {
+    pub fn is_integer(self) -> bool {
         let row = self.descriptor();
         row.packing == Packing::Plain
             && matches!(
@@ -564,14 +564,7 @@ impl DType {
             let fault = format!("{self} requires the importance of the columns");
             return Err(Error::mismatch(fault).advise("give it an importance matrix"));
         }
-        let row_bytes = u64::try_from(columns).ok().and_then(|columns| self.row_bytes(columns));
-        let row_bytes =
-            row_bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| {
-                let len = self.descriptor().block_len;
-                Error::mismatch(format!(
-                    "rows of {columns} elements do not divide into blocks of {len}"
-                ))
-            })?;
+        let row_bytes = self.row_len(columns)?;
         let rows = values.len().checked_div(columns).unwrap_or(0);
         if rows * columns != values.len() {
             let found = values.len();
@@ -594,6 +587,61 @@ impl DType {
     }
 }
 
+impl DType {
+    /// Decodes whole rows of a dtype whose scales are inside its blocks, or of a plain one.
+    ///
+    /// `bytes` holds consecutive rows of `out.len() / rows` elements, each as long as
+    /// [`row_bytes`](Self::row_bytes) says. Values are rounded once, to `T`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a dtype without a codec, or whose scales are
+    /// separate arrays, and [`Mismatch`](crate::ErrorKind::Mismatch) if the lengths do not fit each other.
+    pub fn dequantize_rows<T: Element>(
+        self,
+        bytes: &[u8],
+        columns: usize,
+        out: &mut [T],
+    ) -> Result<()> {
+        let row = self.descriptor();
+        let Some(Codec(Decoder::Runs(runs))) = row.codec else {
+            return Err(Error::unsupported(format!("{self} has no codec that decodes rows alone")));
+        };
+        if row.packing == Packing::Group {
+            return Err(Error::unsupported(format!("{self} keeps its scales in other arrays")));
+        }
+        let row_bytes = self.row_len(columns)?;
+        let rows = out.len().checked_div(columns).unwrap_or(0);
+        if rows * columns != out.len() || rows.checked_mul(row_bytes) != Some(bytes.len()) {
+            return Err(Error::mismatch(format!(
+                "{} bytes and room for {} values, but rows of {columns} values take {row_bytes} bytes",
+                bytes.len(),
+                out.len()
+            )));
+        }
+        let head = row.row_head as usize;
+        for (bytes, out) in
+            bytes.chunks_exact(row_bytes.max(1)).zip(out.chunks_exact_mut(columns.max(1)))
+        {
+            let (scale, weight) = bytes.split_at_checked(head).unwrap_or((&[], bytes));
+            let packed = Packed { scale, ..Packed::blocks(weight) };
+            let _ = runs.decode(&packed, out, Rounding::F32, false);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a row of `columns` elements.
+    fn row_len(self, columns: usize) -> Result<usize> {
+        let bytes = u64::try_from(columns).ok().and_then(|columns| self.row_bytes(columns));
+        bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(|| {
+            let len = self.descriptor().block_len;
+            Error::mismatch(format!(
+                "rows of {columns} elements do not divide into blocks of {len}"
+            ))
+        })
+    }
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -601,7 +649,7 @@ impl fmt::Display for DType {
 }
 
 /// Describes a ggml type code that has no row in the table: "removed", "unknown".
-pub(crate) fn describe_ggml(code: u32) -> String {
+pub fn describe_ggml(code: u32) -> String {
     match NAMED_CODES.iter().find(|(named, _)| *named == code) {
         Some((_, name)) => format!("ggml type {code} ({name})"),
         None => format!("ggml type {code} (unknown)"),

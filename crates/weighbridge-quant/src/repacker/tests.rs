@@ -2,11 +2,11 @@
 //! every code.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
-use super::super::kernel::Isa;
-use super::super::{Decoder, SchemeArrays, StoredArray};
 use super::*;
 use crate::dtype::{DType, Packing};
+use crate::kernel::Isa;
 use crate::repack::{PackedRows, REPACKS, Repack, Repacked};
+use crate::{Decoder, SchemeArrays, StoredArray};
 
 /// All parts of some rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +95,7 @@ impl Rows {
                     nested_code_values: None,
                     global_scale: None,
                     input_factor: None,
-                    blocks: crate::quant::BlockScales::default(),
+                    blocks: crate::BlockScales::default(),
                 };
                 decode(&parts, 0..rows, &mut values).unwrap();
             }

@@ -13,13 +13,15 @@ use super::{Codec, Decoder};
 
 /// One stored array of a tensor.
 #[derive(Clone, Debug)]
-pub(crate) struct StoredArray<'a> {
-    pub(crate) bytes: Cow<'a, [u8]>,
-    pub(crate) shape: &'a [u64],
+pub struct StoredArray<'a> {
+    /// The elements, in little-endian order.
+    pub bytes: Cow<'a, [u8]>,
+    /// The dimensions, outermost first.
+    pub shape: &'a [u64],
     /// The bytes of an element.
-    pub(crate) width: usize,
+    pub width: usize,
     /// The number format, if elements are floats.
-    pub(crate) format: Option<Float>,
+    pub format: Option<Float>,
 }
 
 impl StoredArray<'_> {
@@ -44,7 +46,6 @@ impl StoredArray<'_> {
 
 /// The elements that share a scale, where the file states their number: bitsandbytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct BlockScales {
     /// The elements that share a scale.
     pub block: u32,
@@ -56,26 +57,37 @@ pub struct BlockScales {
 
 /// All arrays of one tensor. Arrays that a scheme does not use are absent.
 #[derive(Debug)]
-pub(crate) struct SchemeArrays<'a> {
+pub struct SchemeArrays<'a> {
     /// The dimensions of the values, outermost first.
-    pub(crate) shape: &'a [u64],
-    pub(crate) columns: usize,
-    pub(crate) weight: StoredArray<'a>,
-    pub(crate) scale: Option<StoredArray<'a>>,
-    pub(crate) zero_point: Option<StoredArray<'a>>,
-    pub(crate) group_index: Option<StoredArray<'a>>,
-    pub(crate) absmax: Option<StoredArray<'a>>,
-    pub(crate) code_values: Option<StoredArray<'a>>,
-    pub(crate) nested_absmax: Option<StoredArray<'a>>,
-    pub(crate) nested_code_values: Option<StoredArray<'a>>,
-    pub(crate) global_scale: Option<StoredArray<'a>>,
-    pub(crate) input_factor: Option<StoredArray<'a>>,
-    /// What shares an entry of `absmax`.
-    pub(crate) blocks: BlockScales,
+    pub shape: &'a [u64],
+    /// The elements of a row.
+    pub columns: usize,
+    /// The codes.
+    pub weight: StoredArray<'a>,
+    /// The scales.
+    pub scale: Option<StoredArray<'a>>,
+    /// The integers that are subtracted from the codes.
+    pub zero_point: Option<StoredArray<'a>>,
+    /// The group of each column (GPTQ's `g_idx`).
+    pub group_index: Option<StoredArray<'a>>,
+    /// The largest magnitude of each run of elements (bitsandbytes).
+    pub absmax: Option<StoredArray<'a>>,
+    /// The value of each code (bitsandbytes).
+    pub code_values: Option<StoredArray<'a>>,
+    /// The scales of `absmax`, if it consists of codes.
+    pub nested_absmax: Option<StoredArray<'a>>,
+    /// The value of each code of `absmax`.
+    pub nested_code_values: Option<StoredArray<'a>>,
+    /// The scale of the whole tensor (NVFP4).
+    pub global_scale: Option<StoredArray<'a>>,
+    /// A factor for each column, by which the module multiplies its input (ModelOpt after AWQ).
+    pub input_factor: Option<StoredArray<'a>>,
+    /// The runs that share an entry of `absmax`.
+    pub blocks: BlockScales,
 }
 
 /// Decodes a range of rows; `None` if the arrays are too small for them.
-pub(crate) type RowsDecode = fn(&SchemeArrays<'_>, Range<usize>, &mut [f32]) -> Option<()>;
+pub type RowsDecode = fn(&SchemeArrays<'_>, Range<usize>, &mut [f32]) -> Option<()>;
 
 const fn rows(decode: RowsDecode) -> Codec {
     Codec(Decoder::Rows(decode))
@@ -237,7 +249,7 @@ fn compressed<const BITS: usize>(
 
 /// The number of elements along a dimension that share a scale, derived from the numbers of
 /// elements and of scales: all, one, or a power of two, of which at most one fits.
-pub(crate) fn scale_reach(elements: usize, scales: usize) -> Option<usize> {
+pub fn scale_reach(elements: usize, scales: usize) -> Option<usize> {
     if scales <= 1 {
         return Some(elements.max(1));
     }

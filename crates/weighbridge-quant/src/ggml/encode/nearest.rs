@@ -288,8 +288,8 @@ impl<const N: usize, const GROUPS: usize> Targets<N, GROUPS> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::ggml::encode::codebook::{IQ1, IQ2_S, IQ2_XXS, IQ3_S, IQ3_XXS};
-    use crate::quant::simd::Portable;
+    use crate::ggml::encode::codebook::{IQ1, IQ2_S, IQ2_XXS, IQ3_S, IQ3_XXS};
+    use crate::simd::Portable;
 
     /// Compares with a search of all near points at each scale.
     fn check<const P: usize, const GROUPS: usize, const STEPS: usize>(book: &Codebook<P>, top: u8) {

@@ -1,7 +1,7 @@
 //! Searches for the scale, or the scale and the minimum, that fit a run of numbers best. Each lane
 //! searches independently.
 
-use crate::quant::simd::Simd;
+use crate::simd::Simd;
 
 /// Magnitudes below this count as 0.
 pub(super) const TINY: f32 = 1e-15;
@@ -493,7 +493,7 @@ fn coded<S: Simd, const N: usize, const NEAR: bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quant::simd::Portable;
+    use crate::simd::Portable;
 
     /// Numbers like weights; sparse; integers; of one magnitude; with outliers; and so small or so
     /// large that sums of their cubes lose bits or are infinite.

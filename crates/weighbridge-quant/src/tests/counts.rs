@@ -5,8 +5,8 @@
 use std::io::Write;
 
 use super::*;
-use crate::quant::repack::RepackInput;
 use crate::repack::{PackedRows, REPACKS};
+use crate::repacker::RepackInput;
 
 /// The elements of the first run, as rows of [`COLUMNS`].
 const ELEMENTS: usize = 16 * COLUMNS;

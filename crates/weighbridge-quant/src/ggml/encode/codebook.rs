@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::Simd;
 use super::search::count;
-use crate::quant::ggml::grids;
+use crate::ggml::grids;
 
 /// A codebook whose points are `P` codes from 0 to `top - 1`.
 pub(super) struct Codebook<const P: usize> {
