@@ -1,17 +1,15 @@
 //! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
 //! of the family.
 
-use std::borrow::Cow;
-use std::num::NonZeroU32;
-
 use super::check;
 use super::defaults::Defaults;
 use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
     SsmConfig, key,
 };
+use super::layout::{self, Layouts};
 use super::read::ConfigReader;
-use super::values::{LayerKind, LayerLayout, LayerPattern, NormKind, PerLayer, RopeScalingKind};
+use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig, PromisedLayers, pooling};
 use crate::arch::{Architecture, Dialect, Mapping, Resolution};
 use crate::error::{Error, Result};
@@ -100,183 +98,32 @@ pub(super) fn config(
     defaults: &Defaults,
 ) -> Result<ModelConfig> {
     let (reader, architecture) = ConfigReader::new(store, defaults)?;
-    let family = architecture.value.clone();
-    let mut core = Core::read(&reader)?;
-    let mut attention = AttentionConfig::read(&reader)?;
-    let mut rope = RopeConfig::read(&reader)?;
-    let mut rope_scaling = RopeScaling::read(&reader)?;
-    let mut experts = ExpertConfig::read(&reader)?;
-    let mut scales = ScaleConfig::read(&reader)?;
-    let mut encoder = EncoderConfig::read(&reader)?;
-    let mut ssm = SsmConfig::read(&reader)?;
-
-    let dim = needed(&reader, resolution, "dim", core.dim.take())?;
-    let mut n_layers = needed(&reader, resolution, "n_layers", core.n_layers.take())?;
-    if resolution.architecture.is_some_and(|row| row.counts_encoder_layers) {
-        let as_many = || Field::derived(n_layers.value, "as many as enc_n_layers");
-        let decoder = core.decoder_layers.take().unwrap_or_else(as_many);
-        encoder.enc_n_layers = Some(std::mem::replace(&mut n_layers, decoder));
-    }
-    check_layers(&reader, resolution, &n_layers)?;
-    if defaults.optional_rope && rope.layers.is_none() {
-        rope.layers = without_rope(&core, resolution, n_layers.value);
-    }
-    let (n_heads, each) = split(core.n_heads.take());
-    let n_heads = match defaults.attention_free {
-        true => Some(Field::derived(1, "no layer has attention")),
-        false => n_heads,
-    };
-    let n_heads = needed(&reader, resolution, "n_heads", n_heads)?;
-    attention.n_heads_per_layer = each;
-    let (n_kv_heads, each) = match defaults.attention_free {
-        true => (n_heads.clone(), None),
-        false => kv_heads(&core, &n_heads),
-    };
-    attention.n_kv_heads_per_layer = each;
-    for heads in [&n_heads, &n_kv_heads] {
-        if heads.value == 0 {
-            return Err(reader.invalid(&heads.source, "0, but a value above 0 is needed"));
-        }
-    }
-    if attention.pooling_type.is_none() {
-        // What cannot be read is an error for those who convert the model, not for those who open it.
-        let stated = pooling::stated(store).ok().flatten();
-        attention.pooling_type = stated.map(|(number, file)| Field::derived(number, file));
-    }
-    let head_dim = head_dim(&reader, &mut core, &mut attention, &rope, [&dim, &n_heads])?;
-    let product = |heads: &Field<u32>, source: &'static str| {
-        let value = heads
-            .value
-            .checked_mul(head_dim.value)
-            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, head_dim.value)))?;
-        Ok::<_, Error>(Field::derived(value, source))
-    };
-    if attention.value_head_dim.is_none() {
-        let usual = defaults.of_gguf.usual_value_width;
-        let derived = dim.value.checked_div(n_heads.value).filter(|_| usual);
-        attention.value_head_dim = Some(match derived {
-            Some(width) => Field::derived(width, "dim / n_heads"),
-            None => Field::derived(head_dim.value, "same as head_dim"),
-        });
-    }
-
-    let (mut ffn_dim, ffn_dim_per_layer) = split(core.ffn_dim.take());
-    let four_times = |width: &Field<u32>, source: &'static str| {
-        let wide = defaults.of_gguf.ffn_four_times.then(|| width.value.checked_mul(4)).flatten();
-        wide.map(|value| Field::derived(value, source))
-    };
-    ffn_dim = ffn_dim.or_else(|| four_times(&dim, "4 * dim"));
-    if core.ffn_adjusted.as_ref().is_some_and(|flag| flag.value) {
-        ffn_dim = ffn_dim.map(|stated| adjusted(&core, &stated));
-    }
-
-    // An encoder is as wide as its decoder; configs of transformers state the width once.
-    if encoder.enc_n_layers.is_some() {
-        if resolution.architecture.is_some_and(|row| row.counts_encoder_layers) {
-            let same = |field: &Field<u32>, source| Field::derived(field.value, source);
-            encoder.enc_n_heads = Some(same(&n_heads, "same as n_heads"));
-            encoder.enc_ffn_dim = ffn_dim.as_ref().map(|width| same(width, "same as ffn_dim"));
-        }
-        let width = || Field::derived(dim.value, "same as dim");
-        let width = encoder.enc_dim.get_or_insert_with(width).clone();
-        encoder.enc_ffn_dim =
-            encoder.enc_ffn_dim.take().or_else(|| four_times(&width, "4 * enc_dim"));
-    }
-
-    let norm = |eps: Option<Field<f32>>, kind| {
-        eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
-    };
-    match defaults.norms {
-        Some(NormKind::Layer) => core.layer_eps = core.layer_eps.take().or(core.rms_eps.take()),
-        Some(NormKind::Rms) => core.rms_eps = core.rms_eps.take().or(core.layer_eps.take()),
-        None => {}
-    }
-    let norm = norm(core.rms_eps.take(), NormKind::Rms)
-        .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
-        .or_else(|| {
-            let eps = defaults.of_gguf.layer_norm_eps;
-            let eps = eps.map(|(eps, source)| Field::derived(eps, source));
-            norm(eps, NormKind::Layer)
-        });
-    let (norm_kind, norm_eps) = norm.unzip();
-
-    if attention.chunk_size.is_none() {
-        let usual = |size| Field::derived(size, format!("default of {family}"));
-        attention.chunk_size = defaults.of_gguf.chunk_size.map(usual);
-    }
-    let layers = layout(&core, &mut attention, &rope, &family, n_layers.value, defaults);
-    let layers = layers.or_else(|| headless(&attention, defaults));
-    finish_rope(&reader, &core, &mut rope, &mut rope_scaling, &head_dim)?;
-    if rope.local_theta.is_none()
-        && attention.sliding_window.is_some()
-        && let Some(theta) = defaults.local_rope_theta
-    {
-        rope.local_theta = Some(Field::derived(theta, format!("default of {family}")));
-    }
-    if scales.embedding_scale.is_none() && defaults.scaled_embedding {
-        let root = f64::from(dim.value).sqrt();
-        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
-        let root = root as f32;
-        scales.embedding_scale = Some(Field::derived(root, "sqrt(dim)"));
-    }
-    if attention.query_pre_attn_scalar.is_none()
-        && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
-        && defaults.of_gguf.scaled_by_dim_layers == Some(n_layers.value)
-    {
-        attention.query_pre_attn_scalar = Some(Field::derived(value as f32, "dim / n_heads"));
-    }
-    if attention.attention_scale.is_none()
-        && let Some(scalar) = &attention.query_pre_attn_scalar
-    {
-        let scale = scalar.value.sqrt().recip();
-        attention.attention_scale = Some(Field::derived(scale, "1 / sqrt(query_pre_attn_scalar)"));
-    }
-    let n_experts = core.n_experts.take().unwrap_or(Field::derived(0, "default"));
-    if n_experts.value > 0 && experts.expert_ffn_dim.is_none() {
-        // Beside a width of the dense layers, `intermediate_size` is that of experts.
-        let dense = ffn_dim.as_ref().map(|ffn| &ffn.source);
-        let narrow = core.narrow_ffn_dim.take().filter(|narrow| Some(&narrow.source) != dense);
-        let same = || ffn_dim.as_ref().map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
-        experts.expert_ffn_dim = narrow.or_else(same);
-    }
-    if ssm.inner_size.is_none()
-        && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
-    {
-        let inner = width
-            .value
-            .checked_mul(heads.value)
-            .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
-        ssm.inner_size = Some(Field::derived(inner, "ssm_time_step_rank * ssm_value_head_dim"));
-    }
-
-    if let Some(expansion) = &core.state_expansion {
-        let product = dim.value.checked_mul(expansion.value);
-        let product = product.ok_or_else(|| {
-            reader.invalid(&expansion.source, too_wide(expansion.value, dim.value))
-        })?;
-        let inner = || Field::derived(product, format!("dim * {}", expansion.source));
-        ssm.inner_size.get_or_insert_with(inner);
-        // In Mamba 2, what GGUF calls the rank is the number of heads.
-        let heads = core.state_heads.take().filter(|_| ssm.group_count.is_some());
-        ssm.time_step_rank = heads.or(ssm.time_step_rank.take());
-        let rank = || Field::derived(dim.value.div_ceil(16), "dim / 16, rounded up");
-        ssm.time_step_rank.get_or_insert_with(rank);
-    }
-
-    let usual_activation = defaults.of_gguf.activation;
-    let usual_activation = usual_activation
-        .map(|name| Field::derived(name.to_owned(), format!("default of {family}")));
-    let row = resolution.architecture.map(|row| row.name.to_owned());
+    let mut draft = ConfigDraft::read(&reader, resolution, defaults)?;
+    let dim = draft.needed("dim", |core| core.dim.take())?;
+    let n_layers = draft.layers()?;
+    let (n_heads, n_kv_heads) = draft.heads()?;
+    draft.pooling(store);
+    let head_dim = draft.head_width(&dim, &n_heads)?;
+    let (ffn_dim, ffn_dim_per_layer) = draft.network(&dim);
+    draft.encoder(&dim, &n_heads, ffn_dim.as_ref());
+    let (norm_kind, norm_eps) = draft.norm();
+    let layers = draft.layout(n_layers.value);
+    draft.rotary(&head_dim)?;
+    draft.scales(&dim, &n_heads, n_layers.value);
+    let n_experts = draft.experts(ffn_dim.as_ref());
+    draft.state_space(&dim)?;
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
+    let row = resolution.architecture.map(|row| row.name.to_owned());
+    let core = draft.core;
     Ok(ModelConfig {
-        q_dim: product(&n_heads, "n_heads * head_dim")?,
-        kv_dim: product(&n_kv_heads, "n_kv_heads * head_dim")?,
+        q_dim: product(&reader, &n_heads, &head_dim, "n_heads * head_dim")?,
+        kv_dim: product(&reader, &n_kv_heads, &head_dim, "n_kv_heads * head_dim")?,
         max_seq_len: core.max_seq_len,
-        activation: core.activation.or(usual_activation),
+        activation: core.activation,
         rope_theta: core.rope_theta.unwrap_or(Field::derived(10_000.0, "default")),
-        architecture,
         family: row.map(|row| Field::derived(row, resolution.reason.clone())),
+        architecture,
         dim,
         n_layers,
         n_heads,
@@ -290,14 +137,310 @@ pub(super) fn config(
         tie_embeddings: tied(embedding, output, core.tie_embeddings),
         n_experts,
         layers,
-        attention,
-        rope,
-        rope_scaling,
-        experts,
-        scales,
-        ssm,
-        encoder,
+        attention: draft.attention,
+        rope: draft.rope,
+        rope_scaling: draft.rope_scaling,
+        experts: draft.experts,
+        scales: draft.scales,
+        ssm: draft.ssm,
+        encoder: draft.encoder,
     })
+}
+
+/// The numbers that a model's files state, to which each step adds those that follow from them.
+struct ConfigDraft<'d> {
+    reader: &'d ConfigReader<'d>,
+    resolution: &'d Resolution,
+    defaults: &'d Defaults,
+    core: Core,
+    attention: AttentionConfig,
+    rope: RopeConfig,
+    rope_scaling: RopeScaling,
+    experts: ExpertConfig,
+    scales: ScaleConfig,
+    encoder: EncoderConfig,
+    ssm: SsmConfig,
+}
+
+impl<'d> ConfigDraft<'d> {
+    fn read(
+        reader: &'d ConfigReader<'d>,
+        resolution: &'d Resolution,
+        defaults: &'d Defaults,
+    ) -> Result<Self> {
+        Ok(Self {
+            reader,
+            resolution,
+            defaults,
+            core: Core::read(reader)?,
+            attention: AttentionConfig::read(reader)?,
+            rope: RopeConfig::read(reader)?,
+            rope_scaling: RopeScaling::read(reader)?,
+            experts: ExpertConfig::read(reader)?,
+            scales: ScaleConfig::read(reader)?,
+            encoder: EncoderConfig::read(reader)?,
+            ssm: SsmConfig::read(reader)?,
+        })
+    }
+
+    fn needed<T>(
+        &mut self,
+        name: &str,
+        take: impl FnOnce(&mut Core) -> Option<Field<T>>,
+    ) -> Result<Field<T>> {
+        needed(self.reader, self.resolution, name, take(&mut self.core))
+    }
+
+    /// The source of a default of the family.
+    fn source(&self) -> String {
+        format!("default of {}", self.reader.prefix)
+    }
+
+    /// Whether the stated number of layers is that of an encoder before the decoder.
+    fn counts_encoder_layers(&self) -> bool {
+        self.resolution.architecture.is_some_and(|row| row.counts_encoder_layers)
+    }
+
+    /// The number of layers, those of the encoder, and which layers have rotary embeddings.
+    fn layers(&mut self) -> Result<Field<u32>> {
+        let mut n_layers = self.needed("n_layers", |core| core.n_layers.take())?;
+        if self.counts_encoder_layers() {
+            let as_many = || Field::derived(n_layers.value, "as many as enc_n_layers");
+            let decoder = self.core.decoder_layers.take().unwrap_or_else(as_many);
+            self.encoder.enc_n_layers = Some(std::mem::replace(&mut n_layers, decoder));
+        }
+        check_layers(self.reader, self.resolution, &n_layers)?;
+        if self.defaults.optional_rope && self.rope.layers.is_none() {
+            self.rope.layers = without_rope(&self.core, self.resolution, n_layers.value);
+        }
+        Ok(n_layers)
+    }
+
+    /// The numbers of query heads and of key heads.
+    fn heads(&mut self) -> Result<(Field<u32>, Field<u32>)> {
+        let (n_heads, each) = split(self.core.n_heads.take());
+        let attention_free = self.defaults.attention_free;
+        let n_heads = match attention_free {
+            true => Some(Field::derived(1, "no layer has attention")),
+            false => n_heads,
+        };
+        let n_heads = self.needed("n_heads", |_| n_heads)?;
+        self.attention.n_heads_per_layer = each;
+        let (n_kv_heads, each) = match attention_free {
+            true => (n_heads.clone(), None),
+            false => kv_heads(&self.core, &n_heads),
+        };
+        self.attention.n_kv_heads_per_layer = each;
+        for heads in [&n_heads, &n_kv_heads] {
+            if heads.value == 0 {
+                let fault = "0, but a value above 0 is needed";
+                return Err(self.reader.invalid(&heads.source, fault));
+            }
+        }
+        Ok((n_heads, n_kv_heads))
+    }
+
+    /// How outputs are pooled, as documents next to the weights say it.
+    fn pooling(&mut self, store: &Store) {
+        if self.attention.pooling_type.is_none() {
+            // What cannot be read is an error for those who convert the model, not for those who open
+            // it.
+            let stated = pooling::stated(store).ok().flatten();
+            self.attention.pooling_type = stated.map(|(number, file)| Field::derived(number, file));
+        }
+    }
+
+    /// The width of a head, and that of a value head.
+    fn head_width(&mut self, dim: &Field<u32>, n_heads: &Field<u32>) -> Result<Field<u32>> {
+        let (core, attention) = (&mut self.core, &mut self.attention);
+        let head_dim = head_dim(self.reader, core, attention, &self.rope, [dim, n_heads])?;
+        if attention.value_head_dim.is_none() {
+            let usual = self.defaults.of_gguf.usual_value_width;
+            let derived = dim.value.checked_div(n_heads.value).filter(|_| usual);
+            attention.value_head_dim = Some(match derived {
+                Some(width) => Field::derived(width, "dim / n_heads"),
+                None => Field::derived(head_dim.value, "same as head_dim"),
+            });
+        }
+        Ok(head_dim)
+    }
+
+    /// Four times a width, for families whose networks are that wide.
+    fn four_times(&self, width: &Field<u32>, source: &'static str) -> Option<Field<u32>> {
+        let is_wide = self.defaults.of_gguf.ffn_four_times;
+        let wide = is_wide.then(|| width.value.checked_mul(4)).flatten();
+        wide.map(|value| Field::derived(value, source))
+    }
+
+    /// The width of the feed-forward network, and that of each layer if they differ.
+    fn network(&mut self, dim: &Field<u32>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
+        let (ffn_dim, ffn_dim_per_layer) = split(self.core.ffn_dim.take());
+        let mut ffn_dim = ffn_dim.or_else(|| self.four_times(dim, "4 * dim"));
+        if self.core.ffn_adjusted.as_ref().is_some_and(|flag| flag.value) {
+            ffn_dim = ffn_dim.map(|stated| adjusted(&self.core, &stated));
+        }
+        (ffn_dim, ffn_dim_per_layer)
+    }
+
+    /// An encoder is as wide as its decoder; configs of transformers state the width once.
+    fn encoder(&mut self, dim: &Field<u32>, n_heads: &Field<u32>, ffn_dim: Option<&Field<u32>>) {
+        if self.encoder.enc_n_layers.is_none() {
+            return;
+        }
+        if self.counts_encoder_layers() {
+            let same = |field: &Field<u32>, source| Field::derived(field.value, source);
+            self.encoder.enc_n_heads = Some(same(n_heads, "same as n_heads"));
+            self.encoder.enc_ffn_dim = ffn_dim.map(|width| same(width, "same as ffn_dim"));
+        }
+        let width = || Field::derived(dim.value, "same as dim");
+        let width = self.encoder.enc_dim.get_or_insert_with(width).clone();
+        let wide = self.four_times(&width, "4 * enc_dim");
+        self.encoder.enc_ffn_dim = self.encoder.enc_ffn_dim.take().or(wide);
+    }
+
+    /// The kind of norms and their epsilon.
+    fn norm(&mut self) -> (Option<Field<NormKind>>, Option<Field<f32>>) {
+        let core = &mut self.core;
+        match self.defaults.norms {
+            Some(NormKind::Layer) => core.layer_eps = core.layer_eps.take().or(core.rms_eps.take()),
+            Some(NormKind::Rms) => core.rms_eps = core.rms_eps.take().or(core.layer_eps.take()),
+            None => {}
+        }
+        let norm = |eps: Option<Field<f32>>, kind| {
+            eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
+        };
+        let usual = self.defaults.of_gguf.layer_norm_eps;
+        norm(core.rms_eps.take(), NormKind::Rms)
+            .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
+            .or_else(|| {
+                norm(usual.map(|(eps, source)| Field::derived(eps, source)), NormKind::Layer)
+            })
+            .unzip()
+    }
+
+    /// The kind of each layer.
+    fn layout(&mut self, n_layers: u32) -> Option<Field<LayerLayout>> {
+        if self.attention.chunk_size.is_none() {
+            let usual = self.defaults.of_gguf.chunk_size;
+            self.attention.chunk_size = usual.map(|size| Field::derived(size, self.source()));
+        }
+        // Qwen's configs state a window that is not used.
+        if self.core.use_window.as_ref().is_some_and(|flag| !flag.value) {
+            self.attention.sliding_window = None;
+        }
+        let stated = Layouts {
+            core: &self.core,
+            window: self.attention.sliding_window.as_ref(),
+            chunk_size: self.attention.chunk_size.as_ref(),
+            rope: &self.rope,
+            defaults: self.defaults,
+            default_source: &self.source(),
+            n_layers,
+        };
+        let layout = stated.choose();
+        self.attention.sliding_window_pattern =
+            layout.as_ref().and_then(|layout| match &layout.value {
+                LayerLayout::Period(period, LayerKind::Sliding) => {
+                    Some(Field::derived(period.get(), layout.source.clone()))
+                }
+                _ => None,
+            });
+        layout
+            .filter(|layout| layout.value != LayerLayout::Same(LayerKind::Full))
+            .or_else(|| layout::headless(&self.attention, self.defaults))
+    }
+
+    /// Rotary embeddings and their scaling.
+    fn rotary(&mut self, head_dim: &Field<u32>) -> Result<()> {
+        let (rope, scaling) = (&mut self.rope, &mut self.rope_scaling);
+        finish_rope(self.reader, &self.core, rope, scaling, head_dim)?;
+        if self.rope.local_theta.is_none()
+            && self.attention.sliding_window.is_some()
+            && let Some(theta) = self.defaults.local_rope_theta
+        {
+            self.rope.local_theta = Some(Field::derived(theta, self.source()));
+        }
+        Ok(())
+    }
+
+    /// Factors of the embedding and of attention, and the activation.
+    fn scales(&mut self, dim: &Field<u32>, n_heads: &Field<u32>, n_layers: u32) {
+        if self.scales.embedding_scale.is_none() && self.defaults.scaled_embedding {
+            let root = f64::from(dim.value).sqrt();
+            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+            let root = root as f32;
+            self.scales.embedding_scale = Some(Field::derived(root, "sqrt(dim)"));
+        }
+        let attention = &mut self.attention;
+        if attention.query_pre_attn_scalar.is_none()
+            && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
+            && self.defaults.of_gguf.scaled_by_dim_layers == Some(n_layers)
+        {
+            attention.query_pre_attn_scalar = Some(Field::derived(value as f32, "dim / n_heads"));
+        }
+        if attention.attention_scale.is_none()
+            && let Some(scalar) = &attention.query_pre_attn_scalar
+        {
+            let scale = scalar.value.sqrt().recip();
+            attention.attention_scale =
+                Some(Field::derived(scale, "1 / sqrt(query_pre_attn_scalar)"));
+        }
+        if self.core.activation.is_none() {
+            let usual = self.defaults.of_gguf.activation;
+            self.core.activation = usual.map(|name| Field::derived(name.to_owned(), self.source()));
+        }
+    }
+
+    /// The number of experts, and their width.
+    fn experts(&mut self, ffn_dim: Option<&Field<u32>>) -> Field<u32> {
+        let n_experts = self.core.n_experts.take().unwrap_or(Field::derived(0, "default"));
+        if n_experts.value > 0 && self.experts.expert_ffn_dim.is_none() {
+            // With another width for dense layers, `intermediate_size` is that of experts.
+            let dense = ffn_dim.map(|ffn| &ffn.source);
+            let narrow = self.core.narrow_ffn_dim.take();
+            let narrow = narrow.filter(|narrow| Some(&narrow.source) != dense);
+            let same = || ffn_dim.map(|ffn| Field::derived(ffn.value, "same as ffn_dim"));
+            self.experts.expert_ffn_dim = narrow.or_else(same);
+        }
+        n_experts
+    }
+
+    /// The widths of a state space or of linear attention.
+    fn state_space(&mut self, dim: &Field<u32>) -> Result<()> {
+        let ssm = &mut self.ssm;
+        if ssm.inner_size.is_none()
+            && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
+        {
+            let source = "ssm_time_step_rank * ssm_value_head_dim";
+            ssm.inner_size = Some(product(self.reader, heads, width, source)?);
+        }
+        let Some(expansion) = &self.core.state_expansion else { return Ok(()) };
+        let product = dim.value.checked_mul(expansion.value).ok_or_else(|| {
+            self.reader.invalid(&expansion.source, too_wide(expansion.value, dim.value))
+        })?;
+        let inner = || Field::derived(product, format!("dim * {}", expansion.source));
+        ssm.inner_size.get_or_insert_with(inner);
+        // In Mamba 2, what GGUF calls the rank is the number of heads.
+        let heads = self.core.state_heads.take().filter(|_| ssm.group_count.is_some());
+        ssm.time_step_rank = heads.or(ssm.time_step_rank.take());
+        let rank = || Field::derived(dim.value.div_ceil(16), "dim / 16, rounded up");
+        ssm.time_step_rank.get_or_insert_with(rank);
+        Ok(())
+    }
+}
+
+/// The width of all heads.
+fn product(
+    reader: &ConfigReader<'_>,
+    heads: &Field<u32>,
+    width: &Field<u32>,
+    source: &'static str,
+) -> Result<Field<u32>> {
+    let value = heads
+        .value
+        .checked_mul(width.value)
+        .ok_or_else(|| reader.invalid(&heads.source, too_wide(heads.value, width.value)))?;
+    Ok(Field::derived(value, source))
 }
 
 /// LFM2's width of the network: two thirds of the stated one, times a factor, rounded up to a multiple.
@@ -413,142 +556,6 @@ fn without_rope(core: &Core, resolution: &Resolution, n_layers: u32) -> Option<F
         (None, None) => (resolution.dialect == Dialect::Gguf, "default of the class".into()),
     };
     (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
-}
-
-/// The kind of each layer, where those of one kind have no key heads.
-fn headless(attention: &AttentionConfig, defaults: &Defaults) -> Option<Field<LayerLayout>> {
-    let kind = LayerKind::named(defaults.without_attention?);
-    let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
-    let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
-    Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
-}
-
-/// The kind of a layer of a model that attends within chunks.
-fn chunked(rotates: &bool) -> LayerKind {
-    if *rotates { LayerKind::Chunked } else { LayerKind::Full }
-}
-
-/// The kind of each layer. Also determines the sliding window and its period.
-fn layout(
-    core: &Core,
-    attention: &mut AttentionConfig,
-    rope: &RopeConfig,
-    family: &str,
-    n_layers: u32,
-    defaults: &Defaults,
-) -> Option<Field<LayerLayout>> {
-    // Qwen's configs state a window that is not used.
-    if core.use_window.as_ref().is_some_and(|flag| !flag.value) {
-        attention.sliding_window = None;
-    }
-    let of_period = |period, kind| match NonZeroU32::new(period) {
-        None => LayerLayout::Same(kind),
-        Some(period) if defaults.full_first => {
-            let is_full = |layer: u32| layer.is_multiple_of(period.get());
-            let kind = |layer| if is_full(layer) { LayerKind::Full } else { kind.clone() };
-            LayerLayout::of((0..n_layers).map(kind).collect())
-        }
-        Some(NonZeroU32::MIN) => LayerLayout::Same(LayerKind::Full),
-        Some(period) => LayerLayout::Period(period, kind),
-    };
-    let window = attention.sliding_window.is_some();
-    let pattern = core.layer_pattern.as_ref().map(|Field { value, source }| {
-        let layout = match value {
-            LayerPattern::Period(period) => of_period(*period, LayerKind::Sliding),
-            LayerPattern::Each(windows) => {
-                let kind = |&window: &bool| match window {
-                    true => LayerKind::Sliding,
-                    false => LayerKind::Full,
-                };
-                LayerLayout::of(windows.iter().map(kind).collect())
-            }
-        };
-        Field::derived(layout, source.clone())
-    });
-    let listed = core.layer_types.as_ref().map(|Field { value, source }| {
-        // A pattern that agrees with the list replaces it, since it also covers layers that are not
-        // listed.
-        let agrees = |pattern: &&Field<LayerLayout>| pattern.value.agrees(value);
-        // Transformers 5 calls the layers of all kinds of state spaces `linear_attention`.
-        let kind = |kind: &LayerKind| match (kind, defaults.without_attention) {
-            (LayerKind::Linear, Some(name)) => LayerKind::named(name),
-            (kind, _) => kind.clone(),
-        };
-        let of_list =
-            || Field::derived(LayerLayout::of(value.iter().map(kind).collect()), source.clone());
-        pattern.as_ref().filter(agrees).cloned().unwrap_or_else(of_list)
-    });
-    // Layers with attention between others, by number or by period.
-    let between = |attends: &dyn Fn(u32) -> bool, source: &Cow<'static, str>| {
-        let other = LayerKind::named(defaults.without_attention?);
-        let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
-        let kinds = (0..n_layers).map(of).collect();
-        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
-    };
-    let numbered = core
-        .attention_layers
-        .as_ref()
-        .and_then(|Field { value, source }| between(&|layer| value.contains(&layer), source));
-    let periodic = core.attention_period.as_ref().and_then(|Field { value: period, source }| {
-        let offset = core.attention_offset.as_ref().map_or(0, |offset| offset.value);
-        between(&|layer| layer.checked_rem(*period) == Some(offset), source)
-    });
-    let interval = core.full_interval.as_ref().map(|interval| {
-        Field::derived(of_period(interval.value, LayerKind::Linear), interval.source.clone())
-    });
-    let linear = core.linear_layers.as_ref().map(|Field { value, source }| {
-        let kind = |&linear: &bool| if linear { LayerKind::Linear } else { LayerKind::Full };
-        let kinds: Vec<LayerKind> = value.iter().map(kind).collect();
-        let agrees = |interval: &&Field<LayerLayout>| interval.value.agrees(&kinds);
-        interval
-            .as_ref()
-            .filter(agrees)
-            .cloned()
-            .unwrap_or_else(|| Field::derived(LayerLayout::of(kinds.clone()), source.clone()))
-    });
-    let partly = core.window_from.as_ref().filter(|_| core.use_window.is_some()).map(|from| {
-        Field::derived(LayerLayout::From(from.value, LayerKind::Sliding), from.source.clone())
-    });
-    let usual = defaults.window_period.map(|period| {
-        Field::derived(of_period(period, LayerKind::Sliding), format!("default of {family}"))
-    });
-    let all = attention
-        .sliding_window
-        .as_ref()
-        .map(|window| Field::derived(LayerLayout::Same(LayerKind::Sliding), window.source.clone()));
-    let chunks = attention.chunk_size.as_ref().map(|size| {
-        // Layers without rotary embeddings attend to all positions.
-        let layout = match &rope.layers {
-            Some(rotated) => LayerLayout::of(rotated.value.iter().map(chunked).collect()),
-            None => of_period(
-                rope.skip_interval.as_ref().map_or(4, |period| period.value),
-                LayerKind::Chunked,
-            ),
-        };
-        Field::derived(layout, size.source.clone())
-    });
-    // A GGUF file states a window of 0 if no layer attends within chunks.
-    let chunks =
-        chunks.filter(|_| core.stated_window.as_ref().is_none_or(|window| window.value != 0));
-    // Layouts of windows apply only if layers have a window.
-    let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window);
-    let layout = listed
-        .or(numbered)
-        .or(periodic)
-        .or(linear)
-        .or(interval)
-        .or_else(|| of_windows(pattern))
-        .or_else(|| of_windows(partly))
-        .or_else(|| of_windows(usual))
-        .or(chunks)
-        .or(all);
-    attention.sliding_window_pattern = layout.as_ref().and_then(|layout| match &layout.value {
-        LayerLayout::Period(period, LayerKind::Sliding) => {
-            Some(Field::derived(period.get(), layout.source.clone()))
-        }
-        _ => None,
-    });
-    layout.filter(|layout| layout.value != LayerLayout::Same(LayerKind::Full))
 }
 
 fn finish_rope(

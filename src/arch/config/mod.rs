@@ -6,6 +6,7 @@ mod defaults;
 mod derive;
 pub(crate) mod flags;
 mod keys;
+mod layout;
 pub(crate) mod pooling;
 mod read;
 mod unused;

@@ -1,0 +1,179 @@
+//! The kinds of layers: full attention, windows, chunks, linear attention.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use super::Field;
+use super::defaults::Defaults;
+use super::keys::{AttentionConfig, Core, RopeConfig};
+use super::values::{LayerKind, LayerLayout, LayerPattern};
+
+/// The ways in which files state the kinds of layers.
+pub(super) struct Layouts<'d> {
+    pub(super) core: &'d Core,
+    pub(super) window: Option<&'d Field<u32>>,
+    pub(super) chunk_size: Option<&'d Field<u32>>,
+    pub(super) rope: &'d RopeConfig,
+    pub(super) defaults: &'d Defaults,
+    /// The source of a default of the family.
+    pub(super) default_source: &'d str,
+    pub(super) n_layers: u32,
+}
+
+impl Layouts<'_> {
+    /// The first layout that the files state or that follows from what they state.
+    pub(super) fn choose(&self) -> Option<Field<LayerLayout>> {
+        // Layouts of windows apply only if layers have a window.
+        let window = self.window;
+        let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window.is_some());
+        let pattern = self.pattern();
+        self.listed(pattern.as_ref())
+            .or_else(|| self.numbered())
+            .or_else(|| self.periodic())
+            .or_else(|| self.linear())
+            .or_else(|| self.interval())
+            .or_else(|| of_windows(pattern))
+            .or_else(|| of_windows(self.partly()))
+            .or_else(|| of_windows(self.usual()))
+            .or_else(|| self.chunks())
+            .or_else(|| {
+                let same = LayerLayout::Same(LayerKind::Sliding);
+                window.map(|window| Field::derived(same, window.source.clone()))
+            })
+    }
+
+    /// Layers of a kind, and one with full attention in each period.
+    fn of_period(&self, period: u32, kind: LayerKind) -> LayerLayout {
+        match NonZeroU32::new(period) {
+            None => LayerLayout::Same(kind),
+            Some(period) if self.defaults.full_first => {
+                let is_full = |layer: u32| layer.is_multiple_of(period.get());
+                let kind = |layer| if is_full(layer) { LayerKind::Full } else { kind.clone() };
+                LayerLayout::of((0..self.n_layers).map(kind).collect())
+            }
+            Some(NonZeroU32::MIN) => LayerLayout::Same(LayerKind::Full),
+            Some(period) => LayerLayout::Period(period, kind),
+        }
+    }
+
+    fn pattern(&self) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.core.layer_pattern.as_ref()?;
+        let layout = match value {
+            LayerPattern::Period(period) => self.of_period(*period, LayerKind::Sliding),
+            LayerPattern::Each(windows) => {
+                let kind = |&window: &bool| match window {
+                    true => LayerKind::Sliding,
+                    false => LayerKind::Full,
+                };
+                LayerLayout::of(windows.iter().map(kind).collect())
+            }
+        };
+        Some(Field::derived(layout, source.clone()))
+    }
+
+    fn listed(&self, pattern: Option<&Field<LayerLayout>>) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.core.layer_types.as_ref()?;
+        // A pattern that agrees with the list replaces it, since it also covers layers that are not
+        // listed.
+        if let Some(pattern) = pattern.filter(|pattern| pattern.value.agrees(value)) {
+            return Some(pattern.clone());
+        }
+        // Transformers 5 calls the layers of all kinds of state spaces `linear_attention`.
+        let kind = |kind: &LayerKind| match (kind, self.defaults.without_attention) {
+            (LayerKind::Linear, Some(name)) => LayerKind::named(name),
+            (kind, _) => kind.clone(),
+        };
+        let layout = LayerLayout::of(value.iter().map(kind).collect());
+        Some(Field::derived(layout, source.clone()))
+    }
+
+    /// Layers with attention between others.
+    fn between(
+        &self,
+        attends: impl Fn(u32) -> bool,
+        source: &Cow<'static, str>,
+    ) -> Option<Field<LayerLayout>> {
+        let other = LayerKind::named(self.defaults.without_attention?);
+        let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
+        let kinds = (0..self.n_layers).map(of).collect();
+        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
+    }
+
+    /// Layers with attention by their numbers.
+    fn numbered(&self) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.core.attention_layers.as_ref()?;
+        self.between(|layer| value.contains(&layer), source)
+    }
+
+    /// Layers with attention by their period.
+    fn periodic(&self) -> Option<Field<LayerLayout>> {
+        let core = self.core;
+        let Field { value: period, source } = core.attention_period.as_ref()?;
+        let offset = core.attention_offset.as_ref().map_or(0, |offset| offset.value);
+        self.between(|layer| layer.checked_rem(*period) == Some(offset), source)
+    }
+
+    /// Layers with linear attention, one by one.
+    fn linear(&self) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.core.linear_layers.as_ref()?;
+        let kind = |&linear: &bool| if linear { LayerKind::Linear } else { LayerKind::Full };
+        let kinds: Vec<LayerKind> = value.iter().map(kind).collect();
+        let interval = self.interval().filter(|interval| interval.value.agrees(&kinds));
+        interval.or_else(|| Some(Field::derived(LayerLayout::of(kinds), source.clone())))
+    }
+
+    /// Layers with linear attention, by the period of the others.
+    fn interval(&self) -> Option<Field<LayerLayout>> {
+        let interval = self.core.full_interval.as_ref()?;
+        let layout = self.of_period(interval.value, LayerKind::Linear);
+        Some(Field::derived(layout, interval.source.clone()))
+    }
+
+    /// Windows from some layer on.
+    fn partly(&self) -> Option<Field<LayerLayout>> {
+        let core = self.core;
+        let from = core.window_from.as_ref().filter(|_| core.use_window.is_some())?;
+        let layout = LayerLayout::From(from.value, LayerKind::Sliding);
+        Some(Field::derived(layout, from.source.clone()))
+    }
+
+    /// The family's period of windows.
+    fn usual(&self) -> Option<Field<LayerLayout>> {
+        let period = self.defaults.window_period?;
+        let layout = self.of_period(period, LayerKind::Sliding);
+        Some(Field::derived(layout, self.default_source.to_owned()))
+    }
+
+    /// Attention within chunks. Layers without rotary embeddings attend to all positions.
+    fn chunks(&self) -> Option<Field<LayerLayout>> {
+        let size = self.chunk_size?;
+        // A GGUF file states a window of 0 if no layer attends within chunks.
+        if self.core.stated_window.as_ref().is_some_and(|window| window.value == 0) {
+            return None;
+        }
+        let layout = match &self.rope.layers {
+            Some(rotated) => LayerLayout::of(rotated.value.iter().map(chunked).collect()),
+            None => {
+                let period = self.rope.skip_interval.as_ref().map_or(4, |period| period.value);
+                self.of_period(period, LayerKind::Chunked)
+            }
+        };
+        Some(Field::derived(layout, size.source.clone()))
+    }
+}
+
+/// The kind of each layer, where those of one kind have no key heads.
+pub(super) fn headless(
+    attention: &AttentionConfig,
+    defaults: &Defaults,
+) -> Option<Field<LayerLayout>> {
+    let kind = LayerKind::named(defaults.without_attention?);
+    let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
+    let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
+    Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
+}
+
+/// The kind of a layer of a model that attends within chunks.
+fn chunked(rotates: &bool) -> LayerKind {
+    if *rotates { LayerKind::Chunked } else { LayerKind::Full }
+}
