@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, StoredForm};
+use weighbridge::arch::{Architecture, NameRule, StoredForm, architectures};
 use weighbridge::container::CONTAINERS;
 use weighbridge::dtype::DTYPES;
 
@@ -120,7 +120,9 @@ fn homes(lib: &str) -> BTreeMap<String, String> {
     let mut homes = BTreeMap::new();
     for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
         let Some((module, items)) = line.split_once("::") else { continue };
-        for item in items.trim_matches(['{', '}', ';']).split(',').map(str::trim) {
+        let items = items.trim_matches(['{', '}', ';']).split(',').map(str::trim);
+        // A renamed item is imported by its new name.
+        for item in items.map(|item| item.rsplit(" as ").next().unwrap_or(item)) {
             homes.insert(identifier(item).to_owned(), module.to_owned());
         }
     }
@@ -198,9 +200,9 @@ fn names_in_tables_are_unique() {
     unique("codes of ggml", DTYPES.iter().filter_map(|row| row.ggml));
     unique("dtypes of safetensors", DTYPES.iter().filter_map(|row| row.safetensors));
     unique("containers", CONTAINERS.iter().map(|row| row.name));
-    unique("architectures", ARCHITECTURES.iter().map(|row| row.name));
-    unique("GGUF's architectures", ARCHITECTURES.iter().flat_map(|row| row.gguf));
-    unique("model types", ARCHITECTURES.iter().flat_map(|row| row.hf));
+    unique("architectures", architectures().iter().map(|row| row.name));
+    unique("GGUF's architectures", architectures().iter().flat_map(|row| row.gguf));
+    unique("model types", architectures().iter().flat_map(|row| row.hf));
 }
 
 #[test]
@@ -238,7 +240,7 @@ fn effective<'a>(
 
 #[test]
 fn every_stored_row_is_one_canonical_tensor() {
-    for row in ARCHITECTURES {
+    for row in architectures() {
         let Architecture { name, publisher, mlx, required, rules, .. } = row;
         let of = |tables: Vec<&'static [NameRule]>, stored| effective(tables, stored);
         let (gguf, hf) = (|rule: &NameRule| rule.gguf, |rule: &NameRule| rule.hf);
@@ -343,7 +345,7 @@ fn literals(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn families_are_named_in_their_files_alone() {
-    let rows = ARCHITECTURES.iter();
+    let rows = architectures().into_iter();
     let names: BTreeSet<&str> =
         rows.flat_map(|row| row.gguf.iter().chain(row.hf)).copied().collect();
     let mut found = BTreeMap::new();

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value as Json;
 use weighbridge_dlpack::PrivateMaps;
+use weighbridge_rs::arch::FamilyFile;
 use weighbridge_rs::ops::{self, ReportedField};
 use weighbridge_rs::{Error, ErrorKind, Model, OpenOptions, Result, Strictness};
 
@@ -83,6 +84,21 @@ pub unsafe extern "C" fn wb_open(
         let model = options.options()?.open(path)?;
         // SAFETY: as above.
         unsafe { give_model(model, &options, out) }
+    })
+}
+
+/// Adds the model families of a file to the built-in ones, for the whole process.
+///
+/// # Safety
+///
+/// `path` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_add_families(path: *const c_char) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or a valid string.
+        let path = unsafe { crate::path(path, "path")? };
+        FamilyFile::open(path)?.add();
+        Ok(())
     })
 }
 

@@ -18,6 +18,7 @@ mod writing;
 use std::ffi::OsString;
 
 use clap::Parser;
+use weighbridge::arch::FamilyFile;
 use weighbridge::remote::Network;
 use weighbridge::{OpenOptions, Strictness};
 
@@ -60,6 +61,9 @@ fn parse_and_run(arguments: Vec<OsString>) -> cmd::Done {
         Ok(cli) => {
             cli.color.write_global();
             print::set_wide(cli.wide);
+            for path in &cli.family {
+                FamilyFile::open(path)?.add();
+            }
             cmd::run(cli.command, &arguments)
         }
         Err(error) => parsed_nothing(&error),

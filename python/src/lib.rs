@@ -10,14 +10,24 @@ mod watch;
 mod writer;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
+
+use fault::OrRaise;
 
 /// Runs the program `weighbridge` with these arguments, the first of which is its name. Returns the
 /// exit status.
 #[pyfunction]
 fn run_program(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| weighbridge_cli::run(arguments))
+}
+
+/// Makes the families of a file known to the process.
+#[pyfunction]
+fn add_families(path: PathBuf) -> PyResult<()> {
+    weighbridge::arch::FamilyFile::open(path).or_raise()?.add();
+    Ok(())
 }
 
 #[pymodule]
@@ -27,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Model>()?;
     module.add_class::<tensor::Tensor>()?;
     module.add_class::<writer::Builder>()?;
+    module.add_function(wrap_pyfunction!(add_families, module)?)?;
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
     module.add_function(wrap_pyfunction!(tensor::load, module)?)?;
     module.add_function(wrap_pyfunction!(writer::is_quantized, module)?)?;

@@ -174,3 +174,20 @@ def test_the_program_is_installed() -> None:
     assert ran.stdout.startswith(f"weighbridge {wb.__version__}")
     ran = subprocess.run([sys.executable, "-m", "weighbridge._program", "inspect", "absent"])
     assert ran.returncode == 5
+
+
+def test_a_family_from_a_file(assets: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "boreal"
+    shutil.copytree(assets / "hf", folder)
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"llama"', '"boreal"'))
+    assert len(wb.open(folder)) == 0
+
+    family = tmp_path / "boreal.family"
+    family.write_text("[family boreal]\nhf boreal\nrope half_split\ntensors decoder\nrequired decoder\n")
+    wb.add_families(family)
+    assert wb.open(folder)["output_norm.weight"].shape == (256,)
+
+    family.write_text("[family boreal]\nrope round\n")
+    with pytest.raises(wb.DamagedError, match="line 2: rope"):
+        wb.add_families(family)

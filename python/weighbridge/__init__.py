@@ -27,7 +27,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._model import Config, Metadata, Model, Part, StoredTensors, Tensor, Tokenizer, open
-from ._native import __version__
+from ._native import __version__, add_families
 from ._verbs import (
     DiffReport,
     HashReport,
@@ -51,8 +51,8 @@ __all__ = [
     "CancelledError", "Config", "DamagedError", "DiffReport", "Error", "FileError", "HashReport",
     "InspectReport", "Metadata", "MismatchError", "Model", "NotFoundError", "Part",
     "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
-    "VerifyReport", "WriteReport", "Writer", "__version__", "convert", "create", "diff", "hash",
-    "inspect", "merge", "open", "quantize", "save_file", "split", "verify",
+    "VerifyReport", "WriteReport", "Writer", "__version__", "add_families", "convert", "create",
+    "diff", "hash", "inspect", "merge", "open", "quantize", "save_file", "split", "verify",
 ]
 
 

@@ -9,6 +9,7 @@ __all__ = [
     "Model",
     "Tensor",
     "__version__",
+    "add_families",
     "config",
     "convert",
     "create",
@@ -147,6 +148,8 @@ class Builder:
     def write(self, path: str | Path, writing: Writing, progress: _Progress | None) -> str: ...
 
 def is_quantized(dtype: str) -> bool: ...
+def add_families(path: str | Path) -> None:
+    """Adds the model families of a file to the built-in ones, for the whole process."""
 def run_program(arguments: list[str]) -> int: ...
 def load(
     tensors: list[Tensor], dtype: str | None, copy: bool, threads: int, progress: _Progress | None

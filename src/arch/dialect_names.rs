@@ -210,13 +210,13 @@ impl Habits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::family::ARCHITECTURES;
+    use crate::arch::family::architectures;
 
     /// A stored tensor is made of its parts in one step: only their rows may differ.
     #[test]
     fn parts_of_one_stored_tensor_differ_in_their_rows_alone() {
         let dialects = [Dialect::Gguf, Dialect::HuggingFace, Dialect::Mlx, Dialect::Publisher];
-        for architecture in ARCHITECTURES {
+        for architecture in architectures() {
             for dialect in dialects {
                 let habits = Habits { dialect, split_latent: false, joined: false };
                 let forms = candidates(architecture, habits);

@@ -41,7 +41,7 @@ use config::{ConfigReader, Defaults, PromisedLayers};
 use cut::CutRule;
 pub(crate) use cut::{Cut, Stage, TensorCut, Unit, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
-pub use family::ARCHITECTURES;
+pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
 use habits::MlxModules;
 pub use linear::Linear;
@@ -163,7 +163,8 @@ impl Architecture {
 pub(crate) struct Instead {
     /// The condition on `config.json`.
     pub(crate) when: fn(&Json) -> bool,
-    pub(crate) architecture: &'static Architecture,
+    /// The name of the other row.
+    pub(crate) architecture: &'static str,
 }
 
 /// A tensor of one value in each layer, which GGUF states as a key with a value for each layer.
@@ -328,7 +329,7 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
             }
         }
     }
-    let publishers = ARCHITECTURES.iter().find(|row| is_publishers(store, row));
+    let publishers = architectures().into_iter().find(|row| is_publishers(store, row));
     if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
         let source = "params.json, and tensors with Mistral's own names".to_owned();
         return Ok(Some(ArchitectureName { name: row.name.to_owned(), source }));
@@ -371,13 +372,14 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
     let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| {
-        let is = |names: &[&str]| names.contains(&named.name.as_str());
-        let mut rows = ARCHITECTURES.iter().copied();
-        let row = rows.find(|row| is(if gguf { row.gguf } else { row.hf }) || is(&[row.name]))?;
+        let row = family::architecture(&named.name, gguf)?;
         let config = store.document("config.json");
         let instead =
             row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
-        Some(instead.map_or(row, |(other, _)| other.architecture))
+        match instead {
+            Some((other, _)) => family::architecture(other.architecture, true),
+            None => Some(row),
+        }
     });
     let reason = match (&named, found) {
         (Some(ArchitectureName { name, source }), Some(_)) => format!("{source} is \"{name}\""),

@@ -1,6 +1,6 @@
 //! Name rules: one row gives a tensor's canonical name and its name in each dialect.
 
-use super::transform::{SAME, Transform};
+use super::transform::Transform;
 
 /// The names of one tensor of an architecture. `{n}` stands for the layer number. `{e}` in a stored
 /// name stands for the expert number; the tensors of all experts form one canonical tensor.
@@ -26,51 +26,6 @@ pub struct StoredForm {
     pub name: &'static str,
     /// How the stored tensor differs from the canonical one.
     pub transform: Transform,
-}
-
-const ABSENT: StoredForm = StoredForm { name: "", transform: SAME };
-
-/// A tensor that GGUF stores transformed, and Hugging Face in canonical form.
-pub(super) const fn rule(
-    canonical: &'static str,
-    gguf: &'static str,
-    hf: &'static str,
-    gguf_transform: Transform,
-) -> NameRule {
-    let gguf = StoredForm { name: gguf, transform: gguf_transform };
-    NameRule { canonical, gguf, hf: StoredForm { name: hf, transform: SAME } }
-}
-
-/// A tensor that both store in the same form, which is not the canonical one.
-pub(super) const fn both(
-    canonical: &'static str,
-    gguf: &'static str,
-    hf: &'static str,
-    transform: Transform,
-) -> NameRule {
-    NameRule {
-        canonical,
-        gguf: StoredForm { name: gguf, transform },
-        hf: StoredForm { name: hf, transform },
-    }
-}
-
-/// A form that only GGUF uses.
-pub(super) const fn gguf(
-    canonical: &'static str,
-    name: &'static str,
-    transform: Transform,
-) -> NameRule {
-    NameRule { canonical, gguf: StoredForm { name, transform }, hf: ABSENT }
-}
-
-/// A form that only Hugging Face, MLX or a publisher uses.
-pub(super) const fn hf(
-    canonical: &'static str,
-    name: &'static str,
-    transform: Transform,
-) -> NameRule {
-    NameRule { canonical, gguf: ABSENT, hf: StoredForm { name, transform } }
 }
 
 /// A stored name with `{n}` and `{e}` in place of its first numbers.

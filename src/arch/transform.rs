@@ -111,22 +111,10 @@ pub(super) const SAME: Transform = Transform {
     columns: RowOrder::All,
     values: Change::None,
 };
-pub(super) const PERMUTE_Q: Transform = rows(RowOrder::PairsQ);
-pub(super) const PERMUTE_K: Transform = rows(RowOrder::PairsK);
 
 pub(crate) const PLUS_ONE: Transform = Transform { values: Change::PlusOne, ..SAME };
 pub(crate) const SOFTPLUS: Transform = Transform { values: Change::Softplus, ..SAME };
 pub(crate) const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
-
-/// A transform of rows only.
-pub(super) const fn rows(rows: RowOrder) -> Transform {
-    Transform { rows, ..SAME }
-}
-
-/// A transposed tensor, whose rows are selected as columns.
-pub(super) const fn transposed(rows: RowOrder) -> Transform {
-    Transform { axes: Axes::Transposed, rows, ..SAME }
-}
 
 impl Axes {
     /// For axes that depend on the tensor: what they are for one of this shape.

@@ -20,9 +20,9 @@ pub(crate) struct Variant {
     /// The class in `architectures` that distinguishes it from another variant of the same
     /// `model_type`.
     pub(crate) class: Option<&'static str>,
-    /// The condition on `config.json` that distinguishes it from another variant of the same
+    /// The conditions on `config.json` that distinguish it from another variant of the same
     /// `model_type`.
-    pub(crate) when: Option<fn(&Json) -> bool>,
+    pub(crate) when: &'static [Condition<fn(&Json) -> bool>],
     /// Its keys in GGUF, as llama.cpp's converter writes them (`conversion/*.py`,
     /// `set_gguf_parameters`). A later rule overrides an earlier one.
     pub(crate) keys: &'static [&'static [KeyRule]],
@@ -51,12 +51,21 @@ pub(crate) type RopeFreqs = fn(&SourceModel<'_>) -> Result<Vec<f32>>;
 pub(crate) type MlxConfig = fn(&SourceModel<'_>, &mut Map<String, Json>) -> Result<()>;
 
 impl Variant {
+    /// Whether its conditions hold for a `config.json`.
+    pub(crate) fn fits(&self, config: &Json) -> bool {
+        self.when.iter().all(|condition| match condition {
+            Condition::Is(is) => is(config),
+            Condition::Not(is) => !is(config),
+            Condition::Has(_) => false,
+        })
+    }
+
     /// A variant without any facts, to build others from.
     pub(crate) const EMPTY: Self = Self {
         gguf: "",
         hf: &[],
         class: None,
-        when: None,
+        when: &[],
         keys: &[],
         rope_freqs: None,
         llama3_factors: false,
@@ -90,6 +99,17 @@ pub(crate) enum KeyRule {
     By(fn(&SourceModel<'_>, &mut KeyWriter<'_>) -> Result<()>),
 }
 
+/// A condition that a family's file names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Condition<F> {
+    /// The function returns true.
+    Is(F),
+    /// The function returns false.
+    Not(F),
+    /// The model has a tensor with this canonical name.
+    Has(&'static str),
+}
+
 /// A class of transformers that a variant maps to in `config.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -97,8 +117,8 @@ pub(crate) struct Class {
     pub(crate) model_type: &'static str,
     /// `architectures`.
     pub(crate) class: &'static str,
-    /// The condition; `None` if it always holds.
-    pub(crate) when: Option<fn(&SourceModel<'_>) -> bool>,
+    /// The conditions, which must all hold.
+    pub(crate) when: &'static [Condition<fn(&SourceModel<'_>) -> bool>],
     /// The `model_type` of mlx-lm's outer config, which holds this one under `text_config`.
     pub(crate) within: Option<&'static str>,
     /// Its keys. A later rule overrides an earlier one.
@@ -106,9 +126,18 @@ pub(crate) struct Class {
 }
 
 impl Class {
+    /// Whether its conditions hold for a model.
+    pub(crate) fn fits(&self, model: &SourceModel<'_>) -> bool {
+        self.when.iter().all(|condition| match condition {
+            Condition::Is(is) => is(model),
+            Condition::Not(is) => !is(model),
+            Condition::Has(canonical) => model.has(canonical),
+        })
+    }
+
     /// A class without keys and conditions.
     pub(crate) const EMPTY: Self =
-        Self { model_type: "", class: "", when: None, within: None, rules: &[] };
+        Self { model_type: "", class: "", when: &[], within: None, rules: &[] };
 }
 
 /// A rule for one key of a class in `config.json`, or for several.

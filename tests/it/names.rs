@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::models::{Array, Form, NamedModel, Opened, lists, metadata, models, open, pattern};
 use crate::support::{Gguf, Safetensors, folder};
 use serde_json::Value as Json;
-use weighbridge::arch::{ARCHITECTURES, Architecture, Change, Dialect, Mapping, Transform};
+use weighbridge::arch::{Architecture, Change, Dialect, Mapping, Transform, architectures};
 use weighbridge::device::Cpu;
 use weighbridge::model::Convention;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, WeightProvider};
@@ -250,7 +250,7 @@ fn every_row_of_every_table_is_used() {
         return;
     }
     let mut unused: BTreeSet<Row> = BTreeSet::new();
-    for architecture in ARCHITECTURES {
+    for architecture in architectures() {
         let rules = architecture.rules.iter().copied().flatten();
         let rows = rules
             .flat_map(|rule| [("gguf", rule, rule.gguf), ("hugging face", rule, rule.hf)])

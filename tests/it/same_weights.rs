@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, sharded};
 use tempfile::TempDir;
-use weighbridge::arch::{ARCHITECTURES, Architecture, NameRule, RopeLayout, RowOrder, Transform};
+use weighbridge::arch::{Architecture, NameRule, RopeLayout, RowOrder, Transform, architectures};
 use weighbridge::{DType, ModelConfig, OpenOptions, Policy, WeightProvider};
 
 const LAYERS: u64 = 2;
@@ -49,7 +49,7 @@ struct Tensor {
 }
 
 fn llama() -> &'static Architecture {
-    ARCHITECTURES.iter().find(|row| row.name == "llama").expect("a row for llama")
+    architectures().iter().find(|row| row.name == "llama").expect("a row for llama")
 }
 
 fn rule(canonical: &str) -> &'static NameRule {

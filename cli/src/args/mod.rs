@@ -48,6 +48,9 @@ pub(crate) struct Cli {
     /// Show tables in full on a terminal, even if they are wider
     #[arg(long, global = true)]
     pub(crate) wide: bool,
+    /// Read model families from a file, in addition to the built-in ones
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub(crate) family: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

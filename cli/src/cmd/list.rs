@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use weighbridge::OpenOptions;
-use weighbridge::arch::ARCHITECTURES;
+use weighbridge::arch::architectures;
 use weighbridge::bytes::Text;
 use weighbridge::container::CONTAINERS;
 use weighbridge::device::kernel::{DECODED, KERNELS, Kernel, Operation};
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &List) -> Done {
                 left("CONFIG.JSON").end(36).optional(2),
                 left("DESCRIPTION").end(32),
             ],
-            ARCHITECTURES
+            architectures()
                 .iter()
                 .map(|row| {
                     vec![

@@ -66,12 +66,6 @@ impl Defaults {
         of_class: &[],
         of_gguf: GgufDefaults::NONE,
     };
-
-    /// A default for the activation alone.
-    pub(crate) const fn activation(name: &'static str) -> Self {
-        let of_gguf = GgufDefaults { activation: Some(name), ..GgufDefaults::NONE };
-        Self { of_gguf, ..Self::NONE }
-    }
 }
 
 impl GgufDefaults {

@@ -2,59 +2,14 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{BARE, DECODER, PREFIXES, QK_NORM, json, keys};
-use crate::arch::config::Defaults;
-use crate::arch::habits::TokenizerHabits;
+use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
-use Constant::{Real, Word};
-
-/// The architecture's row.
-pub(super) static COMMAND_R: Architecture = Architecture {
-    name: "command-r",
-    summary: "Command R, R+, R7B and A, Aya 23 and Expanse",
-    gguf: &["command-r", "cohere2"],
-    hf: &["cohere", "cohere2"],
-    rope: RopeLayout::Interleaved,
-    rules: &[QK_NORM, DECODER],
-    prefixes: PREFIXES,
-    required: BARE,
-    variants: VARIANTS,
-    ..Architecture::EMPTY
-};
-
-const TOKENIZER: TokenizerHabits = TokenizerHabits { pre: &["command-r"], ..TokenizerHabits::NONE };
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "command-r",
-        hf: &["cohere"],
-        keys: &[keys::BASE, keys::HEADS, &[K::By(true_context), K::Row("logit_scale"), K::Fixed("rope.scaling.type", Word("none"))]],
-        classes: &[
-            Class { model_type: "cohere", class: "CohereForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::SILU, &[C::Field("norm_eps", "layer_norm_eps"), C::Field("logit_scale", "logit_scale"), C::By(embedding_biases)]], ..Class::EMPTY },
-        ],
-        tokenizer: TOKENIZER,
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "cohere2",
-        hf: &["cohere2"],
-        keys: &[keys::BASE, keys::HEADS, &[K::Row("logit_scale"), K::Row("sliding_window"), K::Derived("vocab_size"),
-            K::Rotated(1.0), K::Fixed("rope.scaling.type", Word("none"))]],
-        classes: &[
-            Class { model_type: "cohere2", class: "Cohere2ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::SILU, json::HEADS, &[C::Field("norm_eps", "layer_norm_eps"), C::Field("logit_scale", "logit_scale"), C::Field("sliding_window", "sliding_window"),
-                    C::Field("sliding_window_pattern", "sliding_window_pattern"), C::By(json::layer_types), C::Fixed("rotary_pct", Real(1.0))]], ..Class::EMPTY },
-        ],
-        defaults: Defaults { window_period: Some(4), ..Defaults::NONE },
-        tokenizer: TOKENIZER,
-        ..Variant::EMPTY
-    },
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("embedding_biases", Step::Config(embedding_biases)),
+    ("true_context", Step::Keys(true_context)),
 ];
 
 /// In Cohere's configs, `max_position_embeddings` is the training length, and `model_max_length` the

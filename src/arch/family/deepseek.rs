@@ -2,116 +2,25 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::decoder::{DECODER, MIXTURE, NEXTN, PREFIXES, SHARED_EXPERTS, json, keys};
-use crate::arch::config::{Defaults, Reported};
-use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
-use crate::arch::rule::{NameRule, both, rule};
+use super::step::{Step, Steps};
+use crate::arch::Gating;
+use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{RowOrder, SAME, rows, transposed};
-use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, Gating, RopeLayout};
 use crate::error::Result;
 
-use Constant::{Count, Real, Word};
-
-/// The architecture's row.
-pub(super) static DEEPSEEK2: Architecture = Architecture {
-    name: "deepseek2",
-    summary: "DeepSeek 2, 3 and 3.2, Kimi K2",
-    gguf: &["deepseek2", "deepseek32"],
-    hf: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
-    rope: RopeLayout::Interleaved,
-    rules: &[LATENT, NEXTN, SHARED_EXPERTS, MIXTURE, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: VARIANTS,
-    mlx_uncast: &["e_score_correction_bias"],
-    mlx_modules: &[MlxModules {
-        models: &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2"],
-        path: MlxPath::EndsWith("mlp.gate"),
-        choice: MlxChoice::Bare,
-    }],
-    ..Architecture::EMPTY
-};
-
-/// Tensors of every layer. The first layers have no experts, and small models no low-rank q.
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.kv_a.weight",
-    "layers.{n}.attention.kv_a_norm.weight",
-    "layers.{n}.attention.k_b.weight",
-    "layers.{n}.attention.v_b.weight",
-    "layers.{n}.attention.output.weight",
-    "layers.{n}.ffn_norm.weight",
-];
-
-/// `k_b` and `v_b` expand keys and values from the latent space, one matrix per head. Hugging Face,
-/// and llama.cpp's files before April 2025, stack both of a head in one matrix; llama.cpp now, and
-/// mlx-lm since February 2026, store them separately, and `k_b` transposed.
-#[rustfmt::skip]
-static LATENT: &[NameRule] = &[
-    rule("layers.{n}.attention.q_a.weight",             "blk.{n}.attn_q_a.weight",         "model.layers.{n}.self_attn.q_a_proj.weight",             SAME),
-    rule("layers.{n}.attention.q_a.bias",               "blk.{n}.attn_q_a.bias",           "model.layers.{n}.self_attn.q_a_proj.bias",               SAME),
-    rule("layers.{n}.attention.q_a_norm.weight",        "blk.{n}.attn_q_a_norm.weight",    "model.layers.{n}.self_attn.q_a_layernorm.weight",        SAME),
-    rule("layers.{n}.attention.q_b.weight",             "blk.{n}.attn_q_b.weight",         "model.layers.{n}.self_attn.q_b_proj.weight",             SAME),
-    rule("layers.{n}.attention.kv_a.weight",            "blk.{n}.attn_kv_a_mqa.weight",    "model.layers.{n}.self_attn.kv_a_proj_with_mqa.weight",   SAME),
-    rule("layers.{n}.attention.kv_a.bias",              "blk.{n}.attn_kv_a_mqa.bias",      "model.layers.{n}.self_attn.kv_a_proj_with_mqa.bias",     SAME),
-    rule("layers.{n}.attention.kv_a_norm.weight",       "blk.{n}.attn_kv_a_norm.weight",   "model.layers.{n}.self_attn.kv_a_layernorm.weight",       SAME),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(0))),
-    both("layers.{n}.attention.v_b.weight", "blk.{n}.attn_kv_b.weight", "model.layers.{n}.self_attn.kv_b_proj.weight", rows(RowOrder::Unfolding(1))),
-    both("layers.{n}.attention.k_b.weight", "blk.{n}.attn_k_b.weight",  "model.layers.{n}.self_attn.embed_q.weight",   transposed(RowOrder::All)),
-    rule("layers.{n}.attention.v_b.weight",             "blk.{n}.attn_v_b.weight",         "model.layers.{n}.self_attn.unembed_out.weight",          SAME),
-    // The indexer of DeepSeek 3.2 selects the positions that are attended to.
-    rule("layers.{n}.attention.indexer.q_b.weight",     "blk.{n}.indexer.attn_q_b.weight", "model.layers.{n}.self_attn.indexer.wq_b.weight",         SAME),
-    rule("layers.{n}.attention.indexer.k.weight",       "blk.{n}.indexer.attn_k.weight",   "model.layers.{n}.self_attn.indexer.wk.weight",           SAME),
-    rule("layers.{n}.attention.indexer.k_norm.weight",  "blk.{n}.indexer.k_norm.weight",   "model.layers.{n}.self_attn.indexer.k_norm.weight",       SAME),
-    rule("layers.{n}.attention.indexer.k_norm.bias",    "blk.{n}.indexer.k_norm.bias",     "model.layers.{n}.self_attn.indexer.k_norm.bias",         SAME),
-    rule("layers.{n}.attention.indexer.weights.weight", "blk.{n}.indexer.proj.weight",     "model.layers.{n}.self_attn.indexer.weights_proj.weight", SAME),
-];
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "deepseek2",
-        hf: &["deepseek_v2", "deepseek_v3", "kimi_k2"],
-        keys: &[keys::BASE, &[K::By(widths_of_heads), K::FileType], KEYS],
-        classes: &[
-            Class { model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", when: Some(gated_by_sigmoid),
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc"))]], ..Class::EMPTY },
-            Class { model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("softmax")), C::By(choice)]], ..Class::EMPTY },
-        ],
-        mlx_config: Some(neutral_yarn),
-        defaults: Defaults::activation("silu"),
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "deepseek32",
-        hf: &["deepseek_v32"],
-        keys: &[keys::BASE, &[K::By(widths_of_heads), K::FileType], KEYS, &[K::By(indexer)]],
-        classes: &[
-            Class { model_type: "deepseek_v32", class: "DeepseekV32ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Fixed("scoring_func", Word("sigmoid")), C::Fixed("topk_method", Word("noaux_tc")),
-                    C::Stated("attention.indexer.head_count", "index_n_heads"), C::Stated("attention.indexer.key_length", "index_head_dim"), C::Stated("attention.indexer.top_k", "index_topk")]], ..Class::EMPTY },
-        ],
-        ..Variant::EMPTY
-    },
-];
-
-#[rustfmt::skip]
-const KEYS: &[K] = &[
-    K::Or("rms_eps", Real(1e-6)), K::By(dense_layers), K::Derived("vocab_size"), K::Row("q_lora_rank"),
-    K::By(latent), K::Derived("expert_ffn_dim"), K::Row("n_experts"), K::Or("n_shared_experts", Count(0)),
-    K::Row("expert_weights_scale"), K::By(weights_norm), K::Row("rope_dimension_count"), K::By(log_multiplier),
-];
-
-#[rustfmt::skip]
-const CONFIG: &[C] = &[
-    C::By(latent_widths),
-    C::By(deepseek_yarn),
-    C::Field("n_next_token_layers", "num_nextn_predict_layers"),
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("choice", Step::Config(choice)),
+    ("deepseek_yarn", Step::Config(deepseek_yarn)),
+    ("dense_layers", Step::Keys(dense_layers)),
+    ("gated_by_sigmoid", Step::Fits(gated_by_sigmoid)),
+    ("indexer", Step::Keys(indexer)),
+    ("latent", Step::Keys(latent)),
+    ("latent_widths", Step::Config(latent_widths)),
+    ("log_multiplier", Step::Keys(log_multiplier)),
+    ("neutral_yarn", Step::Mlx(neutral_yarn)),
+    ("weights_norm", Step::Keys(weights_norm)),
+    ("widths_of_heads", Step::Keys(widths_of_heads)),
 ];
 
 /// Number of dense layers before the first layer with experts, which transformers' classes have a

@@ -3,220 +3,25 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{DECODER, MIXTURE, PREFIXES, REQUIRED, SHARED_EXPERT, json, keys};
-use super::llama::PERMUTED;
 use super::mamba;
-use crate::arch::config::{Defaults, Reported};
-use crate::arch::habits::{MlxChoice, MlxModules, MlxPath, TokenizerHabits};
-use crate::arch::rule::{NameRule, hf, rule};
+use super::step::{Step, Steps};
+use crate::arch::LayerKind;
+use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Axes, Change, RowOrder, SAME, Transform, rows};
-use crate::arch::variant::{Class, ConfigRule as C, KeyRule as K, Variant};
-use crate::arch::{Architecture, ConditionalName, LayerKind, RopeLayout};
 use crate::error::Result;
 
-/// Granite without state spaces.
-pub(super) static GRANITE: Architecture = Architecture {
-    name: "granite",
-    summary: "Granite 3 and 4 without state spaces, dense and with experts",
-    gguf: &["granite", "granitemoe"],
-    hf: &["granite", "granitemoe", "granitemoeshared"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[PERMUTED, PARALLEL_EXPERTS, SHARED_EXPERT, MIXTURE, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: GRANITES,
-    mlx_modules: MODULES,
-    ..Architecture::EMPTY
-};
-
-/// Granite 4. Its smallest models have attention in all layers; llama.cpp calls those `granite`.
-pub(super) static HYBRID: Architecture = Architecture {
-    name: "granite_hybrid",
-    summary: "Granite 4 with state spaces",
-    gguf: &["granitehybrid"],
-    hf: &["granitemoehybrid"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[STATES, PERMUTED, PARALLEL_EXPERTS, SHARED_EXPERT, MIXTURE, DECODER],
-    mlx: MLX,
-    prefixes: PREFIXES,
-    required: HYBRID_REQUIRED,
-    conditional_names: &[ConditionalName {
-        beside: "layers.{n}.ffn.router.weight",
-        present: false,
-        usual: "layers.{n}.ffn.shared_expert.",
-        name: "layers.{n}.ffn.",
-    }],
-    conditional_rules: SHARED_NETWORK,
-    variants: HYBRIDS,
-    mlx_modules: &[eight_bits(&["granitemoehybrid"], MlxPath::EndsWith("router.layer"))],
-    cuts: mamba::HEADS,
-    ..Architecture::EMPTY
-};
-
-/// Layers have attention or Mamba 2, and a network or experts.
-static HYBRID_REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.q.weight | layers.{n}.ssm.in.weight",
-    "layers.{n}.attention.k.weight | layers.{n}.ssm.conv.weight",
-    "layers.{n}.attention.v.weight | layers.{n}.ssm.a_log",
-    "layers.{n}.attention.output.weight | layers.{n}.ssm.output.weight",
-    "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.gate.weight | layers.{n}.ffn.experts.gate.weight | layers.{n}.ffn.shared_expert.gate.weight",
-    "layers.{n}.ffn.up.weight | layers.{n}.ffn.experts.up.weight | layers.{n}.ffn.shared_expert.up.weight",
-    "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight | layers.{n}.ffn.shared_expert.down.weight",
-];
-
-/// Experts in Hugging Face's files, and in mlx-lm's.
-#[rustfmt::skip]
-static PARALLEL_EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.router.weight",             "model.layers.{n}.block_sparse_moe.router.layer.weight",         SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.input_linear.weight",         rows(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.output_linear.weight",        SAME),
-    hf("layers.{n}.ffn.shared_expert.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.shared_expert.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",               rows(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.shared_expert.down.weight", "model.layers.{n}.shared_mlp.output_linear.weight",              SAME),
-    hf("layers.{n}.ffn.experts.gate.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.experts.up.weight",         "model.layers.{n}.block_sparse_moe.switch_mlp.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.experts.down.weight",       "model.layers.{n}.block_sparse_moe.switch_mlp.down_proj.weight", SAME),
-];
-
-/// The network of layers without experts has the names of the shared expert.
-#[rustfmt::skip]
-static SHARED_NETWORK: &[NameRule] = &[
-    hf("layers.{n}.ffn.gate.weight", "model.layers.{n}.shared_mlp.input_linear.weight",  rows(RowOrder::Half(0))),
-    hf("layers.{n}.ffn.up.weight",   "model.layers.{n}.shared_mlp.input_linear.weight",  rows(RowOrder::Half(1))),
-    hf("layers.{n}.ffn.down.weight", "model.layers.{n}.shared_mlp.output_linear.weight", SAME),
-];
-
-const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
-const TRAILING: Transform = Transform { axes: Axes::Trailing, ..SAME };
-
-#[rustfmt::skip]
-static STATES: &[NameRule] = &[
-    rule("layers.{n}.ssm.in.weight",     "blk.{n}.ssm_in.weight",     "model.layers.{n}.mamba.in_proj.weight",  SAME),
-    rule("layers.{n}.ssm.in.bias",       "blk.{n}.ssm_in.bias",       "model.layers.{n}.mamba.in_proj.bias",    SAME),
-    rule("layers.{n}.ssm.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.mamba.conv1d.weight",   SQUEEZED),
-    rule("layers.{n}.ssm.conv.bias",     "blk.{n}.ssm_conv1d.bias",   "model.layers.{n}.mamba.conv1d.bias",     SAME),
-    rule("layers.{n}.ssm.dt.bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.mamba.dt_bias",         SAME),
-    rule("layers.{n}.ssm.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.mamba.A_log",           Transform { values: Change::NegExp, ..TRAILING }),
-    rule("layers.{n}.ssm.d",             "blk.{n}.ssm_d",             "model.layers.{n}.mamba.D",               TRAILING),
-    rule("layers.{n}.ssm.norm.weight",   "blk.{n}.ssm_norm.weight",   "model.layers.{n}.mamba.norm.weight",     Transform { axes: Axes::Folded, ..SAME }),
-    rule("layers.{n}.ssm.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.mamba.out_proj.weight", SAME),
-    rule("layers.{n}.ssm.output.bias",   "blk.{n}.ssm_out.bias",      "model.layers.{n}.mamba.out_proj.bias",   SAME),
-];
-
-/// mlx-lm stores channels last, and names the network of layers without experts as other families.
-#[rustfmt::skip]
-static MLX: &[NameRule] = &[
-    hf("layers.{n}.ssm.conv.weight", "model.layers.{n}.mamba.conv1d.weight",  Transform { axes: Axes::Transposed, ..SAME }),
-    hf("layers.{n}.ffn.gate.weight", "model.layers.{n}.mlp.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.up.weight",   "model.layers.{n}.mlp.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.down.weight", "model.layers.{n}.mlp.down_proj.weight", SAME),
-];
-
-/// Blocks of these modules are so small that 8-bit scales would round to 0.
-static MODULES: &[MlxModules] = &[
-    eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("self_attn.o_proj")),
-    eight_bits(&["granite", "granitemoe"], MlxPath::EndsWith("mlp.down_proj")),
-    eight_bits(&["granite", "granitemoe"], MlxPath::Is("lm_head")),
-    eight_bits(&["granitemoe"], MlxPath::EndsWith("block_sparse_moe.router.layer")),
-];
-
-const fn eight_bits(models: &'static [&'static str], path: MlxPath) -> MlxModules {
-    MlxModules { models, path, choice: MlxChoice::EightBits }
-}
-
-#[rustfmt::skip]
-static GRANITES: &[Variant] = &[
-    Variant {
-        gguf: "granite",
-        hf: &["granite"],
-        keys: &[keys::BASE, keys::FILE_TYPE, KEYS],
-        classes: &[
-            Class { model_type: "granite", class: "GraniteForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, CONFIG], ..Class::EMPTY },
-        ],
-        defaults: Defaults::activation("silu"),
-        tokenizer: TokenizerHabits { pre: &["refact"], ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "granitemoe",
-        hf: &["granitemoe", "granitemoeshared"],
-        keys: &[keys::BASE, keys::FILE_TYPE, KEYS, &[K::By(shared_width)]],
-        classes: &[
-            Class { model_type: "granitemoe", class: "GraniteMoeForCausalLM", when: Some(|model| !has_shared_experts(model)),
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Field("n_experts", "num_local_experts"), C::Needed("n_experts_used", "num_experts_per_tok")]], ..Class::EMPTY },
-            Class { model_type: "granitemoeshared", class: "GraniteMoeSharedForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::UNEVEN, json::GROUPED, json::RMS, json::SILU, CONFIG, &[C::Field("n_experts", "num_local_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),
-                    C::Field("shared_expert_ffn_dim", "shared_intermediate_size")]], ..Class::EMPTY },
-        ],
-        tokenizer: TokenizerHabits { pre: &["refact"], ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-];
-
-#[rustfmt::skip]
-static HYBRIDS: &[Variant] = &[
-    Variant {
-        gguf: "granitehybrid",
-        hf: &["granitemoehybrid"],
-        keys: HYBRID_KEYS,
-        classes: &[
-            Class { model_type: "granitemoehybrid", class: "GraniteMoeHybridForCausalLM",
-                rules: &[json::BODY, json::UNEVEN, json::RMS, json::SILU, CONFIG,
-                    &[C::Field("n_experts", "num_local_experts"), C::Needed("ssm_conv_kernel", "mamba_d_conv"), C::Needed("ssm_state_size", "mamba_d_state"),
-                    C::Needed("ssm_group_count", "mamba_n_groups"), C::By(json::rope), C::By(widths), C::By(mixers)]], ..Class::EMPTY },
-        ],
-        mlx_config: Some(in_mlx),
-        defaults: HYBRID_DEFAULTS,
-        tokenizer: TokenizerHabits { pre: &["refact"], ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "granite",
-        hf: &["granitemoehybrid"],
-        when: Some(|config| attends_everywhere(config) && !routes(config)),
-        keys: HYBRID_KEYS,
-        defaults: HYBRID_DEFAULTS,
-        ..Variant::EMPTY
-    },
-    Variant {
-        gguf: "granitemoe",
-        hf: &["granitemoehybrid"],
-        when: Some(|config| attends_everywhere(config) && routes(config)),
-        keys: HYBRID_KEYS,
-        defaults: HYBRID_DEFAULTS,
-        ..Variant::EMPTY
-    },
-];
-
-const HYBRID_DEFAULTS: Defaults = Defaults {
-    without_attention: Some("mamba"),
-    optional_rope: true,
-    ..Defaults::activation("silu")
-};
-
-#[rustfmt::skip]
-const HYBRID_KEYS: &[&[K]] = &[
-    keys::BASE, keys::FILE_TYPE, &[K::By(context), K::By(key_heads)], KEYS, &[K::By(shared_width)],
-    &[K::Row("ssm_conv_kernel"), K::Row("ssm_state_size"), K::Row("ssm_group_count"), K::Derived("ssm_inner_size"), K::Derived("ssm_time_step_rank"), K::By(rotates)],
-];
-
-#[rustfmt::skip]
-const KEYS: &[K] = &[
-    K::Derived("vocab_size"), K::Rotated(1.0), K::Row("attention_scale"), K::Row("embedding_scale"),
-    K::Row("residual_scale"), K::Row("logit_scale"), K::By(keys::uneven_heads),
-];
-
-#[rustfmt::skip]
-const CONFIG: &[C] = &[
-    C::Field("attention_scale", "attention_multiplier"), C::Field("embedding_scale", "embedding_multiplier"),
-    C::Field("residual_scale", "residual_multiplier"), C::Field("logit_scale", "logits_scaling"), C::By(json::biased),
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("attends_everywhere", Step::Is(attends_everywhere)),
+    ("context", Step::Keys(context)),
+    ("has_shared_experts", Step::Fits(has_shared_experts)),
+    ("in_mlx", Step::Mlx(in_mlx)),
+    ("key_heads", Step::Keys(key_heads)),
+    ("mixers", Step::Config(mixers)),
+    ("rotates", Step::Keys(rotates)),
+    ("routes", Step::Is(routes)),
+    ("shared_width", Step::Keys(shared_width)),
+    ("widths", Step::Config(widths)),
 ];
 
 fn shared_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {

@@ -2,85 +2,15 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::decoder::{DECODER, MIXTURE, PREFIXES, REQUIRED, json, keys};
-use crate::arch::config::Defaults;
-use crate::arch::rule::{NameRule, hf, rule};
+use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::SAME;
-use crate::arch::variant::{Class, ConfigRule as C, KeyRule as K, Variant};
-use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
-/// The architecture's row.
-pub(super) static HUNYUAN_DENSE: Architecture = Architecture {
-    name: "hunyuan-dense",
-    summary: "Hunyuan 0.5B to 7B",
-    gguf: &["hunyuan-dense"],
-    hf: &["hunyuan_v1_dense"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[NORMS, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: VARIANTS,
-    ..Architecture::EMPTY
-};
-
-/// With experts, and a shared expert.
-pub(super) static HUNYUAN_MOE: Architecture = Architecture {
-    name: "hunyuan-moe",
-    summary: "Hunyuan A13B",
-    gguf: &["hunyuan-moe"],
-    hf: &["hunyuan_v1_moe"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[NORMS, EXPERTS, MIXTURE, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: MOES,
-    ..Architecture::EMPTY
-};
-
-#[rustfmt::skip]
-static NORMS: &[NameRule] = &[
-    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.query_layernorm.weight", SAME),
-    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.key_layernorm.weight",   SAME),
-];
-
-#[rustfmt::skip]
-static EXPERTS: &[NameRule] = &[
-    hf("layers.{n}.ffn.router.weight",               "model.layers.{n}.mlp.gate.wg.weight",                                                SAME),
-    rule("layers.{n}.ffn.shared_expert.gate.weight", "blk.{n}.ffn_gate_shexp.weight", "model.layers.{n}.mlp.shared_mlp.gate_proj.weight", SAME),
-    rule("layers.{n}.ffn.shared_expert.up.weight",   "blk.{n}.ffn_up_shexp.weight",   "model.layers.{n}.mlp.shared_mlp.up_proj.weight",   SAME),
-    rule("layers.{n}.ffn.shared_expert.down.weight", "blk.{n}.ffn_down_shexp.weight", "model.layers.{n}.mlp.shared_mlp.down_proj.weight", SAME),
-];
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "hunyuan-dense",
-        hf: &["hunyuan_v1_dense"],
-        keys: &[keys::BASE, keys::HEADS, &[K::By(stretched_base)]],
-        classes: &[
-            Class { model_type: "hunyuan_v1_dense", class: "HunYuanDenseV1ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::HEADS, json::GROUPED, json::RMS, json::SILU], ..Class::EMPTY },
-        ],
-        defaults: Defaults::activation("silu"),
-        ..Variant::EMPTY
-    },
-];
-
-#[rustfmt::skip]
-static MOES: &[Variant] = &[
-    Variant {
-        gguf: "hunyuan-moe",
-        hf: &["hunyuan_v1_moe"],
-        keys: &[keys::BASE, keys::HEADS, &[K::By(experts), K::By(stretched_base)]],
-        classes: &[
-            Class { model_type: "hunyuan_v1_moe", class: "HunYuanMoEV1ForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::HEADS, json::GROUPED, json::RMS, json::SILU, &[C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "moe_topk"), C::By(equal_widths)]], ..Class::EMPTY },
-        ],
-        defaults: Defaults::activation("silu"),
-        ..Variant::EMPTY
-    },
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("equal_widths", Step::Config(equal_widths)),
+    ("experts", Step::Keys(experts)),
+    ("stretched_base", Step::Keys(stretched_base)),
 ];
 
 /// Numbers of experts that configs state for each layer, and GGUF for all.

@@ -3,104 +3,17 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{DECODER, MIXTURE, PREFIXES, json, keys};
-use crate::arch::config::{Defaults, Reported};
-use crate::arch::habits::{MlxChoice, MlxModules, MlxPath};
-use crate::arch::rule::{NameRule, hf, rule};
+use super::step::{Step, Steps};
+use crate::arch::LayerKind;
+use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{Axes, Change, SAME, Transform};
-use crate::arch::variant::{Class, ConfigRule as C, KeyRule as K, Variant};
-use crate::arch::{Architecture, LayerKind, RopeLayout};
 use crate::error::Result;
 
-/// The architecture's row.
-pub(super) static JAMBA: Architecture = Architecture {
-    name: "jamba",
-    summary: "Jamba",
-    gguf: &["jamba"],
-    hf: &["jamba"],
-    rope: RopeLayout::None,
-    rules: &[LAYERS, NETWORK, MIXTURE, DECODER],
-    mlx: &[hf("layers.{n}.ssm.conv.weight", "model.layers.{n}.mamba.conv1d.weight", CHANNELS_LAST)],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: VARIANTS,
-    mlx_modules: &[MlxModules {
-        models: &["jamba"],
-        path: MlxPath::EndsWith("router"),
-        choice: MlxChoice::EightBits,
-    }],
-    ..Architecture::EMPTY
-};
-
-/// Layers have attention or Mamba, and a network or experts.
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.q.weight | layers.{n}.ssm.in.weight",
-    "layers.{n}.attention.k.weight | layers.{n}.ssm.conv.weight",
-    "layers.{n}.attention.v.weight | layers.{n}.ssm.x.weight",
-    "layers.{n}.attention.output.weight | layers.{n}.ssm.output.weight",
-    "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.gate.weight | layers.{n}.ffn.experts.gate.weight",
-    "layers.{n}.ffn.up.weight | layers.{n}.ffn.experts.up.weight",
-    "layers.{n}.ffn.down.weight | layers.{n}.ffn.experts.down.weight",
-];
-
-const SQUEEZED: Transform = Transform { axes: Axes::Squeezed, ..SAME };
-const CHANNELS_LAST: Transform = Transform { axes: Axes::Transposed, ..SAME };
-const NEG_EXP: Transform = Transform { values: Change::NegExp, ..SAME };
-
-#[rustfmt::skip]
-static LAYERS: &[NameRule] = &[
-    rule("output_norm.weight",           "output_norm.weight",        "model.final_layernorm.weight",                 SAME),
-    rule("layers.{n}.ffn_norm.weight",   "blk.{n}.ffn_norm.weight",   "model.layers.{n}.pre_ff_layernorm.weight",     SAME),
-    rule("layers.{n}.ssm.in.weight",     "blk.{n}.ssm_in.weight",     "model.layers.{n}.mamba.in_proj.weight",        SAME),
-    rule("layers.{n}.ssm.in.bias",       "blk.{n}.ssm_in.bias",       "model.layers.{n}.mamba.in_proj.bias",          SAME),
-    rule("layers.{n}.ssm.conv.weight",   "blk.{n}.ssm_conv1d.weight", "model.layers.{n}.mamba.conv1d.weight",         SQUEEZED),
-    rule("layers.{n}.ssm.conv.bias",     "blk.{n}.ssm_conv1d.bias",   "model.layers.{n}.mamba.conv1d.bias",           SAME),
-    rule("layers.{n}.ssm.x.weight",      "blk.{n}.ssm_x.weight",      "model.layers.{n}.mamba.x_proj.weight",         SAME),
-    rule("layers.{n}.ssm.dt.weight",     "blk.{n}.ssm_dt.weight",     "model.layers.{n}.mamba.dt_proj.weight",        SAME),
-    rule("layers.{n}.ssm.dt.bias",       "blk.{n}.ssm_dt.bias",       "model.layers.{n}.mamba.dt_proj.bias",          SAME),
-    rule("layers.{n}.ssm.dt_norm.weight", "blk.{n}.ssm_dt_norm.weight", "model.layers.{n}.mamba.dt_layernorm.weight", SAME),
-    rule("layers.{n}.ssm.b_norm.weight", "blk.{n}.ssm_b_norm.weight", "model.layers.{n}.mamba.b_layernorm.weight",    SAME),
-    rule("layers.{n}.ssm.c_norm.weight", "blk.{n}.ssm_c_norm.weight", "model.layers.{n}.mamba.c_layernorm.weight",    SAME),
-    rule("layers.{n}.ssm.a_log",         "blk.{n}.ssm_a",             "model.layers.{n}.mamba.A_log",                 NEG_EXP),
-    rule("layers.{n}.ssm.d",             "blk.{n}.ssm_d",             "model.layers.{n}.mamba.D",                     SAME),
-    rule("layers.{n}.ssm.output.weight", "blk.{n}.ssm_out.weight",    "model.layers.{n}.mamba.out_proj.weight",       SAME),
-    rule("layers.{n}.ssm.output.bias",   "blk.{n}.ssm_out.bias",      "model.layers.{n}.mamba.out_proj.bias",         SAME),
-];
-
-#[rustfmt::skip]
-static NETWORK: &[NameRule] = &[
-    hf("layers.{n}.ffn.gate.weight",         "model.layers.{n}.feed_forward.gate_proj.weight",             SAME),
-    hf("layers.{n}.ffn.up.weight",           "model.layers.{n}.feed_forward.up_proj.weight",               SAME),
-    hf("layers.{n}.ffn.down.weight",         "model.layers.{n}.feed_forward.down_proj.weight",             SAME),
-    hf("layers.{n}.ffn.router.weight",       "model.layers.{n}.feed_forward.router.weight",                SAME),
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.feed_forward.experts.{e}.gate_proj.weight", SAME),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.feed_forward.experts.{e}.up_proj.weight",   SAME),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.feed_forward.experts.{e}.down_proj.weight", SAME),
-    hf("layers.{n}.ffn.experts.gate.weight", "model.layers.{n}.feed_forward.switch_mlp.gate_proj.weight",  SAME),
-    hf("layers.{n}.ffn.experts.up.weight",   "model.layers.{n}.feed_forward.switch_mlp.up_proj.weight",    SAME),
-    hf("layers.{n}.ffn.experts.down.weight", "model.layers.{n}.feed_forward.switch_mlp.down_proj.weight",  SAME),
-];
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "jamba",
-        hf: &["jamba"],
-        keys: &[&[K::By(keys::block_count), K::Row("max_seq_len"), K::Row("dim"), K::Row("ffn_dim"), K::Row("n_heads"), K::By(key_heads),
-            K::Row("ssm_conv_kernel"), K::Derived("ssm_inner_size"), K::Row("ssm_state_size"), K::Derived("ssm_time_step_rank"), K::Row("rms_eps"), K::Row("n_experts"), K::Row("n_experts_used"), K::FileType]],
-        classes: &[
-            Class { model_type: "jamba", class: "JambaForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::RMS, json::SILU, &[C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"), C::Needed("ssm_conv_kernel", "mamba_d_conv"),
-                    C::Needed("ssm_state_size", "mamba_d_state"), C::Needed("ssm_time_step_rank", "mamba_dt_rank"), C::By(mixers), C::By(experts)]], ..Class::EMPTY },
-        ],
-        defaults: Defaults { without_attention: Some("mamba"), ..Defaults::activation("silu") },
-        ..Variant::EMPTY
-    },
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("experts", Step::Config(experts)),
+    ("key_heads", Step::Keys(key_heads)),
+    ("mixers", Step::Config(mixers)),
 ];
 
 /// Key heads of each layer: layers with Mamba have none.

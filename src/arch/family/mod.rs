@@ -1,12 +1,11 @@
-//! The model families. Each has a `static Architecture` in a file of this folder, which close
-//! relatives share, and an entry in [`ARCHITECTURES`].
+//! The model families. The files of the folder `families` describe them: the tensor names in every
+//! dialect, the transforms between dialects, the config keys in GGUF and in `config.json`, and the
+//! family's exceptions in tokenizers and in quantizing programs. A program can add files of its own
+//! ([`FamilyFile`]), which are parsed by the same code.
 //!
-//! An `Architecture` holds the tensor names in every dialect and the transforms between dialects,
-//! the config keys in GGUF and in `config.json`, and the family's exceptions in tokenizers and in
-//! quantizing programs. [`decoder`] holds what decoders share. [`others`] holds facts about families
-//! that have no canonical names.
+//! A module here has the functions that a file names where a table cannot say it; [`decoder`] has
+//! those that decoders share.
 
-mod apertus;
 mod bert;
 mod class_defaults;
 mod cohere;
@@ -16,8 +15,9 @@ mod ernie;
 mod exaone;
 mod exaone4;
 mod falcon;
+mod form;
 mod gemma;
-mod glm;
+mod given;
 mod gpt2;
 mod gpt_oss;
 mod granite;
@@ -34,21 +34,30 @@ mod modernbert;
 mod nemotron;
 mod nomic_bert;
 mod olmo;
-mod others;
+mod parse;
 mod phi;
-mod phi2;
 mod qwen;
 mod qwen3_next;
 mod rankers;
 mod seed_oss;
 mod stablelm;
 mod starcoder2;
+mod step;
 mod t5;
+mod table;
+mod text;
 mod towers;
 mod whisper;
 
+use std::sync::OnceLock;
+
+use self::parse::Families;
+use self::step::{Step, Steps};
+use self::table::Tables;
+use self::text::{Fault, Parsed};
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
+use super::cut::CutRule;
 use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
 use super::source::SourceModel;
@@ -58,100 +67,149 @@ pub(crate) use class_defaults::ClassDefaults;
 use class_defaults::{
     CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_TIED, MLX_LM_UNBIASED, MLX_LM_UNTIED, TIED_BY_DEFAULT,
 };
+pub use given::FamilyFile;
 pub(crate) use rankers::{RANKERS, Ranker};
 
-/// All supported architectures. A model of another architecture opens under its stored names.
-pub static ARCHITECTURES: &[&Architecture] = &[
-    &llama::LLAMA,
-    &llama::ARCEE,
-    &llama::BAICHUAN,
-    &llama::DEEPSEEK,
-    &granite::GRANITE,
-    &granite::HYBRID,
-    &llama::INTERNLM2,
-    &llama::OLMO,
-    &llama4::LLAMA4,
-    &qwen::QWEN2,
-    &qwen::QWEN2MOE,
-    &qwen::QWEN3,
-    &qwen::QWEN3MOE,
-    &qwen::QWEN3VLMOE,
-    &qwen3_next::QWEN3_NEXT,
-    &qwen3_next::QWEN3_5,
-    &gemma::GEMMA,
-    &gemma::GEMMA2,
-    &gemma::GEMMA3,
-    &gemma::GEMMA3N,
-    &gemma::GEMMA4,
-    &phi2::PHI2,
-    &phi::PHI3,
-    &phi::PHIMOE,
-    &gpt_oss::GPT_OSS,
-    &deepseek::DEEPSEEK2,
-    &minicpm3::MINICPM3,
-    &glm::GLM4,
-    &glm::GLM4MOE,
-    &olmo::OLMO2,
-    &olmo::OLMOE,
-    &cohere::COMMAND_R,
-    &apertus::APERTUS,
-    &ernie::ERNIE4_5,
-    &exaone::EXAONE,
-    &exaone4::EXAONE4,
-    &hunyuan::HUNYUAN_DENSE,
-    &hunyuan::HUNYUAN_MOE,
-    &jamba::JAMBA,
-    &lfm2::LFM2,
-    &mamba::MAMBA,
-    &mamba::MAMBA2,
-    &nemotron::NEMOTRON,
-    &seed_oss::SEED_OSS,
-    &stablelm::STABLELM,
-    &starcoder2::STARCODER2,
-    &falcon::FALCON,
-    &gpt2::GPT2,
-    &bert::BERT,
-    &jina_bert::JINA_BERT_V2,
-    &modernbert::MODERNBERT,
-    &nomic_bert::NOMIC_BERT,
-    &nomic_bert::NOMIC_BERT_MOE,
-    &t5::T5,
-    &t5::T5_ENCODER,
-    &whisper::WHISPER,
-];
+/// Lists the functions of modules by the name of the file that they are for.
+macro_rules! steps {
+    ($($module:ident)*) => {
+        &[
+            ("decoder", decoder::json::STEPS),
+            ("decoder", decoder::keys::STEPS),
+            $((stringify!($module), $module::STEPS),)*
+        ]
+    };
+}
+
+#[rustfmt::skip]
+static STEPS: &[(&str, Steps)] = steps! {
+    bert cohere deepseek ernie exaone exaone4 falcon gemma gpt2 gpt_oss
+    granite hunyuan jamba jina_bert lfm2 llama llama4 mamba minicpm3 modernbert
+    nemotron nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
+    whisper
+};
+
+/// A file of `families/`.
+#[derive(Debug)]
+struct Builtin {
+    name: &'static str,
+    text: &'static str,
+    /// The names that it describes: of families, of values of `general.architecture` and of
+    /// `model_type`.
+    names: &'static [&'static str],
+    tables: OnceLock<Tables>,
+    families: OnceLock<Families>,
+}
+
+// The files of `families/`, which are parsed when a model needs them: `BUILTINS`.
+include!(concat!(env!("OUT_DIR"), "/families.rs"));
+
+impl Builtin {
+    const fn new(name: &'static str, text: &'static str, names: &'static [&'static str]) -> Self {
+        Self { name, text, names, tables: OnceLock::new(), families: OnceLock::new() }
+    }
+
+    fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| sound(self.name, Tables::parse(self.name, self.text)))
+    }
+
+    fn families(&self) -> &Families {
+        self.families.get_or_init(|| sound(self.name, parse::families(self.tables())))
+    }
+}
+
+/// What was parsed of a built-in file. A test parses all of them.
+fn sound<T>(name: &str, parsed: Parsed<T>) -> T {
+    match parsed {
+        Ok(parsed) => parsed,
+        Err(Fault { line, text }) => panic!("families/{name}.family:{line}: {text}"),
+    }
+}
+
+/// The built-in file with this name.
+fn builtin(name: &str) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|file| file.name == name)
+}
+
+/// What the files that mention a name describe, those that are given first.
+fn files_of(name: &str) -> impl Iterator<Item = &'static Families> {
+    let given = given::all().into_iter().filter(move |file| file.mentions(name));
+    let builtin = BUILTINS.iter().filter(move |file| file.names.contains(&name));
+    given.chain(builtin.map(Builtin::families))
+}
+
+/// All supported architectures, those of given files first. A model of another architecture opens
+/// under its stored names.
+pub fn architectures() -> Vec<&'static Architecture> {
+    let files = given::all().into_iter().chain(BUILTINS.iter().map(Builtin::families));
+    files.flat_map(|file| file.architectures.iter().copied()).collect()
+}
+
+/// The architecture of a model that states this name in GGUF or in `config.json`, or the name of an
+/// architecture.
+pub(crate) fn architecture(name: &str, is_gguf: bool) -> Option<&'static Architecture> {
+    let mut rows = files_of(name).flat_map(|file| file.architectures.iter().copied());
+    rows.find(|row| {
+        let names = if is_gguf { row.gguf } else { row.hf };
+        names.contains(&name) || row.name == name
+    })
+}
+
+/// How ranks divide the modules of a family that the common table has otherwise.
+fn cuts(name: &str) -> &'static [CutRule] {
+    if name.ends_with("heads") { mamba::HEADS } else { &[] }
+}
+
+/// The functions with a name, of the file with another name.
+fn steps(file: &str, name: &str) -> impl Iterator<Item = Step> {
+    let of_file = STEPS.iter().filter(move |(other, _)| *other == file);
+    of_file.flat_map(|(_, steps)| *steps).filter(move |(other, _)| *other == name).map(|row| row.1)
+}
 
 /// All variants of all architectures.
 pub(crate) fn variants() -> impl Iterator<Item = &'static Variant> {
-    ARCHITECTURES.iter().flat_map(|row| row.variants)
+    architectures().into_iter().flat_map(|row| row.variants)
+}
+
+/// The variants of the files that mention a name, and then those without a family.
+fn variants_of(name: &str) -> impl Iterator<Item = &'static Variant> {
+    files_of(name).flat_map(|file| {
+        file.architectures.iter().flat_map(|row| row.variants).chain(&file.nameless)
+    })
 }
 
 /// All classes that a value of `general.architecture` may map to in `config.json`.
 pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
-    variants().filter(move |variant| variant.gguf == gguf).flat_map(|variant| variant.classes)
+    variants_of(gguf)
+        .filter(move |variant| variant.gguf == gguf)
+        .flat_map(|variant| variant.classes)
 }
 
 /// The class in `config.json` that a GGUF model maps to.
 pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
     let mut classes = classes(model.architecture());
-    classes.find(|class| class.when.is_none_or(|fits| fits(model)))
+    classes.find(|class| class.fits(model))
 }
 
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
     let of_class = class_defaults(name).map_or(&[][..], |class| class.transformers);
-    let all = || variants().chain(others::VARIANTS);
-    if let Some(variant) = all().find(|variant| variant.gguf == name) {
+    if let Some(variant) = variants_of(name).find(|variant| variant.gguf == name) {
         return Defaults { of_class, ..variant.defaults };
     }
-    if let Some(variant) = all().find(|variant| variant.hf.contains(&name)) {
+    if let Some(variant) = variants_of(name).find(|variant| variant.hf.contains(&name)) {
         return Defaults { of_class, of_gguf: GgufDefaults::NONE, ..variant.defaults };
     }
-    let kin = others::STARTS.iter().find(|(start, _)| name.starts_with(start));
-    kin.map_or(Defaults::NONE, |(_, defaults)| Defaults {
-        of_gguf: GgufDefaults::NONE,
-        ..*defaults
-    })
+    // Families known only by the start of their names, such as `gemma*`.
+    let is_kin = |variant: &&Variant| {
+        variant.gguf.strip_suffix('*').is_some_and(|start| name.starts_with(start))
+    };
+    let kin = builtin(NAMELESS).and_then(|file| file.families().nameless.iter().find(is_kin));
+    kin.map_or(Defaults::NONE, |kin| Defaults { of_gguf: GgufDefaults::NONE, ..kin.defaults })
 }
+
+/// The file of models whose tensors have no canonical names.
+const NAMELESS: &str = "others";
 
 /// What llama.cpp's loader accepts and requires of a value of `general.architecture`. `None` for one
 /// that the table does not have.
@@ -200,24 +258,22 @@ pub(crate) fn is_in_mlx_lm(model_type: &str) -> bool {
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.
 pub(crate) fn llama_quantize(gguf: &str) -> LlamaQuantize {
-    let found = variants().chain(others::VARIANTS).find(|variant| variant.gguf == gguf);
+    let found = variants_of(gguf).find(|variant| variant.gguf == gguf);
     found.map_or(LlamaQuantize::NONE, |variant| variant.llama_quantize)
 }
 
 /// mlx-lm's choices for modules of a `model_type`; the first match applies.
 pub(crate) fn mlx_modules(model_type: &str) -> impl Iterator<Item = &'static MlxModules> {
-    let rows = ARCHITECTURES.iter().flat_map(|row| row.mlx_modules).chain(others::MLX_MODULES);
-    rows.filter(move |row| row.models.contains(&model_type))
+    let rows = architectures().into_iter().flat_map(|row| row.mlx_modules);
+    let nameless = builtin(NAMELESS).into_iter().flat_map(|file| &file.families().modules);
+    rows.chain(nameless).filter(move |row| row.models.contains(&model_type))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arch::config::key;
-    use crate::arch::variant::{ConfigRule, KeyRule};
-
-    /// Fields that no row reads, since they are made of others.
-    const MADE: [&str; 4] = ["norm_eps", "sliding_window_pattern", "head_dim", "n_layers"];
+    use crate::arch::variant::ConfigRule;
 
     #[test]
     fn every_line_is_read_again_by_its_own_row() {
@@ -227,7 +283,7 @@ mod tests {
                 else {
                     continue;
                 };
-                if MADE.contains(field) {
+                if given::MADE.contains(field) {
                     continue;
                 }
                 let key =
@@ -256,19 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_names_a_row() {
-        for variant in variants() {
-            for rule in variant.keys.iter().copied().flatten() {
-                let (KeyRule::Row(name)
-                | KeyRule::As(name, _)
-                | KeyRule::Or(name, _)
-                | KeyRule::Derived(name)) = rule
-                else {
-                    continue;
-                };
-                let key = key(name).unwrap_or_else(|| panic!("{}: no row {name}", variant.gguf));
-                assert!(!key.gguf.is_empty(), "{}: {name} has no key in GGUF", variant.gguf);
-            }
+    fn every_row_is_sound() {
+        for row in architectures() {
+            given::check(row).unwrap();
         }
     }
 
@@ -289,7 +335,7 @@ mod tests {
 
     #[test]
     fn every_name_has_a_variant() {
-        for row in ARCHITECTURES {
+        for row in architectures() {
             for name in row.hf {
                 let found = row.variants.iter().any(|variant| variant.hf.contains(name));
                 assert!(found, "{}: {name}", row.name);
@@ -303,8 +349,8 @@ mod tests {
             for variant in row.variants {
                 // Some models of one architecture in Hugging Face's files are of another in GGUF.
                 let known = match variant.when {
-                    None => row.gguf.contains(&variant.gguf),
-                    Some(_) => ARCHITECTURES.iter().any(|row| row.gguf.contains(&variant.gguf)),
+                    [] => row.gguf.contains(&variant.gguf),
+                    _ => architectures().iter().any(|row| row.gguf.contains(&variant.gguf)),
                 };
                 assert!(known, "{} is not of {}", variant.gguf, row.name);
                 for name in variant.hf {

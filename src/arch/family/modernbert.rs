@@ -3,105 +3,19 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::bert::{labelled, labels};
-use super::decoder::{json, keys};
-use crate::arch::config::{Defaults, GgufDefaults, Reported};
-use crate::arch::habits::TokenizerHabits;
-use crate::arch::rule::{NameRule, both, hf, rule};
+use super::step::{Step, Steps};
+use crate::arch::LayerKind;
+use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::{RowOrder, SAME, rows};
-use crate::arch::variant::{Class, ConfigRule as C, Constant, KeyRule as K, Variant};
-use crate::arch::{Architecture, LayerKind, NormKind, RopeLayout};
 use crate::error::Result;
 
-use Constant::{Flag, Word};
-
-/// The architecture's row.
-pub(super) static MODERNBERT: Architecture = Architecture {
-    name: "modernbert",
-    summary: "ModernBERT",
-    gguf: &["modern-bert"],
-    hf: &["modernbert"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[RULES],
-    prefixes: &[("", "model.")],
-    required: REQUIRED,
-    mlx_readers: &[("modernbert", "mlx-embeddings")],
-    encodes: true,
-    variants: VARIANTS,
-    ..Architecture::EMPTY
-};
-
-/// The first layer has no norm before its attention.
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "token_embedding_norm.weight",
-    "output_norm.weight",
-    "layers.{n}.attention.q.weight",
-    "layers.{n}.attention.k.weight",
-    "layers.{n}.attention.v.weight",
-    "layers.{n}.attention.output.weight",
-    "layers.{n}.ffn_norm.weight",
-    "layers.{n}.ffn.gate.weight",
-    "layers.{n}.ffn.up.weight",
-    "layers.{n}.ffn.down.weight",
-];
-
-/// The head serves masked words and classifiers alike. llama.cpp has no place for the bias of the
-/// former's output.
-#[rustfmt::skip]
-static RULES: &[NameRule] = &[
-    rule("token_embedding.weight",             "token_embd.weight",        "model.embeddings.tok_embeddings.weight", SAME),
-    rule("token_embedding_norm.weight",        "token_embd_norm.weight",   "model.embeddings.norm.weight",           SAME),
-    rule("output_norm.weight",                 "output_norm.weight",       "model.final_norm.weight",                SAME),
-    rule("layers.{n}.attention_norm.weight",   "blk.{n}.attn_norm.weight", "model.layers.{n}.attn_norm.weight",      SAME),
-    both("layers.{n}.attention.q.weight",      "blk.{n}.attn_qkv.weight",  "model.layers.{n}.attn.Wqkv.weight",      rows(RowOrder::Qkv(0))),
-    both("layers.{n}.attention.k.weight",      "blk.{n}.attn_qkv.weight",  "model.layers.{n}.attn.Wqkv.weight",      rows(RowOrder::Qkv(1))),
-    both("layers.{n}.attention.v.weight",      "blk.{n}.attn_qkv.weight",  "model.layers.{n}.attn.Wqkv.weight",      rows(RowOrder::Qkv(2))),
-    rule("layers.{n}.attention.output.weight", "blk.{n}.attn_output.weight", "model.layers.{n}.attn.Wo.weight",      SAME),
-    rule("layers.{n}.ffn_norm.weight",         "blk.{n}.ffn_norm.weight",  "model.layers.{n}.mlp_norm.weight",       SAME),
-    both("layers.{n}.ffn.gate.weight",         "blk.{n}.ffn_up.weight",    "model.layers.{n}.mlp.Wi.weight",         rows(RowOrder::Half(0))),
-    both("layers.{n}.ffn.up.weight",           "blk.{n}.ffn_up.weight",    "model.layers.{n}.mlp.Wi.weight",         rows(RowOrder::Half(1))),
-    rule("layers.{n}.ffn.down.weight",         "blk.{n}.ffn_down.weight",  "model.layers.{n}.mlp.Wo.weight",         SAME),
-    rule("masked_words.dense.weight",          "cls.weight",               "head.dense.weight",                      SAME),
-    rule("masked_words.norm.weight",           "cls.norm.weight",          "head.norm.weight",                       SAME),
-    rule("classifier.output.weight",           "cls.output.weight",        "classifier.weight",                      SAME),
-    rule("classifier.output.bias",             "cls.output.bias",          "classifier.bias",                        SAME),
-    hf("masked_words.output.weight",           "decoder.weight",                                                     SAME),
-    hf("masked_words.output.bias",             "decoder.bias",                                                       SAME),
-];
-
-const DEFAULTS: Defaults = Defaults {
-    window_period: Some(3),
-    full_first: true,
-    norms: Some(NormKind::Layer),
-    of_gguf: GgufDefaults { activation: Some("gelu"), ..GgufDefaults::NONE },
-    ..Defaults::NONE
-};
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "modern-bert",
-        hf: &["modernbert"],
-        keys: &[keys::BASE, keys::FILE_TYPE, &[K::By(keys::layer_norm_epsilon), K::Fixed("attention.causal", Flag(false)), K::By(keys::pooling), K::By(pooling_of_classifier), K::By(labels),
-            K::Row("sliding_window"), K::By(pattern), K::Fixed("rope.scaling.type", Word("none")), K::Derived("vocab_size"), K::By(activation)]],
-        classes: &[
-            Class { model_type: "modernbert", class: "ModernBertForSequenceClassification", when: Some(|model| model.has("classifier.output.weight")),
-                rules: &[json::BODY, json::DENSE, CONFIG, &[C::By(labelled)]], ..Class::EMPTY },
-            Class { model_type: "modernbert", class: "ModernBertModel",
-                rules: &[json::BODY, json::DENSE, CONFIG], ..Class::EMPTY },
-        ],
-        defaults: DEFAULTS,
-        tokenizer: TokenizerHabits { default_pre: Some("modern-bert"), ..TokenizerHabits::NONE },
-        ..Variant::EMPTY
-    },
-];
-
-#[rustfmt::skip]
-const CONFIG: &[C] = &[
-    C::Field("norm_eps", "norm_eps"), C::Field("activation", "hidden_activation"), C::Field("sliding_window", "local_attention"),
-    C::By(json::layer_types), C::By(ropes), C::By(pooled),
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps = &[
+    ("activation", Step::Keys(activation)),
+    ("pattern", Step::Keys(pattern)),
+    ("pooled", Step::Config(pooled)),
+    ("pooling_of_classifier", Step::Keys(pooling_of_classifier)),
+    ("ropes", Step::Config(ropes)),
 ];
 
 /// How a classifier pools, as numbers of llama.cpp.

@@ -3,64 +3,13 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::decoder::{DECODER, NORM_BIASES, PREFIXES, json, keys};
-use crate::arch::config::Defaults;
-use crate::arch::rule::{NameRule, rule};
+use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::transform::SAME;
-use crate::arch::variant::{Class, ConfigRule as C, KeyRule as K, Variant};
-use crate::arch::{Architecture, RopeLayout};
 use crate::error::Result;
 
-/// The architecture's row.
-pub(super) static STABLELM: Architecture = Architecture {
-    name: "stablelm",
-    summary: "StableLM",
-    gguf: &["stablelm"],
-    hf: &["stablelm"],
-    rope: RopeLayout::HalfSplit,
-    rules: &[HEAD_NORMS, NORM_BIASES, DECODER],
-    prefixes: PREFIXES,
-    required: REQUIRED,
-    variants: VARIANTS,
-    ..Architecture::EMPTY
-};
-
-static REQUIRED: &[&str] = &[
-    "token_embedding.weight",
-    "output_norm.weight",
-    "layers.{n}.attention_norm.weight",
-    "layers.{n}.attention.q.weight",
-    "layers.{n}.attention.k.weight",
-    "layers.{n}.attention.v.weight",
-    "layers.{n}.attention.output.weight",
-    "layers.{n}.ffn.gate.weight",
-    "layers.{n}.ffn.up.weight",
-    "layers.{n}.ffn.down.weight",
-];
-
-/// A tensor for each head.
-#[rustfmt::skip]
-static HEAD_NORMS: &[NameRule] = &[
-    rule("layers.{n}.attention.q_norm.weight", "blk.{n}.attn_q_norm.weight", "model.layers.{n}.self_attn.q_layernorm.norms.{e}.weight", SAME),
-    rule("layers.{n}.attention.k_norm.weight", "blk.{n}.attn_k_norm.weight", "model.layers.{n}.self_attn.k_layernorm.norms.{e}.weight", SAME),
-];
-
-#[rustfmt::skip]
-static VARIANTS: &[Variant] = &[
-    Variant {
-        gguf: "stablelm",
-        hf: &["stablelm"],
-        keys: &[&[K::Row("max_seq_len"), K::Row("dim"), K::By(keys::block_count), K::Row("ffn_dim"), K::Rotated(0.25), K::Row("n_heads"), K::Derived("n_kv_heads"),
-            K::By(parallel), K::Row("layer_eps"), K::FileType, K::By(keys::other_base)]],
-        classes: &[
-            Class { model_type: "stablelm", class: "StableLmForCausalLM",
-                rules: &[json::BODY, json::DENSE, json::GROUPED, json::SILU, &[C::Field("norm_eps", "layer_norm_eps"), C::By(json::rotary_part), C::By(flags)]], ..Class::EMPTY },
-        ],
-        defaults: Defaults::activation("silu"),
-        ..Variant::EMPTY
-    },
-];
+/// The functions that the families' files name.
+pub(super) const STEPS: Steps =
+    &[("flags", Step::Config(flags)), ("parallel", Step::Keys(parallel))];
 
 /// Whether attention and network run in parallel: then there is no norm before the network.
 fn is_parallel(model: &SourceModel<'_>) -> bool {

@@ -25,10 +25,10 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let class = class.and_then(Json::as_str);
     let rows = || family::variants().filter(|variant| variant.hf.contains(&model_type));
     let is_own = |variant: &&Variant| {
-        let fits = variant.when.zip(config).is_some_and(|(fits, config)| fits(config));
+        let fits = !variant.when.is_empty() && config.is_some_and(|config| variant.fits(config));
         fits || (variant.class.is_some() && variant.class == class)
     };
-    let is_usual = |variant: &&Variant| variant.class.is_none() && variant.when.is_none();
+    let is_usual = |variant: &&Variant| variant.class.is_none() && variant.when.is_empty();
     rows().find(is_own).or_else(|| rows().find(is_usual)).ok_or_else(|| {
         let fault = format!("no GGUF architecture is known for the model_type \"{model_type}\"");
         Error::unsupported(fault).in_file(store.path())

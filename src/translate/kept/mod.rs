@@ -61,7 +61,7 @@ impl Kept {
         // A model that is of another architecture in GGUF comes back with the names of that one.
         let row = |document: &Map<String, Json>| {
             let name = document.get("model_type").and_then(Json::as_str)?;
-            family::ARCHITECTURES.iter().position(|row| row.hf.contains(&name))
+            family::architectures().iter().position(|row| row.hf.contains(&name))
         };
         let moved = row(stated).zip(row(derived)).is_some_and(|(own, other)| own != other);
         for (key, value) in stated {

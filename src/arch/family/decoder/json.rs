@@ -2,52 +2,25 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::SourceModel;
-use crate::arch::variant::{ConfigRule as C, Constant};
 use crate::error::{Error, Result};
 
-/// Widths, the number of layers and the vocabulary size.
-#[rustfmt::skip]
-pub(crate) const BODY: &[C] = &[
-    C::Field("dim", "hidden_size"), C::By(layers), C::Field("n_heads", "num_attention_heads"),
-    C::Field("max_seq_len", "max_position_embeddings"),
-    C::Field("vocab_size", "vocab_size"), C::Field("tie_embeddings", "tie_word_embeddings"),
+/// The functions that the families' files name.
+pub(crate) const STEPS: Steps = &[
+    ("biased", Step::Config(biased)),
+    ("layer_types", Step::Config(layer_types)),
+    ("layers", Step::Config(layers)),
+    ("longrope", Step::Config(longrope)),
+    ("rope", Step::Config(rope)),
+    ("rope_parameters", Step::Config(rope_parameters)),
+    ("rotary_part", Step::Config(rotary_part)),
+    ("segments", Step::Config(segments)),
+    ("uneven_heads", Step::Config(uneven_heads)),
 ];
-
-/// Width of the feed-forward network of layers without experts.
-pub(crate) const DENSE: &[C] = &[C::Field("ffn_dim", "intermediate_size")];
-
-/// Number of key heads.
-pub(crate) const KEY_HEADS: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads")];
-
-/// Number of key heads, and rotary embeddings.
-pub(crate) const GROUPED: &[C] = &[C::Field("n_kv_heads", "num_key_value_heads"), C::By(rope)];
-
-/// Epsilon of RMS norms.
-pub(crate) const RMS: &[C] = &[C::Field("norm_eps", "rms_norm_eps")];
-
-/// The width of a head.
-pub(crate) const HEADS: &[C] = &[C::Field("head_dim", "head_dim")];
-
-/// Width of a head, for classes that derive it from the other numbers unless it is stated.
-pub(crate) const UNEVEN: &[C] = &[C::By(uneven_heads)];
-
-/// The usual activation.
-pub(crate) const SILU: &[C] = &[C::Fixed("hidden_act", Constant::Word("silu"))];
-
-/// Experts, under the names that most families use.
-#[rustfmt::skip]
-pub(crate) const EXPERTS: &[C] = &[
-    C::Field("n_experts", "num_experts"), C::Needed("n_experts_used", "num_experts_per_tok"),
-    C::Needed("expert_ffn_dim", "moe_intermediate_size"), C::Fixed("decoder_sparse_step", Constant::Count(1)),
-];
-
-/// The shared expert.
-pub(crate) const SHARED: &[C] =
-    &[C::Field("shared_expert_ffn_dim", "shared_expert_intermediate_size")];
 
 /// Number of layers, without the layers that predict further tokens.
 fn layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {

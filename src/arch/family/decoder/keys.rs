@@ -1,34 +1,26 @@
 //! Keys in GGUF that decoders share, as most classes of llama.cpp's converter write them.
 
 use super::super::class_defaults::COMPUTED_WIDTHS;
+use super::super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::variant::KeyRule as K;
 use crate::error::{Error, Result};
 
-/// Keys that most converter classes inherit.
-pub(crate) const BASE: &[K] = &base(K::By(sections));
-
-/// Like [`BASE`], with the family's own rule for the sections of rotary embeddings.
-#[rustfmt::skip]
-pub(crate) const fn base(sections: K) -> [K; 17] {
-    [
-        K::By(block_count), K::Row("max_seq_len"), K::Row("dim"), K::Row("ffn_dim"), K::Row("n_heads"),
-        K::Row("n_kv_heads"), K::By(rope_scaling), sections, K::Row("rope_theta"), K::Row("rope_local_theta"),
-        K::Row("rms_eps"), K::Row("layer_eps"), K::Row("n_experts"), K::Row("n_experts_used"),
-        K::Row("n_expert_groups"), K::Row("n_expert_groups_used"), K::By(gating),
-    ]
-}
-
-/// Width of a head, which some converter classes omit, and the place of the file type after it.
-pub(crate) const HEADS: &[K] = &[K::By(widths_of_heads), K::FileType];
-
-/// The place of the file type in a file without the width of a head.
-pub(crate) const FILE_TYPE: &[K] = &[K::FileType];
-
-/// Widths of experts.
-pub(crate) const MIXTURE: &[K] = &[K::Row("expert_ffn_dim"), K::Row("shared_expert_ffn_dim")];
+/// The functions that the families' files name.
+pub(crate) const STEPS: Steps = &[
+    ("all_widths_of_heads", Step::Keys(all_widths_of_heads)),
+    ("block_count", Step::Keys(block_count)),
+    ("gating", Step::Keys(gating)),
+    ("layer_norm_epsilon", Step::Keys(layer_norm_epsilon)),
+    ("no_next_layers", Step::Keys(no_next_layers)),
+    ("other_base", Step::Keys(other_base)),
+    ("pooling", Step::Keys(pooling)),
+    ("rope_scaling", Step::Keys(rope_scaling)),
+    ("sections", Step::Keys(sections)),
+    ("uneven_heads", Step::Keys(uneven_heads)),
+    ("widths_of_heads", Step::Keys(widths_of_heads)),
+];
 
 /// The number of layers, including the extra layers that predict further tokens.
 pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {

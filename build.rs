@@ -1,0 +1,48 @@
+//! Lists the files of `families/`, with the names that each of them describes, so that a new file is
+//! all that a family needs.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let folder = root.join("families");
+    println!("cargo::rerun-if-changed=families");
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "family") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let mut list = format!("static BUILTINS: [Builtin; {}] = [\n", files.len());
+    for path in files {
+        let text = fs::read_to_string(&path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let names = names(&text);
+        let row = format!("    Builtin::new({name:?}, include_str!({path:?}), &{names:?}),\n");
+        list.push_str(&row);
+    }
+    writeln!(list, "];").map_err(io::Error::other)?;
+    let out = env::var_os("OUT_DIR").unwrap_or_default();
+    fs::write(Path::new(&out).join("families.rs"), list)
+}
+
+/// The names of families, of values of `general.architecture` and of `model_type` in a file.
+fn names(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for line in text.lines() {
+        let line = line.trim().trim_matches(['[', ']']);
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("family" | "gguf") => names.extend(words.next()),
+            Some("hf") => names.extend(words),
+            _ => {}
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
+}

@@ -1,0 +1,487 @@
+//! Families, variants and classes, as a file of families describes them.
+
+use super::step::Step;
+use super::table::{Tables, number, value};
+use super::text::{Line, Parsed, Section};
+use crate::arch::config::{Constant, NormKind};
+use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath};
+use crate::arch::variant::{Class, Condition, ConfigRule, KeyRule, Variant};
+use crate::arch::{
+    Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, Rename, RopeLayout,
+};
+
+/// What a file describes beside its tables.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    pub(super) architectures: Vec<&'static Architecture>,
+    /// Facts about values of `general.architecture` whose tensors have no canonical names.
+    pub(super) nameless: Vec<Variant>,
+    /// mlx-lm's choices for modules of such models.
+    pub(super) modules: Vec<MlxModules>,
+}
+
+/// Parses the families of a file.
+pub(super) fn families(tables: &Tables) -> Parsed<Families> {
+    let mut families = Families::default();
+    let mut family: Option<FamilyDraft> = None;
+    let mut variant: Option<VariantDraft> = None;
+    for section in &tables.others {
+        let Section { head, lines } = section;
+        if head.keyword != "class" {
+            finish_variant(variant.take(), &mut family, &mut families);
+        }
+        match head.keyword {
+            "family" => {
+                families.architectures.extend(family.take().map(FamilyDraft::finish));
+                family = Some(FamilyDraft::of(tables, head, lines)?);
+            }
+            "gguf" => variant = Some(VariantDraft::of(tables, head, lines)?),
+            "class" => match &mut variant {
+                Some(variant) => variant.classes.push(class(tables, head, lines)?),
+                None => return Err(head.fault("a class before the first [gguf NAME]")),
+            },
+            "modules" => {
+                let modules = lines.iter().map(modules).collect::<Parsed<Vec<_>>>()?;
+                families.modules.extend(modules);
+            }
+            _ => {
+                let known =
+                    "tensors, keys, config, required, prefixes, family, gguf, class or modules";
+                return Err(head.fault(format!("no such section, but {known}")));
+            }
+        }
+    }
+    finish_variant(variant, &mut family, &mut families);
+    families.architectures.extend(family.map(FamilyDraft::finish));
+    Ok(families)
+}
+
+fn finish_variant(
+    variant: Option<VariantDraft>,
+    family: &mut Option<FamilyDraft>,
+    families: &mut Families,
+) {
+    let Some(variant) = variant else { return };
+    let is_own = !variant.is_elsewhere;
+    let variant = variant.finish();
+    match family {
+        Some(family) => {
+            let add = |names: &mut Vec<&'static str>, name| {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            };
+            variant.hf.iter().for_each(|name| add(&mut family.hf, name));
+            if is_own {
+                add(&mut family.gguf, variant.gguf);
+            }
+            family.variants.push(variant);
+        }
+        None => families.nameless.push(variant),
+    }
+}
+
+/// A family whose section is being read.
+struct FamilyDraft {
+    row: Architecture,
+    gguf: Vec<&'static str>,
+    hf: Vec<&'static str>,
+    rules: Vec<&'static [NameRule]>,
+    prefixes: Vec<(&'static str, &'static str)>,
+    renames: Vec<Rename>,
+    conditional_names: Vec<ConditionalName>,
+    auxiliary: Vec<(&'static str, &'static str)>,
+    keyed: Vec<KeyedTensor>,
+    mlx_readers: Vec<(&'static str, &'static str)>,
+    mlx_modules: Vec<MlxModules>,
+    variants: Vec<Variant>,
+}
+
+impl FamilyDraft {
+    fn of(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Self> {
+        let mut draft = Self {
+            row: Architecture { name: head.word(0)?, ..Architecture::EMPTY },
+            gguf: Vec::new(),
+            hf: Vec::new(),
+            rules: Vec::new(),
+            prefixes: Vec::new(),
+            renames: Vec::new(),
+            conditional_names: Vec::new(),
+            auxiliary: Vec::new(),
+            keyed: Vec::new(),
+            mlx_readers: Vec::new(),
+            mlx_modules: Vec::new(),
+            variants: Vec::new(),
+        };
+        for line in lines {
+            if !(draft.flag(line) || draft.fact(tables, line)? || draft.row(tables, line)?) {
+                return Err(line.fault("no such line of a family"));
+            }
+        }
+        Ok(draft)
+    }
+
+    /// Lines without values.
+    fn flag(&mut self, line: &Line) -> bool {
+        let row = &mut self.row;
+        let flag = match line.keyword {
+            "mlx-keeps-tower-names" => &mut row.mlx_keeps_tower_names,
+            "outer-head" => &mut row.outer_head,
+            "encodes" => &mut row.encodes,
+            "counts-encoder-layers" => &mut row.counts_encoder_layers,
+            "exceeds-f16" => &mut row.exceeds_f16,
+            _ => return false,
+        };
+        *flag = true;
+        true
+    }
+
+    /// Lines that occur once.
+    fn fact(&mut self, tables: &Tables, line: &Line) -> Parsed<bool> {
+        let row = &mut self.row;
+        match line.keyword {
+            "summary" => row.summary = line.text_from(0),
+            "rope" => {
+                let layouts = [RopeLayout::HalfSplit, RopeLayout::Interleaved, RopeLayout::None];
+                let name = line.word(0)?;
+                let named = layouts.into_iter().find(|rope| rope.name() == name);
+                row.rope =
+                    named.ok_or_else(|| line.fault("half_split, interleaved or none is needed"))?;
+            }
+            "mlx" => row.mlx = tables.tensors(line, line.word(0)?)?,
+            "publisher" => row.publisher = tables.tensors(line, line.word(0)?)?,
+            "written" => row.conditional_rules = tables.tensors(line, line.word(0)?)?,
+            "required" => row.required = tables.required(line, line.word(0)?)?,
+            "joined-experts" => row.joined_experts = line.list(0),
+            "mlx-uncast" => row.mlx_uncast = line.list(0),
+            "instead" => {
+                let [architecture, _when, condition] = line.words()?;
+                let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
+                row.instead =
+                    Some(Instead { when: tables.step(line, condition, is)?, architecture });
+            }
+            "rows-before-positions" => {
+                let rows = |step| if let Step::Rows(step) = step { Some(step) } else { None };
+                row.rows_before_positions = Some(tables.step(line, line.word(0)?, rows)?);
+            }
+            "cuts" => row.cuts = super::cuts(line.word(0)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lines that may occur several times.
+    fn row(&mut self, tables: &Tables, line: &Line) -> Parsed<bool> {
+        match line.keyword {
+            "gguf" => self.gguf.extend(line.from(0)),
+            "hf" => self.hf.extend(line.from(0)),
+            "tensors" => {
+                let rules = line.from(0).map(|name| tables.tensors(line, name));
+                self.rules.extend(rules.collect::<Parsed<Vec<_>>>()?);
+            }
+            "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
+            "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
+            "rename" => self.renames.push(rename(line)?),
+            "named" => {
+                let [name, _for, usual, condition, beside] = line.words()?;
+                let present = match condition {
+                    "with" => true,
+                    "without" => false,
+                    _ => return Err(line.fault("with or without is needed")),
+                };
+                self.conditional_names.push(ConditionalName { beside, present, usual, name });
+            }
+            "auxiliary" => self.auxiliary.push((line.word(0)?, line.text_from(1))),
+            "keyed" => {
+                let shape = (2..line.words.len()).map(|index| number(line, index));
+                self.keyed.push(KeyedTensor {
+                    canonical: line.word(0)?,
+                    key: line.word(1)?,
+                    shape: shape.collect::<Parsed<Vec<u64>>>()?.leak(),
+                });
+            }
+            "mlx-reader" => self.mlx_readers.push((line.word(0)?, line.word(1)?)),
+            "mlx-module" => self.mlx_modules.push(modules(line)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn finish(self) -> &'static Architecture {
+        Box::leak(Box::new(Architecture {
+            gguf: self.gguf.leak(),
+            hf: self.hf.leak(),
+            rules: self.rules.leak(),
+            prefixes: self.prefixes.leak(),
+            renames: self.renames.leak(),
+            conditional_names: self.conditional_names.leak(),
+            auxiliary: self.auxiliary.leak(),
+            keyed: self.keyed.leak(),
+            mlx_readers: self.mlx_readers.leak(),
+            mlx_modules: self.mlx_modules.leak(),
+            variants: self.variants.leak(),
+            ..self.row
+        }))
+    }
+}
+
+fn rename(line: &Line) -> Parsed<Rename> {
+    let dialect = match line.word(0)? {
+        "hf" => Dialect::HuggingFace,
+        "mlx" => Dialect::Mlx,
+        "gguf" => Dialect::Gguf,
+        _ => return Err(line.fault("hf, mlx or gguf is needed")),
+    };
+    let mut rename =
+        Rename { dialect, prefix: line.word(1)?, replacement: line.word(2)?, ..Rename::EMPTY };
+    let mut index = 3;
+    while let Some(word) = line.words.get(index) {
+        match word.text {
+            "requires" => rename.requires = line.word(index + 1)?,
+            "models" => {
+                rename.models = line.list(index + 1);
+                break;
+            }
+            _ => return Err(line.fault("requires NAME or models NAMES is needed")),
+        }
+        index += 2;
+    }
+    Ok(rename)
+}
+
+/// A line of mlx-lm's choices for modules.
+fn modules(line: &Line) -> Parsed<MlxModules> {
+    let choice = match line.word(0)? {
+        "usual" => MlxChoice::Usual,
+        "kept" => MlxChoice::Kept,
+        "eight_bits" => MlxChoice::EightBits,
+        "bare" => MlxChoice::Bare,
+        _ => return Err(line.fault("usual, kept, eight_bits or bare is needed")),
+    };
+    let path = line.word(2)?;
+    let path = match line.word(1)? {
+        "ends_with" => MlxPath::EndsWith(path),
+        "contains" => MlxPath::Contains(path),
+        "is" => MlxPath::Is(path),
+        _ => return Err(line.fault("ends_with, contains or is, is needed")),
+    };
+    Ok(MlxModules { models: line.list(3), path, choice })
+}
+
+/// A variant whose section is being read.
+struct VariantDraft {
+    variant: Variant,
+    /// Whether files with this name belong to another family.
+    is_elsewhere: bool,
+    when: Vec<Condition<fn(&serde_json::Value) -> bool>>,
+    keys: Slices<KeyRule>,
+    classes: Vec<Class>,
+    special: Vec<(&'static str, &'static str)>,
+}
+
+impl VariantDraft {
+    fn of(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Self> {
+        let mut draft = Self {
+            variant: Variant { gguf: head.word(0)?, ..Variant::EMPTY },
+            is_elsewhere: false,
+            when: Vec::new(),
+            keys: Slices::new(),
+            classes: Vec::new(),
+            special: Vec::new(),
+        };
+        for line in lines {
+            draft.line(tables, line)?;
+        }
+        Ok(draft)
+    }
+
+    fn line(&mut self, tables: &Tables, line: &Line) -> Parsed<()> {
+        let variant = &mut self.variant;
+        match line.keyword {
+            "hf" => variant.hf = line.list(0),
+            "family" => self.is_elsewhere = true,
+            "architectures" => variant.class = Some(line.word(0)?),
+            "when" => {
+                let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
+                self.when.push(condition(tables, line, is)?);
+            }
+            "rope-freqs" => {
+                let frequencies =
+                    |step| if let Step::Frequencies(step) = step { Some(step) } else { None };
+                variant.rope_freqs = Some(tables.step(line, line.word(0)?, frequencies)?);
+            }
+            "llama3-factors" => variant.llama3_factors = true,
+            "mlx-config" => {
+                let mlx = |step| if let Step::Mlx(step) = step { Some(step) } else { None };
+                variant.mlx_config = Some(tables.step(line, line.word(0)?, mlx)?);
+            }
+            "default" => default(variant, line)?,
+            "gguf-default" => gguf_default(variant, line)?,
+            "tokenizer" => match line.word(0)? {
+                "special" => self.special.push((line.word(1)?, line.word(2)?)),
+                _ => tokenizer(variant, line)?,
+            },
+            "llama-quantize" => llama_quantize(variant, line)?,
+            "keys" => {
+                for name in line.from(0) {
+                    self.keys.include(tables.keys(line, name)?);
+                }
+            }
+            _ => self.keys.push(tables.key_rule(line)?),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Variant {
+        let mut variant = self.variant;
+        variant.when = self.when.leak();
+        variant.keys = self.keys.finish();
+        variant.classes = self.classes.leak();
+        variant.tokenizer.special = self.special.leak();
+        variant
+    }
+}
+
+fn class(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Class> {
+    let [model_type, class] = head.words()?;
+    let mut class = Class { model_type, class, ..Class::EMPTY };
+    let (mut when, mut rules) = (Vec::new(), Slices::<ConfigRule>::new());
+    for line in lines {
+        match line.keyword {
+            "when" => {
+                let fits = |step| if let Step::Fits(step) = step { Some(step) } else { None };
+                when.push(condition(tables, line, fits)?);
+            }
+            "within" => class.within = Some(line.word(0)?),
+            "config" => {
+                for name in line.from(0) {
+                    rules.include(tables.config(line, name)?);
+                }
+            }
+            _ => rules.push(tables.config_rule(line)?),
+        }
+    }
+    class.when = when.leak();
+    class.rules = rules.finish();
+    Ok(class)
+}
+
+/// A line `when [not] FUNCTION` or `when has TENSOR`.
+fn condition<F>(tables: &Tables, line: &Line, kind: fn(Step) -> Option<F>) -> Parsed<Condition<F>> {
+    match (line.word(0)?, line.words.get(1)) {
+        ("not", Some(word)) => tables.step(line, word.text, kind).map(Condition::Not),
+        ("has", Some(word)) => Ok(Condition::Has(word.text)),
+        (name, _) => tables.step(line, name, kind).map(Condition::Is),
+    }
+}
+
+/// Tables of rows, and rows between them.
+struct Slices<T: 'static> {
+    slices: Vec<&'static [T]>,
+    rows: Vec<T>,
+}
+
+impl<T> Slices<T> {
+    fn new() -> Self {
+        Self { slices: Vec::new(), rows: Vec::new() }
+    }
+
+    fn push(&mut self, row: T) {
+        self.rows.push(row);
+    }
+
+    fn include(&mut self, table: &'static [T]) {
+        if !self.rows.is_empty() {
+            self.slices.push(std::mem::take(&mut self.rows).leak());
+        }
+        self.slices.push(table);
+    }
+
+    fn finish(mut self) -> &'static [&'static [T]] {
+        if !self.rows.is_empty() {
+            self.slices.push(self.rows.leak());
+        }
+        self.slices.leak()
+    }
+}
+
+/// The text of the value after the first word.
+fn text(line: &Line) -> Parsed<&'static str> {
+    line.word(1)
+}
+
+/// A number that the files of a family leave out.
+fn default(variant: &mut Variant, line: &Line) -> Parsed<()> {
+    let defaults = &mut variant.defaults;
+    match line.word(0)? {
+        "window_period" => defaults.window_period = Some(number(line, 1)?),
+        "full_first" => defaults.full_first = true,
+        "norms" => {
+            defaults.norms = Some(match text(line)? {
+                "rms" => NormKind::Rms,
+                "layer" => NormKind::Layer,
+                _ => return Err(line.fault("\"rms\" or \"layer\" is needed")),
+            });
+        }
+        "without_attention" => defaults.without_attention = Some(text(line)?),
+        "optional_rope" => defaults.optional_rope = true,
+        "attention_free" => defaults.attention_free = true,
+        "local_rope_theta" => defaults.local_rope_theta = Some(number(line, 1)?),
+        "shared_kv_layers" => defaults.shared_kv_layers = number(line, 1)?,
+        "scaled_embedding" => defaults.scaled_embedding = true,
+        name => return Err(line.fault(format!("no default \"{name}\""))),
+    }
+    Ok(())
+}
+
+/// A number that GGUF files of a family leave out.
+fn gguf_default(variant: &mut Variant, line: &Line) -> Parsed<()> {
+    let defaults = &mut variant.defaults.of_gguf;
+    match line.word(0)? {
+        "activation" => defaults.activation = Some(text(line)?),
+        "ffn_four_times" => defaults.ffn_four_times = true,
+        "layer_norm_eps" => {
+            let eps = match value(line, 1)? {
+                Constant::Real(eps) => eps,
+                _ => return Err(line.fault("a number with a point is needed")),
+            };
+            defaults.layer_norm_eps = Some((eps, line.word(2)?));
+        }
+        "usual_value_width" => defaults.usual_value_width = true,
+        "chunk_size" => defaults.chunk_size = Some(number(line, 1)?),
+        "scaled_by_dim_layers" => defaults.scaled_by_dim_layers = Some(number(line, 1)?),
+        name => return Err(line.fault(format!("no default \"{name}\""))),
+    }
+    Ok(())
+}
+
+/// An exception of a tokenizer.
+fn tokenizer(variant: &mut Variant, line: &Line) -> Parsed<()> {
+    let habits = &mut variant.tokenizer;
+    match line.word(0)? {
+        "no_space_prefix" => habits.no_space_prefix = true,
+        "pre" => habits.pre = line.list(1),
+        "default_pre" => habits.default_pre = Some(line.word(1)?),
+        "merges" => {
+            habits.merges = Some(MergesHabits { model: line.word(1)?, shown: line.list(2) });
+        }
+        "counts_token_types" => habits.counts_token_types = true,
+        name => return Err(line.fault(format!("no exception \"{name}\""))),
+    }
+    Ok(())
+}
+
+/// An exception of llama-quantize.
+fn llama_quantize(variant: &mut Variant, line: &Line) -> Parsed<()> {
+    let habits = &mut variant.llama_quantize;
+    match line.word(0)? {
+        "falcon" => habits.falcon = true,
+        "seventy_layers" => habits.seventy_layers = Some(number(line, 1)?),
+        "seventy_if_grouped" => habits.seventy_if_grouped = true,
+        "kept" => habits.kept = line.list(1),
+        "eight_bits" => habits.eight_bits = line.list(1),
+        "experts_by_name" => habits.experts_by_name = true,
+        name => return Err(line.fault(format!("no exception \"{name}\""))),
+    }
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The named tables of a file of families, which its own families and those of other files use.
+
+use super::form;
+use super::step::Step;
+use super::text::{Line, Parsed, Section, Word, sections};
+use super::{builtin, steps};
+use crate::arch::config::Constant;
+use crate::arch::rule::{NameRule, StoredForm};
+use crate::arch::transform::SAME;
+use crate::arch::variant::{ConfigRule, KeyRule};
+
+/// Tables of one kind, by name.
+type Named<T> = Vec<(&'static str, &'static [T])>;
+
+/// The file that every family may use tables and steps of.
+const SHARED: &str = "decoder";
+
+/// The tables of a file, and its other sections.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// The name of the file, which the module with its functions has, too.
+    name: &'static str,
+    tensors: Named<NameRule>,
+    keys: Named<KeyRule>,
+    config: Named<ConfigRule>,
+    required: Named<&'static str>,
+    prefixes: Named<(&'static str, &'static str)>,
+    /// The sections that are no tables.
+    pub(super) others: Vec<Section>,
+}
+
+impl Tables {
+    /// Parses the tables of a file.
+    pub(super) fn parse(name: &'static str, text: &'static str) -> Parsed<Self> {
+        let mut tables = Self {
+            name,
+            tensors: Vec::new(),
+            keys: Vec::new(),
+            config: Vec::new(),
+            required: Vec::new(),
+            prefixes: Vec::new(),
+            others: Vec::new(),
+        };
+        for section in sections(text)? {
+            let Section { head, lines } = &section;
+            match head.keyword {
+                "tensors" => tables.tensors.push((head.word(0)?, list(lines, tensor)?)),
+                "keys" => {
+                    let row = |line: &Line| tables.key_rule(line);
+                    let rows = list(lines, row)?;
+                    tables.keys.push((head.word(0)?, rows));
+                }
+                "config" => {
+                    let row = |line: &Line| tables.config_rule(line);
+                    let rows = list(lines, row)?;
+                    tables.config.push((head.word(0)?, rows));
+                }
+                "required" => {
+                    // The whole line is one entry, since alternatives are separated by ` | `.
+                    let entry = |line: &Line| Ok(line.whole());
+                    tables.required.push((head.word(0)?, list(lines, entry)?));
+                }
+                "prefixes" => {
+                    let pair = |line: &Line| Ok((line.keyword, line.word(0)?));
+                    tables.prefixes.push((head.word(0)?, list(lines, pair)?));
+                }
+                _ => tables.others.push(section),
+            }
+        }
+        Ok(tables)
+    }
+
+    /// A table of names.
+    pub(super) fn tensors(&self, line: &Line, name: &str) -> Parsed<&'static [NameRule]> {
+        self.table(line, name, |tables| &tables.tensors)
+    }
+
+    /// A table of keys in GGUF.
+    pub(super) fn keys(&self, line: &Line, name: &str) -> Parsed<&'static [KeyRule]> {
+        self.table(line, name, |tables| &tables.keys)
+    }
+
+    /// A table of keys of `config.json`.
+    pub(super) fn config(&self, line: &Line, name: &str) -> Parsed<&'static [ConfigRule]> {
+        self.table(line, name, |tables| &tables.config)
+    }
+
+    /// A list of required tensors.
+    pub(super) fn required(&self, line: &Line, name: &str) -> Parsed<&'static [&'static str]> {
+        self.table(line, name, |tables| &tables.required)
+    }
+
+    /// A list of prefixes.
+    pub(super) fn prefixes(
+        &self,
+        line: &Line,
+        name: &str,
+    ) -> Parsed<&'static [(&'static str, &'static str)]> {
+        self.table(line, name, |tables| &tables.prefixes)
+    }
+
+    /// A table by its name: of this file, else of the shared one; of another file after `FILE/`.
+    fn table<T>(
+        &self,
+        line: &Line,
+        name: &str,
+        kind: fn(&Self) -> &Named<T>,
+    ) -> Parsed<&'static [T]> {
+        let find = |tables: &Self, name: &str| {
+            kind(tables).iter().find(|(other, _)| *other == name).map(|(_, rows)| *rows)
+        };
+        let of_file = |file: &str, name: &str| find(builtin(file)?.tables(), name);
+        let found = match name.split_once('/') {
+            Some((file, name)) => of_file(file, name),
+            None => find(self, name).or_else(|| of_file(SHARED, name)),
+        };
+        found.ok_or_else(|| line.fault(format!("no table \"{name}\"")))
+    }
+
+    /// A function by its name, which is found as that of a table.
+    pub(super) fn step<F>(
+        &self,
+        line: &Line,
+        name: &str,
+        kind: fn(Step) -> Option<F>,
+    ) -> Parsed<F> {
+        let find = |file: &str, name: &str| steps(file, name).find_map(kind);
+        let found = match name.split_once('/') {
+            Some((file, name)) => find(file, name),
+            None => find(self.name, name).or_else(|| find(SHARED, name)),
+        };
+        found.ok_or_else(|| line.fault(format!("no function \"{name}\" for this")))
+    }
+
+    /// A row of a table of keys in GGUF.
+    pub(super) fn key_rule(&self, line: &Line) -> Parsed<KeyRule> {
+        Ok(match line.keyword {
+            "row" => match line.words.as_slice() {
+                [row] => KeyRule::Row(row.text),
+                [row, word, key] if word.text == "as" => KeyRule::As(row.text, key.text),
+                [row, word, value] if word.text == "or" => {
+                    KeyRule::Or(row.text, constant(line, *value)?)
+                }
+                _ => return Err(line.fault("NAME, NAME as KEY, or NAME or VALUE is needed")),
+            },
+            "derived" => KeyRule::Derived(line.word(0)?),
+            "fixed" => KeyRule::Fixed(line.word(0)?, value(line, 1)?),
+            "rotated" => KeyRule::Rotated(number(line, 0)?),
+            "file_type" => KeyRule::FileType,
+            "step" => {
+                let of_keys = |step| if let Step::Keys(step) = step { Some(step) } else { None };
+                KeyRule::By(self.step(line, line.word(0)?, of_keys)?)
+            }
+            _ => {
+                let known = "row, derived, fixed, rotated, file_type or step is needed";
+                return Err(line.fault(known));
+            }
+        })
+    }
+
+    /// A row of a table of keys of `config.json`.
+    pub(super) fn config_rule(&self, line: &Line) -> Parsed<ConfigRule> {
+        Ok(match line.keyword {
+            "field" => line.words().map(|[field, key]| ConfigRule::Field(field, key))?,
+            "needed" => line.words().map(|[field, key]| ConfigRule::Needed(field, key))?,
+            "stated" => line.words().map(|[gguf, key]| ConfigRule::Stated(gguf, key))?,
+            "fixed" => ConfigRule::Fixed(line.word(0)?, value(line, 1)?),
+            "step" => {
+                let of_config =
+                    |step| if let Step::Config(step) = step { Some(step) } else { None };
+                ConfigRule::By(self.step(line, line.word(0)?, of_config)?)
+            }
+            _ => return Err(line.fault("field, needed, stated, fixed or step is needed")),
+        })
+    }
+}
+
+/// The rows of a table, which is never freed.
+fn list<T>(lines: &[Line], row: impl Fn(&Line) -> Parsed<T>) -> Parsed<&'static [T]> {
+    Ok(lines.iter().map(row).collect::<Parsed<Vec<T>>>()?.leak())
+}
+
+/// The names of a tensor: canonical, in GGUF, in Hugging Face's files, and its forms there.
+fn tensor(line: &Line) -> Parsed<NameRule> {
+    let form = |name| StoredForm { name: if name == "-" { "" } else { name }, transform: SAME };
+    let mut rule =
+        NameRule { canonical: line.keyword, gguf: form(line.word(0)?), hf: form(line.word(1)?) };
+    for word in line.from(2) {
+        let (dialect, words) = word.split_once(':').unwrap_or_default();
+        let transform = form::transform(words)
+            .map_err(|unknown| line.fault(format!("no transform \"{unknown}\"")))?;
+        match dialect {
+            "gguf" => rule.gguf.transform = transform,
+            "hf" => rule.hf.transform = transform,
+            "both" => (rule.gguf.transform, rule.hf.transform) = (transform, transform),
+            _ => {
+                let fault =
+                    format!("\"{word}\", but gguf:, hf: or both: and a transform is needed");
+                return Err(line.fault(fault));
+            }
+        }
+    }
+    Ok(rule)
+}
+
+/// A value of a row: a number, true, false, a text in quotation marks, or an empty list.
+pub(super) fn constant(line: &Line, word: Word) -> Parsed<Constant> {
+    let Word { text, is_quoted } = word;
+    let constant = match text {
+        _ if is_quoted => Some(Constant::Word(text)),
+        "true" => Some(Constant::Flag(true)),
+        "false" => Some(Constant::Flag(false)),
+        "[]" => Some(Constant::Empty),
+        _ if text.contains('.') => text.parse().ok().map(Constant::Real),
+        _ => text.parse().ok().map(Constant::Count),
+    };
+    constant.ok_or_else(|| {
+        let needed = "a count, a number with a point, true, false, \"text\" or [] is needed";
+        line.fault(format!("{text}, but {needed}"))
+    })
+}
+
+/// The value at a position of a line.
+pub(super) fn value(line: &Line, index: usize) -> Parsed<Constant> {
+    line.word(index)?;
+    line.words
+        .get(index)
+        .map_or_else(|| line.word(index).map(Constant::Word), |w| constant(line, *w))
+}
+
+/// A number at a position of a line.
+pub(super) fn number<T: std::str::FromStr>(line: &Line, index: usize) -> Parsed<T> {
+    let word = line.word(index)?;
+    word.parse().map_err(|_| line.fault(format!("{word}, but a number is needed")))
+}
