@@ -288,9 +288,8 @@ impl Plan {
     /// computes; `Model` if the config cannot be read.
     pub fn of(model: &weighbridge::Model) -> Result<Self> {
         let facts = Facts::of(model)?;
-        let family = family::find(&facts)?;
         let mut plan = Self::usual(&facts)?;
-        (family.adjust)(&facts, &mut plan)?;
+        family::adjust(&facts, &mut plan)?;
         if !plan.encodes() && plan.attentions().any(|attention| !attention.causal) {
             let fault = "layers of which some see positions behind their own";
             return Err(Error::Unsupported(fault.to_owned()));

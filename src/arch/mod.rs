@@ -120,6 +120,9 @@ pub struct Architecture {
     pub(crate) counts_encoder_layers: bool,
     /// Whether the residual stream of published models exceeds the range of `F16`.
     pub(crate) exceeds_f16: bool,
+    /// What a decoder computes beyond what the config and the tensors say, for programs that run models;
+    /// `None` if no line says that it can be run.
+    pub decoder: Option<&'static [PlanLine]>,
     /// How ranks divide modules that they divide otherwise than in other families.
     pub(crate) cuts: &'static [CutRule],
 }
@@ -154,8 +157,19 @@ impl Architecture {
         encodes: false,
         counts_encoder_layers: false,
         exceeds_f16: false,
+        decoder: None,
         cuts: &[],
     };
+}
+
+/// A line of a family's plan for decoders: the name of a block, and its values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct PlanLine {
+    /// The block.
+    pub block: &'static str,
+    /// Its values.
+    pub values: &'static [&'static str],
 }
 
 /// The row of models whose `config.json` states the `model_type` of another row.

@@ -7,7 +7,8 @@ use crate::arch::config::{Constant, NormKind};
 use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath};
 use crate::arch::variant::{Class, Condition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
-    Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, Rename, RopeLayout,
+    Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
+    RopeLayout,
 };
 
 /// What a file describes beside its tables.
@@ -35,6 +36,10 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 families.architectures.extend(family.take().map(FamilyDraft::finish));
                 family = Some(FamilyDraft::of(tables, head, lines)?);
             }
+            "decoder" => match &mut family {
+                Some(family) => family.row.decoder = Some(plan(lines)),
+                None => return Err(head.fault("a decoder before the first [family NAME]")),
+            },
             "gguf" => variant = Some(VariantDraft::of(tables, head, lines)?),
             "class" => match &mut variant {
                 Some(variant) => variant.classes.push(class(tables, head, lines)?),
@@ -45,8 +50,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 families.modules.extend(modules);
             }
             _ => {
-                let known =
-                    "tensors, keys, config, required, prefixes, family, gguf, class or modules";
+                let known = "tensors, keys, config, required, prefixes, family, decoder, gguf, class or modules";
                 return Err(head.fault(format!("no such section, but {known}")));
             }
         }
@@ -54,6 +58,12 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
     finish_variant(variant, &mut family, &mut families);
     families.architectures.extend(family.map(FamilyDraft::finish));
     Ok(families)
+}
+
+/// The plan of a decoder.
+fn plan(lines: &[Line]) -> &'static [PlanLine] {
+    let line = |line: &Line| PlanLine { block: line.keyword, values: line.list(0) };
+    lines.iter().map(line).collect::<Vec<_>>().leak()
 }
 
 fn finish_variant(

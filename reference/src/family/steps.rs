@@ -1,0 +1,392 @@
+//! Steps of plans: what a single block cannot say. Facts are those of the models' classes in
+//! transformers.
+
+use weighbridge::arch::RopeScalingKind;
+
+use crate::error::{Error, Result};
+use crate::facts::{Facts, size};
+use crate::math::{Activation, Xielu, normal_quantile};
+use crate::plan::{
+    Arrangement, DistancePlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Scoring, Temperature,
+    TextEncoderPlan,
+};
+use crate::rope::{self, Rope};
+
+/// A change of a plan by what a model's files say.
+type Step = fn(&Facts<'_>, &mut Plan) -> Result<()>;
+
+/// The step with this name.
+pub(super) fn find(name: &str) -> Option<Step> {
+    STEPS.iter().find(|(other, _)| *other == name).map(|(_, step)| *step)
+}
+
+/// The steps that families' files name.
+const STEPS: &[(&str, Step)] = &[
+    ("altup", altup),
+    ("apertus_activation", apertus_activation),
+    ("bert_positions", bert_positions),
+    ("clamped_swiglu", clamped_swiglu),
+    ("corrected_routing", corrected_routing),
+    ("distances", distances),
+    ("falcon_positions", falcon_positions),
+    ("gemma_directions", gemma_directions),
+    ("latent_epsilon", latent_epsilon),
+    ("llama4_heads", llama4_heads),
+    ("minicpm3_scales", minicpm3_scales),
+    ("minicpm_scales", minicpm_scales),
+    ("plain_rope_of_windows", plain_rope_of_windows),
+    ("refuse_indexer", refuse_indexer),
+    ("refuse_inverse_layers", refuse_inverse_layers),
+    ("refuse_larger_baichuan", refuse_larger_baichuan),
+    ("refuse_loops", refuse_loops),
+    ("scaled_outputs", scaled_outputs),
+    ("smollm3_rope", smollm3_rope),
+    ("sound_encoder", sound_encoder),
+    ("stretched_rope", stretched_rope),
+    ("temperature", temperature),
+    ("text_encoder", text_encoder),
+    ("untruncated_rope", untruncated_rope),
+    ("yarn_magnitude", yarn_magnitude),
+];
+
+/// A GGUF file states the numbers of each layer's activation as keys; other files have tensors.
+#[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+fn apertus_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let negative = facts.listed("xielu.alpha_n").into_iter().zip(facts.listed("xielu.alpha_p"));
+    let numbers =
+        negative.zip(facts.listed("xielu.beta").into_iter().zip(facts.listed("xielu.eps")));
+    for (layer, ((alpha_n, alpha_p), (beta, eps))) in plan.layers.iter_mut().zip(numbers) {
+        let [alpha_n, alpha_p, beta, eps] = [alpha_n, alpha_p, beta, eps].map(|n| n as f32);
+        layer.network.activation = Activation::Xielu(Xielu::stored(alpha_n, alpha_p, beta, eps));
+    }
+    Ok(())
+}
+
+/// Families that count positions from the number after that of the padding.
+const AFTER_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
+
+/// The first position of RoBERTa follows the number of the padding.
+fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.word(&["position_embedding_type"]).is_some_and(|kind| kind != "absolute") {
+        return Err(Error::Unsupported("relative positions".to_owned()));
+    }
+    if AFTER_PADDING.contains(&facts.named()) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
+        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as usize;
+        plan.first_position = padding.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// Refuses attention to positions that an indexer chooses.
+fn refuse_indexer(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    if facts.model.has("layers.0.attention.indexer.k.weight") {
+        let fault = "attention to positions that an indexer chooses (DeepSeek 3.2)";
+        return Err(Error::Unsupported(fault.to_owned()));
+    }
+    Ok(())
+}
+
+/// YaRN's magnitude multiplies the scores of latent attention.
+fn yarn_magnitude(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let scaling = &facts.config.rope_scaling;
+    if scaling.kind.as_ref().is_some_and(|kind| kind.value == RopeScalingKind::Yarn) {
+        let factor = scaling.factor.as_ref().map_or(1.0, |factor| factor.value);
+        // llama.cpp's converter keeps a tenth of it.
+        let kept = scaling.log_multiplier.as_ref().map(|tenth| 10.0 * tenth.value);
+        let all = scaling.mscale_all_dim.as_ref().map(|all| all.value).or(kept);
+        let all = all.filter(|all| *all > 0.0);
+        let magnitude = all.map_or(1.0, |all| rope::yarn_magnitude(factor, all));
+        plan.attentions().for_each(|attention| attention.scale *= magnitude * magnitude);
+    }
+    Ok(())
+}
+
+/// The norms in the narrower space have an epsilon of their own, whatever the config says of the others.
+fn latent_epsilon(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    for layer in &mut plan.layers {
+        if let MixerPlan::Latent(_, latent) = &mut layer.mixer {
+            latent.eps = 1e-6;
+        }
+    }
+    Ok(())
+}
+
+/// DeepSeek 3 corrects the scores by which experts are chosen, and has sigmoids.
+fn corrected_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let mut names = facts.model.resolution()?.mapped.iter().map(|mapping| &mapping.canonical);
+    let third = names.any(|name| name.ends_with("router.correction_bias"));
+    let normalized = &facts.config.experts.expert_weights_norm;
+    let normalized = normalized.as_ref().is_some_and(|norm| norm.value);
+    for routing in plan.routings() {
+        routing.scoring = if third { Scoring::Sigmoid } else { Scoring::Softmax };
+        // The class of version 2 takes no notice of the config's flag.
+        routing.normalized = third && normalized;
+    }
+    Ok(())
+}
+
+/// Attention and network are added together, but in models with ALiBi.
+fn falcon_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    // The models with ALiBi are those whose parts follow each other.
+    let slopes = facts.real(&["attention.max_alibi_bias"]).is_some_and(|most| most > 0.0);
+    let alibi = facts.flag(&["alibi"]).unwrap_or(slopes);
+    let newer = facts.flag(&["new_decoder_architecture"]).unwrap_or(false);
+    if newer || facts.flag(&["parallel_attn"]).unwrap_or(!alibi) {
+        plan.arrangement = Arrangement::Parallel;
+    }
+    if alibi {
+        for attention in plan.attentions() {
+            // It is added before scores are scaled.
+            (attention.rope, attention.alibi) = (None, Some(attention.scale));
+        }
+    }
+    Ok(())
+}
+
+/// EmbeddingGemma attends in both directions.
+fn gemma_directions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.named() == "gemma-embedding"
+        || facts.flag(&["use_bidirectional_attention"]) == Some(true)
+    {
+        plan.attentions().for_each(|attention| attention.causal = false);
+    }
+    Ok(())
+}
+
+/// Several residual streams, and gates of which only the largest stay.
+fn altup(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+    let active = facts.real(&["altup.active_idx", "altup_active_idx"]).unwrap_or(0.0) as usize;
+    plan.active_stream = Some(active);
+    // The part of gates that is cut, or the deviations above the mean where that is.
+    let parts = facts.reals(&["activation_sparsity_pattern"]);
+    let deviations = facts.reals(&["activation_sparsity_scale"]);
+    let cut = |part: f64| if part > 0.0 { normal_quantile(part) } else { f64::NEG_INFINITY };
+    let deviations = deviations.or(parts.map(|parts| parts.into_iter().map(cut).collect()));
+    for (layer, deviations) in plan.layers.iter_mut().zip(deviations.unwrap_or_default()) {
+        #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+        let narrow = deviations as f32;
+        layer.network.sparsity = Some(narrow).filter(|deviations| deviations.is_finite());
+    }
+    Ok(())
+}
+
+/// Refuses scores that are divided by the number of the layer.
+fn refuse_inverse_layers(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    if facts.flag(&["scale_attn_by_inverse_layer_idx"]) == Some(true) {
+        return Err(Error::Unsupported("scores divided by the layer's number".to_owned()));
+    }
+    Ok(())
+}
+
+/// The bounds of gates are in the config, or those of the published models.
+fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let alpha = facts.real(&["swiglu_alpha"]).unwrap_or(1.702);
+    let limit = facts.real(&["swiglu_limit"]).unwrap_or(7.0);
+    plan.set_activation(Activation::ClampedSwiglu { alpha, limit });
+    Ok(())
+}
+
+/// The borders of YaRN's ramp are not rounded, which GGUF does not say.
+fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.config.rope_scaling.truncate.is_none() {
+        let rope = Rope::untruncated(facts)?;
+        plan.ropes.fill(rope);
+    }
+    Ok(())
+}
+
+/// The base of rotary embeddings is stretched once and for all.
+fn stretched_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if let Some(base) = facts.config.stretched_rope_theta() {
+        plan.ropes.fill(Rope::plain(facts, base, facts.rotated()));
+    }
+    Ok(())
+}
+
+/// Refuses layers that are run several times.
+fn refuse_loops(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    if facts.real(&["num_loops"]).is_some_and(|loops| loops > 1.0) {
+        return Err(Error::Unsupported("layers that are run several times".to_owned()));
+    }
+    Ok(())
+}
+
+/// Queries of Ministral 3 grow with the logarithm of the position.
+fn temperature(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let growth = facts.real(&["attention.temperature_scale", "llama_4_scaling_beta"]);
+    let trained = facts.config.rope_scaling.original_max_seq_len.as_ref();
+    if let (Some(growth), Some(trained)) = (growth, trained) {
+        let step = size(trained.value);
+        let temperature = Some(Temperature { factor: growth, step, first: 0 });
+        plan.attentions().for_each(|attention| attention.temperature = temperature);
+    }
+    Ok(())
+}
+
+/// Every fourth layer of SmolLM 3 has no rotary embeddings, unless the config says which.
+fn smollm3_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.named() == "smollm3" { except_every(facts, plan, 4) } else { Ok(()) }
+}
+
+/// Removes the rotary embeddings of the last layer of each period, unless the config says which layers
+/// have none.
+pub(super) fn except_every(facts: &Facts<'_>, plan: &mut Plan, period: usize) -> Result<()> {
+    let rope = &facts.config.rope;
+    if rope.layers.is_none() && rope.skip_interval.is_none() {
+        let last = plan.attentions().skip(period.saturating_sub(1)).step_by(period.max(1));
+        last.for_each(|attention| attention.rope = None);
+    }
+    Ok(())
+}
+
+/// Configs of MiniCPM say what the scales follow from; GGUF has the scales.
+#[expect(clippy::cast_precision_loss, reason = "widths")]
+fn minicpm_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if let Some(depth) = facts.real(&["scale_depth"]) {
+        plan.residual_scale = depth / (plan.layers.len() as f32).sqrt();
+    }
+    if let Some(base) = facts.real(&["dim_model_base"]) {
+        plan.logit_scale = base / plan.dim as f32;
+    }
+    Ok(())
+}
+
+/// The 7B models of version 1 are Llama's; the larger ones have ALiBi, and those of version 2 norm the
+/// rows of the output matrix.
+fn refuse_larger_baichuan(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let second = facts.config.vocab_size.as_ref().is_some_and(|size| size.value == 125_696);
+    if plan.layers.len() == 40 || second {
+        return Err(Error::Unsupported("Baichuan 13B and Baichuan 2".to_owned()));
+    }
+    Ok(())
+}
+
+/// The experts of the larger Llama 4, which has no norms of queries and keys.
+const MAVERICK: u32 = 128;
+
+/// Norms of queries and keys, and queries that grow with the position, by layer.
+fn llama4_heads(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let stated = facts.flag(&["use_qk_norm"]);
+    let norms = stated.unwrap_or(facts.config.n_experts.value != MAVERICK);
+    let grows = facts.flag(&["attn_temperature_tuning"]).unwrap_or(true);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positions")]
+    let step = facts.real(&["floor_scale"]).map_or(8192, |step| step as usize);
+    let factor = facts.real(&["attn_scale"]).unwrap_or(0.1);
+    for attention in plan.attentions() {
+        match attention.rope {
+            Some(_) => (attention.bare_norms, attention.normed_last) = (norms, true),
+            None if grows => {
+                attention.temperature = Some(Temperature { factor, step, first: 1 });
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// GGUF has no keys for the scales: those of the published model are llama.cpp's own numbers.
+#[expect(clippy::cast_precision_loss, reason = "widths")]
+fn minicpm3_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.config.scales.embedding_scale.is_none() {
+        plan.embedding_scale = 12.0;
+    }
+    let depth = facts.real(&["scale_depth"]).unwrap_or(1.4);
+    plan.residual_scale = depth / (plan.layers.len() as f32).sqrt();
+    plan.logit_scale = facts.real(&["dim_model_base"]).unwrap_or(256.0) / plan.dim as f32;
+    Ok(())
+}
+
+/// Layers with a window (OLMo 3) have rotary embeddings without the scaling of the others.
+fn plain_rope_of_windows(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let plain = Rope::plain(facts, facts.config.rope_theta.value, facts.rotated());
+    plan.ropes.iter_mut().skip(1).for_each(|rope| *rope = plain.clone());
+    Ok(())
+}
+
+/// Scores are not scaled, and have a bias for distances.
+fn distances(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let attention = &facts.config.attention;
+    let buckets = attention.relative_buckets.as_ref();
+    let buckets =
+        buckets.ok_or_else(|| Error::Mismatch("the config has no relative_buckets".to_owned()))?;
+    let distances = DistancePlan {
+        buckets: size(buckets.value),
+        farthest: attention.relative_max_distance.as_ref().map_or(128, |far| size(far.value)),
+        of_layers: facts.model.has("layers.1.attention.relative_bias.weight"),
+    };
+    for attention in plan.attentions() {
+        (attention.scale, attention.distances) = (1.0, Some(distances));
+    }
+    if facts.config.activation.is_none() {
+        let gated = facts.model.has("layers.0.ffn.gate.weight");
+        plan.set_activation(if gated { Activation::GeluTanh } else { Activation::Relu });
+    }
+    Ok(())
+}
+
+/// Divides the output by the square root of the width, where the class scales it.
+fn scaled_outputs(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if scales_outputs(facts) {
+        #[expect(clippy::cast_precision_loss, reason = "a width")]
+        let scale = (plan.dim as f32).sqrt().recip();
+        plan.logit_scale = scale;
+    }
+    Ok(())
+}
+
+/// The first version, whose networks have no gate, scales what its one matrix of inputs and outputs is
+/// multiplied with. So do later models with one matrix, other than mT5.
+fn scales_outputs(facts: &Facts<'_>) -> bool {
+    let one_matrix = facts.config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
+    let first_version = !facts.model.has("layers.0.ffn.gate.weight");
+    let stated = facts.flag(&["scale_decoder_outputs"]);
+    stated.unwrap_or(facts.named() != "mt5" && (first_version || one_matrix))
+}
+
+/// The encoder of text before the decoder.
+fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let first = plan.layers.first();
+    let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
+    let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
+        return Err(Error::Unsupported("a decoder without attention".to_owned()));
+    };
+    attention.causal = false;
+    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), network: first.network };
+    let count = facts.config.encoder.enc_n_layers.as_ref();
+    let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
+    let start = facts.real(&["decoder_start_token_id"]).unwrap_or(0.0) as u32;
+    plan.text_encoder = Some(TextEncoderPlan { layers: vec![layer; size(count.value)], start });
+    Ok(())
+}
+
+/// The encoder of sound before the decoder.
+fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let encoder = &facts.config.encoder;
+    let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
+        let field = field.as_ref().map(|field| size(field.value));
+        field.ok_or_else(|| Error::Unsupported(format!("an encoder without {name}")))
+    };
+    let (dim, heads) = (need(&encoder.enc_dim, "a width")?, need(&encoder.enc_n_heads, "heads")?);
+    let first = plan.layers.first();
+    let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
+    let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
+        return Err(Error::Unsupported("a decoder without attention".to_owned()));
+    };
+    let head_dim = dim / heads.max(1);
+    (attention.heads, attention.kv_heads) = (heads, heads);
+    (attention.head_dim, attention.value_dim) = (head_dim, head_dim);
+    #[expect(clippy::cast_precision_loss, reason = "a width")]
+    let scale = (head_dim as f32).sqrt().recip();
+    (attention.scale, attention.causal) = (scale, false);
+    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), network: first.network };
+    plan.encoder = Some(EncoderPlan {
+        dim,
+        bands: need(&encoder.n_mels, "bands")?,
+        positions: need(&encoder.n_audio_ctx, "positions")?,
+        layers: vec![layer; need(&encoder.enc_n_layers, "layers")?],
+    });
+    Ok(())
+}
