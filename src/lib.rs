@@ -68,8 +68,9 @@
 //! | [`translate`] | config, tokenizer and metadata in the form of another container |
 //! | [`device`] | the [`Device`](device::Device) trait and host memory |
 //! | [`load`] | [`WeightProvider`] and its options |
-//! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp, mlx-lm or Ollama; importance matrices |
+//! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp or mlx-lm; importance matrices |
 //! | [`write`](mod@write) | [`Builder`] and [`WritePlan`], which write files in bounded memory, complete or not at all |
+//! | [`ollama`] | [`Modelfile`](ollama::Modelfile) and the types that Ollama quantizes to, for [`ops::create`] |
 //! | [`ops`] | functions that inspect, verify, hash, compare, load, convert, quantize, split and merge whole models; each returns a report or a plan |
 //! | [`inventory`](mod@inventory) | the models on this machine, and which of them are the same |
 //!
@@ -117,6 +118,7 @@ pub mod inventory;
 pub mod load;
 pub mod metadata;
 pub mod model;
+pub mod ollama;
 pub mod ops;
 pub mod recipe;
 pub mod remote;

@@ -321,12 +321,12 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "Ollama's renderers and parsers, which it chooses by pieces of the names of classes",
     ),
     (
-        "container/ollama/prompt.rs",
+        "ollama/prompt.rs",
         &["command-r"],
         "Ollama names formats of prompts by the models that had them first",
     ),
     (
-        "container/ollama/served.rs",
+        "ollama/served.rs",
         &["gemma4", "gpt-oss"],
         "what Ollama's server does for some families and renderers only",
     ),

@@ -6,15 +6,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge_rs::container::ollama::{self, Modelfile};
-use weighbridge_rs::container::{CONTAINERS, Container, MLX, Shards};
+use weighbridge_rs::container::{CONTAINERS, Container, MLX, Shards, ollama};
+use weighbridge_rs::ollama::{Modelfile, QuantType};
 use weighbridge_rs::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
     QuantizationRules, VerifyOptions,
 };
 use weighbridge_rs::recipe::llama_cpp::LlamaOptions;
 use weighbridge_rs::recipe::mlx_lm::{MlxMode, MlxOptions};
-use weighbridge_rs::recipe::ollama::QuantType;
 use weighbridge_rs::recipe::{FileType, ImportanceMatrix};
 use weighbridge_rs::{Error, ErrorKind, Model, Result, WriteOptions, WritePlan};
 

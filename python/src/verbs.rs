@@ -6,16 +6,15 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use serde::Serialize;
 use weighbridge::adapter::Adapter;
-use weighbridge::container::ollama::{self, Modelfile};
-use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards};
+use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Shards, ollama};
 use weighbridge::load::Fusion;
+use weighbridge::ollama::{Modelfile, QuantType};
 use weighbridge::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
     QuantizationRules, VerifyOptions,
 };
 use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
 use weighbridge::recipe::mlx_lm::{Mix, MlxMode, MlxOptions};
-use weighbridge::recipe::ollama::QuantType;
 use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::{DType, Error, ErrorKind, Result, WriteOptions, WritePlan};
 

@@ -12,19 +12,18 @@ use super::gguf::{Finish, GgufDraft};
 use super::mlx_class;
 use super::mmproj;
 use super::modules;
-use super::ollama_layers::{self, NewLayers};
 use super::ranks;
 use crate::adapter::{self, Adapter};
 use crate::arch::{Dialect, Resolution};
-use crate::container::ollama::write as ollama;
+use crate::container::ollama::write::{CHAT_TEMPLATE, DRAFT_DOCUMENTS, DRAFT_PREFIX, FILE_TYPE};
 use crate::container::writer::{DocumentContent, DraftEntry, NewDocument, Writer};
 use crate::container::{Container, OLLAMA, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::load::Fusion;
 use crate::model::{Adaptation, Mesh, Model, Sharding, Tensor};
+use crate::ollama::{self, NewLayers, OllamaModel, QuantType};
 use crate::recipe::mlx_lm;
-use crate::recipe::ollama::{OllamaModel, QuantType};
 use crate::repack::{REPACKS, Repack};
 use crate::store::tensor::Segment;
 use crate::store::{Encoding, Part};
@@ -234,7 +233,7 @@ fn planned(model: &Model, options: &ConvertOptions, layers: &NewLayers) -> Resul
     let copies_file =
         writer.keeps_attachments && keeps_dtypes && model.encoding() == Encoding::Gguf;
     if copies_file && options.adapters.is_empty() {
-        return ollama_layers::gguf_blob(model, layers);
+        return ollama::gguf_blob(model, layers);
     }
     let adaptation = merged_changes(model, writer, options)?;
     let mut builder = match writer.dialect {
@@ -508,22 +507,22 @@ fn add_layers(
     }
     let mut settings = layers.settings.clone();
     settings.base =
-        ollama_layers::base_config(store)?.filter(|_| model.encoding() == Encoding::Safetensors);
+        ollama::base_config(store)?.filter(|_| model.encoding() == Encoding::Safetensors);
     let new_draft = layers.draft.is_some();
     let kept = |kind: &str, name: &str| match kind {
         "tensor" => !new_draft,
-        "json" => !new_draft && name.starts_with(ollama::DRAFT_DOCUMENTS),
+        "json" => !new_draft && name.starts_with(DRAFT_DOCUMENTS),
         "draft" | "config" => false,
         _ => true,
     };
     let mut documents = Vec::new();
     if let Some(draft) = &layers.draft {
         settings.draft = Some(push_draft(draft, options, layers.draft_quantization, builder)?);
-        for (name, bytes) in ollama_layers::draft_documents(draft)? {
-            documents.push(NewDocument::new(format!("{}{name}", ollama::DRAFT_DOCUMENTS), bytes));
+        for (name, bytes) in ollama::draft_documents(draft)? {
+            documents.push(NewDocument::new(format!("{}{name}", DRAFT_DOCUMENTS), bytes));
         }
     }
-    documents.extend(ollama_layers::stored_layers(store, kept)?);
+    documents.extend(ollama::stored_layers(store, kept)?);
     // Ollama lists the tensors of a draft model before its documents.
     documents.sort_by_key(|document| document.role != "tensor");
     layers.edit(documents, &[])?.into_iter().for_each(|document| builder.push_document(document));
@@ -559,7 +558,7 @@ fn push_draft(
             Some(row) => grouped(&tensor, row.dtype, row.group_size, None),
             None => copy_or_choose(&tensor, writer, (true, true), options.precision),
         };
-        let named = |name: &str| format!("{}{name}", ollama::DRAFT_PREFIX);
+        let named = |name: &str| format!("{}{name}", DRAFT_PREFIX);
         let experts = experts.as_deref().map(named);
         let tensor = OutTensor::new(named(tensor.name()), output.map_err(here)?);
         builder.push(OutTensor { experts, ..tensor });
@@ -567,8 +566,8 @@ fn push_draft(
     Ok(DraftEntry {
         format: "safetensors".to_owned(),
         architecture: numbers.architecture,
-        tensor_prefix: ollama::DRAFT_PREFIX.to_owned(),
-        config: format!("{}config.json", ollama::DRAFT_DOCUMENTS),
+        tensor_prefix: DRAFT_PREFIX.to_owned(),
+        config: format!("{}config.json", DRAFT_DOCUMENTS),
     })
 }
 
@@ -600,7 +599,7 @@ fn documents(
     };
     if writer.keeps_attachments {
         let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
-        if let Some((name, text)) = others.iter().find(|(name, _)| name == ollama::CHAT_TEMPLATE) {
+        if let Some((name, text)) = others.iter().find(|(name, _)| name == CHAT_TEMPLATE) {
             builder.metadata().set_text(name, text);
         }
         let left = others.iter().filter(|(name, _)| !is_json(name));
@@ -638,7 +637,7 @@ fn recipe_choices(
         Some(QuantizationRules::Ollama(quantization)) => {
             let keys = config.map(ConfigDocument::keys).transpose()?.unwrap_or_default();
             let numbers = OllamaModel::of(&Json::Object(keys.into_owned()));
-            let key = ollama::FILE_TYPE;
+            let key = FILE_TYPE;
             builder.metadata().set_text(key, quantization.descriptor().name);
             let choice = |(_, tensor): &(Option<String>, Tensor)| {
                 let chosen = numbers.choose(tensor.name(), tensor.shape(), *quantization)?;
@@ -671,7 +670,7 @@ fn fp8_recipe(
     if !OllamaModel::has_fp8_blocks(&keys) {
         return Ok(None);
     }
-    builder.metadata().set_text(ollama::FILE_TYPE, QuantType::Mxfp8.descriptor().name);
+    builder.metadata().set_text(FILE_TYPE, QuantType::Mxfp8.descriptor().name);
     Ok(Some(OllamaModel::of(&keys)))
 }
 

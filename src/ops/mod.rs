@@ -1,7 +1,6 @@
 //! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
 mod agreement;
-mod capabilities;
 mod config;
 mod convert;
 mod create;
@@ -15,7 +14,6 @@ mod load;
 mod mlx_class;
 mod mmproj;
 mod modules;
-mod ollama_layers;
 #[cfg(feature = "http")]
 mod pull;
 mod quantize;
@@ -25,13 +23,12 @@ mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
 mod shares;
-mod show;
 mod statistics;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 pub use convert::{ConvertOptions, QuantizationRules, convert};
-pub use create::{CreateOptions, create};
+pub use create::create;
 pub use dialect::{TranslatedTensors, tensors_in, tensors_of_rank};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
@@ -54,7 +51,6 @@ pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
 pub use shares::{RankShare, SharedRange, SharedTensor, SharesReport, TensorShare, shares};
-pub use show::{ShowDetails, ShowMessage, ShowReport, show};
 pub use statistics::{
     Extreme, Grid, GridOptions, Histogram, Quantile, ScaleStatistics, StatisticsOptions,
     StatisticsReport, TensorStatistics, ValueStatistics, grid, statistics,
@@ -66,6 +62,8 @@ pub use verify::{
 
 use crate::bytes::Text;
 use crate::digest::hex;
+pub use crate::ollama::create::CreateOptions;
+pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
 
 /// The bytes of a name in hexadecimal, if it is not UTF-8.
 fn odd_name(name: Text<'_>) -> Option<String> {

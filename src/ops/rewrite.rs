@@ -12,9 +12,7 @@ use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
 use crate::model::Model;
 use crate::store::{Encoding, Store};
-use crate::write::{
-    Builder, Method, OutTensor, Output, PageChange, Producer, WriteOptions, WritePlan,
-};
+use crate::write::{Builder, PageChange, WriteOptions, WritePlan};
 
 /// Plans one file from a model in several files, or a copy of a single file. `alignment` is the
 /// alignment of the tensor data in bytes: any power of two in GGUF, 64 or 8 in safetensors.
@@ -78,17 +76,8 @@ fn copy_model(model: &Model) -> Result<Builder> {
     let mut builder = Builder::with_writer(writer(store)?);
     builder.reads(store);
     *builder.metadata() = KeyValues::of(store.metadata());
-    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
+    builder.push_copies_of(model);
     Ok(builder)
-}
-
-/// Adds all tensors and metadata of a GGUF model, as one file.
-pub(super) fn merged_gguf(model: &Model, builder: &mut Builder) {
-    *builder.metadata() = KeyValues::of(model.store().metadata());
-    for key in SPLIT_KEYS {
-        builder.metadata().remove(key);
-    }
-    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
 }
 
 /// How [`edit_metadata`] changed a model.
@@ -228,7 +217,7 @@ fn with_keys(model: &Model, keys: KeyValues, writer: &'static Writer) -> Result<
     let mut builder = Builder::with_writer(writer);
     builder.reads(model.store());
     *builder.metadata() = keys;
-    copied_tensors(model).into_iter().for_each(|tensor| builder.push(tensor));
+    builder.push_copies_of(model);
     builder.plan()
 }
 
@@ -292,13 +281,4 @@ fn writer(store: &Store) -> Result<&'static Writer> {
                 .in_file(store.path()))
         }
     }
-}
-
-/// All stored tensors, to be copied unchanged.
-pub(super) fn copied_tensors(model: &Model) -> Vec<OutTensor> {
-    let copy = |tensor: crate::model::Tensor| {
-        let name = tensor.name().to_owned();
-        OutTensor::new(name, Output::new(Producer::Packed(tensor), Method::Copied))
-    };
-    model.stored_tensors().map(copy).collect()
 }

@@ -4,7 +4,6 @@
 
 pub mod llama_cpp;
 pub mod mlx_lm;
-pub mod ollama;
 
 mod imatrix;
 
@@ -199,7 +198,7 @@ impl fmt::Display for FileType {
 /// Whether a layer gets more bits in every recipe: the first and the last eighth of the layers, and
 /// every third layer between them. This is llama.cpp's rule (`use_more_bits`), which mlx-lm and
 /// Ollama adopted.
-const fn more_bits(layer: u64, layers: u64) -> bool {
+pub(crate) const fn more_bits(layer: u64, layers: u64) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= layers.saturating_mul(7) / 8 || (layer - eighth) % 3 == 2
 }

@@ -15,7 +15,7 @@ use crate::container::{Container, default_group_size};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
-use crate::model::Tensor;
+use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::{Part, Store};
 
@@ -197,6 +197,11 @@ impl Builder {
             self.reads(store);
         }
         self.tensors.push(tensor);
+    }
+
+    /// Adds all stored tensors of a model, to be copied unchanged.
+    pub(crate) fn push_copies_of(&mut self, model: &Model) {
+        OutTensor::copies_of(model).into_iter().for_each(|tensor| self.push(tensor));
     }
 
     /// Records that a model's files are read, so that the plan never writes to them.

@@ -30,6 +30,7 @@ use std::fmt;
 use crate::container::writer::NewTensor;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::model::{Model, Tensor};
 use crate::progress::{Progress, Watch};
 use crate::remote::Network;
 use crate::store::tensor::StoredTensor;
@@ -85,6 +86,15 @@ pub(crate) struct OutTensor {
 impl OutTensor {
     pub(crate) fn new(name: impl Into<String>, output: Output) -> Self {
         Self { name: name.into(), output, experts: None, rank: None, shape: None }
+    }
+
+    /// All stored tensors of a model, to be copied unchanged.
+    pub(crate) fn copies_of(model: &Model) -> Vec<Self> {
+        let copy = |tensor: Tensor| {
+            let name = tensor.name().to_owned();
+            Self::new(name, Output::new(Producer::Packed(tensor), Method::Copied))
+        };
+        model.stored_tensors().map(copy).collect()
     }
 
     /// Describes the tensor to the layout.

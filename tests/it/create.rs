@@ -15,9 +15,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weighbridge::container;
 use weighbridge::container::ollama;
+use weighbridge::ollama::QuantType;
 use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::mlx_lm;
-use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
 
 const HF: &str = "assets/sample/hf";

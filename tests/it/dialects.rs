@@ -4,9 +4,9 @@
 use serde_json::{Value as Json, json};
 use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
+use weighbridge::ollama::QuantType;
 use weighbridge::ops::{self, ConvertOptions, QuantizationRules, tensors_in};
 use weighbridge::recipe::mlx_lm::MlxOptions;
-use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, WriteOptions};
 
 use crate::families::{directory, listed};

@@ -3,8 +3,9 @@
 
 use crate::ollama_store::{Store, manifest};
 use crate::support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
-use weighbridge::container::ollama::{self, Modelfile};
+use weighbridge::container::ollama;
 use weighbridge::metadata::KeyValues;
+use weighbridge::ollama::Modelfile;
 use weighbridge::{DType, ErrorKind, Limits, Model, OpenOptions, Part, WriteOptions, ops};
 
 /// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::TempDir;
 use weighbridge::container::Shards;
-use weighbridge::container::ollama::{self, Modelfile};
+use weighbridge::container::ollama;
+use weighbridge::ollama::{Modelfile, QuantType};
 use weighbridge::ops::{self, ConvertOptions, CreateOptions};
-use weighbridge::recipe::ollama::QuantType;
 use weighbridge::{DType, Model, Part, WriteOptions, container};
 
 use crate::ollama_store::Store;

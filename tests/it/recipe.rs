@@ -15,8 +15,8 @@ use weighbridge::recipe::llama_cpp::{
     Hparams, LlamaOptions, LlamaRecipe, MetadataSetting, Reason, SourceTensor, TensorChoice,
     TensorType, target,
 };
-use weighbridge::recipe::{mlx_lm, ollama};
-use weighbridge::{DType, Model, OpenOptions};
+use weighbridge::recipe::mlx_lm;
+use weighbridge::{DType, Model, OpenOptions, ollama};
 
 /// Tensors of a small model.
 const SMALL: &[SourceTensor<'_>] = &[

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use serde_json::{Value as Json, json};
-use weighbridge::container::ollama::{self, Modelfile};
+use weighbridge::container::ollama;
+use weighbridge::ollama::Modelfile;
 use weighbridge::ops::{self, CreateOptions};
 use weighbridge::{DType, ErrorKind, Limits, Model, OpenOptions, WriteOptions};
 

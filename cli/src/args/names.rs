@@ -7,9 +7,9 @@ use clap::{Arg, Command};
 use weighbridge::DType;
 use weighbridge::container::{CONTAINERS, Container};
 use weighbridge::dtype::DTYPES;
+use weighbridge::ollama::{QuantType, TYPES};
 use weighbridge::recipe::llama_cpp::target;
 use weighbridge::recipe::mlx_lm::{self, Mix};
-use weighbridge::recipe::ollama::{QuantType, TYPES};
 use weighbridge::recipe::{FILE_TYPES, FileType};
 
 /// Parses a value, and knows the names that it may have. Other spellings may be valid too.

@@ -6,8 +6,8 @@ use clap::Args;
 use weighbridge::container::{Container, ollama};
 use weighbridge::load::Fusion;
 use weighbridge::model::Mesh;
+use weighbridge::ollama::QuantType;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
-use weighbridge::recipe::ollama::QuantType;
 use weighbridge::recipe::{FileType, mlx_lm};
 use weighbridge::{DType, WriteOptions};
 

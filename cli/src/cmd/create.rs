@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weighbridge::Model;
-use weighbridge::container::ollama::Modelfile;
+use weighbridge::ollama::Modelfile;
 use weighbridge::ops::{self, CreateOptions};
 
 use super::Done;

@@ -121,7 +121,7 @@ static PARSERS: &[(&str, bool, bool)] = &[
 ];
 
 /// Whether a parser reads tool calls, and whether it reads thoughts.
-pub(super) fn parser_reads(parser: &str) -> (bool, bool) {
+pub(crate) fn parser_reads(parser: &str) -> (bool, bool) {
     let row = PARSERS.iter().find(|row| row.0 == parser);
     row.map_or((false, false), |row| (row.1, row.2))
 }
@@ -187,14 +187,14 @@ pub(crate) fn gguf_chat_format(architecture: &str) -> (ChatFormat, &'static [&'s
 
 /// Whether a chat template writes thoughts (`chatTemplateHasThinkingSupport`), or at least cuts
 /// those of earlier answers off.
-pub(super) fn thinks(template: &str) -> bool {
+pub(crate) fn thinks(template: &str) -> bool {
     let has = |piece: &str| template.contains(piece);
     let cuts = has("content.split('</think>')") || has("content.split(\"</think>\")");
     has("<think>") && has("</think>") || cuts && !has("reasoning_content") && !has("<SPECIAL_12>")
 }
 
 /// Whether a chat template offers tools (`chatTemplateHasToolSupport`).
-pub(super) fn offers_tools(template: &str) -> bool {
+pub(crate) fn offers_tools(template: &str) -> bool {
     template.contains("tools") || template.contains("tool_call")
 }
 

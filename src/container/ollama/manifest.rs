@@ -245,7 +245,7 @@ impl Layer {
 }
 
 /// A JSON string as Go's encoder writes it: safe within HTML.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     html_safe(&Json::from(text).to_string())
 }
 

@@ -1,9 +1,9 @@
 //! What people look for first in a model: its name, size, context and license.
 
-use super::super::capabilities::capabilities;
 use crate::adapter::Adapter;
 use crate::metadata::Value;
 use crate::model::{Model, QuantizationSummary};
+use crate::ollama;
 use crate::recipe::FileType;
 use crate::store::Store;
 use crate::tokenizer;
@@ -70,7 +70,7 @@ pub fn summarize(model: &Model) -> ModelSummary {
         context_length: context_length(model),
         license: license(store),
         chat_template: tokenizer::has_chat_template(store),
-        capabilities: capabilities(model),
+        capabilities: ollama::capabilities(model),
         base_models: base_models(model),
     }
 }

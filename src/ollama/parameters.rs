@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::manifest::quoted;
+use crate::container::ollama::quoted;
 use crate::error::{Error, Result};
 
 /// The type of a parameter's value.

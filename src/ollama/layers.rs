@@ -5,35 +5,34 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::rewrite::{copied_tensors, merged_gguf};
+use super::parameters::Parameters;
+use super::prompt::{PromptFormat, message_layer, stop_words};
+use super::quantization::QuantType;
 use crate::bytes::Access;
-use crate::container::ollama::{
-    ConfigBlob, OLLAMA, Parameters, PromptFormat, gguf_chat_format, message_layer, stop_words,
-    write,
-};
+use crate::container::gguf::write::SPLIT_KEYS;
+use crate::container::ollama::{ConfigBlob, OLLAMA, gguf_chat_format, write};
 use crate::container::writer::{ConfigSettings, DocumentContent, DraftEntry, NewDocument};
 use crate::error::{Error, Result};
-use crate::metadata::Metadata;
+use crate::metadata::{KeyValues, Metadata};
 use crate::model::Model;
 use crate::recipe::FILE_TYPES;
-use crate::recipe::ollama::QuantType;
 use crate::store::{Encoding, Store, document};
-use crate::write::{Builder, WritePlan};
+use crate::write::{Builder, OutTensor, WritePlan};
 
 /// What is added to a model, or replaced in it.
 #[derive(Debug, Default)]
-pub(super) struct NewLayers {
-    pub(super) settings: ConfigSettings,
-    pub(super) template: Option<String>,
-    pub(super) system: Option<String>,
-    pub(super) licenses: Vec<String>,
-    pub(super) parameters: Parameters,
+pub(crate) struct NewLayers {
+    pub(crate) settings: ConfigSettings,
+    pub(crate) template: Option<String>,
+    pub(crate) system: Option<String>,
+    pub(crate) licenses: Vec<String>,
+    pub(crate) parameters: Parameters,
     /// Roles and texts.
-    pub(super) messages: Vec<(String, String)>,
+    pub(crate) messages: Vec<(String, String)>,
     /// Projectors and adapters.
-    pub(super) files: Vec<Model>,
-    pub(super) draft: Option<Model>,
-    pub(super) draft_quantization: Option<QuantType>,
+    pub(crate) files: Vec<Model>,
+    pub(crate) draft: Option<Model>,
+    pub(crate) draft_quantization: Option<QuantType>,
 }
 
 impl NewLayers {
@@ -51,7 +50,7 @@ impl NewLayers {
     /// Adds the layers of texts to those of the model, in Ollama's order. A new text takes the place
     /// of the old one, licenses are added, and parameters are merged. `stop` has the stop words for
     /// a model whose user sets none.
-    pub(super) fn edit(
+    pub(crate) fn edit(
         &self,
         mut layers: Vec<NewDocument>,
         stop: &[&str],
@@ -99,13 +98,13 @@ impl NewLayers {
 }
 
 /// Plans a GGUF model as one blob: a copy of its file, or of its shards merged.
-pub(super) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
+pub(crate) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
     check_decodable(model)?;
     let store = model.store();
     let role = gguf_role(store.metadata());
     let mut builder = Builder::with_writer(&write::GGUF_WRITER);
     builder.reads(store);
-    let tensors = copied_tensors(model);
+    let tensors = OutTensor::copies_of(model);
     let mut layers = Vec::new();
     match file_layer(model, role) {
         Some(layer) => layers.push(layer?),
@@ -133,6 +132,15 @@ pub(super) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
     let planned = tensors.iter().map(|tensor| Ok(tensor.planned(&tensor.describe()?)));
     plan.tensors = planned.collect::<Result<_>>()?;
     Ok(plan)
+}
+
+/// Adds all tensors and metadata of a GGUF model, as one file.
+fn merged_gguf(model: &Model, builder: &mut Builder) {
+    *builder.metadata() = KeyValues::of(model.store().metadata());
+    for key in SPLIT_KEYS {
+        builder.metadata().remove(key);
+    }
+    builder.push_copies_of(model);
 }
 
 /// Ollama's template and stop words for a chat template that it knows.
@@ -205,7 +213,7 @@ fn file_type(keys: &Metadata) -> &'static str {
 }
 
 /// The kind of layer that a GGUF file becomes: `model`, `adapter` or `projector`.
-pub(super) fn gguf_role(keys: &Metadata) -> &'static str {
+pub(crate) fn gguf_role(keys: &Metadata) -> &'static str {
     let architecture = keys.str("general.architecture").unwrap_or_default();
     let own = |key: &str| format!("{architecture}.{key}");
     let layers = |key: &str| keys.u64(&own(key)).is_some_and(|count| count > 0);
@@ -282,7 +290,7 @@ fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
 }
 
 /// The config blob of a stored model.
-pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
+pub(crate) fn base_config(store: &Store) -> Result<Option<Json>> {
     let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
     config
         .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
@@ -290,7 +298,7 @@ pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
 }
 
 /// The JSON documents of a draft model, by name.
-pub(super) fn draft_documents(draft: &Model) -> Result<Vec<(String, Vec<u8>)>> {
+pub(crate) fn draft_documents(draft: &Model) -> Result<Vec<(String, Vec<u8>)>> {
     let mut documents = draft.store().read_companions()?;
     documents.retain(|(name, _)| name.ends_with(".json"));
     documents.sort();
@@ -299,7 +307,7 @@ pub(super) fn draft_documents(draft: &Model) -> Result<Vec<(String, Vec<u8>)>> {
 
 /// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and
 /// name: template, system prompt, parameters, licenses, a draft model.
-pub(super) fn stored_layers(
+pub(crate) fn stored_layers(
     store: &Store,
     kept: impl Fn(&str, &str) -> bool,
 ) -> Result<Vec<NewDocument>> {

@@ -1,16 +1,17 @@
 //! What a model can do, as Ollama decides it: for its own models from their manifests, for other
 //! files as if they were put into its store.
 
+use super::served::shown_capabilities;
 use super::show;
 use crate::adapter::Adapter;
-use crate::container::ollama::{ConfigBlob, OLLAMA, Sources, gguf_chat_format, shown_capabilities};
+use crate::container::ollama::{ConfigBlob, OLLAMA, Sources, gguf_chat_format};
 use crate::model::Model;
 use crate::store::Encoding;
 use crate::tokenizer;
 
 /// The capabilities in Ollama's order. Empty for what it does not run: adapters, projectors, speech
 /// recognition, models with an encoder and a decoder, and files that say too little.
-pub(super) fn capabilities(model: &Model) -> Vec<String> {
+pub(crate) fn capabilities(model: &Model) -> Vec<String> {
     if model.container() == OLLAMA.name {
         return show::stored_capabilities(model).ok().flatten().unwrap_or_default();
     }

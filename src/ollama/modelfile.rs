@@ -38,7 +38,7 @@ pub enum Instruction {
 /// A parsed Modelfile.
 ///
 /// ```
-/// use weighbridge::container::ollama::{Instruction, Modelfile};
+/// use weighbridge::ollama::{Instruction, Modelfile};
 ///
 /// let file = Modelfile::parse(b"FROM ./model.gguf\nPARAMETER stop \"<end> \"\n# a comment\n")?;
 /// let stop = Instruction::Parameter("stop".to_owned(), "<end> ".to_owned());

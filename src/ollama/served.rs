@@ -1,9 +1,8 @@
 //! What Ollama's server finds out about a stored model when it runs it: its capabilities, and which
 //! template it uses (server/images.go of Ollama fb307609).
 
-use super::abilities::{offers_tools, parser_reads, thinks};
-use super::config::ConfigBlob;
 use super::go_template::GoTemplate;
+use crate::container::ollama::{ConfigBlob, offers_tools, parser_reads, thinks};
 
 /// The template that Ollama uses for a model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::ollama_layers::base_config;
+use super::layers::base_config;
+use super::modelfile::{Instruction, Modelfile};
+use super::quantization::TYPES;
+use super::served::{GgufFacts, Template, shown_capabilities};
 use crate::bytes::{Access, Text};
-use crate::container::ollama::{
-    ConfigBlob, GgufFacts, Instruction, Modelfile, OLLAMA, Template, human, shown_capabilities,
-};
+use crate::container::ollama::{ConfigBlob, OLLAMA, human};
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::place::ollama::name_of_manifest;
 use crate::recipe::FILE_TYPES;
-use crate::recipe::ollama::TYPES;
 use crate::store::{Attachment, Encoding, Store};
 
 /// What `ollama show` tells about a model. The fields have the names of Ollama's API.

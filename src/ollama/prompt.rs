@@ -11,7 +11,7 @@
 //! render, except that the one for Command R offers no tools; where a format treats all roles
 //! alike, they equal Ollama's to the byte.
 
-use super::manifest::quoted;
+use crate::container::ollama::quoted;
 
 /// A format of prompts.
 #[derive(Debug)]

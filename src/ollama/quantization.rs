@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value as Json;
 
-use super::more_bits;
 use crate::dtype::DType;
+use crate::recipe::more_bits;
 use crate::shape;
 
 /// The properties of a type that Ollama quantizes to.

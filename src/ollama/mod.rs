@@ -1,0 +1,21 @@
+//! Ollama's server: what it adds to a model in its store, how it quantizes, and what it shows.
+//!
+//! The format of the store is the container [`ollama`](crate::container::ollama). The verbs
+//! [`create`](crate::ops::create) and [`show`](crate::ops::show) are in [`ops`](crate::ops).
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
+
+mod capabilities;
+pub(crate) mod create;
+mod go_template;
+mod layers;
+mod modelfile;
+mod parameters;
+mod prompt;
+mod quantization;
+mod served;
+pub(crate) mod show;
+
+pub(crate) use capabilities::capabilities;
+pub(crate) use layers::{NewLayers, base_config, draft_documents, gguf_blob, stored_layers};
+pub use modelfile::{Instruction, Modelfile};
+pub use quantization::{OllamaModel, QuantType, QuantTypeDescriptor, TYPES};
