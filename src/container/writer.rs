@@ -5,6 +5,7 @@
 //! the bytes.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
 
@@ -38,7 +39,7 @@ pub(crate) struct Writer {
     /// The part that stores a global scale: the largest magnitude or a factor.
     pub(crate) global: Part,
     /// Whether a divisor of compressed-tensors may become the factor `1/divisor` although it is
-    /// rounded, as Ollama's own writer does.
+    /// rounded.
     pub(crate) rounds_divisors: bool,
     /// The dtype and group size for quantized tensors without a lossless equivalent; `None` for
     /// F16.
@@ -64,9 +65,47 @@ pub(crate) enum Placement {
     Files,
     /// A directory, which appears once it is complete.
     Directory,
-    /// Ollama's store. Each file becomes a blob; the given path is that of the manifest, which is
-    /// written after all blobs.
-    Store,
+    /// A store. Each file becomes a blob; the given path is that of the manifest, which is written
+    /// after all blobs.
+    Store(&'static BlobStore),
+}
+
+/// A store of blobs, which are files named by their SHA-256, and of manifests, each of which lists the
+/// blobs of a model.
+#[derive(Debug)]
+pub(crate) struct BlobStore {
+    /// The name of the store in messages.
+    pub(crate) name: &'static str,
+    /// The folder of the blobs.
+    pub(crate) blobs: &'static str,
+    /// Derives the folder of the store from the path of a manifest.
+    pub(crate) root: fn(&Path) -> Result<PathBuf>,
+    /// The path of a blob: from the folder of the store, and the digest in hexadecimal.
+    pub(crate) blob: fn(&Path, &str) -> PathBuf,
+    /// Serializes the manifest of a new model.
+    pub(crate) manifest: fn(&[NewBlob<'_>]) -> Vec<u8>,
+    /// Serializes a stored manifest with a blob in place of the weights.
+    pub(crate) with_weights: fn(&Json, &NewBlob<'_>) -> Vec<u8>,
+}
+
+/// Stores are the same if they have the same name.
+impl PartialEq for BlobStore {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for BlobStore {}
+
+/// A blob that has just been written, with its entry in the manifest.
+#[derive(Debug)]
+pub(crate) struct NewBlob<'b> {
+    /// Its role: `config`, `model`, `tensor`, `json`, `license`.
+    pub(crate) role: &'b str,
+    pub(crate) name: &'b str,
+    /// Its SHA-256 in hexadecimal.
+    pub(crate) digest: &'b str,
+    pub(crate) size: u64,
 }
 
 /// The name of an expert's tensor, split into parts: `model.layers.0.mlp.experts`, 7,
@@ -218,7 +257,7 @@ pub(crate) struct NewPart {
 #[derive(Debug)]
 pub(crate) struct NewDocument {
     pub(crate) name: String,
-    /// Its role in the model, in Ollama's terms: `json`, `template`, `license`.
+    /// Its role in the model: `json`, `template`, `license`.
     pub(crate) role: String,
     pub(crate) content: DocumentContent,
 }
@@ -255,7 +294,7 @@ pub(crate) enum DocumentContent {
 pub(crate) struct NewFile {
     /// Its name in the directory or beside the given path; empty for the given path itself.
     pub(crate) name: String,
-    /// Its role in the model, in Ollama's terms: `model`, `tensor`, `json`.
+    /// Its role in the model: `model`, `tensor`, `json`.
     pub(crate) role: String,
     pub(crate) body: FileContent,
 }

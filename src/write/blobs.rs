@@ -1,7 +1,7 @@
-//! Writes a model into Ollama's store.
+//! Writes a model into a store of blobs.
 //!
-//! Until the model is complete, its files lie in `blobs/` under temporary names. The names begin
-//! with `sha256-`, as those of Ollama's own temporary files do, and are not digests. A server that
+//! Until the model is complete, its files are in the folder of the blobs under temporary names. The names
+//! begin with `sha256-`, as those of the server's temporary files do, and are not digests. A server that
 //! starts therefore deletes them once they are an hour old:
 //!
 //! ```text
@@ -27,7 +27,7 @@ use super::rename::{exists, rename_to_new};
 use super::target::{claimed, folder, is_same, open_or_create, reserve};
 use super::{OutFile, WriteOptions};
 use crate::bytes::{Access, Source};
-use crate::container::ollama::{Digest, NewBlob, new_manifest, store_of_place, with_model};
+use crate::container::writer::{BlobStore, NewBlob};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::{self, Threads};
@@ -45,6 +45,7 @@ const RENEWED: Duration = Duration::from_secs(10 * 60);
 /// The files of a model that is being written.
 #[derive(Debug)]
 pub(super) struct BlobTarget {
+    format: &'static BlobStore,
     store: PathBuf,
     /// The final path of the manifest.
     manifest: PathBuf,
@@ -63,29 +64,32 @@ pub(super) struct BlobTarget {
 /// A complete blob.
 #[derive(Debug)]
 struct FinishedBlob {
-    digest: Digest,
+    /// The SHA-256 in hexadecimal.
+    digest: String,
     len: u64,
     /// The temporary path; `None` if the store already had the blob.
     unfinished: Option<PathBuf>,
 }
 
 impl BlobTarget {
-    pub(super) fn begin(manifest: &Path, overwrite: bool) -> Result<Self> {
-        let Some(store) = store_of_place(manifest) else {
-            let fault = "not the path of a manifest in an Ollama store";
-            return Err(Error::mismatch(fault).in_file(manifest));
-        };
+    pub(super) fn begin(
+        format: &'static BlobStore,
+        manifest: &Path,
+        overwrite: bool,
+    ) -> Result<Self> {
+        let store = (format.root)(manifest)?;
         if manifest.exists() && !overwrite {
             return Err(exists(manifest));
         }
         let place = manifest.strip_prefix(&store).unwrap_or(manifest);
         // The server ignores case.
         let key = sha256_of(place.to_string_lossy().to_ascii_lowercase().as_bytes())?;
-        let folder = store.join("blobs");
+        let folder = store.join(format.blobs);
         make_folder(&folder)?;
         let partial = folder.join(format!("{PREFIX}{}", key.get(..16).unwrap_or(&key)));
         let lock = claimed(&partial, || open_or_create(&partial))?;
         let this = Self {
+            format,
             store,
             manifest: manifest.to_path_buf(),
             partial,
@@ -172,9 +176,9 @@ impl BlobTarget {
 
     fn blob(&self, open: &OpenFile) -> Result<FinishedBlob> {
         let source = Source::open(&open.path, Access::Read)?;
-        let digest = Digest::parse(&format!("sha256:{}", sha256(&source)?))?;
+        let digest = sha256(&source)?;
         let len = source.len();
-        let there = digest.path(&self.store);
+        let there = self.path(&digest);
         if is_intact(&there, len, &digest) {
             let failed =
                 |error| Error::io("cannot delete the temporary file", error).in_file(&open.path);
@@ -186,13 +190,18 @@ impl BlobTarget {
         Ok(FinishedBlob { digest, len, unfinished: Some(open.path.clone()) })
     }
 
+    /// The final path of a blob.
+    fn path(&self, digest: &str) -> PathBuf {
+        (self.format.blob)(&self.store, digest)
+    }
+
     /// Sets the date of every file that is not yet part of a model to the current time.
     fn renew(&mut self) {
         touch(&self.partial);
         for blob in &self.blobs {
             match &blob.unfinished {
                 Some(path) => touch(path),
-                None => touch(&blob.digest.path(&self.store)),
+                None => touch(&self.path(&blob.digest)),
             }
         }
         self.renewed = Instant::now();
@@ -204,7 +213,7 @@ impl BlobTarget {
         self.renew();
         let failed = |error| Error::io("cannot rename the temporary file", error);
         for blob in &mut self.blobs {
-            let there = blob.digest.path(&self.store);
+            let there = (self.format.blob)(&self.store, &blob.digest);
             if let Some(path) = &blob.unfinished {
                 let renamed = std::fs::rename(path, &there).map_err(failed);
                 renamed.map_err(|error| error.in_file(path))?;
@@ -216,7 +225,7 @@ impl BlobTarget {
                 return Err(Error::new(ErrorKind::Io, fault).in_file(&there));
             }
         }
-        synced(&self.store.join("blobs"));
+        synced(&self.store.join(self.format.blobs));
         let blobs = self.blobs.iter().zip(files);
         let blobs: Vec<NewBlob<'_>> = blobs
             .map(|(blob, file)| NewBlob {
@@ -227,8 +236,8 @@ impl BlobTarget {
             })
             .collect();
         let manifest = match (replaces, blobs.as_slice()) {
-            (Some(manifest), [blob]) => with_model(manifest, blob),
-            _ => new_manifest(&blobs),
+            (Some(manifest), [blob]) => (self.format.with_weights)(manifest, blob),
+            _ => (self.format.manifest)(&blobs),
         };
         let here = |error: Error| error.in_file(&self.partial);
         let written = std::io::Write::write_all(&mut &self.lock, &manifest);
@@ -265,9 +274,9 @@ impl Drop for BlobTarget {
 
 /// Whether the content of a blob in the store has the digest that names it. A blob with other
 /// content, after a crash or an edit, is replaced.
-fn is_intact(path: &Path, len: u64, digest: &Digest) -> bool {
+fn is_intact(path: &Path, len: u64, digest: &str) -> bool {
     let Ok(source) = Source::open(path, Access::Read) else { return false };
-    source.len() == len && sha256(&source).is_ok_and(|found| found == digest.hex())
+    source.len() == len && sha256(&source).is_ok_and(|found| found == digest)
 }
 
 /// Deletes a file, if it exists.
@@ -312,10 +321,19 @@ fn synced(path: &Path) {
 mod tests {
     use super::*;
 
+    const STORE: BlobStore = BlobStore {
+        name: "a store",
+        blobs: "blobs",
+        root: |manifest| Ok(manifest.parent().expect("a folder").to_path_buf()),
+        blob: |store, hex| store.join("blobs").join(hex),
+        manifest: |_| Vec::new(),
+        with_weights: |_, _| Vec::new(),
+    };
+
     fn begun() -> (tempfile::TempDir, BlobTarget) {
         let store = tempfile::tempdir().expect("a folder");
-        let manifest = store.path().join("manifests/registry.ollama.ai/library/tale/latest");
-        let target = BlobTarget::begin(&manifest, false).expect("a store");
+        let manifest = store.path().join("tale");
+        let target = BlobTarget::begin(&STORE, &manifest, false).expect("a store");
         (store, target)
     }
 
@@ -341,9 +359,8 @@ mod tests {
     fn a_blob_that_is_gone_is_in_no_manifest() {
         for other in [None, Some(b"tal")] {
             let (store, mut target) = begun();
-            let hex = sha256_of(b"tale").expect("a digest");
-            let digest = Digest::parse(&format!("sha256:{hex}")).expect("a digest");
-            let place = digest.path(store.path());
+            let digest = sha256_of(b"tale").expect("a digest");
+            let place = (STORE.blob)(store.path(), &digest);
             if let Some(bytes) = other {
                 crate::bytes::put(&place, &[bytes]).expect("another file");
             }

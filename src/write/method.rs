@@ -111,7 +111,8 @@ fn has_divisor(view: &Tensor) -> Result<bool> {
     Ok(view.globals()?.iter().any(|global| matches!(global, Global::Divisor(_))))
 }
 
-/// Quantizes a tensor in groups, from the values that mlx-lm and Ollama start from.
+/// Quantizes a tensor in groups, from its plain values; those of a quantized tensor are rounded to F16,
+/// those of FP8 with scales to BF16.
 /// `floats` is the dtype of the model's other floats, if it is not that of each tensor.
 pub(crate) fn grouped(
     view: &Tensor,

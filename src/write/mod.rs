@@ -147,7 +147,7 @@ impl OutTensor {
 pub(crate) struct OutFile {
     /// Its name in the directory or beside the given path; empty for the given path itself.
     name: String,
-    /// Its role in the model, as Ollama names roles.
+    /// Its role in the model: `model`, `tensor`, `config`, `json`, `license`.
     role: String,
     header: Vec<u8>,
     len: u64,

@@ -36,7 +36,7 @@ pub struct WritePlan {
     pub missing: Vec<String>,
     pub(super) files: Vec<OutFile>,
     pub(super) placement: Placement,
-    /// A stored Ollama manifest in which the plan's only file replaces the weights.
+    /// A stored manifest in which the plan's only file replaces the weights.
     replaces: Option<Json>,
     /// The models that are read; their files are never written to.
     pub(super) sources: Vec<PathBuf>,
@@ -164,7 +164,7 @@ impl WritePlan {
     }
 
     /// The names and lengths in bytes of the files. The name is empty for the file at the given
-    /// path, and for a blob without a name in Ollama's manifest.
+    /// path, and for a blob without a name in the manifest.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
         self.files.iter().map(|file| (file.name.as_str(), file.len))
     }
@@ -201,11 +201,11 @@ impl WritePlan {
         }
         let paths = match self.placement {
             Placement::Files => self.file_paths(path),
-            Placement::Directory | Placement::Store => vec![path.to_path_buf()],
+            Placement::Directory | Placement::Store(_) => vec![path.to_path_buf()],
         };
         let link = |path: &PathBuf| Some((path.clone(), path.read_link().ok()?));
         let replaced_links = paths.iter().filter_map(link).collect();
-        if self.placement != Placement::Store {
+        if !matches!(self.placement, Placement::Store(_)) {
             paths.iter().try_for_each(|path| self.check_target(path))?;
         }
         let (lost, replaced) = match self.placement {
@@ -223,8 +223,8 @@ impl WritePlan {
                 let lost = pipeline::run(&self.files, &target, options)?;
                 (lost, target.finish_directory(&self.files)?)
             }
-            Placement::Store => {
-                let mut blobs = BlobTarget::begin(path, options.overwrite)?;
+            Placement::Store(store) => {
+                let mut blobs = BlobTarget::begin(store, path, options.overwrite)?;
                 let lost = blobs.write(&self.files, options)?;
                 let replaced = self.replaced(path, options)?;
                 blobs.finish(&self.files, self.replaces.as_ref())?;
@@ -265,7 +265,9 @@ impl WritePlan {
                 let names = directory::replaceable(path, &self.files, options.overwrite)?;
                 Ok(names.iter().map(|name| path.join(name)).collect())
             }
-            Placement::Store => Ok(Some(path.to_path_buf()).into_iter().filter(exists).collect()),
+            Placement::Store(_) => {
+                Ok(Some(path.to_path_buf()).into_iter().filter(exists).collect())
+            }
         }
     }
 

@@ -34,10 +34,9 @@ pub struct PlanReport<'p> {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReportedFile<'p> {
-    /// The name; empty for the file at the given path, and for a blob without a name in Ollama's
-    /// manifest.
+    /// The name; empty for the file at the given path, and for a blob without a name in the manifest.
     pub name: &'p str,
-    /// What it is in the model, as Ollama calls it: `model`, `tensor`, `config`, `json`, `license`.
+    /// Its role in the model: `model`, `tensor`, `config`, `json`, `license`.
     pub role: &'p str,
     /// Its length.
     pub bytes: u64,

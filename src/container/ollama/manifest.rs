@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use super::super::writer::NewBlob;
 use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -53,13 +54,21 @@ impl Digest {
 
     /// The path of the blob.
     pub(crate) fn path(&self, store: &Path) -> PathBuf {
-        store.join("blobs").join(format!("sha256-{}", self.0))
+        blob(store, &self.0)
     }
 
     /// The path of the blob in stores from before 2024.
     pub(super) fn old_path(&self, store: &Path) -> PathBuf {
-        store.join("blobs").join(format!("sha256:{}", self.0))
+        store.join(BLOBS).join(format!("sha256:{}", self.0))
     }
+}
+
+/// The folder of the blobs in a store.
+pub(super) const BLOBS: &str = "blobs";
+
+/// The path of the blob with a SHA-256 in hexadecimal.
+pub(super) fn blob(store: &Path, hex: &str) -> PathBuf {
+    store.join(BLOBS).join(format!("sha256-{hex}"))
 }
 
 /// Whether the JSON is a manifest or a list of manifests.
@@ -140,21 +149,11 @@ impl Layer {
     }
 }
 
-/// A blob that has just been written, with its entry in the manifest.
-#[derive(Debug)]
-pub(crate) struct NewBlob<'b> {
-    /// Its role: `config`, `model`, `tensor`, `json`, `license`.
-    pub(crate) role: &'b str,
-    pub(crate) name: &'b str,
-    pub(crate) digest: &'b Digest,
-    pub(crate) size: u64,
-}
-
 /// Writes the manifest of a new model.
-pub(crate) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
+pub(super) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
     let layers = blobs.iter().map(|blob| Layer {
         kind: blob.role.to_owned(),
-        digest: blob.digest.clone(),
+        digest: Digest(blob.digest.to_owned()),
         size: blob.size,
         name: blob.name.to_owned(),
     });
@@ -164,11 +163,11 @@ pub(crate) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
 
 /// Writes a stored manifest again with a blob in place of the layer `model`. Everything else stays,
 /// including members that this program does not know.
-pub(crate) fn with_model(manifest: &Json, blob: &NewBlob<'_>) -> Vec<u8> {
+pub(super) fn with_model(manifest: &Json, blob: &NewBlob<'_>) -> Vec<u8> {
     let mut manifest = manifest.clone();
     let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);
     if let Some(model) = layers.into_iter().flatten().filter(|layer| is_model(layer)).last() {
-        model["digest"] = format!("sha256:{}", blob.digest.hex()).into();
+        model["digest"] = format!("sha256:{}", blob.digest).into();
         model["size"] = blob.size.into();
     }
     let mut text = html_safe(&manifest.to_string());

@@ -15,10 +15,10 @@ pub(crate) use config::{ConfigBlob, human};
 pub use list::{StoredModel, models};
 #[cfg(feature = "http")]
 pub(crate) use manifest::Manifest;
-pub(crate) use manifest::{Digest, NewBlob, new_manifest, quoted, with_model};
+pub(crate) use manifest::quoted;
 pub(super) use read::open_manifest;
 pub use write::place;
-pub(crate) use write::{replaceable_model, store_of_place};
+pub(crate) use write::replaceable_model;
 
 /// The Ollama container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static OLLAMA: Container = Container {

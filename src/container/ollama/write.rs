@@ -8,13 +8,13 @@ use serde_json::Value as Json;
 use super::super::gguf;
 use super::super::safetensors::write::{Order, describe, layout};
 use super::super::writer::{
-    DocumentContent, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement,
-    Writer,
+    BlobStore, DocumentContent, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor,
+    Placement, Writer,
 };
 use super::abilities::Sources;
 use super::blobs::TYPES;
 use super::config::ConfigBlob;
-use super::manifest::is_model;
+use super::manifest::{self, is_model};
 use crate::bytes::Files;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
@@ -23,12 +23,27 @@ use crate::limits::Limits;
 use crate::place::ollama::{self as name, ModelName};
 use crate::store::{Part, document};
 
+/// Ollama's store.
+const STORE: BlobStore = BlobStore {
+    name: "Ollama's store",
+    blobs: manifest::BLOBS,
+    root: |manifest| {
+        store_of_place(manifest).ok_or_else(|| {
+            let fault = "not the path of a manifest in an Ollama store";
+            Error::mismatch(fault).in_file(manifest)
+        })
+    },
+    blob: manifest::blob,
+    manifest: manifest::new_manifest,
+    with_weights: manifest::with_model,
+};
+
 /// How models of tensor blobs are written.
 pub(crate) const WRITER: Writer = Writer {
     name: "Ollama",
     summary: "A model in Ollama's store: DST is its name",
     dialect: Dialect::HuggingFace,
-    placement: Placement::Store,
+    placement: Placement::Store(&STORE),
     metadata: &[],
     shard_bytes: None,
     holds: |dtype, parts| {
@@ -36,6 +51,7 @@ pub(crate) const WRITER: Writer = Writer {
     },
     repacks_to: has_type,
     global: Part::GlobalScale,
+    // As Ollama's own writer does.
     rounds_divisors: true,
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: true,
@@ -47,7 +63,7 @@ pub(crate) const WRITER: Writer = Writer {
 
 /// How models of one GGUF blob are written.
 pub(crate) const GGUF_WRITER: Writer =
-    Writer { placement: Placement::Store, layout: gguf_blob, ..gguf::write::WRITER };
+    Writer { placement: Placement::Store(&STORE), layout: gguf_blob, ..gguf::write::WRITER };
 
 /// The metadata key that sets the `file_type` of the config blob.
 pub(crate) const FILE_TYPE: &str = "file_type";
@@ -312,7 +328,7 @@ pub fn place(name: &str, store: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// The store that contains the path of a manifest, as [`place`] returns it.
-pub(crate) fn store_of_place(manifest: &Path) -> Option<PathBuf> {
+fn store_of_place(manifest: &Path) -> Option<PathBuf> {
     let tree = manifest.ancestors().nth(4)?;
     (tree.file_name()? == name::WRITTEN).then(|| tree.parent().map(Path::to_path_buf))?
 }

@@ -86,7 +86,7 @@ impl Slices<'_> {
         };
         let replaced = match self.plan.placement {
             Placement::Directory => self.move_directory(&folder, &checked, options.overwrite)?,
-            Placement::Files | Placement::Store => {
+            Placement::Files | Placement::Store(_) => {
                 let paths = self.plan.file_paths(&self.path).into_iter().enumerate();
                 let from = |number: usize| folder.join(FILES).join(number.to_string());
                 let moves = paths.map(|(number, to)| Move { from: from(number), to });
@@ -144,7 +144,7 @@ impl Slices<'_> {
             Placement::Directory => {
                 self.plan.files().map(|(name, _)| self.path.join(name)).collect()
             }
-            Placement::Files | Placement::Store => self.plan.file_paths(&self.path),
+            Placement::Files | Placement::Store(_) => self.plan.file_paths(&self.path),
         };
         let files = paths.into_iter().zip(checked.checksums).map(|(path, checksum)| {
             if reads && finished::checksum(&path, Threads::default(), |_| Ok(()))? != checksum {
@@ -163,7 +163,7 @@ impl Slices<'_> {
     pub(super) fn written(&self) -> Vec<PathBuf> {
         match self.plan.placement {
             Placement::Directory => vec![self.path.clone()],
-            Placement::Files | Placement::Store => self.plan.file_paths(&self.path),
+            Placement::Files | Placement::Store(_) => self.plan.file_paths(&self.path),
         }
     }
 

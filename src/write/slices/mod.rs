@@ -159,7 +159,7 @@ impl WritePlan {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a plan that writes to Ollama's store, or to an object store other than Amazon S3
+    /// `Unsupported` for a plan that writes to a store of blobs, or to an object store other than Amazon S3
     /// and those like it; `Io` if a source cannot be read; same as [`check`](Self::check).
     pub fn slices(
         &self,
@@ -168,8 +168,8 @@ impl WritePlan {
         options: &WriteOptions<'_>,
     ) -> Result<Slices<'_>> {
         self.check(options)?;
-        if self.placement == Placement::Store {
-            let fault = "a model in Ollama's store cannot be written in slices";
+        if let Placement::Store(store) = self.placement {
+            let fault = format!("a model in {} cannot be written in slices", store.name);
             return Err(Error::unsupported(fault).advise("write a GGUF file, and create from it"));
         }
         let mut items = Vec::new();
@@ -432,7 +432,7 @@ impl<'p> Slices<'p> {
                 self.plan.check_target(&self.path)?;
                 target::check_directory(&self.path, options.overwrite, &self.plan.files)
             }
-            Placement::Files | Placement::Store => {
+            Placement::Files | Placement::Store(_) => {
                 self.plan.file_paths(&self.path).iter().try_for_each(|path| {
                     self.plan.check_target(path)?;
                     target::check_file(path, options.overwrite || begun)
@@ -500,7 +500,7 @@ impl<'p> Slices<'p> {
         let files = folder.join(FILES);
         match self.plan.placement {
             Placement::Directory => files.join(&file.name),
-            Placement::Files | Placement::Store => files.join(number.to_string()),
+            Placement::Files | Placement::Store(_) => files.join(number.to_string()),
         }
     }
 

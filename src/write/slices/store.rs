@@ -32,7 +32,7 @@ const UPLOADS: &str = "uploads.json";
 fn places(plan: &WritePlan, path: &Path) -> Vec<PathBuf> {
     match plan.placement {
         Placement::Directory => plan.files().map(|(name, _)| path.join(name)).collect(),
-        Placement::Files | Placement::Store => plan.file_paths(path),
+        Placement::Files | Placement::Store(_) => plan.file_paths(path),
     }
 }
 
