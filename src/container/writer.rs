@@ -48,9 +48,11 @@ pub(crate) struct Writer {
     pub(crate) widens_plain: bool,
     /// Whether a checkpoint's own quantization scheme is copied unchanged.
     pub(crate) keeps_schemes: bool,
-    /// Whether it holds the files that belong to a model besides its weights: JSON documents,
-    /// templates, parameters, licenses.
-    pub(crate) keeps_attachments: bool,
+    /// The files next to the weights that it holds.
+    pub(crate) documents: DocumentKinds,
+    /// Whether `config.json` states how tensors are quantized; otherwise the files with the tensors
+    /// do.
+    pub(crate) quantization_in_config: bool,
     /// Splits the name of an expert's tensor, if the container stores experts stacked.
     pub(crate) expert: Option<fn(&str) -> Option<ExpertName<'_>>>,
     /// Lays a model out in files.
@@ -106,6 +108,18 @@ pub(crate) struct NewBlob<'b> {
     /// Its SHA-256 in hexadecimal.
     pub(crate) digest: &'b str,
     pub(crate) size: u64,
+}
+
+/// The files next to the weights that a container holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum DocumentKinds {
+    /// None: the keys of the header state what such files contain.
+    None,
+    /// All files that belong to a model, in folders too. They are translated for the readers of the
+    /// container.
+    All,
+    /// JSON documents that are in no folder, unchanged.
+    Json,
 }
 
 /// The name of an expert's tensor, split into parts: `model.layers.0.mlp.experts`, 7,
@@ -182,8 +196,6 @@ pub(crate) struct NewModel<'m> {
     /// The `quantization` of `config.json`, if the caller sets it instead of deriving it from the
     /// tensors.
     pub(crate) quantization: Option<Json>,
-    /// What Ollama's config blob takes from elsewhere than the weights.
-    pub(crate) settings: ConfigSettings,
     /// Where the files are written.
     pub(crate) placement: Placement,
     /// How tensors are distributed; `None` for one file.
@@ -192,29 +204,6 @@ pub(crate) struct NewModel<'m> {
     pub(crate) stem: &'m str,
     /// Alignment of the tensor data, in bytes.
     pub(crate) alignment: Option<u64>,
-}
-
-/// The draft model in a config blob.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct DraftEntry {
-    pub(crate) format: String,
-    pub(crate) architecture: String,
-    /// What the names of its tensors begin with; empty for a draft in GGUF.
-    pub(crate) tensor_prefix: String,
-    /// The name of its `config.json`.
-    pub(crate) config: String,
-}
-
-/// What Ollama's config blob takes from elsewhere than the weights.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ConfigSettings {
-    pub(crate) renderer: Option<String>,
-    pub(crate) parser: Option<String>,
-    pub(crate) requires: Option<String>,
-    pub(crate) draft: Option<DraftEntry>,
-    /// The config of the stored model that the new one is made from. Its renderer, parser and
-    /// capabilities stay, since its chat template need not be in the store.
-    pub(crate) base: Option<Json>,
 }
 
 /// A tensor to be written.

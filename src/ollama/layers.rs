@@ -10,8 +10,10 @@ use super::prompt::{PromptFormat, message_layer, stop_words};
 use super::quantization::QuantType;
 use crate::bytes::Access;
 use crate::container::gguf::write::SPLIT_KEYS;
-use crate::container::ollama::{ConfigBlob, OLLAMA, gguf_chat_format, write};
-use crate::container::writer::{ConfigSettings, DocumentContent, DraftEntry, NewDocument};
+use crate::container::ollama::{
+    ConfigBlob, ConfigSettings, DraftEntry, OLLAMA, gguf_chat_format, write,
+};
+use crate::container::writer::{DocumentContent, NewDocument};
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata};
 use crate::model::Model;
@@ -295,14 +297,6 @@ pub(crate) fn base_config(store: &Store) -> Result<Option<Json>> {
     config
         .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
         .transpose()
-}
-
-/// The JSON documents of a draft model, by name.
-pub(crate) fn draft_documents(draft: &Model) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut documents = draft.store().read_companions()?;
-    documents.retain(|(name, _)| name.ends_with(".json"));
-    documents.sort();
-    Ok(documents)
 }
 
 /// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and

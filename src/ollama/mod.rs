@@ -14,8 +14,10 @@ mod prompt;
 mod quantization;
 mod served;
 pub(crate) mod show;
+mod tensor_blobs;
 
 pub(crate) use capabilities::capabilities;
-pub(crate) use layers::{NewLayers, base_config, draft_documents, gguf_blob, stored_layers};
+pub(crate) use layers::{NewLayers, gguf_blob};
 pub use modelfile::{Instruction, Modelfile};
 pub use quantization::{OllamaModel, QuantType, QuantTypeDescriptor, TYPES};
+pub(crate) use tensor_blobs::{BlobModel, TensorRules, draft_left_out};

@@ -10,7 +10,7 @@ use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
 use crate::container::OpenOptions;
 use crate::container::safetensors::write::{ALIGNMENT, Order, layout};
-use crate::container::writer::{DocumentContent, NewArray, NewDocument, Writer};
+use crate::container::writer::{DocumentContent, DocumentKinds, NewArray, NewDocument, Writer};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
@@ -118,8 +118,10 @@ fn open(model: &Model, module: &Module) -> Result<Model> {
     options.limits(store.limits().clone()).open(folder)
 }
 
-/// The reason of files that are left out.
-pub(super) const NO_FOLDERS: &str = "Ollama's store has no folders";
+/// The reason why files in folders are left out of a store.
+pub(super) fn no_folders(writer: &Writer) -> String {
+    format!("{}'s store has no folders", writer.name)
+}
 
 /// The files of a directory next to the weights that are not documents, and those of GGUF's dense
 /// layers. Adds notes on what is left out.
@@ -132,7 +134,8 @@ pub(super) fn files(
     writer: &Writer,
     builder: &mut Builder,
 ) -> Result<Vec<NewDocument>> {
-    let keeps: fn(&str) -> bool = match writer.keeps_attachments {
+    let only_json = writer.documents == DocumentKinds::Json;
+    let keeps: fn(&str) -> bool = match only_json {
         true => is_companion,
         false => |name: &str| companion(name) == Some(Companion::Copied),
     };
@@ -142,10 +145,9 @@ pub(super) fn files(
         _ => copies(model)?,
     };
     lost_pooling(model).into_iter().for_each(|note| builder.note(note));
-    if writer.keeps_attachments {
+    if only_json {
         let left = found.into_iter().filter(|document| document.name.contains('/'));
-        let mut left: Vec<_> =
-            left.map(|document| (document.name, NO_FOLDERS.to_owned())).collect();
+        let mut left: Vec<_> = left.map(|document| (document.name, no_folders(writer))).collect();
         left.sort();
         super::left_out(&left).into_iter().for_each(|note| builder.note(note));
         found = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::container::writer::Writer;
+use crate::container::writer::{Placement, Writer};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::load::Fusion;
@@ -30,7 +30,9 @@ pub(super) fn check(
                 .advise("give the number of ranks too: --shards tp=N")),
         };
     }
-    if writer.dialect == Dialect::HuggingFace && !writer.keeps_attachments && !has_others {
+    let is_directory =
+        writer.dialect == Dialect::HuggingFace && writer.placement == Placement::Directory;
+    if is_directory && !has_others {
         return Ok(());
     }
     let fault = "the shares of ranks are written to a directory of safetensors files only";

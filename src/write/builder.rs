@@ -8,8 +8,7 @@ use serde_json::Value as Json;
 use super::method::{Precision, check_encodable, choose, encoded, grouped};
 use super::{Method, OutFile, OutTensor, Output, PlacedTensor, PlannedTensor, Producer, WritePlan};
 use crate::container::writer::{
-    ConfigSettings, FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards,
-    Writer,
+    FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
 };
 use crate::container::{Container, default_group_size};
 use crate::dtype::DType;
@@ -60,7 +59,6 @@ pub struct Builder {
     shards: Option<Shards>,
     stem: String,
     alignment: Option<u64>,
-    settings: ConfigSettings,
     notes: Vec<String>,
     /// The models that are read; their files are never written to.
     stores: Vec<Arc<Store>>,
@@ -91,7 +89,6 @@ impl Builder {
             shards: writer.shard_bytes.map(Shards::Bytes),
             stem: "model".to_owned(),
             alignment: None,
-            settings: ConfigSettings::default(),
             notes: Vec::new(),
             stores: Vec::new(),
         }
@@ -220,11 +217,6 @@ impl Builder {
         self.quantization = Some(quantization);
     }
 
-    /// Sets what Ollama's config blob takes from elsewhere than the weights.
-    pub(crate) fn settings(&mut self, settings: ConfigSettings) {
-        self.settings = settings;
-    }
-
     /// Adds a note to the plan, unless it has the same one.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
@@ -262,7 +254,6 @@ impl Builder {
             tensors: &described,
             documents: self.documents,
             quantization: self.quantization,
-            settings: self.settings,
             placement: self.placement,
             shards: self.shards,
             stem: &self.stem,

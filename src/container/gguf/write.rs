@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::super::writer::{
-    Layout, NewArray, NewFile, NewModel, NewPart, NewTensor, Placement, Shards, Writer,
+    DocumentKinds, Layout, NewArray, NewFile, NewModel, NewPart, NewTensor, Placement, Shards,
+    Writer,
 };
 use crate::dialect::Dialect;
 use crate::dtype::DType;
@@ -29,7 +30,8 @@ pub(crate) const WRITER: Writer = Writer {
     fallback: Some((DType::Q8_0, 32)),
     widens_plain: false,
     keeps_schemes: false,
-    keeps_attachments: false,
+    documents: DocumentKinds::None,
+    quantization_in_config: false,
     expert: None,
     layout: files,
 };

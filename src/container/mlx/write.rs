@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::super::groups::MODES;
 use super::super::safetensors::write::{DirectoryLayout, directory, is_plain};
-use super::super::writer::{NewPart, NewTensor, Placement, Writer};
+use super::super::writer::{DocumentKinds, NewPart, NewTensor, Placement, Writer};
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::store::Part;
@@ -25,7 +25,8 @@ pub(crate) const WRITER: Writer = Writer {
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: true,
     keeps_schemes: false,
-    keeps_attachments: false,
+    documents: DocumentKinds::All,
+    quantization_in_config: true,
     expert: None,
     layout: |model| directory(model, &MLX_LM),
 };

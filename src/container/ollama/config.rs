@@ -2,7 +2,6 @@
 
 use serde_json::Value as Json;
 
-use super::super::writer::{ConfigSettings, DraftEntry};
 use super::abilities::{ChatFormat, Sources, gguf_chat_format};
 use super::manifest::quoted;
 
@@ -25,6 +24,34 @@ pub(crate) struct ConfigBlob {
     pub(crate) draft: Option<DraftEntry>,
     pub(crate) architecture: String,
     pub(crate) os: String,
+}
+
+/// The draft model in a config blob.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct DraftEntry {
+    pub(crate) format: String,
+    pub(crate) architecture: String,
+    /// What the names of its tensors begin with; empty for a draft in GGUF.
+    pub(crate) tensor_prefix: String,
+    /// The name of its `config.json`.
+    pub(crate) config: String,
+}
+
+/// What a config blob takes from elsewhere than the tensors and documents.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConfigSettings {
+    pub(crate) renderer: Option<String>,
+    pub(crate) parser: Option<String>,
+    pub(crate) requires: Option<String>,
+    pub(crate) draft: Option<DraftEntry>,
+    /// The config of the stored model that the new one is made from. Its renderer, parser and
+    /// capabilities stay, since its chat template need not be in the store.
+    pub(crate) base: Option<Json>,
+    /// The quantization; `None` for the one that all quantized tensors have.
+    pub(crate) file_type: Option<&'static str>,
+    /// The content of `chat_template.jinja`, which the store does not hold and the capabilities
+    /// depend on.
+    pub(crate) chat_template: String,
 }
 
 /// The oldest Ollama version that reads models of tensor blobs (`MinOllamaVersion` of
@@ -212,6 +239,7 @@ mod tests {
             requires: Some("0.30.0".to_owned()),
             draft: None,
             base: Some(serde_json::from_str(&base.to_json()).unwrap()),
+            ..ConfigSettings::default()
         };
         let config = ConfigBlob::of_tensors(&Sources::default(), "int4", &settings);
         let text = config.to_json();

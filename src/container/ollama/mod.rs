@@ -11,7 +11,7 @@ pub(crate) mod write;
 use super::Container;
 
 pub(crate) use abilities::{Sources, gguf_chat_format, offers_tools, parser_reads, thinks};
-pub(crate) use config::{ConfigBlob, human};
+pub(crate) use config::{ConfigBlob, ConfigSettings, DraftEntry, human};
 pub use list::{StoredModel, models};
 #[cfg(feature = "http")]
 pub(crate) use manifest::Manifest;

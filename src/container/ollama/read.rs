@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::super::writer::DraftEntry;
 use super::super::{DetectedPath, OpenOptions, Probe, gguf};
-use super::config::ConfigBlob;
+use super::config::{ConfigBlob, DraftEntry};
 use super::manifest::{self, Digest, Layer, Manifest};
 use super::{OLLAMA, blobs};
 use crate::bytes::{Access, Files, Text};

@@ -8,12 +8,12 @@ use serde_json::Value as Json;
 use super::super::gguf;
 use super::super::safetensors::write::{Order, describe, layout};
 use super::super::writer::{
-    BlobStore, DocumentContent, ExpertName, NewDocument, NewFile, NewModel, NewPart, NewTensor,
-    Placement, Writer,
+    BlobStore, DocumentContent, DocumentKinds, ExpertName, NewDocument, NewFile, NewModel, NewPart,
+    NewTensor, Placement, Writer,
 };
 use super::abilities::Sources;
 use super::blobs::TYPES;
-use super::config::ConfigBlob;
+use super::config::{ConfigBlob, ConfigSettings};
 use super::manifest::{self, is_model};
 use crate::bytes::Files;
 use crate::dialect::Dialect;
@@ -56,7 +56,9 @@ pub(crate) const WRITER: Writer = Writer {
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: true,
     keeps_schemes: false,
-    keeps_attachments: true,
+    documents: DocumentKinds::Json,
+    // The blobs' metadata state it.
+    quantization_in_config: false,
     expert: Some(expert),
     layout: blobs,
 };
@@ -64,13 +66,6 @@ pub(crate) const WRITER: Writer = Writer {
 /// How models of one GGUF blob are written.
 pub(crate) const GGUF_WRITER: Writer =
     Writer { placement: Placement::Store(&STORE), layout: gguf_blob, ..gguf::write::WRITER };
-
-/// The metadata key that sets the `file_type` of the config blob.
-pub(crate) const FILE_TYPE: &str = "file_type";
-
-/// The metadata key for the content of `chat_template.jinja`, which the store does not hold and the
-/// capabilities depend on.
-pub(crate) const CHAT_TEMPLATE: &str = "chat_template.jinja";
 
 /// Whether Ollama has a quantization type for a dtype.
 fn has_type(dtype: DType) -> bool {
@@ -126,9 +121,36 @@ fn expert(name: &str) -> Option<ExpertName<'_>> {
     EXPERTS.iter().find_map(found)
 }
 
-/// Lays out one blob for each tensor, but a single blob for the experts of a layer if they have the
-/// same type; then the documents, then the config.
+/// Lays out the tensors, then the documents, then the config. A draft model's tensors follow the JSON
+/// documents of the model.
 fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
+    let tensors = tensor_blobs(&model)?;
+    let (prefix, config) = match model.documents.iter().find(|document| document.role == "config") {
+        Some(config) => {
+            let draft = ConfigBlob::parse(&json_of(config)?).draft;
+            (draft.map_or_else(String::new, |draft| draft.tensor_prefix), None)
+        }
+        None => {
+            let types = model.tensors.iter().map(|tensor| (tensor.dtype, tensor.group_size));
+            let config = tensor_config(&model.documents, types, &ConfigSettings::default())?;
+            (String::new(), Some(config))
+        }
+    };
+    let documents = model.documents.into_iter().chain(config);
+    let documents = documents.map(|document| {
+        NewFile::document(document, |config| describe(config, None, model.tensors))
+    });
+    let documents = documents.collect::<Result<Vec<NewFile>>>()?;
+    let is_draft = |file: &NewFile| !prefix.is_empty() && file.name.starts_with(&prefix);
+    let (draft, own): (Vec<NewFile>, Vec<NewFile>) = tensors.into_iter().partition(is_draft);
+    let is_json = |file: &NewFile| file.role == "json" && !file.name.starts_with(DRAFT_DOCUMENTS);
+    let (json, others): (Vec<NewFile>, Vec<NewFile>) = documents.into_iter().partition(is_json);
+    Ok(own.into_iter().chain(json).chain(draft).chain(others).collect())
+}
+
+/// Lays out one blob for each tensor, but a single blob for the experts of a layer if they have the
+/// same type.
+fn tensor_blobs(model: &NewModel<'_>) -> Result<Vec<NewFile>> {
     let mut files = Vec::new();
     let mut rest = model.tensors.iter().enumerate().peekable();
     while let Some((number, first)) = rest.next() {
@@ -138,61 +160,47 @@ fn blobs(model: NewModel<'_>) -> Result<Vec<NewFile>> {
                 together.push(next);
             }
         }
-        let own = |number: &usize| model.tensors.get(*number).map(group_type);
+        let own = |number: &usize| model.tensors.get(*number).map(group_type_of);
         let alike = together.windows(2).all(|pair| pair.first().map(own) == pair.last().map(own));
         match &first.experts {
-            Some(group) if alike => files.push(blob(group, &model, together)?),
+            Some(group) if alike => files.push(blob(group, model, together)?),
             _ => {
                 for number in together {
                     let name = model.tensors.get(number).map_or("", |tensor| &tensor.name);
-                    files.push(blob(name, &model, vec![number])?);
+                    files.push(blob(name, model, vec![number])?);
                 }
             }
         }
     }
-    let settings = model.settings.draft.as_ref();
-    let prefix = settings.map_or("", |draft| draft.tensor_prefix.as_str());
-    // The layers of a draft model follow those of the model.
-    let is_draft = |name: &str, prefix: &str| !prefix.is_empty() && name.starts_with(prefix);
-    let (own, draft): (Vec<NewFile>, Vec<NewFile>) =
-        files.into_iter().partition(|file| !is_draft(&file.name, prefix));
-    let mut files = own;
-    let (mut config, mut tokenizer) = (None, None);
-    let (mut documents, mut has_config) = (Vec::new(), false);
-    for document in model.documents {
-        has_config |= document.role == "config";
-        match document.name.as_str() {
-            "config.json" => config = Some(json_of(&document)?),
-            // Ollama ignores a tokenizer_config.json that it cannot read, too.
-            "tokenizer_config.json" => tokenizer = json_of(&document).ok(),
-            _ => {}
-        }
-        documents
-            .push(NewFile::document(document, |config| describe(config, None, model.tensors))?);
-    }
-    let beside = |file: &NewFile| file.role == "json" && !file.name.starts_with(DRAFT_DOCUMENTS);
-    let (own, others): (Vec<NewFile>, Vec<NewFile>) = documents.into_iter().partition(beside);
-    files.extend(own.into_iter().chain(draft).chain(others));
-    if !has_config {
-        let config = config
-            .ok_or_else(|| Error::unsupported("config.json is missing, but Ollama requires it"))?;
-        let text = |key: &str| {
-            let text = model.metadata.get(key).and_then(|value| value.to_text());
-            text.map(|text| text.spelling().into_owned())
-        };
-        let own = model.tensors.iter().filter(|tensor| !is_draft(&tensor.name, prefix));
-        let file_type = text(FILE_TYPE).unwrap_or_else(|| common_type(own).to_owned());
-        let embedded = tokenizer.as_ref().and_then(|json| json.get("chat_template")?.as_str());
-        let sources = Sources {
-            config: Some(&config),
-            embedded: embedded.unwrap_or_default(),
-            standalone: &text(CHAT_TEMPLATE).unwrap_or_default(),
-        };
-        let blob = ConfigBlob::of_tensors(&sources, &file_type, &model.settings);
-        let blob = config_blob(blob.to_json().into_bytes());
-        files.push(NewFile::document(blob, |_| {})?);
-    }
     Ok(files)
+}
+
+/// The config of a model of tensor blobs with these documents. `types` are the dtypes and group sizes
+/// of its tensors.
+///
+/// # Errors
+///
+/// `Unsupported` without a `config.json`; `Malformed` if it is not JSON.
+pub(crate) fn tensor_config(
+    documents: &[NewDocument],
+    types: impl IntoIterator<Item = (DType, Option<u32>)>,
+    settings: &ConfigSettings,
+) -> Result<NewDocument> {
+    let named = |name: &str| documents.iter().rfind(|document| document.name == name);
+    let config = named("config.json").map(json_of).transpose()?;
+    let config = config
+        .ok_or_else(|| Error::unsupported("config.json is missing, but Ollama requires it"))?;
+    // Ollama ignores a tokenizer_config.json that it cannot read, too.
+    let tokenizer = named("tokenizer_config.json").and_then(|document| json_of(document).ok());
+    let embedded = tokenizer.as_ref().and_then(|json| json.get("chat_template")?.as_str());
+    let sources = Sources {
+        config: Some(&config),
+        embedded: embedded.unwrap_or_default(),
+        standalone: &settings.chat_template,
+    };
+    let file_type = settings.file_type.unwrap_or_else(|| common_type(types.into_iter()));
+    let blob = ConfigBlob::of_tensors(&sources, file_type, settings);
+    Ok(config_blob(blob.to_json().into_bytes()))
 }
 
 /// The content of a JSON document; `null` for a copy of a file, which is not read here.
@@ -235,16 +243,20 @@ fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
     Ok(files)
 }
 
-/// The name of a tensor's quantization type and its group size; `None` if it is not quantized.
-fn group_type(tensor: &NewTensor) -> Option<(&'static str, u64)> {
-    let (names, _, sizes) = TYPES.iter().find(|(_, dtype, _)| *dtype == tensor.dtype)?;
+/// The name of a quantization type and its group size; `None` for a dtype that is not quantized.
+fn group_type(dtype: DType, group_size: Option<u32>) -> Option<(&'static str, u64)> {
+    let (names, _, sizes) = TYPES.iter().find(|(_, own, _)| *own == dtype)?;
     let usual = sizes.first().copied().unwrap_or(0);
-    Some((names.first().copied()?, tensor.group_size.map_or(usual, u64::from)))
+    Some((names.first().copied()?, group_size.map_or(usual, u64::from)))
+}
+
+fn group_type_of(tensor: &NewTensor) -> Option<(&'static str, u64)> {
+    group_type(tensor.dtype, tensor.group_size)
 }
 
 /// The quantization type of all quantized tensors; empty if there are none, or several types.
-fn common_type<'t>(tensors: impl Iterator<Item = &'t NewTensor>) -> &'static str {
-    let mut names = tensors.filter_map(group_type).map(|(name, _)| name);
+fn common_type(types: impl Iterator<Item = (DType, Option<u32>)>) -> &'static str {
+    let mut names = types.filter_map(|(dtype, size)| group_type(dtype, size)).map(|(name, _)| name);
     let first = names.next().unwrap_or_default();
     if names.all(|name| name == first) { first } else { "" }
 }
@@ -253,7 +265,7 @@ fn common_type<'t>(tensors: impl Iterator<Item = &'t NewTensor>) -> &'static str
 fn blob(name: &str, model: &NewModel<'_>, tensors: Vec<usize>) -> Result<NewFile> {
     let mut metadata = BTreeMap::new();
     let first = tensors.first().and_then(|number| model.tensors.get(*number));
-    if let Some((name, size)) = first.and_then(group_type) {
+    if let Some((name, size)) = first.and_then(group_type_of) {
         metadata.insert("quant_type".to_owned(), name.to_owned());
         metadata.insert("group_size".to_owned(), size.to_string());
     }

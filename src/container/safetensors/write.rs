@@ -8,7 +8,8 @@ use std::ops::Range;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::writer::{
-    Layout, NewArray, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement, Writer,
+    DocumentKinds, Layout, NewArray, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement,
+    Writer,
 };
 use crate::dialect::Dialect;
 use crate::dtype::{DType, Packing};
@@ -33,7 +34,8 @@ pub(crate) const WRITER: Writer = Writer {
     fallback: None,
     widens_plain: false,
     keeps_schemes: true,
-    keeps_attachments: false,
+    documents: DocumentKinds::All,
+    quantization_in_config: true,
     expert: None,
     layout: |model| directory(model, &HUGGING_FACE),
 };

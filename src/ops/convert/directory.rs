@@ -1,0 +1,192 @@
+//! Models of safetensors files and documents: a directory, a single file, or blobs in a store.
+
+use super::Conversion;
+use super::tensors::Share;
+use crate::arch::Dialect;
+use crate::container::Shards;
+use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::ollama::{self, BlobModel};
+use crate::ops::agreement::PlannedDirectory;
+use crate::ops::dialect::tensors_in;
+use crate::ops::{experts, left_out, mlx_class, modules};
+use crate::store::Encoding;
+use crate::translate::{self, ConfigDocument, Documents};
+use crate::write::{Builder, Method, OutTensor};
+
+/// Names and contents of files.
+type NamedFiles = Vec<(String, Vec<u8>)>;
+
+/// The documents of a written model.
+struct WrittenDocuments {
+    config: Option<ConfigDocument>,
+    others: NamedFiles,
+    /// The documents that the container does not hold.
+    absent: NamedFiles,
+}
+
+impl Conversion<'_> {
+    /// Builds a model of safetensors files and documents.
+    pub(super) fn directory(&self) -> Result<Builder> {
+        let Self { model, writer, options, .. } = *self;
+        let store = model.store();
+        let mut builder = Builder::with_writer(writer);
+        builder.reads(store);
+        let same = writer.keeps_schemes && model.resolution()?.dialect == writer.dialect;
+        if !same || self.changes_some() {
+            store.check_known()?;
+        }
+        let mut shares = self.shares(&mut builder)?;
+        let WrittenDocuments { config, others, absent } = self.documents(&mut builder)?;
+        if writer.dialect == Dialect::Mlx {
+            let note = mlx_class::check(model, config.as_ref(), options.finish.unloadable)?;
+            note.into_iter().for_each(|note| builder.note(note));
+        }
+        let config = self.agreed(&mut shares, config, &mut builder)?;
+        let (mut why_plain, mut file_type) = (Vec::new(), None);
+        for mut share in shares {
+            let mut rules = self.rules(&share, config.as_ref(), &mut builder)?;
+            file_type = rules.file_type();
+            why_plain.extend(share.why_plain.take());
+            self.push_share(share, &mut rules, &mut builder)?;
+        }
+        let keeps_config = builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor));
+        let mut documents = Vec::new();
+        if let Some(config) = config {
+            let content = match (keeps_config, config) {
+                (true, ConfigDocument::Stored(bytes)) => DocumentContent::Bytes(bytes),
+                (true, ConfigDocument::Made(config)) => DocumentContent::Json(config),
+                (false, config) => DocumentContent::Config(config.into_keys()?),
+            };
+            documents.push(NewDocument { content, ..NewDocument::new("config.json", Vec::new()) });
+        }
+        documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
+        documents.extend(modules::files(model, writer, &mut builder)?);
+        if keeps_config && writer.keeps_schemes {
+            let stated = translate::quantization_documents(store)?.into_iter();
+            documents.extend(stated.map(|(name, bytes)| NewDocument::new(name, bytes)));
+        }
+        let draft_tensors =
+            |draft: &Model| experts::stacked(tensors_in(draft, writer.dialect)?.tensors, writer);
+        match self.layers {
+            Some(layers) => {
+                let (precision, draft_tensors) = (options.precision, &draft_tensors);
+                let stored =
+                    BlobModel { model, documents, absent, file_type, precision, draft_tensors };
+                stored.finish(layers, &mut builder)?;
+            }
+            None => {
+                documents.into_iter().for_each(|document| builder.push_document(document));
+                let note = ollama::draft_left_out(store);
+                note.into_iter().for_each(|note| builder.note(note));
+            }
+        }
+        if let (Some(bytes), Some(_)) = (options.shard_bytes, writer.shard_bytes) {
+            builder.shards(Shards::Bytes(bytes), "model");
+        }
+        why_plain.into_iter().for_each(|note| builder.note(note));
+        Ok(builder)
+    }
+
+    /// Returns `config.json` and the other documents next to the weights.
+    fn documents(&self, builder: &mut Builder) -> Result<WrittenDocuments> {
+        let Self { model, writer, .. } = *self;
+        let store = model.store();
+        let has_own = store.document("config.json").is_some();
+        let has_own = has_own && store.encoding() == Encoding::Safetensors;
+        let only_json = writer.documents == DocumentKinds::Json;
+        let (config, mut others) = match writer.dialect {
+            _ if only_json && has_own => {
+                let (config, others): (NamedFiles, NamedFiles) = store
+                    .read_companions()?
+                    .into_iter()
+                    .partition(|(name, _)| name == "config.json");
+                let config = config.into_iter().next();
+                (config.map(|(_, bytes)| ConfigDocument::Stored(bytes)), others)
+            }
+            dialect => {
+                let Documents { config, others } = match dialect {
+                    Dialect::Mlx => translate::mlx_documents(model)?,
+                    _ => translate::hf_documents(model)?,
+                };
+                let named = |(name, bytes): (&str, _)| (name.to_owned(), bytes);
+                (Some(config), others.into_iter().map(named).collect::<Vec<_>>())
+            }
+        };
+        let mut absent = Vec::new();
+        if only_json {
+            let is_json = |name: &str| name.ends_with(".json") && !name.contains('/');
+            (others, absent) = others.into_iter().partition(|(name, _)| is_json(name));
+            let reason = |name: &str| match name.contains('/') {
+                true => modules::no_folders(writer),
+                false => format!("{} accepts only JSON documents", writer.name),
+            };
+            let named = absent.iter().map(|(name, _)| (name.clone(), reason(name)));
+            let mut named: Vec<(String, String)> = named.collect();
+            named.sort();
+            left_out(&named).into_iter().for_each(|note| builder.note(note));
+        }
+        Ok(WrittenDocuments { config, others, absent })
+    }
+
+    /// Whether what the model's `config.json` says about quantization is true of a written tensor.
+    fn leaves_config_true(&self, tensor: &OutTensor) -> bool {
+        let output = &tensor.output;
+        match (output.method, self.writer.dialect) {
+            (Method::Copied, Dialect::Mlx) => output.producer.group_size().is_none(),
+            (Method::Copied, _) => true,
+            (Method::Quantized, _) => !self.writer.quantization_in_config,
+            _ => false,
+        }
+    }
+
+    /// The config, in agreement with the tensors that will be written. A single file and a store of the
+    /// same dialect keep all tensors.
+    fn agreed(
+        &self,
+        shares: &mut [Share],
+        config: Option<ConfigDocument>,
+        builder: &mut Builder,
+    ) -> Result<Option<ConfigDocument>> {
+        let Self { model, writer, options, .. } = *self;
+        let same = model.resolution()?.dialect == writer.dialect;
+        let Some(config) = config else { return Ok(None) };
+        if same && (options.one_file || writer.placement != Placement::Directory) {
+            return Ok(Some(config));
+        }
+        let directory = PlannedDirectory {
+            model,
+            dialect: writer.dialect,
+            is_whole: options.mesh.is_none(),
+            unloadable: options.finish.unloadable,
+        };
+        let mut keys = config.keys()?.into_owned();
+        for share in shares {
+            let notes = directory.agree(&mut share.tensors, &mut keys)?;
+            notes.into_iter().for_each(|note| builder.note(note));
+        }
+        let is_same = *config.keys()? == keys;
+        Ok(Some(if is_same { config } else { ConfigDocument::Made(keys) }))
+    }
+
+    /// Builds a single safetensors file. The documents of a directory are left out, which is noted.
+    pub(super) fn one_file(&self) -> Result<Builder> {
+        let writer = self.writer;
+        if writer.dialect != Dialect::HuggingFace || writer.placement != Placement::Directory {
+            let fault =
+                format!("{} needs a directory: its config.json describes the tensors", writer.name);
+            return Err(Error::unsupported(fault).advise("give the path of a directory"));
+        }
+        let mut builder = self.directory()?;
+        let names = builder.documents().iter().map(|document| document.name.as_str());
+        let names = names.collect::<Vec<_>>().join(", ");
+        builder.one_file();
+        if !names.is_empty() {
+            builder.note(format!(
+                "a single file has no room for {names}: give a directory to write them"
+            ));
+        }
+        Ok(builder)
+    }
+}

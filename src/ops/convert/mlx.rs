@@ -1,0 +1,77 @@
+//! MLX directories: mlx-lm's choice of dtypes.
+
+use crate::arch::Resolution;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::model::{Model, Tensor};
+use crate::recipe::mlx_lm;
+use crate::repack::{REPACKS, Repack};
+use crate::store::Encoding;
+use crate::write::Precision;
+
+/// mlx-lm's choice for each tensor. `model_type` is that of the config.json to be written.
+pub(super) fn recipe(
+    model: &Model,
+    model_type: Option<&str>,
+    tensors: &[(Option<String>, Tensor)],
+    options: &mlx_lm::MlxOptions,
+) -> Result<mlx_lm::MlxRecipe> {
+    let config = model.config()?;
+    let numbers = mlx_lm::MlxModel {
+        model_type: model_type.unwrap_or(&config.architecture.value).to_owned(),
+        layers: u64::from(config.n_layers.value),
+        ..mlx_lm::MlxModel::default()
+    };
+    let modules = tensors.iter().map(|(_, tensor)| {
+        let path = tensor.name().strip_suffix(".weight");
+        // A tensor that is not a module's weight is never quantized; an empty shape says so.
+        let shape = if path.is_some() { tensor.shape() } else { &[] };
+        mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
+    });
+    mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+}
+
+/// The dtype of all floats in an MLX directory, as mlx-lm would have written it: it casts every
+/// parameter to one dtype, so that the model computes in that dtype. `None` if each tensor keeps its
+/// own.
+///
+/// Norms of GGUF files are in F32 whatever the model's dtype was. The matrices tell it: the plain
+/// ones have it, and the scales of quantized ones are in F16 or, for K-quants, products that need
+/// F32. The latter are rounded to BF16, which has the range of F32. Matrices that MLX has no packing
+/// for are quantized again, and fit either dtype.
+pub(super) fn floats(
+    model: &Model,
+    resolution: &Resolution,
+    precision: Precision,
+    tensors: &[(Option<String>, Tensor)],
+) -> Option<DType> {
+    const FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
+    if let Some(dtype) = precision.dtype.filter(|dtype| FLOATS.contains(dtype)) {
+        return Some(dtype);
+    }
+    if precision.lossless || !matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml) {
+        return None;
+    }
+    let matrices = || tensors.iter().map(|(_, t)| t).filter(|t| t.shape().len() > 1);
+    let elements = |dtype: DType| {
+        let of = matrices().filter(|tensor| tensor.dtype().is_ok_and(|own| own == dtype));
+        of.map(Tensor::elements).fold(0, u64::saturating_add)
+    };
+    let is_quantized = |tensor: &Tensor| tensor.dtype().is_ok_and(DType::is_quantized);
+    let quantized = matrices().any(is_quantized);
+    let plain = FLOATS.into_iter().filter(|dtype| !quantized || *dtype != DType::F32);
+    let most = plain.max_by_key(|dtype| elements(*dtype)).filter(|dtype| elements(*dtype) > 0);
+    if most.is_some() || !quantized {
+        return most;
+    }
+    let wide = resolution.architecture.is_some_and(|row| row.exceeds_f16);
+    let exact_in_f16 = |tensor: &Tensor| {
+        let to_mlx = |row: &&Repack| row.to.group_quantizer().is_some();
+        let rows = REPACKS.iter().filter(|row| tensor.dtype().is_ok_and(|own| own == row.from));
+        let mut rows = rows.filter(to_mlx).peekable();
+        rows.peek().is_none()
+            || rows.any(|row| !row.scales.contains(&DType::F32) || row.scales.contains(&DType::F16))
+    };
+    let all = matrices().filter(|tensor| is_quantized(tensor)).all(exact_in_f16);
+    Some(if all && !wide { DType::F16 } else { DType::BF16 })
+}

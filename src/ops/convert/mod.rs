@@ -1,0 +1,292 @@
+//! The `convert` verb, and the planning half of `create`: converts a model to another container.
+
+mod directory;
+mod mlx;
+mod tensors;
+
+use std::sync::Arc;
+
+use super::gguf::{Finish, GgufDraft};
+use super::{mmproj, ranks};
+use crate::adapter::{self, Adapter};
+use crate::arch::Dialect;
+use crate::bytes::Text;
+use crate::container::Container;
+use crate::container::writer::{BlobStore, Placement, Writer};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::load::Fusion;
+use crate::model::{Adaptation, Mesh, Model};
+use crate::ollama::{self, NewLayers, QuantType};
+use crate::recipe::mlx_lm;
+use crate::store::Encoding;
+use crate::write::{Precision, WritePlan};
+
+/// Options of a conversion.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConvertOptions {
+    container: &'static Container,
+    precision: Precision,
+    shard_bytes: Option<u64>,
+    one_file: bool,
+    quantization: Option<QuantizationRules>,
+    /// Adapters to be merged, each with a factor.
+    adapters: Vec<(Adapter, f64)>,
+    /// Whether the vision model is written instead of the language model.
+    projector: bool,
+    finish: Finish,
+    /// The ranks whose shares are written.
+    mesh: Option<Mesh>,
+    fusions: Vec<&'static Fusion>,
+}
+
+/// The program whose rules decide how each tensor is quantized.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum QuantizationRules {
+    /// mlx-lm's rules, for an MLX directory.
+    MlxLm(mlx_lm::MlxOptions),
+    /// Ollama's rules, for a model in its store.
+    Ollama(QuantType),
+}
+
+impl ConvertOptions {
+    /// Converts to a container. Each tensor is copied unchanged if the container can hold it, else
+    /// repacked with the same values if possible, else requantized to 8 bits.
+    pub fn new(container: &'static Container) -> Self {
+        let precision = Precision::default();
+        let finish = Finish { extra: true, lossless: false, unloadable: false, pruned: None };
+        Self {
+            container,
+            precision,
+            shard_bytes: None,
+            one_file: false,
+            quantization: None,
+            adapters: Vec::new(),
+            projector: false,
+            finish,
+            mesh: None,
+            fusions: Vec::new(),
+        }
+    }
+
+    /// Plans a GGUF file even if llama.cpp could not load it, and an MLX directory even if mlx-lm has
+    /// no class for it: for other readers.
+    #[must_use]
+    pub fn allow_unloadable(mut self, allow: bool) -> Self {
+        self.finish.unloadable = allow;
+        self
+    }
+
+    /// Writes the vision model of a model with images instead of its language model: a GGUF file
+    /// that llama.cpp reads beside that of the language model (mmproj).
+    #[must_use]
+    pub fn projector(mut self, projector: bool) -> Self {
+        self.projector = projector;
+        self
+    }
+
+    /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this
+    /// library's own. Without them, the file has only the keys that llama.cpp's converter writes.
+    #[must_use]
+    pub fn extra_keys(mut self, extra: bool) -> Self {
+        self.finish.extra = extra;
+        self
+    }
+
+    /// Writes all matrices in a dtype.
+    #[must_use]
+    pub fn dtype(mut self, dtype: DType) -> Self {
+        self.precision.dtype = Some(dtype);
+        self
+    }
+
+    /// Makes any loss of values an error.
+    #[must_use]
+    pub fn lossless(mut self, lossless: bool) -> Self {
+        self.precision.lossless = lossless;
+        self.finish.lossless = lossless;
+        self
+    }
+
+    /// Sets the most bytes of tensors in one safetensors file.
+    #[must_use]
+    pub fn shard_bytes(mut self, bytes: u64) -> Self {
+        self.shard_bytes = Some(bytes);
+        self
+    }
+
+    /// Writes one safetensors file without `config.json` and tokenizer, instead of a directory.
+    #[must_use]
+    pub fn one_file(mut self, one: bool) -> Self {
+        self.one_file = one;
+        self
+    }
+
+    /// Writes the share of each rank to files of its own, named `model-rank-{rank}-part-{part}.safetensors`
+    /// as by vLLM's `sharded_state`, in one directory. The documents beside them are those of the whole
+    /// model.
+    ///
+    /// Each rank has the tensors of [`tensors_of_rank`](super::tensors_of_rank). Quantized tensors are
+    /// dequantized.
+    #[must_use]
+    pub fn shares(mut self, mesh: Mesh) -> Self {
+        self.mesh = Some(mesh);
+        self
+    }
+
+    /// Joins tensors of a rank: q, k and v to `qkv_proj`, gate and up to `gate_up_proj`. These are vLLM's
+    /// names. Experts stay separate.
+    #[must_use]
+    pub fn fuse(mut self, fusions: &[&'static Fusion]) -> Self {
+        self.fusions = fusions.to_vec();
+        self
+    }
+
+    /// Merges a LoRA adapter, with its changes multiplied by `factor`. Several adapters are added
+    /// up in the order given.
+    ///
+    /// Merged matrices are computed in `f32` and rounded once: to their own dtype if it is plain, to
+    /// F16 if they are quantized, or to the dtype that the conversion requests. All other tensors
+    /// are converted as without an adapter.
+    #[must_use]
+    pub fn adapter(mut self, adapter: Adapter, factor: f64) -> Self {
+        self.adapters.push((adapter, factor));
+        self
+    }
+
+    /// Quantizes by the rules of another program.
+    #[must_use]
+    pub fn quantize(mut self, quantization: QuantizationRules) -> Self {
+        self.quantization = Some(quantization);
+        self
+    }
+}
+
+/// Plans the conversion of a model to another container, or to other dtypes. Nothing is written
+/// until the plan is [run](WritePlan::run).
+///
+/// In Ollama's store, a model becomes one blob for each tensor, like a model made with `ollama
+/// create --experimental`. A GGUF model that keeps its dtypes becomes one blob, a copy of its file.
+///
+/// # Errors
+///
+/// `Unsupported` for a container that cannot be written or cannot express the model: an unknown
+/// architecture or tensor, a tokenizer that cannot be translated, or a loss of values in a lossless
+/// conversion.
+pub fn convert(model: &Model, options: &ConvertOptions) -> Result<WritePlan> {
+    with_layers(model, options, &NewLayers::default())
+}
+
+/// Like [`convert`], with what is added to a model in a store.
+pub(super) fn with_layers(
+    model: &Model,
+    options: &ConvertOptions,
+    layers: &NewLayers,
+) -> Result<WritePlan> {
+    let writer = options.container.writer()?;
+    let here = |error: Error| error.in_file(model.store().path());
+    let others = options.quantization.is_some() || options.one_file || options.projector;
+    ranks::check(writer, options.mesh, &options.fusions, others).map_err(here)?;
+    if options.projector {
+        return projector(model, writer, options).map_err(here);
+    }
+    let plan = planned(model, writer, options, layers).map_err(here)?;
+    Ok(plan.for_whole_model(model.resolution()?))
+}
+
+/// Plans a file with the vision model alone.
+fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result<WritePlan> {
+    let others = options.quantization.is_some() || !options.adapters.is_empty();
+    if writer.dialect != Dialect::Gguf || others {
+        let fault = "an mmproj file is a GGUF file without adapters and without quantization rules";
+        return Err(Error::unsupported(fault));
+    }
+    mmproj::projector(model, options.precision)?.plan()
+}
+
+/// Plans the language model.
+fn planned(
+    model: &Model,
+    writer: &'static Writer,
+    options: &ConvertOptions,
+    layers: &NewLayers,
+) -> Result<WritePlan> {
+    let store = match writer.placement {
+        Placement::Store(store) => Some(store),
+        Placement::Files | Placement::Directory => None,
+    };
+    let fits = match options.quantization {
+        None => true,
+        Some(QuantizationRules::MlxLm(_)) => writer.dialect == Dialect::Mlx,
+        Some(QuantizationRules::Ollama(_)) => store.is_some(),
+    };
+    if !fits {
+        let fault = format!("{} does not support this quantization", writer.name);
+        return Err(Error::unsupported(fault).advise("quantize to a GGUF type instead"));
+    }
+    let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
+    let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
+    if gguf_store.is_some() && keeps_dtypes && options.adapters.is_empty() {
+        return ollama::gguf_blob(model, layers);
+    }
+    let adaptation = merged_changes(model, gguf_store, options)?;
+    let adaptation = adaptation.as_ref();
+    let layers = store.map(|_| layers);
+    let conversion = Conversion { model, writer, options, layers, adaptation };
+    let mut builder = match writer.dialect {
+        Dialect::Gguf => {
+            let draft = GgufDraft::of(model, adaptation, options.precision)?;
+            draft.finish(model, options.finish.clone())?
+        }
+        _ if options.one_file => conversion.one_file()?,
+        _ => conversion.directory()?,
+    };
+    for (adapter, factor) in &options.adapters {
+        let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
+        let path = Text::from_path(adapter.path());
+        builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
+    }
+    builder.plan()
+}
+
+/// The changes of the adapters that are merged into the model; `None` without adapters. `gguf_store` is
+/// the store that a GGUF model is written to.
+fn merged_changes(
+    model: &Model,
+    gguf_store: Option<&BlobStore>,
+    options: &ConvertOptions,
+) -> Result<Option<Arc<Adaptation>>> {
+    if options.adapters.is_empty() {
+        return Ok(None);
+    }
+    if options.precision.lossless {
+        let fault = "merging an adapter changes values, but the result must be lossless";
+        return Err(Error::unsupported(fault));
+    }
+    if let Some(store) = gguf_store {
+        let fault = format!("an adapter cannot be merged into a GGUF model in {}", store.name);
+        return Err(Error::unsupported(fault)
+            .advise("merge it into a GGUF file, and create the model from that"));
+    }
+    adapter::adaptation(model, &options.adapters).map(Arc::new).map(Some)
+}
+
+/// A conversion to safetensors files that is being planned.
+#[derive(Clone, Copy)]
+struct Conversion<'c> {
+    model: &'c Model,
+    writer: &'static Writer,
+    options: &'c ConvertOptions,
+    /// What is added to a model in a store; `None` for files and directories.
+    layers: Option<&'c NewLayers>,
+    adaptation: Option<&'c Arc<Adaptation>>,
+}
+
+impl Conversion<'_> {
+    /// Whether some tensors change, so that the description of a scheme would be wrong for them.
+    fn changes_some(&self) -> bool {
+        !(self.options.adapters.is_empty() && self.options.fusions.is_empty())
+    }
+}

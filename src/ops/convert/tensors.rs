@@ -1,0 +1,190 @@
+//! The tensors of a conversion to safetensors files, and how each is written.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use super::{Conversion, QuantizationRules, mlx};
+use crate::arch::Dialect;
+use crate::container::writer::Writer;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::model::{Sharding, Tensor};
+use crate::ollama::TensorRules;
+use crate::ops::dialect::{TranslatedTensors, adapted_tensors_in};
+use crate::ops::{experts, left_out, ranks};
+use crate::recipe::mlx_lm::MlxQuantization;
+use crate::store::Encoding;
+use crate::translate::{self, ConfigDocument};
+use crate::write::{
+    Builder, Method, OutTensor, Output, Precision, Producer, TensorRepack, choose, grouped,
+};
+
+/// The tensors of one rank, or of the whole model.
+pub(super) struct Share {
+    pub(super) rank: Option<u64>,
+    /// The tensors, with their expert groups.
+    pub(super) tensors: Vec<(Option<String>, Tensor)>,
+    pub(super) in_mxfp4: HashMap<String, TensorRepack>,
+    /// The reason why experts that were in MXFP4 are written in another dtype.
+    pub(super) why_plain: Option<String>,
+}
+
+/// The choices of another program for the tensors.
+pub(super) enum Rules {
+    /// No program quantizes.
+    None,
+    /// mlx-lm's choices, in the order of the tensors.
+    MlxLm(std::vec::IntoIter<Option<MlxQuantization>>),
+    Ollama(TensorRules),
+}
+
+impl Rules {
+    /// The quantization that Ollama's config blob states.
+    pub(super) fn file_type(&self) -> Option<&'static str> {
+        match self {
+            Self::Ollama(rules) => Some(rules.file_type()),
+            Self::None | Self::MlxLm(_) => None,
+        }
+    }
+
+    /// How the next tensor is written; `None` if no rule changes it.
+    fn output(
+        &mut self,
+        tensor: &Tensor,
+        floats: Option<DType>,
+        precision: Precision,
+    ) -> Result<Option<Output>> {
+        match self {
+            Self::None => Ok(None),
+            Self::MlxLm(choices) => {
+                let choice = choices.next().flatten();
+                choice.map(|c| grouped(tensor, c.dtype, c.group_size, floats)).transpose()
+            }
+            Self::Ollama(rules) => rules.output(tensor, precision),
+        }
+    }
+}
+
+impl Conversion<'_> {
+    /// The tensors of each rank, or of the whole model, in the writer's dialect.
+    pub(super) fn shares(&self, builder: &mut Builder) -> Result<Vec<Share>> {
+        let shardings = self.options.mesh.map_or_else(
+            || vec![(None, Sharding::new())],
+            |mesh| (0..).map(Some).zip(mesh.shardings()).collect(),
+        );
+        let share = |(rank, sharding): (Option<u64>, Sharding)| {
+            Ok(Share { rank, ..self.share(&sharding, builder)? })
+        };
+        shardings.into_iter().map(share).collect()
+    }
+
+    fn share(&self, sharding: &Sharding, builder: &mut Builder) -> Result<Share> {
+        let Self { model, writer, options, adaptation, .. } = *self;
+        let (store, resolution) = (model.store(), model.resolution()?);
+        let translated = adapted_tensors_in(model, writer.dialect, adaptation, sharding)?;
+        let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4 } = translated;
+        absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
+        left_out(&absent).into_iter().for_each(|note| builder.note(note));
+        if store.encoding() == Encoding::Gguf {
+            let before = translate::rows_before_positions(store, resolution)?;
+            let end = "embeddings.position_embeddings.weight";
+            for tensor in tensors.iter_mut().filter(|t| before > 0 && t.name().ends_with(end)) {
+                *tensor = tensor.clone().after_copies(before)?;
+                let what = "before position 0, are copies of the next row";
+                builder.note(format!("{}: its first {before} rows, {what}", tensor.name()));
+            }
+        }
+        let (in_mxfp4, why_plain) = match (writer.repacks_to)(DType::HF_MXFP4) {
+            true => experts::in_mxfp4(&mut tensors, &in_mxfp4, options.precision.dtype.is_some())?,
+            false => Default::default(),
+        };
+        let tensors = experts::stacked(ranks::joined(tensors, &options.fusions)?, writer)?;
+        Ok(Share { rank: None, tensors, in_mxfp4, why_plain })
+    }
+
+    /// The rules that quantize the tensors of a share, if the caller or the container has any.
+    pub(super) fn rules(
+        &self,
+        share: &Share,
+        config: Option<&ConfigDocument>,
+        builder: &mut Builder,
+    ) -> Result<Rules> {
+        let keys = || config.map(ConfigDocument::keys).transpose().map(Option::unwrap_or_default);
+        let precision = &self.options.precision;
+        Ok(match &self.options.quantization {
+            Some(QuantizationRules::MlxLm(options)) => {
+                let keys = keys()?;
+                let model_type = keys.get("model_type").and_then(Json::as_str);
+                let recipe = mlx::recipe(self.model, model_type, &share.tensors, options)?;
+                builder.quantization(recipe.config);
+                Rules::MlxLm(recipe.choices.into_iter())
+            }
+            Some(QuantizationRules::Ollama(to)) => {
+                let config = Json::Object(keys()?.into_owned());
+                Rules::Ollama(TensorRules::quantizing(&config, *to))
+            }
+            None if self.layers.is_some() && precision.dtype.is_none() && !precision.lossless => {
+                let config = Json::Object(keys()?.into_owned());
+                TensorRules::decoding_fp8(&config).map_or(Rules::None, Rules::Ollama)
+            }
+            None => Rules::None,
+        })
+    }
+
+    /// Adds the tensors of a rank, or of the whole model.
+    pub(super) fn push_share(
+        &self,
+        share: Share,
+        rules: &mut Rules,
+        builder: &mut Builder,
+    ) -> Result<()> {
+        let resolution = self.model.resolution()?;
+        let Share { rank, tensors, mut in_mxfp4, .. } = share;
+        // A scheme whose tensors are divided is written decoded, and so are those that every rank has.
+        let same = resolution.dialect == self.writer.dialect && rank.is_none();
+        let whole = !self.changes_some();
+        let floats = match self.writer.dialect {
+            Dialect::Mlx => mlx::floats(self.model, resolution, self.options.precision, &tensors),
+            _ => None,
+        };
+        let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
+        for (experts, tensor) in tensors {
+            let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
+            let precision = Precision { floats: floats.filter(|_| cast), ..self.options.precision };
+            let chosen = rules.output(&tensor, floats, precision)?;
+            let output = match (in_mxfp4.remove(tensor.name()), chosen) {
+                (Some(repacking), _) => {
+                    Output::new(Producer::Repacked(repacking), Method::Repacked)
+                }
+                (None, Some(output)) => output,
+                (None, None) => copy_or_choose(&tensor, self.writer, (same, whole), precision)?,
+            };
+            builder.push(OutTensor { experts, rank, ..OutTensor::new(tensor.name(), output) });
+        }
+        Ok(())
+    }
+}
+
+/// Chooses how to write a tensor that no rule quantizes. `same` says whether the names of source
+/// and output are of the same dialect.
+fn copy_or_choose(
+    tensor: &Tensor,
+    writer: &Writer,
+    (same, whole): (bool, bool),
+    mut precision: Precision,
+) -> Result<Output> {
+    if writer.keeps_schemes && precision.dtype.is_none() {
+        // Transformers reads a checkpoint's own quantization scheme, but not MLX's groups from
+        // Ollama's store.
+        let mlx = tensor.dtype().is_ok_and(|dtype| dtype.group_quantizer().is_some());
+        let quantized = tensor.dtype().is_ok_and(DType::is_quantized);
+        if same && tensor.is_stored() && !mlx && (whole || !quantized) {
+            return Ok(Output::new(Producer::Packed(tensor.clone()), Method::Copied));
+        }
+        if quantized {
+            precision.dtype = Some(if precision.lossless { DType::F32 } else { DType::F16 });
+        }
+    }
+    choose(tensor, writer, precision)
+}
