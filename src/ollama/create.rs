@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::QuantType;
 use super::go_template::GoTemplate;
 use super::layers::{NewLayers, gguf_role};
 use super::modelfile::{Instruction, Modelfile};
-use super::quantization::QuantType;
 use crate::container::OLLAMA;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;

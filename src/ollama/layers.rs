@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use super::QuantType;
 use super::parameters::Parameters;
 use super::prompt::{PromptFormat, message_layer, stop_words};
-use super::quantization::QuantType;
 use crate::bytes::Access;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::container::ollama::{

@@ -16,8 +16,9 @@ mod served;
 pub(crate) mod show;
 mod tensor_blobs;
 
+pub use crate::container::ollama::types::{QuantType, QuantTypeDescriptor, TYPES};
 pub(crate) use capabilities::capabilities;
 pub(crate) use layers::{NewLayers, gguf_blob};
 pub use modelfile::{Instruction, Modelfile};
-pub use quantization::{OllamaModel, QuantType, QuantTypeDescriptor, TYPES};
+pub use quantization::OllamaModel;
 pub(crate) use tensor_blobs::{BlobModel, TensorRules, draft_left_out};

@@ -6,9 +6,9 @@ use serde_json::Value as Json;
 
 use super::layers::base_config;
 use super::modelfile::{Instruction, Modelfile};
-use super::quantization::TYPES;
 use super::served::{GgufFacts, Template, shown_capabilities};
 use crate::bytes::{Access, Text};
+use crate::container::ollama::types::TYPES;
 use crate::container::ollama::{ConfigBlob, OLLAMA, human};
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;

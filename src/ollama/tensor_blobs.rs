@@ -3,7 +3,8 @@
 use serde_json::Value as Json;
 
 use super::layers::{NewLayers, base_config, stored_layers};
-use super::quantization::{OllamaModel, QuantType, QuantTypeDescriptor};
+use super::quantization::OllamaModel;
+use super::{QuantType, QuantTypeDescriptor};
 use crate::bytes::Text;
 use crate::container::OLLAMA;
 use crate::container::ollama::write::{DRAFT_DOCUMENTS, DRAFT_PREFIX, tensor_config};

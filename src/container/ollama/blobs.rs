@@ -10,6 +10,7 @@ use super::super::safetensors::header::{self, SafetensorsHeader};
 use super::super::{OpenOptions, Probe};
 use super::OLLAMA;
 use super::manifest::{Layer, Manifest};
+use super::types::{QuantType, QuantTypeDescriptor, TYPES};
 use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -159,15 +160,6 @@ fn stated_type<'a>(blob: &'a Metadata, name: &str) -> Option<(&'a str, Option<&'
     Some((kind, own("group_size").or_else(|| blob.str("group_size"))))
 }
 
-/// Ollama's types and their aliases (x/quant/quant.go): dtype and usual group sizes.
-pub(super) static TYPES: &[(&[&str], DType, &[u64])] = &[
-    (&["int4", "q4", "fp4"], DType::MLX_AFFINE4, &[64, 32]),
-    (&["int8", "q8", "fp8"], DType::MLX_AFFINE8, &[64]),
-    (&["nvfp4"], DType::MLX_NVFP4, &[16]),
-    (&["mxfp4"], DType::MLX_MXFP4, &[32]),
-    (&["mxfp8"], DType::MLX_MXFP8, &[32]),
-];
-
 /// The interpretation of a weight, and whether it is certain.
 fn select_scheme(
     parts: &GroupArrays<'_>,
@@ -180,8 +172,7 @@ fn select_scheme(
         if list.is_empty() { "nothing".to_owned() } else { list.join(", or ") }
     };
     if let Some((kind, group_size)) = said {
-        let lower = kind.to_ascii_lowercase();
-        let Some(row) = TYPES.iter().find(|row| row.0.contains(&lower.as_str())) else {
+        let Some(row) = QuantType::from_name(kind).map(QuantType::descriptor) else {
             return Err(contradiction(format!("unknown quant_type \"{kind}\"")));
         };
         let size = match group_size {
@@ -192,7 +183,7 @@ fn select_scheme(
             ),
         };
         let fits = |reading: &&GroupScheme| {
-            reading.dtype == row.1 && size.is_none_or(|size| size == reading.group_size)
+            reading.dtype == row.dtype && size.is_none_or(|size| size == reading.group_size)
         };
         return readings.iter().find(fits).map(|reading| (*reading, true)).ok_or_else(|| {
             let size = size.map_or(String::new(), |size| format!(" in groups of {size}"));
@@ -204,10 +195,15 @@ fn select_scheme(
     }
     // Without metadata: among the types that Ollama writes, decide by the input width of layers,
     // and otherwise by the usual group sizes.
-    readings.retain(|reading| TYPES.iter().any(|row| row.1 == reading.dtype));
+    readings.retain(|reading| TYPES.iter().any(|row| row.dtype == reading.dtype));
     let wide = parts.of_known_width(&readings, config);
     let usual = |reading: &&GroupScheme| {
-        TYPES.iter().any(|row| row.1 == reading.dtype && row.2.contains(&reading.group_size))
+        let is_usual = |row: &QuantTypeDescriptor| {
+            let sizes = [Some(row.group_size), row.older_group_size];
+            row.dtype == reading.dtype
+                && sizes.into_iter().flatten().any(|size| u64::from(size) == reading.group_size)
+        };
+        TYPES.iter().any(is_usual)
     };
     let candidates = if wide.is_empty() { &readings } else { &wide };
     let mut found = candidates.iter().filter(usual);

@@ -6,6 +6,7 @@ mod config;
 mod list;
 mod manifest;
 mod read;
+pub(crate) mod types;
 pub(crate) mod write;
 
 use super::Container;

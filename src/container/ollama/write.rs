@@ -12,9 +12,9 @@ use super::super::writer::{
     NewTensor, Placement, Writer,
 };
 use super::abilities::Sources;
-use super::blobs::TYPES;
 use super::config::{ConfigBlob, ConfigSettings};
 use super::manifest::{self, is_model};
+use super::types::TYPES;
 use crate::bytes::Files;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
@@ -69,7 +69,7 @@ pub(crate) const GGUF_WRITER: Writer =
 
 /// Whether Ollama has a quantization type for a dtype.
 fn has_type(dtype: DType) -> bool {
-    TYPES.iter().any(|(_, own, _)| *own == dtype)
+    TYPES.iter().any(|row| row.dtype == dtype)
 }
 
 /// Whether MLX reads a plain dtype correctly (`dtype_from_safetensor_str` of
@@ -245,9 +245,8 @@ fn gguf_blob(mut model: NewModel<'_>) -> Result<Vec<NewFile>> {
 
 /// The name of a quantization type and its group size; `None` for a dtype that is not quantized.
 fn group_type(dtype: DType, group_size: Option<u32>) -> Option<(&'static str, u64)> {
-    let (names, _, sizes) = TYPES.iter().find(|(_, own, _)| *own == dtype)?;
-    let usual = sizes.first().copied().unwrap_or(0);
-    Some((names.first().copied()?, group_size.map_or(usual, u64::from)))
+    let row = TYPES.iter().find(|row| row.dtype == dtype)?;
+    Some((row.name, group_size.unwrap_or(row.group_size).into()))
 }
 
 fn group_type_of(tensor: &NewTensor) -> Option<(&'static str, u64)> {
