@@ -128,6 +128,7 @@ pub mod write;
 
 mod dialect;
 mod digest;
+mod engines;
 mod error;
 mod index;
 mod limits;

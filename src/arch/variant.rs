@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value as Json};
 
-pub(crate) use super::config::Constant;
 use super::config::Defaults;
 use super::habits::{LlamaQuantize, TokenizerHabits};
 use super::source::{KeyWriter, SourceModel};
+pub(crate) use crate::engines::Constant;
 use crate::error::Result;
 
 /// One value of `general.architecture` in GGUF, the values of `model_type` in `config.json` that
@@ -34,7 +34,7 @@ pub(crate) struct Variant {
     /// Its form in `config.json`: the first class whose condition holds.
     pub(crate) classes: &'static [Class],
     /// Changes a `config.json` to the form that mlx-lm's class reads, beyond what
-    /// [`ClassDefaults`](super::family::ClassDefaults) says.
+    /// [its table](crate::engines::mlx_lm) says.
     pub(crate) mlx_config: Option<MlxConfig>,
     /// Defaults for numbers that its files leave out.
     pub(crate) defaults: Defaults,

@@ -11,6 +11,7 @@ use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family};
 use crate::dtype::DType;
+use crate::engines::{mlx_lm, transformers};
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::Encoding;
@@ -126,8 +127,8 @@ impl PlannedDirectory<'_> {
         let head = find(OUTPUT, names, tensors).cloned();
         let is_class = |test| is_class(config, test);
         let in_mlx = self.dialect == Dialect::Mlx;
-        let always = in_mlx && is_class(family::is_tied_in_mlx_lm);
-        let never = in_mlx && is_class(family::is_untied_in_mlx_lm);
+        let always = in_mlx && is_class(mlx_lm::is_tied);
+        let never = in_mlx && is_class(mlx_lm::is_untied);
         let mut inner_first = Level::all(config).iter().rev();
         let stated = inner_first.find_map(|level| level.of(config).get(TIED)?.as_bool());
         let source = self.model.resolution()?.dialect;
@@ -136,7 +137,7 @@ impl PlannedDirectory<'_> {
                 // mlx-lm requires a copy of some classes, which is not tied.
                 let copied = source == Dialect::Mlx
                     && self.dialect != Dialect::Mlx
-                    && is_class(family::is_untied_in_mlx_lm);
+                    && is_class(mlx_lm::is_untied);
                 let may_be_equal = always || copied || stated == Some(true);
                 let trusted = stated == Some(true) && self.is_converters_copy(&embedding, &head);
                 let equal = may_be_equal && (trusted || same_values(&embedding, &head)?);
@@ -194,7 +195,7 @@ impl PlannedDirectory<'_> {
     /// Whether the class of the config generates text, and so has an output matrix.
     fn generates(&self, config: &Map<String, Json>) -> bool {
         if self.dialect == Dialect::Mlx {
-            return is_class(config, family::is_in_mlx_lm);
+            return is_class(config, mlx_lm::has_class);
         }
         const ENDS: [&str; 3] = ["ForCausalLM", "LMHeadModel", "ForConditionalGeneration"];
         let classes = config.get("architectures").and_then(Json::as_array);
@@ -219,7 +220,7 @@ impl PlannedDirectory<'_> {
         let lacks = |level: &&Level| match stated(level) {
             Some(_) => true,
             None if Some(*level) == reader => {
-                let default = family::ties_by_default(level.model_type(config));
+                let default = transformers::ties_by_default(level.model_type(config));
                 default.map_or(is_wrong, |usual| usual != tied)
             }
             None => false,
@@ -247,9 +248,7 @@ impl PlannedDirectory<'_> {
             let why = match has {
                 Some((_, stored)) => {
                     let model_type = Level::Text.model_type(config);
-                    if self.dialect == Dialect::Mlx
-                        && family::is_unbiased_in_mlx_lm(model_type, flag.key)
-                    {
+                    if self.dialect == Dialect::Mlx && mlx_lm::is_unbiased(model_type, flag.key) {
                         let fault = format!("mlx-lm's class of {model_type} has no biases");
                         notes.extend(self.refused(stored, fault)?);
                     }

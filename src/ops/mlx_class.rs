@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use crate::arch::family;
 use crate::bytes::Text;
+use crate::engines::mlx_lm;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::translate::ConfigDocument;
@@ -25,7 +25,7 @@ pub(super) fn check(
     };
     let keys = config.keys().map_err(|error| error.in_file(model.path()))?;
     let model_type = keys.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    if model_type.is_empty() || family::is_in_mlx_lm(model_type) {
+    if model_type.is_empty() || mlx_lm::has_class(model_type) {
         return Ok(None);
     }
     let name = Text::new(model_type.as_bytes()).brief();

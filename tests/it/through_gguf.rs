@@ -1,9 +1,11 @@
 //! Models that go through GGUF and come back: what `config.json` says is told as lost, kept, and
 //! restored; what llama.cpp cannot load is refused.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use crate::engines::gemma3;
+use crate::engines::{facts, gemma3};
 use crate::models::{Form, listed_models};
 use crate::support::{fixture, outside, put, sample};
 use serde_json::{Map, Value as Json, json};
@@ -20,9 +22,15 @@ fn read(path: &Path) -> Map<String, Json> {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-fn defaults() -> Map<String, Json> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    read(&root.join("tests/data/transformers_defaults.json"))
+/// The flag, number or text that transformers' class of a `model_type` takes for an omitted key.
+fn default(model_type: &str, key: &str) -> Option<Json> {
+    type Facts = BTreeMap<String, BTreeMap<String, String>>;
+    static FACTS: LazyLock<[Facts; 2]> =
+        LazyLock::new(|| ["transformers/defaults.txt", "transformers/classes.txt"].map(facts));
+    let of_class = |name: &str| FACTS.iter().find_map(|file| file.get(name)?.get(key));
+    let text = of_class(model_type).or_else(|| of_class("PreTrainedConfig"))?;
+    let value: Json = serde_json::from_str(text).expect("JSON");
+    (!value.is_null() && !value.is_array() && !value.is_object()).then_some(value)
 }
 
 /// Numbers that are equal as 32-bit floats are the same.
@@ -81,7 +89,6 @@ fn in_another_form(key: &str) -> bool {
 #[test]
 fn every_key_of_every_config_comes_back() {
     let Some(models) = outside("logits") else { return };
-    let defaults = defaults();
     let mut entries: Vec<PathBuf> =
         std::fs::read_dir(models).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -96,14 +103,13 @@ fn every_key_of_every_config_comes_back() {
             Err(error) => panic!("{}: {error}", source.display()),
         };
         compared += 1;
-        let class = defaults.get(stated["model_type"].as_str().unwrap()).and_then(Json::as_object);
+        let usual = |key: &str| default(stated["model_type"].as_str().unwrap(), key);
         let name = source.file_name().unwrap().to_string_lossy();
         for (key, value) in stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str())) {
             let found = back.get(key);
             let is = found.is_some_and(|found| same(value, found));
             // An absent key means what the class takes for it.
-            let absent = found.is_none()
-                && (value.is_null() || class.and_then(|class| class.get(key)) == Some(value));
+            let absent = found.is_none() && (value.is_null() || usual(key).as_ref() == Some(value));
             // The heads of masked language models have no place in GGUF.
             let masked = ["bert", "modernbert", "roberta"].map(|name| json!(name));
             let headless = key == "architectures" && masked.contains(&back["model_type"]);
@@ -112,8 +118,8 @@ fn every_key_of_every_config_comes_back() {
             }
         }
         for (key, value) in back.iter().filter(|(key, _)| !stated.contains_key(*key)) {
-            let usual = class.and_then(|class| class.get(key)).filter(|usual| !usual.is_null());
-            if !in_another_form(key) && usual.is_some_and(|usual| !same(usual, value)) {
+            let usual = usual(key);
+            if !in_another_form(key) && usual.as_ref().is_some_and(|usual| !same(usual, value)) {
                 faults.push(format!("{name}: {key} is {value}, but the class takes {usual:?}"));
             }
         }

@@ -130,9 +130,11 @@ const MEASURED: Step =
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
-/// Whether the table of their classes' defaults is that of the installed packages.
-const ENGINE_DEFAULTS: Step =
-    step(&["target/oracles/bin/python", "xtask/oracles/engine_defaults.py", "--check"]);
+/// The facts about the classes of transformers and mlx-lm in `engines/`.
+const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes.py"]);
+/// Whether the facts are those of the installed packages.
+const CLASSES_CHECKED: Step =
+    step(&["target/oracles/bin/python", "xtask/engines/classes.py", "--check"]);
 
 /// Models of families that the fixtures lack, and what the reference decoder, the engines and
 /// llama.cpp's loader make of them.
@@ -303,7 +305,7 @@ static TASKS: &[Task] = &[
             PROGRAM,
             READ,
             LOADED,
-            ENGINE_DEFAULTS,
+            CLASSES_CHECKED,
             STRICT,
             COMPARED,
             ENGINES,
@@ -316,6 +318,11 @@ static TASKS: &[Task] = &[
             SOURCE,
             IDENTICAL,
         ],
+    },
+    Task {
+        name: "engines",
+        help: "write the facts about other programs in engines/; review the diff",
+        steps: &[VENV, PACKAGES, CLASSES],
     },
     Task {
         name: "python",

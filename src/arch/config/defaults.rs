@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::values::{NormKind, Reported};
+use crate::engines::Constant;
 
 /// Values used where a model's files do not state them: defaults of the family's own code, or of
 /// llama.cpp's loader.
@@ -78,17 +79,6 @@ impl GgufDefaults {
         chunk_size: None,
         scaled_by_dim_layers: None,
     };
-}
-
-/// A constant value in the tables of a family.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Constant {
-    Count(u32),
-    Real(f32),
-    Flag(bool),
-    Word(&'static str),
-    /// An empty list.
-    Empty,
 }
 
 impl From<Constant> for Json {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::family;
+use crate::engines::transformers;
 
 /// Flags of transformers' and mlx-lm's classes, and the ends of the canonical names of the tensors that a
 /// class builds if the flag is true. A layer has one of them.
@@ -48,7 +48,7 @@ pub(crate) fn tensor_flags<'a>(
     names: impl Iterator<Item = &'a str> + Clone,
 ) -> Vec<TensorFlag<'a>> {
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let defaults = family::class_defaults(model_type).map_or(&[][..], |class| class.transformers);
+    let defaults = transformers::defaults(model_type);
     let flag = |(key, ends): &(&'static str, &'static [&'static str])| {
         let stated = text.get(*key).and_then(Json::as_bool);
         let default = defaults.iter().find(|(name, _)| name == key);

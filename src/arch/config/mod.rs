@@ -22,7 +22,7 @@ use crate::bytes::Text;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::store::Store;
-pub(crate) use defaults::{Constant, Defaults, GgufDefaults};
+pub(crate) use defaults::{Defaults, GgufDefaults};
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };

@@ -7,7 +7,6 @@
 //! those that decoders share.
 
 mod bert;
-mod class_defaults;
 mod cohere;
 mod decoder;
 mod deepseek;
@@ -63,10 +62,7 @@ use super::habits::{LlamaQuantize, MlxModules};
 use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
-pub(crate) use class_defaults::ClassDefaults;
-use class_defaults::{
-    CLASS_DEFAULTS, MLX_LM_CLASSES, MLX_LM_TIED, MLX_LM_UNBIASED, MLX_LM_UNTIED, TIED_BY_DEFAULT,
-};
+use crate::engines::transformers;
 pub use given::FamilyFile;
 pub(crate) use rankers::{RANKERS, Ranker};
 
@@ -193,7 +189,7 @@ pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
 
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
-    let of_class = class_defaults(name).map_or(&[][..], |class| class.transformers);
+    let of_class = transformers::defaults(name);
     if let Some(variant) = variants_of(name).find(|variant| variant.gguf == name) {
         return Defaults { of_class, ..variant.defaults };
     }
@@ -220,40 +216,6 @@ pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
 /// The kind of a model's vision model, if its form in GGUF is known.
 pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
     towers::TOWERS.iter().find(|tower| config.is(tower))
-}
-
-/// What transformers' and mlx-lm's classes of a `model_type` take for keys that are omitted.
-pub(crate) fn class_defaults(model_type: &str) -> Option<&'static ClassDefaults> {
-    CLASS_DEFAULTS.iter().find(|class| class.model_type == model_type)
-}
-
-/// Whether mlx-lm's class of a `model_type` has an output matrix of its own, even if the model ties it
-/// to the embedding.
-pub(crate) fn is_untied_in_mlx_lm(model_type: &str) -> bool {
-    MLX_LM_UNTIED.contains(&model_type)
-}
-
-/// Whether mlx-lm's class of a `model_type` has no output matrix, and always uses the embedding.
-pub(crate) fn is_tied_in_mlx_lm(model_type: &str) -> bool {
-    MLX_LM_TIED.contains(&model_type)
-}
-
-/// Whether transformers' class of a `model_type` ties the output matrix to the embedding if `config.json`
-/// does not say so. `None` if the table has no class for it.
-pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
-    let known = class_defaults(model_type).is_some_and(|class| !class.transformers.is_empty());
-    known.then(|| TIED_BY_DEFAULT.contains(&model_type))
-}
-
-/// Whether mlx-lm's class of a `model_type` has no biases although transformers' class has, if this flag
-/// is true.
-pub(crate) fn is_unbiased_in_mlx_lm(model_type: &str, flag: &str) -> bool {
-    MLX_LM_UNBIASED.contains(&(model_type, flag))
-}
-
-/// Whether mlx-lm has a class for a `model_type`.
-pub(crate) fn is_in_mlx_lm(model_type: &str) -> bool {
-    MLX_LM_CLASSES.contains(&model_type)
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.

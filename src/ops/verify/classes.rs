@@ -6,47 +6,8 @@ use serde_json::{Map, Value as Json};
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
+use crate::engines::transformers;
 use crate::store::Store;
-
-/// Activations that transformers 5.23 knows (`ACT2FN`).
-const ACTIVATIONS: &[&str] = &[
-    "gelu",
-    "gelu_10",
-    "gelu_accurate",
-    "gelu_fast",
-    "gelu_new",
-    "gelu_python",
-    "gelu_python_tanh",
-    "gelu_pytorch_tanh",
-    "hardswish",
-    "laplace",
-    "leaky_relu",
-    "linear",
-    "mish",
-    "prelu",
-    "quick_gelu",
-    "relu",
-    "relu2",
-    "relu6",
-    "sigmoid",
-    "silu",
-    "sqrtsoftplus",
-    "swish",
-    "tanh",
-    "xielu",
-];
-
-/// Kinds of rope scaling that transformers 5.23 knows (`ROPE_INIT_FUNCTIONS`), with the keys that it
-/// requires of each.
-const ROPES: &[(&str, &[&str])] = &[
-    ("default", &[]),
-    ("proportional", &[]),
-    ("linear", &["factor"]),
-    ("dynamic", &["factor"]),
-    ("yarn", &["factor"]),
-    ("longrope", &["short_factor", "long_factor"]),
-    ("llama3", &["factor", "low_freq_factor", "high_freq_factor"]),
-];
 
 /// Names of kinds in older files.
 const OLDER_ROPES: &[&str] = &["su", "mrope"];
@@ -61,7 +22,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let mut faults = Vec::new();
     for key in ["hidden_act", "hidden_activation", "activation_function"] {
         let word = text.get(key).and_then(Json::as_str);
-        if let Some(word) = word.filter(|word| !ACTIVATIONS.contains(word)) {
+        if let Some(word) = word.filter(|word| !transformers::knows_activation(word)) {
             faults.push(format!("{key} is \"{word}\", which transformers does not know"));
         }
     }
@@ -86,10 +47,10 @@ fn rope(key: &str, stated: &Map<String, Json>) -> Option<String> {
     if OLDER_ROPES.contains(&kind) {
         return None;
     }
-    let Some((_, required)) = ROPES.iter().find(|(known, _)| *known == kind) else {
+    let Some(mut required) = transformers::rope_keys(kind) else {
         return Some(format!("the type of {key} is \"{kind}\", which transformers does not know"));
     };
-    let lacking = required.iter().find(|name| !stated.contains_key(**name))?;
+    let lacking = required.find(|name| !stated.contains_key(*name))?;
     Some(format!("{key} of type \"{kind}\" has no {lacking}, which transformers requires"))
 }
 

@@ -9,6 +9,7 @@ use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule, Constant};
 use crate::arch::{LayerKind, ModelConfig, Resolution, family};
 use crate::dtype::DType;
+use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -53,7 +54,7 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     for flag in tensor_flags(&out, names).into_iter().filter(|flag| !flag.stated) {
         out.insert(flag.key.to_owned(), flag.tensor.is_some().into());
     }
-    let defaults = family::class_defaults(class.model_type).map_or(&[][..], |c| c.transformers);
+    let defaults = transformers::defaults(class.model_type);
     for (key, default) in defaults {
         // Transformers refuses a float where its class has an integer.
         if let (Constant::Count(_), Some(value)) = (default, out.get_mut(*key)) {
@@ -82,7 +83,7 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
 pub(crate) fn without_padding(config: &mut Map<String, Json>) {
     let key = "pad_token_id";
     let model_type = config.get("model_type").and_then(Json::as_str).unwrap_or_default();
-    let defaults = family::class_defaults(model_type).map_or(&[][..], |c| c.transformers);
+    let defaults = transformers::defaults(model_type);
     if !config.contains_key(key) && defaults.iter().any(|(name, _)| *name == key) {
         config.insert(key.to_owned(), Json::Null);
     }

@@ -3,9 +3,10 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::arch::config::{Constant, TEXT_CONFIGS};
+use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::SourceModel;
 use crate::arch::{LayerKind, LayerLayout, Resolution, family};
+use crate::engines::{Constant, mlx_lm, transformers};
 use crate::error::Result;
 use crate::store::Store;
 
@@ -34,14 +35,15 @@ pub(crate) fn state_for_mlx_lm(
         );
     }
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
-    let class = family::class_defaults(&model_type);
-    if !class.is_some_and(|class| class.mlx_lm_reads_rope) {
+    let class = mlx_lm::class(&model_type);
+    if !class.is_some_and(|class| class.reads_rope_parameters) {
         rope_under_both_names(text);
     }
     let encodes = text.get("use_bidirectional_attention").and_then(Json::as_bool) == Some(true);
     if let Some(class) = class {
-        for key in class.mlx_lm {
-            let of_class = class.transformers.iter().find(|(name, _)| name == key);
+        let defaults = transformers::defaults(&model_type);
+        for key in &class.stated {
+            let of_class = defaults.iter().find(|(name, _)| name == key);
             // `null` is a statement only where the class has a default.
             let omitted = match text.get(*key) {
                 None => true,

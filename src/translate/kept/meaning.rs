@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::{LayerKind, family};
+use crate::engines::transformers;
 
 /// What the class of a `model_type` takes for keys that a document leaves out; null where it derives
 /// the value from others. `None` if transformers has no class.
 pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
-    let class = family::class_defaults(model_type)?;
-    let stated = class.transformers.iter().map(|(key, value)| (*key, Json::from(*value)));
+    let class = transformers::class(model_type)?;
+    let stated = class.defaults.iter().map(|(key, value)| (*key, Json::from(*value)));
     let derived = class.derived.iter().map(|key| (*key, Json::Null));
     let all = stated.chain(derived).filter(|(key, _)| !INERT.contains(key));
     Some(all.map(|(key, value)| (key.to_owned(), value)).collect())

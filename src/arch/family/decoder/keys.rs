@@ -1,10 +1,10 @@
 //! Keys in GGUF that decoders share, as most classes of llama.cpp's converter write them.
 
-use super::super::class_defaults::COMPUTED_WIDTHS;
 use super::super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
+use crate::engines::transformers;
 use crate::error::{Error, Result};
 
 /// The functions that the families' files name.
@@ -111,9 +111,9 @@ fn widths_of_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<
         keys.set("attention.value_length", &width);
         return Ok(());
     }
-    match COMPUTED_WIDTHS.contains(&model.architecture()) {
-        true => all_widths_of_heads(model, keys),
-        false => Ok(()),
+    match transformers::class(model.architecture()) {
+        Some(class) if class.computes_head_width => all_widths_of_heads(model, keys),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,87 @@
+//! Facts about mlx-lm: its classes, what they require of `config.json`, and what they build otherwise
+//! than transformers' classes.
+
+use super::{Block, Table};
+
+/// The class that runs a `model_type`.
+#[derive(Debug, Default)]
+pub(crate) struct Class {
+    /// Keys that `config.json` must state: the class requires them, or assumes another value than
+    /// transformers.
+    pub(crate) stated: Vec<&'static str>,
+    /// Whether the class reads the newer `rope_parameters`.
+    pub(crate) reads_rope_parameters: bool,
+    /// Whether it runs text models inside of others only.
+    inner: bool,
+    untied: bool,
+    tied: bool,
+    unbiased: Vec<&'static str>,
+}
+
+static CLASSES: Table<Class> =
+    Table::new(include_str!("../../engines/mlx-lm/classes.txt"), Class::parse);
+
+impl Class {
+    fn parse(block: Block) -> Self {
+        let mut class = Self::default();
+        for word in block.words() {
+            match word {
+                "inner" => class.inner = true,
+                "untied" => class.untied = true,
+                "tied" => class.tied = true,
+                "reads=rope_parameters" => class.reads_rope_parameters = true,
+                _ => class.unbiased.extend(word.strip_prefix("unbiased=")),
+            }
+        }
+        // Every config.json has the others.
+        let lines = block.lines().filter(|line| !line.ends_with(" required stated"));
+        class.stated.extend(lines.filter_map(|line| line.split(' ').next()));
+        class
+    }
+}
+
+/// The class of a `model_type`.
+pub(crate) fn class(model_type: &str) -> Option<&'static Class> {
+    CLASSES.get(model_type)
+}
+
+/// Whether mlx-lm has a class for models of a `model_type`.
+pub(crate) fn has_class(model_type: &str) -> bool {
+    class(model_type).is_some_and(|class| !class.inner)
+}
+
+/// Whether the class of a `model_type` has an output matrix of its own, even if the model ties it to
+/// the embedding.
+pub(crate) fn is_untied(model_type: &str) -> bool {
+    class(model_type).is_some_and(|class| class.untied)
+}
+
+/// Whether the class of a `model_type` has no output matrix, and always uses the embedding.
+pub(crate) fn is_tied(model_type: &str) -> bool {
+    class(model_type).is_some_and(|class| class.tied)
+}
+
+/// Whether the class of a `model_type` has no biases although transformers' class has, if this flag is
+/// true.
+pub(crate) fn is_unbiased(model_type: &str, flag: &str) -> bool {
+    class(model_type).is_some_and(|class| class.unbiased.contains(&flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_require_keys() {
+        let llama = class("llama").expect("a class");
+        assert_eq!(
+            llama.stated,
+            ["head_dim", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings"]
+        );
+        assert!(is_tied("gemma") && is_untied("deepseek_v3"));
+        assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
+        // The text model of Qwen 3.5 has a class inside of that of the whole model.
+        assert!(has_class("qwen3_5") && !has_class("qwen3_5_text"));
+        assert!(class("qwen3_5_text").is_some_and(|class| !class.stated.is_empty()));
+    }
+}

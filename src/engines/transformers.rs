@@ -1,0 +1,105 @@
+//! Facts about transformers: what its classes take for keys that `config.json` omits, and the names
+//! that it knows.
+
+use super::{Block, Constant, Table};
+
+/// The class of a `model_type`.
+#[derive(Debug, Default)]
+pub(crate) struct Class {
+    /// Keys of `config.json`, and the values that the class takes if they are omitted.
+    pub(crate) defaults: Vec<(&'static str, Constant)>,
+    /// Further keys that the class reads: those that it takes as unset or derives from others if they
+    /// are omitted.
+    pub(crate) derived: Vec<&'static str>,
+    /// Whether the class computes the width of a head from the others if `config.json` omits it.
+    pub(crate) computes_head_width: bool,
+    /// Whether the class ties the output matrix to the embedding unless `config.json` says otherwise.
+    ties: bool,
+}
+
+static CLASSES: Table<Class> =
+    Table::new(include_str!("../../engines/transformers/defaults.txt"), Class::parse);
+
+static NAMES: Table<Vec<&str>> =
+    Table::new(include_str!("../../engines/transformers/names.txt"), |block| {
+        block.lines().collect()
+    });
+
+impl Class {
+    fn parse(block: Block) -> Self {
+        let mut class = Self::default();
+        for word in block.words() {
+            match word {
+                "computes=head_dim" => class.computes_head_width = true,
+                "ties" => class.ties = true,
+                _ => {}
+            }
+        }
+        for (key, value) in block.lines().filter_map(|line| line.split_once(' ')) {
+            match Constant::parse(value) {
+                Some(constant) => class.defaults.push((key, constant)),
+                None => class.derived.push(key),
+            }
+        }
+        class
+    }
+}
+
+/// The class of a `model_type`; empty if transformers has none. `None` for a model type that the table
+/// does not have.
+pub(crate) fn class(model_type: &str) -> Option<&'static Class> {
+    CLASSES.get(model_type)
+}
+
+/// The values that the class of a `model_type` takes for omitted keys.
+pub(crate) fn defaults(model_type: &str) -> &'static [(&'static str, Constant)] {
+    class(model_type).map_or(&[], |class| &class.defaults)
+}
+
+/// Whether the class of a `model_type` ties the output matrix to the embedding if `config.json` does
+/// not say so. `None` if the table has no class for it.
+pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
+    let known = class(model_type).filter(|class| !class.defaults.is_empty());
+    known.map(|class| class.ties)
+}
+
+/// Whether transformers knows an activation (`ACT2FN`).
+pub(crate) fn knows_activation(name: &str) -> bool {
+    NAMES.get("activations").is_some_and(|names| names.contains(&name))
+}
+
+/// The keys that transformers requires of a kind of rope scaling (`ROPE_INIT_FUNCTIONS`). `None` for a
+/// kind that it does not know.
+pub(crate) fn rope_keys(kind: &str) -> Option<impl Iterator<Item = &'static str>> {
+    let mut kinds = NAMES.get("rope_types")?.iter().map(|line| line.split(' '));
+    kinds.find_map(|mut words| (words.next() == Some(kind)).then_some(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_their_defaults() {
+        let llama = class("llama").expect("a class");
+        assert!(llama.defaults.contains(&("rms_norm_eps", Constant::Real(1e-6))));
+        assert_eq!(
+            llama.derived,
+            ["head_dim", "num_key_value_heads", "pad_token_id", "rope_parameters"]
+        );
+        assert!(llama.computes_head_width);
+        assert_eq!([ties_by_default("llama"), ties_by_default("gemma")], [Some(false), Some(true)]);
+        // A model type without a class, and one that the table does not have.
+        assert!(class("xverse").is_some_and(|class| class.defaults.is_empty()));
+        assert!(class("unheard-of").is_none() && ties_by_default("xverse").is_none());
+    }
+
+    #[test]
+    fn names_are_those_of_transformers() {
+        assert!(knows_activation("silu") && !knows_activation("SiLU"));
+        let keys: Vec<&str> = rope_keys("longrope").expect("a kind").collect();
+        assert_eq!(keys, ["short_factor", "long_factor"]);
+        assert_eq!(rope_keys("default").map(Iterator::count), Some(0));
+        assert!(rope_keys("unheard-of").is_none());
+    }
+}

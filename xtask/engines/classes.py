@@ -1,0 +1,237 @@
+"""Writes engines/transformers and engines/mlx-lm from the installed transformers and mlx-lm.
+
+    classes.py            write the files
+    classes.py --check    exit with status 1 if a file differs from what would be written
+
+transformers: every class of a language model, its keys and their defaults; of the model types in engines/model_types.txt, those
+that conversions depend on; names that config.json may state. mlx-lm: every class, and the keys that config.json must state, because
+mlx-lm's class requires them or assumes another value than transformers' class.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import json
+import re
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import lines
+
+warnings.filterwarnings("ignore")
+
+from mlx_lm.utils import MODEL_REMAPPING  # noqa: E402
+from transformers import PreTrainedConfig  # noqa: E402
+from transformers.activations import ACT2FN  # noqa: E402
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddingConfigMixin  # noqa: E402
+from transformers.models.auto import modeling_auto  # noqa: E402
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES  # noqa: E402
+
+MODEL_TYPES = [words[0] for words, _ in lines.blocks("model_types.txt")]
+TASKS = {"causal": "CAUSAL_LM", "masked": "MASKED_LM", "seq2seq": "SEQ_TO_SEQ_CAUSAL_LM"}
+
+
+def exceptions(program):
+    """The hand-written facts: the attributes of first lines, and the lines below them, by model_type."""
+    attributes, facts = {}, {}
+    for (name, *words), rest in lines.blocks(f"{program}/exceptions.txt"):
+        attributes.setdefault(name, {}).update(word.split("=") for word in words)
+        facts.setdefault(name, []).extend(rest)
+    return attributes, facts
+
+
+SAME_CLASS, FIXED = exceptions("transformers")
+MLX_MODULES, READ_ELSEWHERE = exceptions("mlx-lm")
+ASSUMED = {key for (key,) in READ_ELSEWHERE.pop("*")}
+
+# A config.json without these is damaged, and the error should say so.
+STATED = ["vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads"]
+# The published config.json of Gemma 3 4B omits this one.
+OMITTED = {"gemma3_text": ["num_attention_heads"]}
+
+# Keys that no conversion depends on: training, generation, labels, and sizes under other names.
+IGNORED = """
+    initializer_range use_cache bos_token_id eos_token_id model_type transformers_version return_dict
+    output_hidden_states output_attentions dtype chunk_size_feed_forward is_encoder_decoder id2label label2id
+    problem_type architectures pretraining_tp output_router_logits router_aux_loss_coef router_jitter_noise
+    summary_type summary_use_proj summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn init_std
+    suppress_tokens begin_suppress_tokens apply_spec_augment n_layer n_head n_embd d_model encoder_layers
+    decoder_layers encoder_attention_heads decoder_attention_heads decoder_ffn_dim encoder_ffn_dim
+    max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
+    deterministic_flash_attn sparse_prediction sparse_pred_ignore_index initializer_cutoff_factor cls_token_id
+    sep_token_id scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
+    num_mtp_layers dropout_rate initializer_factor
+""".split()
+IGNORED_ENDS = ("dropout", "pdrop", "drop")
+
+
+def config_class(model_type):
+    """The class of a model_type in transformers, or None."""
+    name = SAME_CLASS.get(model_type, {}).get("class", model_type)
+    return CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None
+
+
+def stated(cls):
+    """The keys that a class of transformers reads, and their defaults."""
+    values = {}
+    for field in dataclasses.fields(cls):
+        value = field.default
+        if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        values[field.name] = None if value is dataclasses.MISSING else value
+    theta = getattr(cls, "default_theta", None)
+    if isinstance(theta, dict) and set(theta) == {"global", "local"}:
+        values["rope_theta"] = float(theta["global"])
+        values["rope_local_base_freq"] = float(theta["local"])
+    elif isinstance(theta, dict):
+        values["default_theta"] = theta
+    elif isinstance(theta, (int, float)) and "rope_parameters" in values:
+        values["rope_theta"] = float(theta)
+    return values
+
+
+def of_transformers(model_type):
+    """The values that transformers takes for keys that config.json omits, or None if it has no class."""
+    cls = config_class(model_type)
+    fixed = {key: json.loads(value) for key, value in FIXED.get(model_type, [])}
+    return None if cls is None else stated(cls) | fixed
+
+
+def mlx_module(model_type):
+    usual = {"module": MODEL_REMAPPING.get(model_type, model_type), "class": "ModelArgs"}
+    found = usual | MLX_MODULES.get(model_type, {})
+    try:
+        return importlib.import_module(f"mlx_lm.models.{found['module']}"), found["class"]
+    except (Exception, SystemExit):  # a module may require a package that is not installed
+        return None, None
+
+
+def of_mlx_lm(model_type):
+    """The keys of mlx-lm's class and their defaults, or None if there is no class."""
+    module, name = mlx_module(model_type)
+    cls = getattr(module, name, None) if module else None
+    if cls is None:
+        return None
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.name not in ("model_type", "rope_traditional")}
+
+
+def mlx_classes():
+    """The values of model_type that mlx-lm has a class for."""
+    folder = Path(importlib.import_module("mlx_lm.models").__path__[0])
+    modules = [path.stem for path in folder.glob("*.py") if re.search(r"^class Model\(", path.read_text(), re.M)]
+    return set(modules) | {name for name, module in MODEL_REMAPPING.items() if module in modules}
+
+
+def computes_width(cls):
+    """Whether transformers' class computes the width of a head from the others if config.json omits it."""
+    try:
+        return getattr(cls(hidden_size=96, num_attention_heads=4), "head_dim", None) == 24
+    except Exception:
+        return False
+
+
+def text(value):
+    """A value as JSON; an object of Python that has no JSON by its class."""
+    return json.dumps(value, default=lambda other: type(other).__name__)
+
+
+def value_lines(values):
+    return [f"{key} {text(value)}" for key, value in sorted(values.items())]
+
+
+def every_class():
+    """Every class of a language model: its name, its models by task, and its keys."""
+    tasks = {task: getattr(modeling_auto, f"MODEL_FOR_{name}_MAPPING_NAMES") for task, name in TASKS.items()}
+    common = stated(PreTrainedConfig)
+    yield PreTrainedConfig.__name__, value_lines(common)
+    names = [name for name in CONFIG_MAPPING_NAMES if name.endswith("_text") or any(name in task for task in tasks.values())]
+    for name in sorted({*names, *(name for name in MODEL_TYPES if name in CONFIG_MAPPING)}):
+        cls = CONFIG_MAPPING[name]
+        words = [name, f"config={cls.__name__}"]
+        for task, models in tasks.items():
+            model = models.get(name, ())
+            words += [f"{task}={model}" for model in ([model] if isinstance(model, str) else model)]
+        words += ["computes=head_dim"] if computes_width(cls) else []
+        own = {key: value for key, value in stated(cls).items() if key not in common or value != common[key]}
+        yield " ".join(words), value_lines(own)
+
+
+def defaults_of_class(model_type):
+    """The keys of a class that conversions depend on."""
+    values = of_transformers(model_type)
+    if values is None:
+        return f"{model_type} none", []
+    skipped = [key for key in STATED if key not in OMITTED.get(model_type, [])] + IGNORED
+    kept = {
+        key: value
+        for key, value in values.items()
+        if key not in skipped and not key.startswith("_") and not key.endswith(IGNORED_ENDS) and "mask_" not in key
+    }
+    words = ["computes=head_dim"] if computes_width(config_class(model_type)) else []
+    words += ["ties"] if values.get("tie_word_embeddings") is True else []
+    return " ".join([model_type, *words]), value_lines(kept)
+
+
+def names_in_configs():
+    """The tables that transformers looks names of config.json up in."""
+    yield "activations", sorted(ACT2FN)
+    kinds = []
+    for kind in ["default", *ROPE_INIT_FUNCTIONS]:
+        check = getattr(RotaryEmbeddingConfigMixin, f"_validate_{kind}_rope_parameters", None)
+        found = re.search(r"required_keys = \{(.*?)\}", inspect.getsource(check), re.S) if check else None
+        keys = re.findall(r'"(\w+)"', found[1]) if found else []
+        # The class itself sets these.
+        own = ("rope_type", "rope_theta", "original_max_position_embeddings")
+        kinds.append(" ".join([kind, *(key for key in keys if key not in own)]))
+    yield "rope_types", sorted(set(kinds))
+
+
+def of_mlx_class(model_type, classes):
+    """What mlx-lm's class does otherwise than transformers', and the keys that config.json must state for it."""
+    values, arguments = of_transformers(model_type), of_mlx_lm(model_type) or {}
+    module, _ = mlx_module(model_type)
+    source = inspect.getsource(module) if module else ""
+    words = [] if model_type in classes else ["inner"]
+    if "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source):
+        words.append("untied")
+    if "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source):
+        words.append("tied")
+    if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
+        flags = ("attention_bias", "mlp_bias", "use_bias")
+        words += [f"unbiased={flag}" for flag in flags if flag in values and flag not in arguments]
+    words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
+    known = {key: value for key, value in (values or {}).items() if value is not None}
+    elsewhere = [*STATED, *(key for (key,) in READ_ELSEWHERE.get(model_type, []))]
+    needed = []
+    for key, default in sorted(arguments.items()):
+        required = default is inspect.Parameter.empty
+        differs = key in known and known[key] != default
+        assumed = values is not None and key not in known and key in ASSUMED
+        if required and key in STATED:
+            needed.append(f"{key} required stated")
+        elif key not in elsewhere and (required or differs or assumed):
+            needed.append(f"{key} {'required' if required else text(default)}")
+    return " ".join([model_type, *words]), needed
+
+
+def mlx_blocks():
+    classes = mlx_classes()
+    known = {name for name in MODEL_TYPES if of_mlx_lm(name) is not None}
+    for name in sorted(classes | known):
+        yield of_mlx_class(name, classes) if name in MODEL_TYPES else (name, [])
+
+
+if __name__ == "__main__":
+    files = lines.Files()
+    transformers, mlx_lm = f"transformers {version('transformers')}", f"mlx-lm {version('mlx-lm')}"
+    about = "Classes of language models: their config, their models by task, and the defaults of their keys."
+    files.put("transformers/classes.txt", transformers, about, every_class())
+    about = "Defaults of the keys that conversions depend on."
+    files.put("transformers/defaults.txt", transformers, about, map(defaults_of_class, MODEL_TYPES))
+    about = "Names that config.json may state: activations, and kinds of rope scaling with the keys that they require."
+    files.put("transformers/names.txt", transformers, about, names_in_configs())
+    about = "Classes, and the keys that config.json must state with the defaults of mlx-lm."
+    files.put("mlx-lm/classes.txt", mlx_lm, about, mlx_blocks())
+    files.finish()
