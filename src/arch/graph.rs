@@ -1,125 +1,17 @@
 //! What llama.cpp's loader accepts and requires of a GGUF file: the tensors of each architecture,
 //! their shapes, and keys. A file that lacks one of them, or has a tensor too many, is not loaded.
 //!
-//! The table is `family::graphs`. The facts are those of llama.cpp as of
-//! llama-cpp-python 0.3.36 (`src/models/*.cpp`, `load_arch_hparams` and `load_arch_tensors`).
-//! `cargo xtask oracles` compares them with what llama.cpp does when it loads changed files.
+//! The facts are in `engines/llama.cpp`. `cargo xtask oracles` compares the faults with what llama.cpp
+//! does when it loads changed files.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
 use super::rule::expand;
+use crate::engines::expression::{Expression, Term};
+use crate::engines::llama_cpp::{self, Check, Graph};
 use crate::metadata::Metadata;
-
-/// What the loader of some architectures accepts and requires.
-pub(crate) struct Graph {
-    /// Values of `general.architecture`.
-    pub(crate) architectures: &'static [&'static str],
-    /// Keys that are required in addition to those of every architecture, after its name.
-    pub(crate) keys: &'static [&'static str],
-    pub(crate) tensors: &'static [&'static [Row]],
-    /// Further conditions.
-    pub(crate) rules: &'static [Rule],
-    /// Whether the loader knows layers at the end that predict further tokens.
-    pub(crate) nextn: bool,
-    /// Whether the loader reads YaRN's `beta_fast` and `beta_slow`.
-    pub(crate) reads_betas: bool,
-    /// Keys that are written, but that the graph does not compute with, each with what it does
-    /// instead.
-    pub(crate) ignores: &'static [(&'static str, &'static str)],
-    /// Values in `config.json` that GGUF has no key for, each with what the graph does instead.
-    pub(crate) differs: &'static [(&'static str, &'static str, &'static str)],
-    /// What the graph computes differently for some files, in a sentence.
-    pub(crate) remarks: &'static [Rule],
-    /// The same for what `config.json` states.
-    pub(crate) stated_remarks: &'static [StatedRule],
-}
-
-impl Graph {
-    pub(crate) const EMPTY: Self = Self {
-        architectures: &[],
-        keys: &[],
-        tensors: &[],
-        rules: &[],
-        nextn: false,
-        reads_betas: false,
-        ignores: &[],
-        differs: &[],
-        remarks: &[],
-        stated_remarks: &[],
-    };
-}
-
-/// The length of an axis, for a layer.
-pub(crate) type Size = fn(&Numbers<'_>, u32) -> u64;
-/// Whether a row applies to a layer.
-pub(crate) type When = fn(&Numbers<'_>, u32) -> bool;
-/// A condition that files must meet: the fault of one that does not.
-pub(crate) type Rule = fn(&Numbers<'_>) -> Option<String>;
-
-/// A condition that a `config.json` must meet: the fault of one that does not.
-pub(crate) type StatedRule = fn(&Map<String, Json>) -> Option<String>;
-
-/// A tensor that the loader requires or accepts.
-#[derive(Clone, Copy)]
-pub(crate) struct Row {
-    /// Its name in GGUF; `{n}` stands for the number of the layer.
-    name: &'static str,
-    /// Its dimensions in GGUF's order, with ones at the end.
-    shape: [Size; 3],
-    required: bool,
-    when: Option<When>,
-    /// A tensor in whose presence this one is not read.
-    unless: &'static str,
-    /// A tensor in whose absence this one is not read.
-    with: &'static str,
-}
-
-fn one(_: &Numbers<'_>, _: u32) -> u64 {
-    1
-}
-
-/// A required tensor.
-pub(crate) const fn must<const N: usize>(name: &'static str, sizes: [Size; N]) -> Row {
-    let mut shape: [Size; 3] = [one; 3];
-    let mut axis = 0;
-    while axis < N && axis < 3 {
-        #[expect(clippy::indexing_slicing, reason = "checked when the constant is computed")]
-        {
-            shape[axis] = sizes[axis];
-        }
-        axis += 1;
-    }
-    Row { name, shape, required: true, when: None, unless: "", with: "" }
-}
-
-/// An optional tensor.
-pub(crate) const fn may<const N: usize>(name: &'static str, sizes: [Size; N]) -> Row {
-    let mut row = must(name, sizes);
-    row.required = false;
-    row
-}
-
-impl Row {
-    /// Limits the row to some layers or models.
-    pub(crate) const fn when(mut self, when: When) -> Self {
-        self.when = Some(when);
-        self
-    }
-
-    /// The tensor is not read if another one is there.
-    pub(crate) const fn unless(mut self, other: &'static str) -> Self {
-        self.unless = other;
-        self
-    }
-
-    /// The tensor is read only if another one is there.
-    pub(crate) const fn with(mut self, other: &'static str) -> Self {
-        self.with = other;
-        self
-    }
-}
 
 /// The most layers and experts that llama.cpp has room for (`LLAMA_MAX_LAYERS`,
 /// `LLAMA_MAX_EXPERTS`).
@@ -192,37 +84,57 @@ impl Numbers<'_> {
         stated.map_or(self.layers(), |layers| u32::try_from(layers).unwrap_or(u32::MAX))
     }
 
-    pub(crate) fn heads(&self, layer: u32) -> u64 {
-        self.each("attention.head_count", layer).unwrap_or(0)
-    }
-
-    pub(crate) fn kv_heads(&self, layer: u32) -> u64 {
-        self.each("attention.head_count_kv", layer).unwrap_or_else(|| self.heads(layer))
-    }
-
-    /// The width of a head: that of all layers without a sliding window.
-    pub(crate) fn head(&self, key: &str) -> u64 {
-        let derived = || self.count("embedding_length").checked_div(self.heads(0)).unwrap_or(0);
-        self.metadata.u64(&self.key(key)).unwrap_or_else(derived)
-    }
-
-    pub(crate) fn rotated(&self) -> u64 {
-        let rotated = self.metadata.u64(&self.key("rope.dimension_count"));
-        rotated.unwrap_or_else(|| self.head("attention.key_length"))
-    }
-
-    pub(crate) fn vocab(&self) -> u64 {
-        self.vocab
-    }
-
     /// The labels of a classifier; one unless the file names them.
     pub(crate) fn labels(&self) -> u64 {
         let labels = self.metadata.array(&self.key("classifier.output_labels"));
         labels.map_or(1, |labels| labels.len())
     }
 
-    pub(crate) fn token_types(&self) -> u64 {
-        self.metadata.u64("tokenizer.ggml.token_type_count").unwrap_or(0)
+    /// The value of a term, for a layer.
+    fn term(&self, term: &Term, layer: u32) -> Option<u64> {
+        match term {
+            Term::Layer => Some(layer.into()),
+            Term::Vocab => Some(self.vocab),
+            Term::Layers => Some(self.layers().into()),
+            Term::Labels => Some(self.labels()),
+            Term::TokenTypes => self.metadata.u64("tokenizer.ggml.token_type_count"),
+            Term::Key(key) => self.metadata.u64(&self.key(key)),
+            Term::Element(key, position) => self.each(key, position.unwrap_or(layer)),
+            Term::Flag(key) => self.flag(key, layer).map(u64::from),
+            Term::Elements(key) => self.elements(key),
+            Term::Has(key) => Some(self.has(key).into()),
+            Term::HasGeneral(key) => Some(self.has_whole(key).into()),
+            Term::Is(key, text) => Some((self.text(key) == Some(text)).into()),
+        }
+    }
+
+    /// The value of an expression, for a layer; 0 if a term is missing.
+    fn value(&self, expression: &Expression, layer: u32) -> u64 {
+        expression.value(&|term| self.term(term, layer)).unwrap_or(0)
+    }
+
+    /// The fault of a file that does not meet a condition.
+    fn fault(&self, check: &Check) -> Option<String> {
+        (self.value(&check.holds, 0) == 0).then(|| {
+            let mut parts = check.fault.split(['{', '}']);
+            let mut sentence = parts.next().unwrap_or_default().to_owned();
+            // Every second part is an expression.
+            while let Some(part) = parts.next() {
+                let value = llama_cpp::expression(part).map(|number| self.value(&number, 0));
+                sentence.extend(value.map(|value| value.to_string()));
+                sentence.push_str(parts.next().unwrap_or_default());
+            }
+            sentence
+        })
+    }
+}
+
+/// The value of a term in a `config.json`.
+fn stated_term(stated: &Map<String, Json>, term: &Term) -> Option<u64> {
+    match term {
+        Term::Key(key) => stated.get(*key)?.as_bool().map(u64::from),
+        Term::Is(key, text) => Some((stated.get(*key).and_then(Json::as_str) == Some(text)).into()),
+        _ => None,
     }
 }
 
@@ -247,10 +159,10 @@ pub(crate) fn faults<'a>(
     if !faults.is_empty() {
         return faults;
     }
-    faults.extend(graph.rules.iter().filter_map(|rule| rule(&numbers)));
+    faults.extend(graph.checks.iter().filter_map(|check| numbers.fault(check)));
     let (layers, decoder_layers) = (numbers.layers(), numbers.decoder_layers());
     let mut read = HashSet::new();
-    for row in graph.tensors.iter().copied().flatten() {
+    for row in &graph.tensors {
         let places = match (row.name.contains("{n}"), row.name.starts_with("dec.")) {
             (false, _) => 0..1,
             (true, false) => 0..layers,
@@ -258,15 +170,16 @@ pub(crate) fn faults<'a>(
         };
         for layer in places {
             let named = |pattern: &str| expand(pattern, Some(layer));
-            let other = |pattern: &str| !pattern.is_empty() && stored(&named(pattern)).is_some();
-            let applies = row.when.is_none_or(|when| when(&numbers, layer))
-                && !other(row.unless)
-                && (row.with.is_empty() || other(row.with));
+            let other = |pattern: &str| stored(&named(pattern)).is_some();
+            let applies = row.when.as_ref().is_none_or(|when| numbers.value(when, layer) != 0)
+                && !row.unless.is_some_and(other)
+                && row.with.is_none_or(other);
             if !applies {
                 continue;
             }
             let name = named(row.name);
-            let mut wanted = row.shape.map(|size| size(&numbers, layer)).to_vec();
+            let sizes = row.shape.iter().map(|size| numbers.value(size, layer));
+            let mut wanted: Vec<u64> = sizes.collect();
             let Some(mut shape) = stored(&name) else {
                 if row.required {
                     faults.push(format!(
@@ -300,14 +213,6 @@ pub(crate) fn faults<'a>(
     faults
 }
 
-impl Graph {
-    /// Whether the loader requires this tensor of every model.
-    pub(crate) fn requires(&self, name: &str) -> bool {
-        let mut rows = self.tensors.iter().copied().flatten();
-        rows.any(|row| row.required && row.when.is_none() && row.name == name)
-    }
-}
-
 /// YaRN's bounds in llama.cpp, unless the loader reads them.
 const BETAS: [(&str, f64); 2] =
     [("rope.scaling.yarn_beta_fast", 32.0), ("rope.scaling.yarn_beta_slow", 1.0)];
@@ -321,19 +226,11 @@ pub(crate) fn ignored(
     stated: &Map<String, Json>,
 ) -> Vec<String> {
     let mut out = Vec::new();
-    for (key, instead) in graph.ignores {
-        let key = format!("{architecture}.{key}");
-        if metadata.get(&key).is_some() {
-            out.push(format!("{key} has no effect: {instead}"));
-        }
-    }
     let numbers = Numbers { metadata, architecture, vocab: 0 };
-    out.extend(graph.remarks.iter().filter_map(|remark| remark(&numbers)));
-    out.extend(graph.stated_remarks.iter().filter_map(|remark| remark(stated)));
-    for (key, value, instead) in graph.differs {
-        if stated.get(*key).and_then(Json::as_str) == Some(value) {
-            out.push(format!("{key} is {value}, but {instead}"));
-        }
+    out.extend(graph.remarks.iter().filter_map(|remark| numbers.fault(remark)));
+    for remark in &graph.stated_remarks {
+        let holds = remark.holds.value(&|term| stated_term(stated, term)).unwrap_or(0) != 0;
+        out.extend((!holds).then(|| remark.fault.to_owned()));
     }
     for (key, usual) in BETAS {
         let key = format!("{architecture}.{key}");
@@ -366,7 +263,7 @@ fn trim(shape: &mut Vec<u64>) {
 /// Faults of keys: those that every architecture requires, and the architecture's own.
 fn keys(graph: &Graph, numbers: &Numbers<'_>) -> Vec<String> {
     let required = ["context_length", "embedding_length", "block_count"];
-    let missing = required.iter().chain(graph.keys).filter(|key| !numbers.has(key));
+    let missing = required.iter().chain(&graph.keys).filter(|key| !numbers.has(key));
     let mut faults: Vec<String> = missing
         .map(|key| {
             let key = numbers.key(key);

@@ -1,9 +1,12 @@
-//! Facts about other programs: the defaults of transformers' classes, the keys that mlx-lm requires.
+//! Facts about other programs: the defaults of transformers' classes, the keys that mlx-lm requires,
+//! the tensors that llama.cpp loads.
 //!
 //! The facts are text files in the folder `engines/`, one folder for each program, which
 //! `cargo xtask engines` extracts from the installed programs. The files are compiled in, and a block
 //! of a file is parsed when it is first looked up.
 
+pub(crate) mod expression;
+pub(crate) mod llama_cpp;
 pub(crate) mod mlx_lm;
 pub(crate) mod transformers;
 

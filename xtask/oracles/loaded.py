@@ -6,7 +6,7 @@ The models are those of the folder logits in WEIGHBRIDGE_FIXTURES, or those of t
 either nothing is done. Each is converted to GGUF. Of each file, changed copies are made:
 without one of its tensors (one copy for each kind of tensor), with a tensor too many, with another length of an axis, without
 one of its keys. llama.cpp loads each copy in a process of its own, since it may abort, and computes one token. The exit status is
-1 if llama.cpp and the program disagree about any copy: the table in src/arch/family/graphs is wrong then.
+1 if llama.cpp and the program disagree about any copy: the tables in engines/llama.cpp are wrong then.
 
 It needs llama-cpp-python.
 """

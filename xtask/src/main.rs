@@ -132,6 +132,8 @@ const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
 /// The facts about the classes of transformers and mlx-lm in `engines/`.
 const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes.py"]);
+/// Whether llama.cpp's loader does what the tables in `engines/` say.
+const LOADER: Step = step(&["target/oracles/bin/python", "xtask/engines/loader.py"]);
 /// Whether the facts are those of the installed packages.
 const CLASSES_CHECKED: Step =
     step(&["target/oracles/bin/python", "xtask/engines/classes.py", "--check"]);
@@ -306,6 +308,7 @@ static TASKS: &[Task] = &[
             READ,
             LOADED,
             CLASSES_CHECKED,
+            LOADER,
             STRICT,
             COMPARED,
             ENGINES,
@@ -321,8 +324,8 @@ static TASKS: &[Task] = &[
     },
     Task {
         name: "engines",
-        help: "write the facts about other programs in engines/; review the diff",
-        steps: &[VENV, PACKAGES, CLASSES],
+        help: "write the facts about other programs in engines/, and compare them; review the diff",
+        steps: &[VENV, PACKAGES, CLASSES, LOADER],
     },
     Task {
         name: "python",

@@ -20,7 +20,6 @@ mod given;
 mod gpt2;
 mod gpt_oss;
 mod granite;
-mod graphs;
 mod hunyuan;
 mod jamba;
 mod jina_bert;
@@ -57,11 +56,11 @@ use self::text::{Fault, Parsed};
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
 use super::cut::CutRule;
-use super::graph::Graph;
 use super::habits::{LlamaQuantize, MlxModules};
 use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
+pub(crate) use crate::engines::llama_cpp::graph;
 use crate::engines::transformers;
 pub use given::FamilyFile;
 pub(crate) use rankers::{RANKERS, Ranker};
@@ -207,12 +206,6 @@ pub(crate) fn defaults(name: &str) -> Defaults {
 /// The file of models whose tensors have no canonical names.
 const NAMELESS: &str = "others";
 
-/// What llama.cpp's loader accepts and requires of a value of `general.architecture`. `None` for one
-/// that the table does not have.
-pub(crate) fn graph(gguf: &str) -> Option<&'static Graph> {
-    graphs::GRAPHS.iter().find(|graph| graph.architectures.contains(&gguf))
-}
-
 /// The kind of a model's vision model, if its form in GGUF is known.
 pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
     towers::TOWERS.iter().find(|tower| config.is(tower))
@@ -265,12 +258,6 @@ mod tests {
             let has = graph(variant.gguf).is_some();
             assert_eq!(has, variant.gguf != "whisper", "{}", variant.gguf);
         }
-        let names = graphs::GRAPHS.iter().flat_map(|graph| graph.architectures);
-        let mut sorted: Vec<&&str> = names.collect();
-        sorted.sort();
-        let len = sorted.len();
-        sorted.dedup();
-        assert_eq!(sorted.len(), len, "an architecture has two rows");
     }
 
     #[test]

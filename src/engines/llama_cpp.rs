@@ -1,0 +1,187 @@
+//! Facts about llama.cpp: what its loader accepts and requires of each architecture, and what it
+//! computes differently.
+
+use std::sync::{Arc, LazyLock};
+
+use super::expression::{Expression, Names};
+use super::{Block, Table};
+
+/// What the loader of an architecture accepts and requires.
+#[derive(Debug, Default)]
+pub(crate) struct Graph {
+    /// Keys that are required in addition to those of every architecture, after its name.
+    pub(crate) keys: Vec<&'static str>,
+    pub(crate) tensors: Vec<Row>,
+    /// Further conditions.
+    pub(crate) checks: Vec<Check>,
+    /// Whether the loader knows layers at the end that predict further tokens.
+    pub(crate) nextn: bool,
+    /// Whether the loader reads YaRN's `beta_fast` and `beta_slow`.
+    pub(crate) reads_betas: bool,
+    /// Conditions on a file under which the graph computes what the model does.
+    pub(crate) remarks: Vec<Check>,
+    /// The same for values in `config.json` that GGUF has no key for.
+    pub(crate) stated_remarks: Vec<Check>,
+}
+
+/// A tensor that the loader requires or accepts.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Its name in GGUF; `{n}` stands for the number of the layer.
+    pub(crate) name: &'static str,
+    /// Its dimensions in GGUF's order.
+    pub(crate) shape: Vec<Arc<Expression>>,
+    pub(crate) required: bool,
+    /// The condition under which it is read.
+    pub(crate) when: Option<Arc<Expression>>,
+    /// A tensor in whose presence this one is not read.
+    pub(crate) unless: Option<&'static str>,
+    /// A tensor in whose absence this one is not read.
+    pub(crate) with: Option<&'static str>,
+}
+
+/// A condition that must hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub(crate) holds: Arc<Expression>,
+    /// The fault otherwise; expressions in braces stand for their values.
+    pub(crate) fault: &'static str,
+}
+
+static GRAPHS: Table<Graph> =
+    Table::new(include_str!("../../engines/llama.cpp/graphs.txt"), Graph::parse);
+
+static EXCEPTIONS: Table<Vec<&str>> =
+    Table::new(include_str!("../../engines/llama.cpp/exceptions.txt"), |block| {
+        block.lines().collect()
+    });
+
+/// The loader of a value of `general.architecture`. `None` for one that the table does not have.
+pub(crate) fn graph(architecture: &str) -> Option<&'static Graph> {
+    GRAPHS.get(architecture)
+}
+
+/// Expressions and checks by name.
+static NUMBERS: LazyLock<(Names, Vec<(&str, Check)>)> = LazyLock::new(|| {
+    let (mut names, mut checks) = (Names::new(), Vec::new());
+    let blocks = Block::all(include_str!("../../engines/llama.cpp/numbers.txt"));
+    for (name, rest) in blocks.iter().flat_map(|block| block.lines()).filter_map(definition) {
+        let (text, fault) = rest.split_once(" else ").unwrap_or((rest, ""));
+        let Some(expression) = Expression::parse(text, &names) else { continue };
+        if !fault.is_empty() {
+            checks.push((name, Check { holds: Arc::clone(&expression), fault }));
+        }
+        names.insert(name, expression);
+    }
+    (names, checks)
+});
+
+fn definition(line: &'static str) -> Option<(&'static str, &'static str)> {
+    line.split_once(" = ")
+}
+
+/// Parses an expression over the numbers that the loader derives.
+pub(crate) fn expression(text: &'static str) -> Option<Arc<Expression>> {
+    let (names, _) = &*NUMBERS;
+    Expression::parse(text, names)
+}
+
+impl Graph {
+    fn parse(block: Block) -> Self {
+        let mut graph = Self::default();
+        let exceptions = block.names().filter_map(|name| EXCEPTIONS.get(name)).flatten().copied();
+        for line in block.lines().chain(exceptions) {
+            let understood = graph.add(line);
+            debug_assert!(understood.is_some(), "{}: {line}", block.first);
+        }
+        graph
+    }
+
+    /// Adds the fact of a line; `None` if it is none.
+    fn add(&mut self, line: &'static str) -> Option<()> {
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match kind {
+            "key" => self.keys.push(rest),
+            "check" => {
+                let (_, checks) = &*NUMBERS;
+                let (_, check) = checks.iter().find(|(name, _)| *name == rest)?;
+                self.checks.push(check.clone());
+            }
+            "nextn" => self.nextn = true,
+            "betas" => self.reads_betas = true,
+            "remark" => self.remarks.push(Check::parse(rest)?),
+            "stated" => self.stated_remarks.push(Check::parse(rest)?),
+            "must" | "may" => self.tensors.push(Row::parse(rest, kind == "must")?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Whether the loader requires this tensor of every model.
+    pub(crate) fn requires(&self, name: &str) -> bool {
+        self.tensors.iter().any(|row| row.required && row.when.is_none() && row.name == name)
+    }
+}
+
+impl Check {
+    fn parse(text: &'static str) -> Option<Self> {
+        let (holds, fault) = text.split_once(" else ")?;
+        Some(Self { holds: expression(holds)?, fault })
+    }
+}
+
+impl Row {
+    fn parse(text: &'static str, required: bool) -> Option<Self> {
+        let mut words = text.split(' ');
+        let name = words.next()?;
+        let mut row =
+            Self { name, shape: Vec::new(), required, when: None, unless: None, with: None };
+        while let Some(word) = words.next() {
+            match word {
+                "if" => row.when = Some(expression(words.next()?)?),
+                "unless" => row.unless = Some(words.next()?),
+                "with" => row.with = Some(words.next()?),
+                size => row.shape.push(expression(size)?),
+            }
+        }
+        Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_understood() {
+        for (block, _) in GRAPHS.blocks() {
+            assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
+        }
+        for (block, _) in EXCEPTIONS.blocks() {
+            assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
+        }
+        let (names, checks) = &*NUMBERS;
+        let blocks = Block::all(include_str!("../../engines/llama.cpp/numbers.txt"));
+        let lines = blocks.iter().flat_map(|block| block.lines());
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            let (name, _) = definition(line).expect("a definition");
+            assert!(names.contains_key(name), "{line}");
+        }
+        for (name, check) in checks {
+            let values = check.fault.split('{').skip(1);
+            for text in values.map(|rest| rest.split('}').next().expect("a part")) {
+                assert!(expression(text).is_some(), "{name}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn graphs_name_an_architecture_once() {
+        let mut names: Vec<&str> =
+            GRAPHS.blocks().iter().flat_map(|(block, _)| block.names()).collect();
+        let len = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), len, "an architecture has two blocks");
+    }
+}
