@@ -37,7 +37,7 @@ COMPUTE = {
     "-": lambda a, b: max(a - b, 0),
     "*": lambda a, b: a * b,
     "/": lambda a, b: a // b if b else 0,
-    "%": lambda a, b: a % b if b else math.inf,
+    "%": lambda a, b: a % b if b else 2**64 - 1,
 }
 NAMES = {}
 for _, definitions in lines.blocks("llama.cpp/numbers.txt"):
@@ -148,7 +148,7 @@ def text(value):
 
 
 def write(path, architecture, keys, tensors):
-    """Writes a file with tensors of zeros."""
+    """Writes a file; all values of its tensors are the same."""
     general = {"general.architecture": architecture, "tokenizer.ggml.model": "no_vocab"}
     named = {GENERAL.get(key, key if key.startswith("xielu.") else f"{architecture}.{key}"): value for key, value in keys.items()}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(general | named))
@@ -157,7 +157,7 @@ def write(path, architecture, keys, tensors):
     for name, shape in tensors.items():
         head += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset)
         offset += -(-4 * math.prod(shape) // 32) * 32
-    path.write_bytes(head + bytes(-len(head) % 32 + offset))
+    path.write_bytes(head + bytes(-len(head) % 32) + struct.pack("<f", 0.125) * (offset // 4))
 
 
 GENERAL = {"token_types": "tokenizer.ggml.token_type_count"}
@@ -261,25 +261,26 @@ OWN = {
     "qwen.*vl.*|qwen35.*": SECTIONS,
     "deepseek2|deepseek32|minicpm3": LATENT,
     "gemma4": GEMMA4,
-    "gemma3|gemma-embedding": {"dense_2_feat_in": 80, "dense_2_feat_out": 44, "dense_3_feat_in": 44, "dense_3_feat_out": 80},
+    "gemma-embedding": {"dense_2_feat_in": 80, "dense_2_feat_out": 44, "dense_3_feat_in": 44, "dense_3_feat_out": 80},
     "apertus": XIELU,
+    "phi3": {"embedding_length": 64},
     "t5.*": {"attention.relative_buckets_count": 8},
     "bert|nomic-bert.*|jina-bert-v2|modern-bert": {"attention.causal": False},
 }
-# Other values that make conditions true and false.
+# Other values that make conditions true and false, for architectures whose rows have these words.
 OTHERS = [
-    {},
-    {"block_count": 64},
-    EXPERTS,
-    EXPERTS | {"expert_shared_feed_forward_length": 0},
-    EXPERTS | {"expert_feed_forward_length": 0, "expert_shared_feed_forward_length": 0},
-    EXPERTS | {"expert_shared_count": 0},
-    {"rope.scaling.type": "longrope"},
-    ABSORBED,
-    EXPERTS | ABSORBED,
-    EXPERTS | {"attention.q_lora_rank": 0},
-    {"attention.recurrent_layers": [1, 1, 0, 0]},
-    {"embedding_length_per_layer_input": 0},
+    ("", {}),
+    ("many_layers", {"block_count": 64}),
+    ("mixture", EXPERTS),
+    ("shares", EXPERTS | {"expert_shared_feed_forward_length": 0}),
+    ("shared_ff|with_shared", {"expert_shared_feed_forward_length": 0}),
+    ("expert_ff", {"expert_feed_forward_length": 0}),
+    ("later_shared", {"expert_shared_count": 0}),
+    ("long", {"rope.scaling.type": "longrope"}),
+    ("absorbed", ABSORBED),
+    ("ranked", {"attention.q_lora_rank": 0}),
+    ("recurrent", {"attention.recurrent_layers": [1, 1, 0, 0]}),
+    ("has_per_layer", {"embedding_length_per_layer_input": 0}),
 ]
 
 
@@ -403,10 +404,9 @@ def files(graph, architecture):
     if "needs_experts" in graph.checks or any(key.startswith("expert_") for key in graph.keys):
         usual |= EXPERTS
     seen = []
-    lists = any(isinstance(value, list) and len(value) == LAYERS for value in usual.values())
-    for other in OTHERS:
-        # Lists have an element for each layer. The loaders of most architectures do not count the layers.
-        if "block_count" in other and (lists or "many_layers" not in {row.conditions.get("if") for row in graph.rows}):
+    words = " ".join(word for row in graph.rows for word in [*row.sizes, *row.conditions.values()])
+    for pattern, other in OTHERS:
+        if not re.search(pattern, words):
             continue
         for fused in (True, False):
             keys = usual | other
@@ -432,7 +432,7 @@ def compare(path, match):
                     compared += 1
                     if what == "unchanged":
                         loaded += theirs
-                        computes, _ = loads(path, and_computes=True)
+                        computes = theirs and loads(path, and_computes=True)[0]
                     elif theirs and ours and computes:
                         # Some loaders require less than the graph computes with.
                         theirs, said = loads(path, and_computes=True)
