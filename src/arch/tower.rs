@@ -2,7 +2,8 @@
 //! its converter calls a multimodal projector (mmproj).
 //!
 //! Everything here follows from running llama.cpp's converter with `--mmproj` (`conversion/*.py`,
-//! version in docs/formats/gguf.md). The tables are in `arch/family/towers.rs`.
+//! version in docs/formats/gguf.md). The tables are in
+//! `arch/family/towers.rs` and `engines/llama.cpp/towers.txt`.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,6 +15,7 @@ use super::rule::{expand, pattern};
 use super::runs::RowLoops;
 use super::source::KeyWriter;
 use crate::dtype::DType;
+use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
@@ -28,8 +30,8 @@ pub(crate) struct Tower {
     pub(crate) prefixes: &'static [(&'static str, &'static str)],
     /// Pieces of stored names, and what the table has instead.
     pub(crate) pieces: &'static [(&'static str, &'static str)],
-    /// Its tensors.
-    pub(crate) rules: &'static [TowerRule],
+    /// The name of the block with its tensors in `engines/llama.cpp/towers.txt`.
+    pub(crate) rules: &'static str,
     /// Rows of the token embedding that the file has as vectors: the token's text, and the name in
     /// GGUF.
     pub(crate) tokens: &'static [(&'static str, &'static str)],
@@ -41,18 +43,6 @@ pub(crate) struct Tower {
     pub(crate) sizes: fn(&TowerConfig<'_>) -> Result<Sizes>,
     /// Further keys, in order.
     pub(crate) keys: fn(&TowerConfig<'_>, &mut KeyWriter<'_>) -> Result<()>,
-}
-
-/// One tensor of a vision model in GGUF. `{n}` stands for the first number in a name. A name
-/// without one of [`ENDINGS`] at its end stands for all of them.
-#[derive(Debug)]
-pub(crate) struct TowerRule {
-    /// The name in Hugging Face's files.
-    pub(crate) stored: &'static str,
-    /// The name in GGUF.
-    pub(crate) gguf: &'static str,
-    /// How it is made of the stored tensor.
-    pub(crate) form: TowerForm,
 }
 
 /// How a tensor in GGUF is made of a stored one.
@@ -300,7 +290,38 @@ pub(crate) struct TowerTensor {
 const ENDINGS: [&str; 6] =
     [".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min"];
 
+impl TowerForm {
+    /// Parses a form of `engines/llama.cpp/towers.txt`.
+    fn parse(form: &'static str) -> Option<Self> {
+        let (kind, of) = form.split_once('=').unwrap_or((form, ""));
+        Some(match kind {
+            "" => Self::Same,
+            "plus_one" => Self::PlusOne,
+            "pairs" => Self::Pairs,
+            "third" => Self::Third(of.parse().ok()?),
+            "frame" => Self::Frame(of.parse().ok()?),
+            "pixels" => Self::Pixels,
+            "squeezed" => Self::Squeezed,
+            "softplus" => Self::Softplus,
+            "numbered" => Self::Numbered(of),
+            "left_out" => Self::LeftOut,
+            _ => return None,
+        })
+    }
+}
+
 impl Tower {
+    /// The names of each tensor in Hugging Face's files and in GGUF, and its form. `{n}` stands for the
+    /// first number in a name. A name without one of [`ENDINGS`] at its end stands for all of them.
+    fn rules(&self) -> impl Iterator<Item = (&'static str, &'static str, TowerForm)> {
+        llama_cpp::tower(self.rules).iter().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (stored, gguf) = (words.next()?, words.next()?);
+            let gguf = if gguf == "-" { "" } else { gguf };
+            Some((stored, gguf, TowerForm::parse(words.next().unwrap_or_default())?))
+        })
+    }
+
     /// The tensors that are made of a stored one; `None` for a name that the table does not have.
     ///
     /// # Errors
@@ -327,9 +348,9 @@ impl Tower {
         let mut found = Vec::new();
         for (look, ending) in [(&*name, ""), (stem, ending.unwrap_or_default())] {
             let numbered = pattern(look);
-            for TowerRule { stored, gguf, form } in self.rules {
+            for (stored, gguf, form) in self.rules() {
                 let start = stored.strip_suffix('*').is_some_and(|start| look.starts_with(start));
-                if *stored != numbered.layers && *stored != look && !start {
+                if stored != numbered.layers && stored != look && !start {
                     continue;
                 }
                 let number = match (form, numbered.layer) {
@@ -348,7 +369,7 @@ impl Tower {
                 } else {
                     None
                 };
-                found.push(TowerTensor { name: to, form: *form, dtype });
+                found.push(TowerTensor { name: to, form, dtype });
             }
             if !found.is_empty() {
                 return Ok(Some(found));
@@ -435,6 +456,20 @@ impl TowerTensor {
                 Err(misfit("[outputs, channels, 2, height, width] is needed"))
             }
             _ => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::family;
+
+    #[test]
+    fn every_line_of_every_tower_is_a_rule() {
+        for tower in family::towers() {
+            let lines = llama_cpp::tower(tower.rules).len();
+            assert!(lines > 10 && tower.rules().count() == lines, "{}", tower.rules);
         }
     }
 }

@@ -56,6 +56,15 @@ static EXCEPTIONS: Table<Vec<&str>> =
         block.lines().collect()
     });
 
+static TOWERS: Table<Vec<&str>> =
+    Table::new(include_str!("../../engines/llama.cpp/towers.txt"), |block| block.lines().collect());
+
+/// The tensors of a kind of vision model: the stored name, that in GGUF, and the form, if it is not the
+/// same.
+pub(crate) fn tower(name: &str) -> &'static [&'static str] {
+    TOWERS.get(name).map_or(&[], Vec::as_slice)
+}
+
 /// The loader of a value of `general.architecture`. `None` for one that the table does not have.
 pub(crate) fn graph(architecture: &str) -> Option<&'static Graph> {
     GRAPHS.get(architecture)

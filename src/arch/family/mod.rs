@@ -206,9 +206,14 @@ pub(crate) fn defaults(name: &str) -> Defaults {
 /// The file of models whose tensors have no canonical names.
 const NAMELESS: &str = "others";
 
+/// All kinds of vision models whose form in GGUF is known.
+pub(crate) fn towers() -> impl Iterator<Item = &'static Tower> {
+    towers::TOWERS.iter()
+}
+
 /// The kind of a model's vision model, if its form in GGUF is known.
 pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
-    towers::TOWERS.iter().find(|tower| config.is(tower))
+    towers().find(|tower| config.is(tower))
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.

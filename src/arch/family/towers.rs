@@ -4,12 +4,8 @@
 use serde_json::Value as Json;
 
 use crate::arch::source::KeyWriter;
-use crate::arch::tower::{Sizes, Tower, TowerConfig, TowerForm, TowerRule, usual_sizes};
+use crate::arch::tower::{Sizes, Tower, TowerConfig, usual_sizes};
 use crate::error::Result;
-
-use TowerForm::{
-    Frame, LeftOut, Numbered, Pairs, Pixels, PlusOne, Same, Softplus, Squeezed, Third,
-};
 
 /// All of them.
 pub(super) static TOWERS: &[Tower] = &[
@@ -18,7 +14,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", ""), ("vision_tower.vision_model.", "vision_tower.")],
         pieces: &[],
-        rules: GEMMA3,
+        rules: "gemma3",
         tokens: &[],
         wide: &[".embeddings."],
         half: &["input_projection"],
@@ -30,7 +26,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &["pixtral"],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: PIXTRAL,
+        rules: "pixtral",
         tokens: &[("[IMG_BREAK]", "v.token_embd.img_break")],
         wide: &[],
         half: &[],
@@ -42,7 +38,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: QWEN2_VL,
+        rules: "qwen2_vl",
         tokens: &[],
         wide: &[],
         half: &[],
@@ -54,7 +50,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: QWEN3_VL,
+        rules: "qwen3_vl",
         tokens: &[],
         wide: &[],
         half: &[],
@@ -66,7 +62,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: IDEFICS3,
+        rules: "idefics3",
         tokens: &[],
         wide: &[".embeddings."],
         half: &[],
@@ -78,7 +74,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[(".linear.", ".")],
-        rules: GEMMA4,
+        rules: "gemma4",
         tokens: &[],
         wide: &[".conv", "_conv"],
         half: &[],
@@ -90,7 +86,7 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: LLAMA4,
+        rules: "llama4",
         tokens: &[],
         wide: &[],
         half: &[],
@@ -102,224 +98,13 @@ pub(super) static TOWERS: &[Tower] = &[
         vision: &[],
         prefixes: &[("model.", "")],
         pieces: &[],
-        rules: INTERNVL,
+        rules: "internvl",
         tokens: &[],
         wide: &[],
         half: &[],
         sizes: internvl_sizes,
         keys: internvl,
     },
-];
-
-const fn t(stored: &'static str, gguf: &'static str, form: TowerForm) -> TowerRule {
-    TowerRule { stored, gguf, form }
-}
-
-#[rustfmt::skip]
-static GEMMA3: &[TowerRule] = &[
-    t("vision_tower.embeddings.patch_embedding",                "v.patch_embd",         Same),
-    t("vision_tower.embeddings.position_embedding",             "v.position_embd",      Same),
-    t("vision_tower.encoder.layers.{n}.layer_norm1",            "v.blk.{n}.ln1",        Same),
-    t("vision_tower.encoder.layers.{n}.layer_norm2",            "v.blk.{n}.ln2",        Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.q_proj",       "v.blk.{n}.attn_q",     Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.k_proj",       "v.blk.{n}.attn_k",     Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.v_proj",       "v.blk.{n}.attn_v",     Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.out_proj",     "v.blk.{n}.attn_out",   Same),
-    t("vision_tower.encoder.layers.{n}.mlp.fc1",                "v.blk.{n}.ffn_up",     Same),
-    t("vision_tower.encoder.layers.{n}.mlp.fc2",                "v.blk.{n}.ffn_down",   Same),
-    t("vision_tower.post_layernorm",                            "v.post_ln",            Same),
-    t("vision_tower.head.*",                                    "",                     LeftOut),
-    t("multi_modal_projector.mm_input_projection_weight",       "mm.input_projection.weight", Same),
-    t("multi_modal_projector.mm_soft_emb_norm",                 "mm.soft_emb_norm",     PlusOne),
-];
-
-#[rustfmt::skip]
-static PIXTRAL: &[TowerRule] = &[
-    t("vision_tower.patch_conv",                                     "v.patch_embd",       Same),
-    t("vision_tower.ln_pre",                                         "v.pre_ln",           Same),
-    t("vision_tower.transformer.layers.{n}.attention_norm",          "v.blk.{n}.ln1",      Same),
-    t("vision_tower.transformer.layers.{n}.ffn_norm",                "v.blk.{n}.ln2",      Same),
-    t("vision_tower.transformer.layers.{n}.attention.q_proj",        "v.blk.{n}.attn_q",   Pairs),
-    t("vision_tower.transformer.layers.{n}.attention.k_proj",        "v.blk.{n}.attn_k",   Pairs),
-    t("vision_tower.transformer.layers.{n}.attention.v_proj",        "v.blk.{n}.attn_v",   Same),
-    t("vision_tower.transformer.layers.{n}.attention.o_proj",        "v.blk.{n}.attn_out", Same),
-    t("vision_tower.transformer.layers.{n}.feed_forward.gate_proj",  "v.blk.{n}.ffn_gate", Same),
-    t("vision_tower.transformer.layers.{n}.feed_forward.up_proj",    "v.blk.{n}.ffn_up",   Same),
-    t("vision_tower.transformer.layers.{n}.feed_forward.down_proj",  "v.blk.{n}.ffn_down", Same),
-    t("multi_modal_projector.norm",                                  "mm.input_norm",      Same),
-    t("multi_modal_projector.patch_merger.merging_layer",            "mm.patch_merger",    Same),
-    t("multi_modal_projector.linear_1",                              "mm.1",               Same),
-    t("multi_modal_projector.linear_2",                              "mm.2",               Same),
-];
-
-#[rustfmt::skip]
-static QWEN2_VL: &[TowerRule] = &[
-    t("visual.patch_embed.proj.weight",       "v.patch_embd.weight",   Frame(0)),
-    t("visual.patch_embed.proj.weight",       "v.patch_embd.weight.1", Frame(1)),
-    t("visual.blocks.{n}.norm1",              "v.blk.{n}.ln1",         Same),
-    t("visual.blocks.{n}.norm2",              "v.blk.{n}.ln2",         Same),
-    t("visual.blocks.{n}.attn.qkv",           "v.blk.{n}.attn_q",      Third(0)),
-    t("visual.blocks.{n}.attn.qkv",           "v.blk.{n}.attn_k",      Third(1)),
-    t("visual.blocks.{n}.attn.qkv",           "v.blk.{n}.attn_v",      Third(2)),
-    t("visual.blocks.{n}.attn.proj",          "v.blk.{n}.attn_out",    Same),
-    t("visual.blocks.{n}.mlp.fc1",            "v.blk.{n}.ffn_up",      Same),
-    t("visual.blocks.{n}.mlp.fc2",            "v.blk.{n}.ffn_down",    Same),
-    t("visual.blocks.{n}.mlp.gate_proj",      "v.blk.{n}.ffn_gate",    Same),
-    t("visual.blocks.{n}.mlp.up_proj",        "v.blk.{n}.ffn_up",      Same),
-    t("visual.blocks.{n}.mlp.down_proj",      "v.blk.{n}.ffn_down",    Same),
-    t("visual.merger.ln_q",                   "v.post_ln",             Same),
-    t("visual.merger.mlp.{n}",                "mm.{n}",                Same),
-];
-
-#[rustfmt::skip]
-static QWEN3_VL: &[TowerRule] = &[
-    t("visual.patch_embed.proj.weight",       "v.patch_embd.weight",   Frame(0)),
-    t("visual.patch_embed.proj.weight",       "v.patch_embd.weight.1", Frame(1)),
-    t("visual.patch_embed.proj.bias",         "v.patch_embd.bias",     Same),
-    t("visual.pos_embed",                     "v.position_embd",       Same),
-    t("visual.blocks.{n}.norm1",              "v.blk.{n}.ln1",         Same),
-    t("visual.blocks.{n}.norm2",              "v.blk.{n}.ln2",         Same),
-    t("visual.blocks.{n}.attn.qkv",           "v.blk.{n}.attn_qkv",    Same),
-    t("visual.blocks.{n}.attn.proj",          "v.blk.{n}.attn_out",    Same),
-    t("visual.blocks.{n}.mlp.linear_fc1",     "v.blk.{n}.ffn_up",      Same),
-    t("visual.blocks.{n}.mlp.linear_fc2",     "v.blk.{n}.ffn_down",    Same),
-    t("visual.merger.norm",                   "v.post_ln",             Same),
-    t("visual.merger.linear_fc1",             "mm.0",                  Same),
-    t("visual.merger.linear_fc2",             "mm.2",                  Same),
-    t("visual.deepstack_merger_list.{n}.norm",       "v.deepstack.{n}.norm", Numbered(DEEPSTACK)),
-    t("visual.deepstack_merger_list.{n}.linear_fc1", "v.deepstack.{n}.fc1",  Numbered(DEEPSTACK)),
-    t("visual.deepstack_merger_list.{n}.linear_fc2", "v.deepstack.{n}.fc2",  Numbered(DEEPSTACK)),
-];
-
-const DEEPSTACK: &str = "deepstack_visual_indexes";
-
-#[rustfmt::skip]
-static IDEFICS3: &[TowerRule] = &[
-    t("vision_model.embeddings.patch_embedding",             "v.patch_embd",       Same),
-    t("vision_model.embeddings.position_embedding",          "v.position_embd",    Same),
-    t("vision_model.encoder.layers.{n}.layer_norm1",         "v.blk.{n}.ln1",      Same),
-    t("vision_model.encoder.layers.{n}.layer_norm2",         "v.blk.{n}.ln2",      Same),
-    t("vision_model.encoder.layers.{n}.self_attn.q_proj",    "v.blk.{n}.attn_q",   Same),
-    t("vision_model.encoder.layers.{n}.self_attn.k_proj",    "v.blk.{n}.attn_k",   Same),
-    t("vision_model.encoder.layers.{n}.self_attn.v_proj",    "v.blk.{n}.attn_v",   Same),
-    t("vision_model.encoder.layers.{n}.self_attn.out_proj",  "v.blk.{n}.attn_out", Same),
-    t("vision_model.encoder.layers.{n}.mlp.fc1",             "v.blk.{n}.ffn_up",   Same),
-    t("vision_model.encoder.layers.{n}.mlp.fc2",             "v.blk.{n}.ffn_down", Same),
-    t("vision_model.post_layernorm",                         "v.post_ln",          Same),
-    t("connector.modality_projection.proj",                  "mm.model.fc",        Same),
-];
-
-#[rustfmt::skip]
-static GEMMA4: &[TowerRule] = &[
-    t("vision_tower.patch_embedder.input_proj",                     "v.patch_embd",                   Pixels),
-    t("vision_tower.patch_embedder.position_embedding_table",       "v.position_embd.weight",         Same),
-    t("vision_tower.std_bias",                                      "v.std_bias",                     Same),
-    t("vision_tower.std_scale",                                     "v.std_scale",                    Same),
-    t("vision_tower.encoder.layers.{n}.input_layernorm",            "v.blk.{n}.ln1",                  Same),
-    t("vision_tower.encoder.layers.{n}.post_attention_layernorm",   "v.blk.{n}.attn_post_norm",       Same),
-    t("vision_tower.encoder.layers.{n}.pre_feedforward_layernorm",  "v.blk.{n}.ln2",                  Same),
-    t("vision_tower.encoder.layers.{n}.post_feedforward_layernorm", "v.blk.{n}.ffn_post_norm",        Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.q_proj",           "v.blk.{n}.attn_q",               Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.k_proj",           "v.blk.{n}.attn_k",               Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.v_proj",           "v.blk.{n}.attn_v",               Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.o_proj",           "v.blk.{n}.attn_out",             Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.q_norm",           "v.blk.{n}.attn_q_norm",          Same),
-    t("vision_tower.encoder.layers.{n}.self_attn.k_norm",           "v.blk.{n}.attn_k_norm",          Same),
-    t("vision_tower.encoder.layers.{n}.mlp.gate_proj",              "v.blk.{n}.ffn_gate",             Same),
-    t("vision_tower.encoder.layers.{n}.mlp.up_proj",                "v.blk.{n}.ffn_up",               Same),
-    t("vision_tower.encoder.layers.{n}.mlp.down_proj",              "v.blk.{n}.ffn_down",             Same),
-    t("vision_tower.encoder.layers.{n}.layer_scalar",               "v.blk.{n}.out_scale.weight",     Same),
-    t("embed_vision.embedding_projection",                          "mm.input_projection",            Same),
-    t("audio_tower.subsample_conv_projection.layer0.conv",          "a.conv1d.0",                     Same),
-    t("audio_tower.subsample_conv_projection.layer0.norm",          "a.conv1d.0.norm",                Same),
-    t("audio_tower.subsample_conv_projection.layer1.conv",          "a.conv1d.1",                     Same),
-    t("audio_tower.subsample_conv_projection.layer1.norm",          "a.conv1d.1.norm",                Same),
-    t("audio_tower.subsample_conv_projection.input_proj_linear",    "a.input_projection",             Same),
-    t("audio_tower.layers.{n}.feed_forward1.pre_layer_norm",        "a.blk.{n}.ffn_norm",             Same),
-    t("audio_tower.layers.{n}.feed_forward1.ffw_layer_1",           "a.blk.{n}.ffn_up",               Same),
-    t("audio_tower.layers.{n}.feed_forward1.ffw_layer_2",           "a.blk.{n}.ffn_down",             Same),
-    t("audio_tower.layers.{n}.feed_forward1.post_layer_norm",       "a.blk.{n}.ffn_post_norm",        Same),
-    t("audio_tower.layers.{n}.feed_forward2.pre_layer_norm",        "a.blk.{n}.ffn_norm_1",           Same),
-    t("audio_tower.layers.{n}.feed_forward2.ffw_layer_1",           "a.blk.{n}.ffn_up_1",             Same),
-    t("audio_tower.layers.{n}.feed_forward2.ffw_layer_2",           "a.blk.{n}.ffn_down_1",           Same),
-    t("audio_tower.layers.{n}.feed_forward2.post_layer_norm",       "a.blk.{n}.ffn_post_norm_1",      Same),
-    t("audio_tower.layers.{n}.norm_pre_attn",                       "a.blk.{n}.attn_pre_norm",        Same),
-    t("audio_tower.layers.{n}.norm_post_attn",                      "a.blk.{n}.attn_post_norm",       Same),
-    t("audio_tower.layers.{n}.norm_out",                            "a.blk.{n}.ln2",                  Same),
-    t("audio_tower.layers.{n}.self_attn.q_proj",                    "a.blk.{n}.attn_q",               Same),
-    t("audio_tower.layers.{n}.self_attn.k_proj",                    "a.blk.{n}.attn_k",               Same),
-    t("audio_tower.layers.{n}.self_attn.v_proj",                    "a.blk.{n}.attn_v",               Same),
-    t("audio_tower.layers.{n}.self_attn.post",                      "a.blk.{n}.attn_out",             Same),
-    t("audio_tower.layers.{n}.self_attn.relative_k_proj",           "a.blk.{n}.attn_k_rel",           Same),
-    t("audio_tower.layers.{n}.self_attn.per_dim_scale",             "a.blk.{n}.per_dim_scale.weight", Softplus),
-    t("audio_tower.layers.{n}.lconv1d.pre_layer_norm",              "a.blk.{n}.conv_norm",            Same),
-    t("audio_tower.layers.{n}.lconv1d.linear_start",                "a.blk.{n}.conv_pw1",             Same),
-    t("audio_tower.layers.{n}.lconv1d.depthwise_conv1d",            "a.blk.{n}.conv_dw",              Squeezed),
-    t("audio_tower.layers.{n}.lconv1d.conv_norm",                   "a.blk.{n}.norm_conv",            Same),
-    t("audio_tower.layers.{n}.lconv1d.linear_end",                  "a.blk.{n}.conv_pw2",             Same),
-    t("audio_tower.output_proj",                                    "a.pre_encode.out",               Same),
-    t("embed_audio.embedding_projection",                           "mm.a.input_projection",          Same),
-];
-
-/// llama.cpp's converter calls the second norm `attn_post_norm`, which Gemma 4 has behind the attention.
-/// llama.cpp reads `ln2`.
-#[rustfmt::skip]
-static LLAMA4: &[TowerRule] = &[
-    t("vision_model.patch_embedding.linear",                    "v.patch_embd",           Same),
-    t("vision_model.class_embedding",                           "v.class_embd",           Same),
-    t("vision_model.positional_embedding_vlm",                  "v.position_embd.weight", Same),
-    t("vision_model.layernorm_pre",                             "v.pre_ln",               Same),
-    t("vision_model.layernorm_post",                            "v.post_ln",              Same),
-    t("vision_model.model.layers.{n}.input_layernorm",          "v.blk.{n}.ln1",          Same),
-    t("vision_model.model.layers.{n}.post_attention_layernorm", "v.blk.{n}.ln2",          Same),
-    t("vision_model.model.layers.{n}.self_attn.q_proj",         "v.blk.{n}.attn_q",       Same),
-    t("vision_model.model.layers.{n}.self_attn.k_proj",         "v.blk.{n}.attn_k",       Same),
-    t("vision_model.model.layers.{n}.self_attn.v_proj",         "v.blk.{n}.attn_v",       Same),
-    t("vision_model.model.layers.{n}.self_attn.o_proj",         "v.blk.{n}.attn_out",     Same),
-    t("vision_model.model.layers.{n}.mlp.fc1",                  "v.blk.{n}.ffn_up",       Same),
-    t("vision_model.model.layers.{n}.mlp.fc2",                  "v.blk.{n}.ffn_down",     Same),
-    t("vision_model.vision_adapter.mlp.fc1",                    "mm.model.mlp.1",         Same),
-    t("vision_model.vision_adapter.mlp.fc2",                    "mm.model.mlp.2",         Same),
-    t("multi_modal_projector.linear_1",                         "mm.model.fc",            Same),
-];
-
-/// Under the names of the published models with `mlp1`, and under those of transformers.
-#[rustfmt::skip]
-static INTERNVL: &[TowerRule] = &[
-    t("vision_model.embeddings.class_embedding",                   "v.class_embd",           Same),
-    t("vision_model.embeddings.patch_embedding",                   "v.patch_embd",           Same),
-    t("vision_model.embeddings.position_embedding",                "v.position_embd.weight", Same),
-    t("vision_model.encoder.layers.{n}.norm1",                     "v.blk.{n}.ln1",          Same),
-    t("vision_model.encoder.layers.{n}.norm2",                     "v.blk.{n}.ln2",          Same),
-    t("vision_model.encoder.layers.{n}.attn.qkv",                  "v.blk.{n}.attn_q",       Third(0)),
-    t("vision_model.encoder.layers.{n}.attn.qkv",                  "v.blk.{n}.attn_k",       Third(1)),
-    t("vision_model.encoder.layers.{n}.attn.qkv",                  "v.blk.{n}.attn_v",       Third(2)),
-    t("vision_model.encoder.layers.{n}.attn.q_norm",               "v.blk.{n}.attn_q_norm",  Same),
-    t("vision_model.encoder.layers.{n}.attn.k_norm",               "v.blk.{n}.attn_k_norm",  Same),
-    t("vision_model.encoder.layers.{n}.attn.proj",                 "v.blk.{n}.attn_out",     Same),
-    t("vision_model.encoder.layers.{n}.ls1",                       "v.blk.{n}.ls1.weight",   Same),
-    t("vision_model.encoder.layers.{n}.ls2",                       "v.blk.{n}.ls2.weight",   Same),
-    t("vision_model.encoder.layers.{n}.mlp.fc1",                   "v.blk.{n}.ffn_up",       Same),
-    t("vision_model.encoder.layers.{n}.mlp.fc2",                   "v.blk.{n}.ffn_down",     Same),
-    t("mlp1.{n}",                                                  "mm.model.mlp.{n}",       Same),
-    t("vision_tower.embeddings.cls_token",                         "v.class_embd",           Same),
-    t("vision_tower.embeddings.patch_embeddings.projection",       "v.patch_embd",           Same),
-    t("vision_tower.embeddings.position_embeddings",               "v.position_embd.weight", Same),
-    t("vision_tower.encoder.layer.{n}.layernorm_before",           "v.blk.{n}.ln1",          Same),
-    t("vision_tower.encoder.layer.{n}.layernorm_after",            "v.blk.{n}.ln2",          Same),
-    t("vision_tower.encoder.layer.{n}.attention.q_proj",           "v.blk.{n}.attn_q",       Same),
-    t("vision_tower.encoder.layer.{n}.attention.k_proj",           "v.blk.{n}.attn_k",       Same),
-    t("vision_tower.encoder.layer.{n}.attention.v_proj",           "v.blk.{n}.attn_v",       Same),
-    t("vision_tower.encoder.layer.{n}.attention.q_norm",           "v.blk.{n}.attn_q_norm",  Same),
-    t("vision_tower.encoder.layer.{n}.attention.k_norm",           "v.blk.{n}.attn_k_norm",  Same),
-    t("vision_tower.encoder.layer.{n}.attention.projection_layer", "v.blk.{n}.attn_out",     Same),
-    t("vision_tower.encoder.layer.{n}.lambda_1",                   "v.blk.{n}.ls1.weight",   Same),
-    t("vision_tower.encoder.layer.{n}.lambda_2",                   "v.blk.{n}.ls2.weight",   Same),
-    t("vision_tower.encoder.layer.{n}.mlp.fc1",                    "v.blk.{n}.ffn_up",       Same),
-    t("vision_tower.encoder.layer.{n}.mlp.fc2",                    "v.blk.{n}.ffn_down",     Same),
-    t("multi_modal_projector.layer_norm",                          "mm.model.mlp.0",         Same),
-    t("multi_modal_projector.linear_1",                            "mm.model.mlp.1",         Same),
-    t("multi_modal_projector.linear_2",                            "mm.model.mlp.3",         Same),
 ];
 
 fn epsilon(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>, usual: f32) -> Result<()> {
@@ -427,6 +212,8 @@ fn qwen3_vl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
         heads: config.count(&["num_heads"])?,
     })
 }
+
+const DEEPSTACK: &str = "deepstack_visual_indexes";
 
 fn qwen3_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.set("projector_type", &"qwen3vl_merger".into());
