@@ -186,6 +186,31 @@ fn files_are_short() {
     }
 }
 
+/// The facts about other programs are those of the versions that `cargo xtask` installs.
+#[test]
+fn engines_have_the_pinned_versions() {
+    let text = |file: &str| std::fs::read_to_string(root().join(file)).expect(file);
+    let tasks = text("xtask/src/main.rs");
+    for (file, program, package) in [
+        ("transformers/defaults.txt", "transformers", "transformers"),
+        ("transformers/classes.txt", "transformers", "transformers"),
+        ("mlx-lm/classes.txt", "mlx-lm", "mlx-lm"),
+        ("llama.cpp/graphs.txt", "llama.cpp", "llama-cpp-python"),
+        ("llama.cpp/numbers.txt", "llama.cpp", "llama-cpp-python"),
+        ("llama.cpp/towers.txt", "llama.cpp", "llama-cpp-python"),
+    ] {
+        let facts = text(&format!("engines/{file}"));
+        let version = facts.strip_prefix(&format!("# {program} ")).expect(file);
+        let version = version.split(' ').next().expect(file).trim_end_matches('.');
+        let (_, pin) = tasks.split_once(&format!("\"{package}==")).expect(package);
+        let pin = pin.split(['"', '*']).next().expect(package);
+        assert!(
+            version.starts_with(pin),
+            "engines/{file}: {version}, but {package}=={pin} is pinned"
+        );
+    }
+}
+
 fn unique<T: Ord + std::fmt::Debug>(what: &str, names: impl IntoIterator<Item = T>) {
     let mut seen = BTreeSet::new();
     for name in names {

@@ -73,7 +73,7 @@ impl LlamaQuantize {
 }
 
 /// mlx-lm's choices for some modules of some models: `quant_predicate` and the classes of
-/// mlx_lm/models/*.py, as of mlx-lm 0.32.2.
+/// mlx_lm/models/*.py, of the version in `engines/mlx-lm`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MlxModules {
     /// Values of `model_type`.

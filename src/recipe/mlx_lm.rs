@@ -1,4 +1,4 @@
-//! The choices of mlx-lm, module by module: `mlx_lm.convert -q` of mlx-lm 0.32.2. Tests compare
+//! The choices of mlx-lm, module by module: `mlx_lm.convert -q` of the version in `engines/mlx-lm`. Tests compare
 //! them to the results of its own predicates.
 //!
 //! A module is anything with a `weight`: `model.layers.0.mlp.up_proj`. Names are those of mlx-lm's

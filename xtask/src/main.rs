@@ -97,11 +97,11 @@ const PACKAGES: Step = step(&[
     "target/oracles/bin/pip",
     "install",
     "--quiet",
-    "gguf",
+    "gguf==0.19.*",
     "safetensors",
     "mlx",
     "mlx-cpu",
-    "mlx-lm",
+    "mlx-lm==0.32.2",
     "torch",
     "transformers==5.23.*",
     "sentencepiece",
@@ -132,8 +132,12 @@ const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
 /// The facts about the classes of transformers and mlx-lm in `engines/`.
 const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes.py"]);
-/// Whether llama.cpp's loader does what the tables in `engines/` say.
+/// The architectures that the tables in `engines/llama.cpp` do not have.
+const EXTRACTED: Step = step(&["target/oracles/bin/python", "xtask/engines/extract.py"]);
+/// Whether llama.cpp's loader does what the tables say.
 const LOADER: Step = step(&["target/oracles/bin/python", "xtask/engines/loader.py"]);
+/// The flags that decide which parameters a class of transformers has.
+const FLAGS: Step = step(&["target/oracles/bin/python", "xtask/engines/flags.py"]);
 /// Whether the facts are those of the installed packages.
 const CLASSES_CHECKED: Step =
     step(&["target/oracles/bin/python", "xtask/engines/classes.py", "--check"]);
@@ -325,7 +329,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "engines",
         help: "write the facts about other programs in engines/, and compare them; review the diff",
-        steps: &[VENV, PACKAGES, CLASSES, LOADER],
+        steps: &[VENV, PACKAGES, CLASSES, FLAGS, EXTRACTED, LOADER],
     },
     Task {
         name: "python",

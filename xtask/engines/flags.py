@@ -1,0 +1,69 @@
+"""Writes engines/transformers/flags.txt: the flags of config.json that decide which parameters a class of transformers has.
+
+    flags.py [--check]
+
+Each class of the model types in engines/model_types.txt is built without memory for its weights, with each flag as its default has
+it and the other way round.
+"""
+
+import re
+import warnings
+from importlib.metadata import version
+
+import lines
+
+warnings.filterwarnings("ignore")
+
+import torch  # noqa: E402
+from classes import MODEL_TYPES, config_class, stated  # noqa: E402
+from transformers.models.auto import modeling_auto  # noqa: E402
+
+TASKS = ["CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM"]
+# Few layers; of these, the config is taken whose model has the most kinds of parameters.
+SMALL = [{"num_hidden_layers": 4}, {}, {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]}]
+
+
+def model_class(cls):
+    """The model of a config class."""
+    for task in TASKS:
+        mapping = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING")
+        if cls in mapping:
+            found = mapping[cls]
+            return found[0] if isinstance(found, tuple) else found
+    return None
+
+
+def parameters(cls, small, flags):
+    """The kinds of parameters of a model with these flags; None if the class refuses them."""
+    try:
+        with torch.device("meta"):
+            model = model_class(cls)(cls(**small, **flags))
+    except Exception:
+        return None
+    return {re.sub(r"\.\d+\.", ".{n}.", name) for name, _ in model.named_parameters()}
+
+
+def flags_of(cls):
+    """Each flag that decides which parameters a class has, and the parameters that it has if the flag is true, or false."""
+    small = max(SMALL, key=lambda small: len(parameters(cls, small, {}) or ()))
+    usual = parameters(cls, small, {})
+    for flag, default in sorted(stated(cls).items()) if usual else ():
+        other = parameters(cls, small, {flag: not default}) if isinstance(default, bool) else None
+        if other is not None:
+            with_flag, without = (usual, other) if default else (other, usual)
+            for value, names in (("true", with_flag - without), ("false", without - with_flag)):
+                yield from (f"{flag} {value} {name}" for name in sorted(names))
+
+
+def blocks():
+    for model_type in MODEL_TYPES:
+        cls = config_class(model_type)
+        if cls is not None and model_class(cls) is not None:
+            yield model_type, list(flags_of(cls))
+
+
+if __name__ == "__main__":
+    files = lines.Files()
+    about = "Parameters that a class has only if a flag of config.json is true, or false."
+    files.put("transformers/flags.txt", f"transformers {version('transformers')}", about, blocks())
+    files.finish()
