@@ -3,13 +3,14 @@
 use super::step::Step;
 use super::table::{Tables, number, value};
 use super::text::{Line, Parsed, Section};
-use crate::arch::config::{Constant, NormKind};
+use crate::arch::config::NormKind;
 use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath};
 use crate::arch::variant::{Class, Condition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
     Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
     RopeLayout,
 };
+use crate::engines::Constant;
 
 /// What a file describes beside its tables.
 #[derive(Debug, Default)]

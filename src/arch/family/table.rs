@@ -4,10 +4,10 @@ use super::form;
 use super::step::Step;
 use super::text::{Line, Parsed, Section, Word, sections};
 use super::{builtin, steps};
-use crate::arch::config::Constant;
 use crate::arch::rule::{NameRule, StoredForm};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{ConfigRule, KeyRule};
+use crate::engines::Constant;
 
 /// Tables of one kind, by name.
 type Named<T> = Vec<(&'static str, &'static [T])>;
