@@ -14,7 +14,9 @@ mod linear;
 pub(crate) mod rotary;
 mod rule;
 mod runs;
+pub(crate) mod size;
 pub(crate) mod source;
+pub(crate) mod tensor;
 pub(crate) mod tower;
 pub(crate) mod transform;
 pub(crate) mod variant;
@@ -38,8 +40,7 @@ pub use config::{
     ScaleConfig, SsmConfig,
 };
 use config::{ConfigReader, Defaults, PromisedLayers};
-use cut::CutRule;
-pub(crate) use cut::{Cut, Stage, TensorCut, Unit, pipeline_layers};
+pub(crate) use cut::{Cut, Stage, TensorCut, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
@@ -123,8 +124,6 @@ pub struct Architecture {
     /// What a decoder computes beyond what the config and the tensors say, for programs that run models;
     /// `None` if no line says that it can be run.
     pub decoder: Option<&'static [PlanLine]>,
-    /// How ranks divide modules that they divide otherwise than in other families.
-    pub(crate) cuts: &'static [CutRule],
 }
 
 impl Architecture {
@@ -158,7 +157,6 @@ impl Architecture {
         counts_encoder_layers: false,
         exceeds_f16: false,
         decoder: None,
-        cuts: &[],
     };
 }
 

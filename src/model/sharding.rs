@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::{Convention, Model, Tensor};
-use crate::arch::{Cut, ModelConfig, Stage, TensorCut, Unit, pipeline_layers};
+use crate::arch::size::Unit;
+use crate::arch::{Cut, ModelConfig, Stage, TensorCut, pipeline_layers};
 use crate::error::{Error, Result};
 
 /// A rank's place among the processes that share a model: for each kind of parallelism, its number
@@ -264,9 +265,8 @@ impl Model {
 
     /// How a tensor is divided; `None` for a name that is not canonical.
     pub(crate) fn cut_of(&self, name: &str) -> Result<Option<TensorCut>> {
-        let architecture = self.resolution()?.architecture;
-        let mapped = self.mapping(name)?.is_some();
-        Ok(architecture.filter(|_| mapped).map(|architecture| architecture.cut(name)))
+        let is_canonical = self.mapping(name)?.is_some();
+        Ok(is_canonical.then(|| TensorCut::of(name, self.config().ok())))
     }
 
     /// The config, if there are several ranks.
@@ -353,12 +353,15 @@ fn ranges_of_rank(
         }
         Cut::Outputs(unit) | Cut::PerHead(unit) => (outputs, vec![part(unit, length(outputs))?]),
         Cut::Inputs(unit) => (inputs, vec![part(unit, length(inputs))?]),
-        Cut::Sections(units) => {
+        Cut::Sections(sizes) => {
             let mut start = 0u64;
             let mut ranges = Vec::new();
-            for unit in units {
-                let each = cut.section(*unit, config)?;
-                let own = part(*unit, each)?;
+            for (size, unit) in sizes.iter().filter_map(|size| Some((size, size.unit()?))) {
+                let each = size.of(config, 0).ok_or_else(|| {
+                    let unit = unit.name();
+                    Error::mismatch(format!("the config states no length of the {unit}"))
+                })?;
+                let own = part(unit, each)?;
                 let at = |place: u64| start.saturating_add(place);
                 ranges.push(at(own.start)..at(own.end));
                 start = start.saturating_add(each);

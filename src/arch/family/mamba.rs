@@ -3,7 +3,6 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::step::{Step, Steps};
-use crate::arch::cut::{Cut, CutRule, Unit, own};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 
@@ -13,18 +12,6 @@ pub(super) const STEPS: Steps = &[
     ("heads", Step::Config(heads)),
     ("limits", Step::Mlx(limits)),
     ("widths", Step::Config(widths)),
-];
-
-/// Gates and channels by heads, the states' inputs and outputs by groups, and a time step for each head.
-#[rustfmt::skip]
-pub(super) static HEADS: &[CutRule] = &[
-    own("layers.{n}.ssm.in",     Cut::Sections(&[Unit::Channel, Unit::Channel, Unit::Group, Unit::Group, Unit::State])),
-    own("layers.{n}.ssm.conv",   Cut::Sections(&[Unit::Channel, Unit::Group, Unit::Group])),
-    own("layers.{n}.ssm.dt",     Cut::Outputs(Unit::State)),
-    own("layers.{n}.ssm.a_log",  Cut::Outputs(Unit::State)),
-    own("layers.{n}.ssm.d",      Cut::Outputs(Unit::State)),
-    own("layers.{n}.ssm.norm",   Cut::Outputs(Unit::State)),
-    own("layers.{n}.ssm.output", Cut::Inputs(Unit::State)),
 ];
 
 fn epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {

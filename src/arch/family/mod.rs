@@ -55,7 +55,6 @@ use self::table::Tables;
 use self::text::{Fault, Parsed};
 use super::Architecture;
 use super::config::{Defaults, GgufDefaults};
-use super::cut::CutRule;
 use super::habits::{LlamaQuantize, MlxModules};
 use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
@@ -148,11 +147,6 @@ pub(crate) fn architecture(name: &str, is_gguf: bool) -> Option<&'static Archite
         let names = if is_gguf { row.gguf } else { row.hf };
         names.contains(&name) || row.name == name
     })
-}
-
-/// How ranks divide the modules of a family that the common table has otherwise.
-fn cuts(name: &str) -> &'static [CutRule] {
-    if name.ends_with("heads") { mamba::HEADS } else { &[] }
 }
 
 /// The functions with a name, of the file with another name.

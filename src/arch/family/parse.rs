@@ -175,7 +175,6 @@ impl FamilyDraft {
                 let rows = |step| if let Step::Rows(step) = step { Some(step) } else { None };
                 row.rows_before_positions = Some(tables.step(line, line.word(0)?, rows)?);
             }
-            "cuts" => row.cuts = super::cuts(line.word(0)?),
             _ => return Ok(false),
         }
         Ok(true)
