@@ -1,8 +1,8 @@
 //! Canonical tensors: the facts about each, whichever family it belongs to.
 
-use super::ModelConfig;
 use super::rule;
 use super::size::Size::{self, *};
+use super::{Architecture, ModelConfig};
 
 /// The facts about one canonical tensor. A bias has no row: they follow from those of its weight.
 #[derive(Clone, Copy, Debug)]
@@ -248,6 +248,11 @@ impl CanonicalTensor {
         Some(Self { row, is_bias: true, part, layer })
     }
 
+    /// Whether a program that computes with the tensor needs its values as `F32`, and they are few.
+    fn is_small(&self) -> bool {
+        self.is_bias || self.row.role != Role::Matrix
+    }
+
     /// Whether the first axis counts experts that have their own values. That of a router counts
     /// its outputs.
     pub(crate) fn has_experts(&self) -> bool {
@@ -276,11 +281,24 @@ impl CanonicalTensor {
     }
 }
 
+impl Architecture {
+    /// Whether llama.cpp's converter writes the tensor with this name in GGUF as `F32` in every file
+    /// type: norms, routers, convolutions and tables of positions (`prepare_tensors` in
+    /// conversion/base.py).
+    pub(crate) fn is_small_in_gguf(&self, name: &str) -> bool {
+        let name = rule::pattern(name).layers;
+        let mut rules = self.rules.iter().copied().flatten();
+        let rule = rules.find(|rule| rule.gguf.name == name);
+        let tensor = rule.and_then(|rule| CanonicalTensor::of(rule.canonical));
+        tensor.is_some_and(|tensor| tensor.is_small())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::{ARCHITECTURES, Architecture, NameRule};
+    use super::super::{ARCHITECTURES, NameRule};
     use super::*;
 
     /// The canonical names in the tables of a family, those that depend on other tensors included.

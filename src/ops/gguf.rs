@@ -6,7 +6,7 @@ use super::dialect::{TranslatedTensors, adapted_tensors_in};
 use super::mmproj;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
-use crate::arch::{Dialect, family, graph};
+use crate::arch::{Architecture, Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::{OpenOptions, gguf};
 use crate::dtype::DType;
@@ -59,6 +59,7 @@ impl GgufDraft {
         let TranslatedTensors { tensors: views, left_out, .. } =
             adapted_tensors_in(model, Dialect::Gguf, adaptation, &Sharding::new())?;
         let own = store.encoding() == Encoding::Gguf;
+        let translated = resolution.architecture.filter(|_| !own);
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {
             let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -76,18 +77,18 @@ impl GgufDraft {
                 "position_embd.weight" if before > 0 => view.slice_rows(before..rows)?,
                 _ => view,
             };
-            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
+            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
         let GgufModules { tensors: dense, losses } = modules::in_gguf(model, &mut keys)?;
         for view in dense {
-            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
+            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
         let GgufRanker { tensor: words, note: ranker } = match own {
             true => GgufRanker::default(),
             false => rankers::in_gguf(model, &mut keys)?,
         };
         if let Some(view) = words {
-            tensors.push(OutTensor::new(view.name(), output(&view, own, precision)?));
+            tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
         let graph = keys.get("general.architecture").and_then(|value| value.to_text());
         let graph = graph.and_then(|name| family::graph(name.to_str()?));
@@ -243,31 +244,24 @@ pub(super) fn graph_faults(store: &Store) -> Vec<String> {
     graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }
 
-/// Chooses how a tensor is written in GGUF.
-fn output(view: &Tensor, own: bool, precision: Precision) -> Result<Output> {
+/// Chooses how a tensor is written in GGUF. `translated` is the architecture of a model of another
+/// container.
+fn output(
+    view: &Tensor,
+    translated: Option<&Architecture>,
+    precision: Precision,
+) -> Result<Output> {
     let stored = view.dtype();
     let integer = matches!(&stored, Ok(dtype) if dtype.is_integer());
+    let is_small = |architecture: &Architecture| {
+        view.shape().len() < 2 || architecture.is_small_in_gguf(view.name())
+    };
     // llama.cpp's operations require F32 for these (`prepare_tensors` of its converter).
-    if !own && !integer && (view.shape().len() < 2 || is_small(view.name())) {
+    if !integer && translated.is_some_and(is_small) {
         if stored.is_ok_and(|dtype| dtype == DType::F32) && view.packed().is_ok() {
             return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
         }
         return encoded(view, DType::F32, None, precision);
     }
     choose(view, &gguf::write::WRITER, precision)
-}
-
-/// Whether llama.cpp's converter writes a tensor as F32 in every file type: norms, routers,
-/// convolutions and position embeddings (`prepare_tensors` in conversion/base.py).
-fn is_small(name: &str) -> bool {
-    const ENDS: &[&str] = &[
-        "_norm.weight",
-        "ffn_gate_inp.weight",
-        "ffn_gate_inp_shexp.weight",
-        "position_embd.weight",
-        "token_types.weight",
-        "ssm_conv1d.weight",
-        "shortconv.conv.weight",
-    ];
-    ENDS.iter().any(|end| name.ends_with(end)) || !name.ends_with(".weight")
 }
