@@ -18,7 +18,6 @@ summary   Aurora
 rope      half_split
 tensors   decoder
 prefixes  decoder
-required  decoder
 
 [gguf aurora]
 hf       aurora

@@ -21,7 +21,7 @@ fn a_file_describes_a_family_that_is_not_built_in() {
         };
         std::fs::write(path("boreal") + "/" + &name, bytes).expect("a copy");
     }
-    let names = "[family boreal]\nhf boreal\nrope half_split\ntensors decoder\nrequired decoder\n";
+    let names = "[family boreal]\nhf boreal\nrope half_split\ntensors decoder\n";
     std::fs::write(&family, names).expect("a file");
 
     assert_eq!(json(&["inspect", &model, "--json"])["architecture"], serde_json::Value::Null);

@@ -184,7 +184,7 @@ def test_a_family_from_a_file(assets: Path, tmp_path: Path) -> None:
     assert len(wb.open(folder)) == 0
 
     family = tmp_path / "boreal.family"
-    family.write_text("[family boreal]\nhf boreal\nrope half_split\ntensors decoder\nrequired decoder\n")
+    family.write_text("[family boreal]\nhf boreal\nrope half_split\ntensors decoder\n")
     wb.add_families(family)
     assert wb.open(folder)["output_norm.weight"].shape == (256,)
 

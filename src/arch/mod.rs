@@ -77,9 +77,9 @@ pub struct Architecture {
     /// Prefixes of stored names in Hugging Face and MLX files, and the prefix used in the tables.
     /// They are tried in order, after the name itself.
     pub prefixes: &'static [(&'static str, &'static str)],
-    /// Canonical names that a complete model requires. ` | ` separates alternatives, one of which
-    /// is enough.
-    pub required: &'static [&'static str],
+    /// Canonical names that it has rules for, that other families require, and that a complete model
+    /// of this one may lack.
+    pub optional: &'static [&'static str],
     /// Names that a class of a dialect uses instead of those in the tables.
     pub(crate) renames: &'static [Rename],
     /// Canonical names that depend on the other tensors of the model.
@@ -139,7 +139,7 @@ impl Architecture {
         mlx: &[],
         publisher: &[],
         prefixes: &[],
-        required: &[],
+        optional: &[],
         renames: &[],
         conditional_names: &[],
         conditional_rules: &[],
@@ -423,7 +423,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         return Ok(resolution);
     };
     let names = names_of(architecture, dialect);
-    let bits = bits_of(architecture);
+    let required = architecture.required();
+    let bits = bits_of(&required);
     // Which of the required names each layer has, one bit each. The layers are those with stored
     // tensors, not those that the config states.
     let mut layers = LayerNames::new();
@@ -489,7 +490,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let promised = promised.unwrap_or_default();
     // Arrays of a scheme that is not supported may stand for any tensor.
     if store.check_known().is_ok() {
-        resolution.missing = missing(architecture, &resolution.mapped, &layers, promised);
+        resolution.missing = missing(&required, &resolution.mapped, &layers, promised);
     }
     Ok(resolution)
 }
@@ -626,9 +627,9 @@ fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRow
 }
 
 /// The bit of each required name of a layer, for each of its alternatives.
-fn bits_of(architecture: &Architecture) -> HashMap<&'static str, u64, RandomState> {
-    let each = |(bit, name): (u32, &&'static str)| name.split(" | ").map(move |n| (n, 1 << bit));
-    (0..64).zip(architecture.required).flat_map(each).collect()
+fn bits_of(required: &[Vec<&'static str>]) -> HashMap<&'static str, u64, RandomState> {
+    let required = (0..64u32).zip(required);
+    required.flat_map(|(bit, names)| names.iter().map(move |&name| (name, 1 << bit))).collect()
 }
 
 /// The result of looking up a stored name.
@@ -710,10 +711,9 @@ pub(crate) fn canonical_names<'a>(
 const KEYS_AND_VALUES: [&str; 2] =
     ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
 
-/// The tensors that an architecture requires and the model lacks. `sorted` are its tensors by
-/// canonical name.
+/// The required tensors that the model lacks.
 fn missing(
-    architecture: &Architecture,
+    required: &[Vec<&'static str>],
     mapped: &[Mapping],
     layers: &LayerNames,
     promised: PromisedLayers,
@@ -723,11 +723,12 @@ fn missing(
         return missing;
     }
     let has = |name: &str| mapped.iter().any(|mapping| mapping.canonical == name);
-    let alone = architecture.required.iter().filter(|name| !name.contains("{n}"));
-    let lacks = |name: &&&str| !name.split(" | ").any(has);
-    missing.extend(alone.filter(lacks).map(|&name| name.to_owned()));
+    let stack_of = |names: &Vec<&'static str>| names.first().and_then(|name| stack(name));
+    let alone = required.iter().filter(|names| stack_of(names).is_none());
+    let lacking = alone.filter(|names| !names.iter().any(|name| has(name)));
+    missing.extend(lacking.map(|names| names.join(" | ")));
     // Whole missing layers between the stored ones, and up to the number in the config.
-    let stacks: BTreeSet<&str> = architecture.required.iter().filter_map(|n| stack(n)).collect();
+    let stacks: BTreeSet<&str> = required.iter().filter_map(stack_of).collect();
     for stack in stacks {
         let mut expected = 0;
         let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
@@ -748,10 +749,11 @@ fn missing(
             missing.push(format!("{stack}{expected}..{all} ({what})"));
         }
     }
-    for (bit, name) in architecture.required.iter().enumerate() {
-        let Some(stack) = stack(name) else { continue };
+    for (bit, names) in required.iter().enumerate() {
+        let Some(stack) = stack_of(names) else { continue };
         // Transformers 5 does not save the key and value tensors of layers that share them.
-        let shared = KEYS_AND_VALUES.contains(name);
+        let shared = names.iter().all(|name| KEYS_AND_VALUES.contains(name));
+        let name = names.join(" | ");
         let needs = |layer: u32| !(shared && promised.sharing.is_some_and(|first| layer >= first));
         let lacking: Vec<u32> = layers
             .iter()

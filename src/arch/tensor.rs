@@ -1,5 +1,7 @@
 //! Canonical tensors: the facts about each, whichever family it belongs to.
 
+use std::collections::HashSet;
+
 use super::rule;
 use super::size::Size::{self, *};
 use super::{Architecture, ModelConfig};
@@ -10,6 +12,7 @@ pub(crate) struct TensorRow {
     /// The canonical name; `{n}` stands for the layer number.
     name: &'static str,
     role: Role,
+    need: Need,
     /// The shapes that it may have, outermost axis first. Axes of length 1 do not count.
     shapes: &'static [&'static [Size]],
     /// Its shape in a state space with heads (Mamba 2), if that differs.
@@ -33,6 +36,16 @@ pub(crate) enum Role {
 
 use Role::{Convolution, Matrix, Norm, Router, Table, Vector};
 
+/// Whether a model requires a tensor for which its family has a name, unless the family says that it
+/// is [optional](Architecture::optional).
+#[derive(Clone, Copy, Debug)]
+enum Need {
+    No,
+    Yes,
+    /// Required, unless the layer has the other tensor.
+    InsteadOf(&'static str),
+}
+
 /// The part of a model that a tensor belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Part {
@@ -45,8 +58,16 @@ pub(crate) enum Part {
 
 type Shapes = &'static [&'static [Size]];
 
-const fn row(name: &'static str, role: Role, shapes: Shapes) -> TensorRow {
-    TensorRow { name, role, shapes, with_heads: &[] }
+const fn must(name: &'static str, role: Role, shapes: Shapes) -> TensorRow {
+    TensorRow { name, role, need: Need::Yes, shapes, with_heads: &[] }
+}
+
+const fn may(name: &'static str, role: Role, shapes: Shapes) -> TensorRow {
+    TensorRow { need: Need::No, ..must(name, role, shapes) }
+}
+
+const fn or(other: &'static str, row: TensorRow) -> TensorRow {
+    TensorRow { need: Need::InsteadOf(other), ..row }
 }
 
 const fn with_heads(with_heads: &'static [Size], row: TensorRow) -> TensorRow {
@@ -55,169 +76,176 @@ const fn with_heads(with_heads: &'static [Size], row: TensorRow) -> TensorRow {
 
 #[rustfmt::skip]
 static INPUTS: &[TensorRow] = &[
-    row("token_embedding.weight",                      Matrix,      &[&[Vocab, Dim]]),
-    row("token_type_embedding.weight",                 Table,       &[&[Segments, Dim]]),
-    row("position_embedding.weight",                   Table,       &[&[Positions, Dim]]),
-    row("token_embedding_norm.weight",                 Norm,        &[&[Dim]]),
-    row("per_layer_embedding.weight",                  Matrix,      &[&[OtherVocab, Any]]),
-    row("per_layer_model_projection.weight",           Matrix,      &[&[Any, Dim]]),
-    row("per_layer_projection_norm.weight",            Norm,        &[&[PerLayer]]),
-    row("altup.projections.weight",                    Matrix,      &[&[Any, Dim, Dim]]),
-    row("enc.conv1.weight",                            Matrix,      &[&[EncoderDim, Any, Any]]),
-    row("enc.conv2.weight",                            Matrix,      &[&[EncoderDim, EncoderDim, Any]]),
-    row("enc.position_embedding.weight",               Table,       &[&[Any, EncoderDim]]),
+    must("token_embedding.weight",                     Matrix,      &[&[Vocab, Dim]]),
+    must("token_type_embedding.weight",                Table,       &[&[Segments, Dim]]),
+    must("position_embedding.weight",                  Table,       &[&[Positions, Dim]]),
+    must("token_embedding_norm.weight",                Norm,        &[&[Dim]]),
+    may("per_layer_embedding.weight",                  Matrix,      &[&[OtherVocab, Any]]),
+    may("per_layer_model_projection.weight",           Matrix,      &[&[Any, Dim]]),
+    may("per_layer_projection_norm.weight",            Norm,        &[&[PerLayer]]),
+    may("altup.projections.weight",                    Matrix,      &[&[Any, Dim, Dim]]),
+    must("enc.conv1.weight",                           Matrix,      &[&[EncoderDim, Any, Any]]),
+    must("enc.conv2.weight",                           Matrix,      &[&[EncoderDim, EncoderDim, Any]]),
+    may("enc.position_embedding.weight",               Table,       &[&[Any, EncoderDim]]),
 ];
 
 #[rustfmt::skip]
 static LAYERS: &[TensorRow] = &[
-    row("enc.layers.{n}.attn_norm.weight",             Norm,        &[&[EncoderDim]]),
-    row("enc.layers.{n}.attn.q.weight",                Matrix,      &[&[EncoderQueries, EncoderDim], &[Queries, EncoderDim]]),
-    row("enc.layers.{n}.attn.k.weight",                Matrix,      &[&[EncoderKeys, EncoderDim], &[Keys, EncoderDim]]),
-    row("enc.layers.{n}.attn.v.weight",                Matrix,      &[&[EncoderKeys, EncoderDim], &[Values, EncoderDim]]),
-    row("enc.layers.{n}.attn.output.weight",           Matrix,      &[&[EncoderDim, EncoderQueries], &[EncoderDim, Outputs]]),
+    must("enc.layers.{n}.attn_norm.weight",            Norm,        &[&[EncoderDim]]),
+    must("enc.layers.{n}.attn.q.weight",               Matrix,      &[&[EncoderQueries, EncoderDim], &[Queries, EncoderDim]]),
+    must("enc.layers.{n}.attn.k.weight",               Matrix,      &[&[EncoderKeys, EncoderDim], &[Keys, EncoderDim]]),
+    must("enc.layers.{n}.attn.v.weight",               Matrix,      &[&[EncoderKeys, EncoderDim], &[Values, EncoderDim]]),
+    must("enc.layers.{n}.attn.output.weight",          Matrix,      &[&[EncoderDim, EncoderQueries], &[EncoderDim, Outputs]]),
     // A bias for each range of distances and each head.
-    row("enc.layers.{n}.attn.relative_bias.weight",    Matrix,      &[&[Any, Heads]]),
-    row("enc.layers.{n}.ffn_norm.weight",              Norm,        &[&[EncoderDim]]),
-    row("enc.layers.{n}.ffn.gate.weight",              Matrix,      &[&[EncoderFfn, EncoderDim]]),
-    row("enc.layers.{n}.ffn.up.weight",                Matrix,      &[&[EncoderFfn, EncoderDim]]),
-    row("enc.layers.{n}.ffn.down.weight",              Matrix,      &[&[EncoderDim, EncoderFfn]]),
+    may("enc.layers.{n}.attn.relative_bias.weight",    Matrix,      &[&[Any, Heads]]),
+    must("enc.layers.{n}.ffn_norm.weight",             Norm,        &[&[EncoderDim]]),
+    may("enc.layers.{n}.ffn.gate.weight",              Matrix,      &[&[EncoderFfn, EncoderDim]]),
+    must("enc.layers.{n}.ffn.up.weight",               Matrix,      &[&[EncoderFfn, EncoderDim]]),
+    must("enc.layers.{n}.ffn.down.weight",             Matrix,      &[&[EncoderDim, EncoderFfn]]),
 
-    row("layers.{n}.attention_norm.weight",            Norm,        &[&[Dim]]),
-    row("layers.{n}.attention.q.weight",               Matrix,      &[&[Queries, Dim], &[GatedQueries, Dim]]),
-    row("layers.{n}.attention.gate.weight",            Matrix,      &[&[Outputs, Dim]]),
+    must("layers.{n}.attention_norm.weight",           Norm,        &[&[Dim]]),
+    must("layers.{n}.attention.q.weight",              Matrix,      &[&[Queries, Dim], &[GatedQueries, Dim]]),
+    may("layers.{n}.attention.gate.weight",            Matrix,      &[&[Outputs, Dim]]),
     // Latent attention: narrow vectors, and the matrices that expand them.
-    row("layers.{n}.attention.q_a.weight",             Matrix,      &[&[QueryRank, Dim]]),
-    row("layers.{n}.attention.q_a_norm.weight",        Norm,        &[&[QueryRank]]),
-    row("layers.{n}.attention.q_b.weight",             Matrix,      &[&[Queries, QueryRank]]),
-    row("layers.{n}.attention.kv_a.weight",            Matrix,      &[&[KeyValueRankRotated, Dim]]),
-    row("layers.{n}.attention.kv_a_norm.weight",       Norm,        &[&[KeyValueRank]]),
-    row("layers.{n}.attention.k_b.weight",             Matrix,      &[&[Heads, Any, Any]]),
-    row("layers.{n}.attention.v_b.weight",             Matrix,      &[&[Heads, Any, Any]]),
-    row("layers.{n}.attention.k.weight",               Matrix,      &[&[Keys, Dim]]),
-    row("layers.{n}.attention.v.weight",               Matrix,      &[&[Values, Dim]]),
-    row("layers.{n}.attention.output.weight",          Matrix,      &[&[Dim, Outputs]]),
+    must("layers.{n}.attention.q_a.weight",            Matrix,      &[&[QueryRank, Dim]]),
+    must("layers.{n}.attention.q_a_norm.weight",       Norm,        &[&[QueryRank]]),
+    must("layers.{n}.attention.q_b.weight",            Matrix,      &[&[Queries, QueryRank]]),
+    must("layers.{n}.attention.kv_a.weight",           Matrix,      &[&[KeyValueRankRotated, Dim]]),
+    must("layers.{n}.attention.kv_a_norm.weight",      Norm,        &[&[KeyValueRank]]),
+    must("layers.{n}.attention.k_b.weight",            Matrix,      &[&[Heads, Any, Any]]),
+    must("layers.{n}.attention.v_b.weight",            Matrix,      &[&[Heads, Any, Any]]),
+    must("layers.{n}.attention.k.weight",              Matrix,      &[&[Keys, Dim]]),
+    must("layers.{n}.attention.v.weight",              Matrix,      &[&[Values, Dim]]),
+    must("layers.{n}.attention.output.weight",         Matrix,      &[&[Dim, Outputs]]),
     // Shared by all heads, separate for each head, or over all heads together.
-    row("layers.{n}.attention.q_norm.weight",          Norm,        &[&[HeadDim], &[Heads, HeadDim], &[Queries]]),
-    row("layers.{n}.attention.k_norm.weight",          Norm,        &[&[HeadDim], &[KeyHeads, HeadDim], &[Keys]]),
-    row("layers.{n}.attention.sinks",                  Vector,      &[&[Heads]]),
-    row("layers.{n}.attention.relative_bias.weight",   Matrix,      &[&[Any, Heads]]),
-    row("layers.{n}.attention.indexer.q_b.weight",     Matrix,      &[&[Any, QueryRank]]),
-    row("layers.{n}.attention.indexer.k.weight",       Matrix,      &[&[Any, Dim]]),
-    row("layers.{n}.attention.indexer.k_norm.weight",  Norm,        &[&[Any]]),
-    row("layers.{n}.attention.indexer.weights.weight", Matrix,      &[&[Any, Dim]]),
-    row("layers.{n}.attention_output_norm.weight",     Norm,        &[&[Dim]]),
-    row("layers.{n}.attention_sum_norm.weight",        Norm,        &[&[Dim]]),
-    row("layers.{n}.post_attention_norm.weight",       Norm,        &[&[Dim]]),
+    may("layers.{n}.attention.q_norm.weight",          Norm,        &[&[HeadDim], &[Heads, HeadDim], &[Queries]]),
+    may("layers.{n}.attention.k_norm.weight",          Norm,        &[&[HeadDim], &[KeyHeads, HeadDim], &[Keys]]),
+    may("layers.{n}.attention.sinks",                  Vector,      &[&[Heads]]),
+    may("layers.{n}.attention.relative_bias.weight",   Matrix,      &[&[Any, Heads]]),
+    may("layers.{n}.attention.indexer.q_b.weight",     Matrix,      &[&[Any, QueryRank]]),
+    may("layers.{n}.attention.indexer.k.weight",       Matrix,      &[&[Any, Dim]]),
+    may("layers.{n}.attention.indexer.k_norm.weight",  Norm,        &[&[Any]]),
+    may("layers.{n}.attention.indexer.weights.weight", Matrix,      &[&[Any, Dim]]),
+    must("layers.{n}.attention_output_norm.weight",    Norm,        &[&[Dim]]),
+    may("layers.{n}.attention_sum_norm.weight",        Norm,        &[&[Dim]]),
+    must("layers.{n}.post_attention_norm.weight",      Norm,        &[&[Dim]]),
 
-    row("layers.{n}.linear_attention.q.weight",        Matrix,      &[&[GroupStates, Dim]]),
-    row("layers.{n}.linear_attention.k.weight",        Matrix,      &[&[GroupStates, Dim]]),
-    row("layers.{n}.linear_attention.v.weight",        Matrix,      &[&[Channels, Dim]]),
-    row("layers.{n}.linear_attention.gate.weight",     Matrix,      &[&[Channels, Dim]]),
-    row("layers.{n}.linear_attention.conv.weight",     Convolution, &[&[Sum(&[GroupStates, GroupStates, Channels]), ConvKernel]]),
-    row("layers.{n}.linear_attention.alpha.weight",    Matrix,      &[&[StateHeads, Dim]]),
-    row("layers.{n}.linear_attention.beta.weight",     Matrix,      &[&[StateHeads, Dim]]),
-    row("layers.{n}.linear_attention.a_log",           Vector,      &[&[StateHeads]]),
-    row("layers.{n}.linear_attention.dt_bias",         Vector,      &[&[StateHeads]]),
-    row("layers.{n}.linear_attention.norm.weight",     Norm,        &[&[Any]]),
-    row("layers.{n}.linear_attention.output.weight",   Matrix,      &[&[Dim, Channels]]),
+    may("layers.{n}.linear_attention.q.weight",        Matrix,      &[&[GroupStates, Dim]]),
+    may("layers.{n}.linear_attention.k.weight",        Matrix,      &[&[GroupStates, Dim]]),
+    may("layers.{n}.linear_attention.v.weight",        Matrix,      &[&[Channels, Dim]]),
+    may("layers.{n}.linear_attention.gate.weight",     Matrix,      &[&[Channels, Dim]]),
+    may("layers.{n}.linear_attention.conv.weight",     Convolution, &[&[Sum(&[GroupStates, GroupStates, Channels]), ConvKernel]]),
+    may("layers.{n}.linear_attention.alpha.weight",    Matrix,      &[&[StateHeads, Dim]]),
+    may("layers.{n}.linear_attention.beta.weight",     Matrix,      &[&[StateHeads, Dim]]),
+    may("layers.{n}.linear_attention.a_log",           Vector,      &[&[StateHeads]]),
+    may("layers.{n}.linear_attention.dt_bias",         Vector,      &[&[StateHeads]]),
+    may("layers.{n}.linear_attention.norm.weight",     Norm,        &[&[Any]]),
+    may("layers.{n}.linear_attention.output.weight",   Matrix,      &[&[Dim, Channels]]),
 
     // The channels, and then their gates. With heads: gates, channels, the inputs and outputs of the
     // states by groups, and a time step for each head.
-    with_heads(&[Sum(&[Channels, Channels, GroupStates, GroupStates, StateHeads]), Dim],
-        row("layers.{n}.ssm.in.weight",                Matrix,      &[&[Sum(&[Inner, Inner]), Dim]])),
-    with_heads(&[Sum(&[Channels, GroupStates, GroupStates]), ConvKernel],
-        row("layers.{n}.ssm.conv.weight",              Convolution, &[&[Inner, ConvKernel]])),
-    row("layers.{n}.ssm.x.weight",                 Matrix,      &[&[Sum(&[StepRank, State, State]), Inner]]),
+    or("layers.{n}.attention.q.weight", with_heads(&[Sum(&[Channels, Channels, GroupStates, GroupStates, StateHeads]), Dim],
+        must("layers.{n}.ssm.in.weight",               Matrix,      &[&[Sum(&[Inner, Inner]), Dim]]))),
+    or("layers.{n}.attention.k.weight", with_heads(&[Sum(&[Channels, GroupStates, GroupStates]), ConvKernel],
+        must("layers.{n}.ssm.conv.weight",             Convolution, &[&[Inner, ConvKernel]]))),
+    or("layers.{n}.attention.v.weight",
+        must("layers.{n}.ssm.x.weight",                Matrix,      &[&[Sum(&[StepRank, State, State]), Inner]])),
     // With heads, only the bias.
-    row("layers.{n}.ssm.dt.weight",                    Matrix,      &[&[Inner, StepRank]]),
+    may("layers.{n}.ssm.dt.weight",                    Matrix,      &[&[Inner, StepRank]]),
     with_heads(&[StateHeads],
-        row("layers.{n}.ssm.dt.bias",                  Vector,      &[&[Inner]])),
+        must("layers.{n}.ssm.dt.bias",                 Vector,      &[&[Inner]])),
+    or("layers.{n}.attention.v.weight", with_heads(&[StateHeads],
+        must("layers.{n}.ssm.a_log",                   Vector,      &[&[Inner, State]]))),
     with_heads(&[StateHeads],
-        row("layers.{n}.ssm.a_log",                    Vector,      &[&[Inner, State]])),
-    with_heads(&[StateHeads],
-        row("layers.{n}.ssm.d",                        Vector,      &[&[Inner]])),
-    row("layers.{n}.ssm.dt_norm.weight",               Norm,        &[&[StepRank]]),
-    row("layers.{n}.ssm.b_norm.weight",                Norm,        &[&[State]]),
-    row("layers.{n}.ssm.c_norm.weight",                Norm,        &[&[State]]),
-    row("layers.{n}.ssm.norm.weight",                  Norm,        &[&[Channels]]),
-    with_heads(&[Dim, Channels],
-        row("layers.{n}.ssm.output.weight",            Matrix,      &[&[Dim, Inner]])),
+        must("layers.{n}.ssm.d",                       Vector,      &[&[Inner]])),
+    may("layers.{n}.ssm.dt_norm.weight",               Norm,        &[&[StepRank]]),
+    may("layers.{n}.ssm.b_norm.weight",                Norm,        &[&[State]]),
+    may("layers.{n}.ssm.c_norm.weight",                Norm,        &[&[State]]),
+    may("layers.{n}.ssm.norm.weight",                  Norm,        &[&[Channels]]),
+    or("layers.{n}.attention.output.weight", with_heads(&[Dim, Channels],
+        must("layers.{n}.ssm.output.weight",           Matrix,      &[&[Dim, Inner]]))),
 
     // Two gates and the channels.
-    row("layers.{n}.short_conv.in.weight",         Matrix,      &[&[Sum(&[ShortConv, ShortConv, ShortConv]), Dim]]),
-    row("layers.{n}.short_conv.weight",            Convolution, &[&[ShortConv, ConvKernel]]),
-    row("layers.{n}.short_conv.output.weight",     Matrix,      &[&[Dim, ShortConv]]),
+    or("layers.{n}.attention.k.weight",
+        must("layers.{n}.short_conv.in.weight",        Matrix,      &[&[Sum(&[ShortConv, ShortConv, ShortConv]), Dim]])),
+    or("layers.{n}.attention.q.weight",
+        must("layers.{n}.short_conv.weight",           Convolution, &[&[ShortConv, ConvKernel]])),
+    or("layers.{n}.attention.output.weight",
+        must("layers.{n}.short_conv.output.weight",    Matrix,      &[&[Dim, ShortConv]])),
 
-    row("layers.{n}.cross_attn_norm.weight",           Norm,        &[&[Dim]]),
-    row("layers.{n}.cross_attn.q.weight",              Matrix,      &[&[Queries, Dim]]),
-    row("layers.{n}.cross_attn.k.weight",              Matrix,      &[&[Keys, EncoderDim]]),
-    row("layers.{n}.cross_attn.v.weight",              Matrix,      &[&[Values, EncoderDim]]),
-    row("layers.{n}.cross_attn.output.weight",         Matrix,      &[&[Dim, Outputs]]),
-    row("layers.{n}.cross_attn.relative_bias.weight",  Matrix,      &[&[Any, Heads]]),
+    must("layers.{n}.cross_attn_norm.weight",          Norm,        &[&[Dim]]),
+    must("layers.{n}.cross_attn.q.weight",             Matrix,      &[&[Queries, Dim]]),
+    must("layers.{n}.cross_attn.k.weight",             Matrix,      &[&[Keys, EncoderDim]]),
+    must("layers.{n}.cross_attn.v.weight",             Matrix,      &[&[Values, EncoderDim]]),
+    must("layers.{n}.cross_attn.output.weight",        Matrix,      &[&[Dim, Outputs]]),
+    may("layers.{n}.cross_attn.relative_bias.weight",  Matrix,      &[&[Any, Heads]]),
 
-    row("layers.{n}.ffn_norm.weight",                  Norm,        &[&[Dim]]),
-    row("layers.{n}.ffn.gate.weight",                  Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
-    row("layers.{n}.ffn.up.weight",                    Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
-    row("layers.{n}.ffn.down.weight",                  Matrix,      &[&[Dim, Ffn], &[Dim, WideFfn]]),
-    row("layers.{n}.ffn.activation.alpha_n",           Vector,      &[&[Any]]),
-    row("layers.{n}.ffn.activation.alpha_p",           Vector,      &[&[Any]]),
-    row("layers.{n}.ffn.activation.beta",              Vector,      &[&[Any]]),
-    row("layers.{n}.ffn.activation.eps",               Vector,      &[&[Any]]),
-    row("layers.{n}.ffn.router.weight",                Router,      &[&[Experts, Dim]]),
-    row("layers.{n}.ffn.router.correction_bias",       Router,      &[&[Experts]]),
-    row("layers.{n}.ffn.router.scale",                 Router,      &[&[Dim]]),
-    row("layers.{n}.ffn.experts.gate.weight",      Matrix,      &[&[Experts, ExpertFfn, Dim]]),
-    row("layers.{n}.ffn.experts.up.weight",        Matrix,      &[&[Experts, ExpertFfn, Dim]]),
-    row("layers.{n}.ffn.experts.down.weight",      Matrix,      &[&[Experts, Dim, ExpertFfn]]),
-    row("layers.{n}.ffn.experts.output_scale",         Vector,      &[&[Experts]]),
+    must("layers.{n}.ffn_norm.weight",                 Norm,        &[&[Dim]]),
+    must("layers.{n}.ffn.gate.weight",                 Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
+    must("layers.{n}.ffn.up.weight",                   Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
+    must("layers.{n}.ffn.down.weight",                 Matrix,      &[&[Dim, Ffn], &[Dim, WideFfn]]),
+    may("layers.{n}.ffn.activation.alpha_n",           Vector,      &[&[Any]]),
+    may("layers.{n}.ffn.activation.alpha_p",           Vector,      &[&[Any]]),
+    may("layers.{n}.ffn.activation.beta",              Vector,      &[&[Any]]),
+    may("layers.{n}.ffn.activation.eps",               Vector,      &[&[Any]]),
+    may("layers.{n}.ffn.router.weight",                Router,      &[&[Experts, Dim]]),
+    may("layers.{n}.ffn.router.correction_bias",       Router,      &[&[Experts]]),
+    may("layers.{n}.ffn.router.scale",                 Router,      &[&[Dim]]),
+    or("layers.{n}.ffn.gate.weight",
+        must("layers.{n}.ffn.experts.gate.weight",     Matrix,      &[&[Experts, ExpertFfn, Dim]])),
+    or("layers.{n}.ffn.up.weight",
+        must("layers.{n}.ffn.experts.up.weight",       Matrix,      &[&[Experts, ExpertFfn, Dim]])),
+    or("layers.{n}.ffn.down.weight",
+        must("layers.{n}.ffn.experts.down.weight",     Matrix,      &[&[Experts, Dim, ExpertFfn]])),
+    may("layers.{n}.ffn.experts.output_scale",         Vector,      &[&[Experts]]),
     // One for all experts, which is added to their sum.
-    row("layers.{n}.ffn.experts.bias",                 Vector,      &[&[Dim]]),
-    row("layers.{n}.ffn.shared_expert.gate.weight",    Matrix,      &[&[SharedFfn, Dim]]),
-    row("layers.{n}.ffn.shared_expert.up.weight",      Matrix,      &[&[SharedFfn, Dim]]),
-    row("layers.{n}.ffn.shared_expert.down.weight",    Matrix,      &[&[Dim, SharedFfn]]),
-    row("layers.{n}.ffn.shared_expert.router.weight",  Router,      &[&[Dim]]),
-    row("layers.{n}.post_ffn_norm.weight",             Norm,        &[&[Dim]]),
-    row("layers.{n}.post_ffn_norm_1.weight",           Norm,        &[&[Dim]]),
-    row("layers.{n}.ffn_norm_2.weight",                Norm,        &[&[Dim]]),
-    row("layers.{n}.post_ffn_norm_2.weight",           Norm,        &[&[Dim]]),
-    row("layers.{n}.layer_output_norm.weight",         Norm,        &[&[Dim]]),
-    row("layers.{n}.output_scale",                     Vector,      &[&[Any]]),
+    may("layers.{n}.ffn.experts.bias",                 Vector,      &[&[Dim]]),
+    may("layers.{n}.ffn.shared_expert.gate.weight",    Matrix,      &[&[SharedFfn, Dim]]),
+    may("layers.{n}.ffn.shared_expert.up.weight",      Matrix,      &[&[SharedFfn, Dim]]),
+    may("layers.{n}.ffn.shared_expert.down.weight",    Matrix,      &[&[Dim, SharedFfn]]),
+    may("layers.{n}.ffn.shared_expert.router.weight",  Router,      &[&[Dim]]),
+    must("layers.{n}.post_ffn_norm.weight",            Norm,        &[&[Dim]]),
+    may("layers.{n}.post_ffn_norm_1.weight",           Norm,        &[&[Dim]]),
+    may("layers.{n}.ffn_norm_2.weight",                Norm,        &[&[Dim]]),
+    may("layers.{n}.post_ffn_norm_2.weight",           Norm,        &[&[Dim]]),
+    must("layers.{n}.layer_output_norm.weight",        Norm,        &[&[Dim]]),
+    may("layers.{n}.output_scale",                     Vector,      &[&[Any]]),
 
-    row("layers.{n}.per_layer_gate.weight",            Matrix,      &[&[PerLayer, Dim]]),
-    row("layers.{n}.per_layer_projection.weight",      Matrix,      &[&[Dim, PerLayer]]),
-    row("layers.{n}.per_layer_norm.weight",            Norm,        &[&[Dim]]),
-    row("layers.{n}.altup.correction.weight",          Matrix,      &[&[Any, Any]]),
-    row("layers.{n}.altup.output_scale",               Vector,      &[&[Dim]]),
-    row("layers.{n}.altup.prediction.weight",          Matrix,      &[&[Any, Any]]),
-    row("layers.{n}.altup.router.weight",              Matrix,      &[&[Any, Dim]]),
-    row("layers.{n}.altup.router_norm.weight",         Norm,        &[&[Dim]]),
-    row("layers.{n}.laurel.left.weight",               Matrix,      &[&[Any, Dim]]),
-    row("layers.{n}.laurel.right.weight",              Matrix,      &[&[Dim, Any]]),
-    row("layers.{n}.laurel.norm.weight",               Norm,        &[&[Dim]]),
+    may("layers.{n}.per_layer_gate.weight",            Matrix,      &[&[PerLayer, Dim]]),
+    may("layers.{n}.per_layer_projection.weight",      Matrix,      &[&[Dim, PerLayer]]),
+    may("layers.{n}.per_layer_norm.weight",            Norm,        &[&[Dim]]),
+    may("layers.{n}.altup.correction.weight",          Matrix,      &[&[Any, Any]]),
+    may("layers.{n}.altup.output_scale",               Vector,      &[&[Dim]]),
+    may("layers.{n}.altup.prediction.weight",          Matrix,      &[&[Any, Any]]),
+    may("layers.{n}.altup.router.weight",              Matrix,      &[&[Any, Dim]]),
+    may("layers.{n}.altup.router_norm.weight",         Norm,        &[&[Dim]]),
+    may("layers.{n}.laurel.left.weight",               Matrix,      &[&[Any, Dim]]),
+    may("layers.{n}.laurel.right.weight",              Matrix,      &[&[Dim, Any]]),
+    may("layers.{n}.laurel.norm.weight",               Norm,        &[&[Dim]]),
 
-    row("layers.{n}.nextn.embedding.weight",           Matrix,      &[&[Vocab, Dim]]),
-    row("layers.{n}.nextn.embedding_norm.weight",      Norm,        &[&[Dim]]),
-    row("layers.{n}.nextn.hidden_norm.weight",         Norm,        &[&[Dim]]),
-    row("layers.{n}.nextn.projection.weight",          Matrix,      &[&[Dim, Sum(&[Dim, Dim])]]),
-    row("layers.{n}.nextn.output_norm.weight",         Norm,        &[&[Dim]]),
-    row("layers.{n}.nextn.output.weight",              Matrix,      &[&[Vocab, Dim]]),
+    may("layers.{n}.nextn.embedding.weight",           Matrix,      &[&[Vocab, Dim]]),
+    may("layers.{n}.nextn.embedding_norm.weight",      Norm,        &[&[Dim]]),
+    may("layers.{n}.nextn.hidden_norm.weight",         Norm,        &[&[Dim]]),
+    may("layers.{n}.nextn.projection.weight",          Matrix,      &[&[Dim, Sum(&[Dim, Dim])]]),
+    may("layers.{n}.nextn.output_norm.weight",         Norm,        &[&[Dim]]),
+    may("layers.{n}.nextn.output.weight",              Matrix,      &[&[Vocab, Dim]]),
 ];
 
 #[rustfmt::skip]
 static OUTPUTS: &[TensorRow] = &[
-    row("output_norm.weight",                          Norm,        &[&[Dim]]),
-    row("output.weight",                               Matrix,      &[&[Vocab, Dim]]),
-    row("enc.output_norm.weight",                      Norm,        &[&[EncoderDim]]),
-    row("altup.unembed_projections.weight",            Matrix,      &[&[Any, Dim, Dim]]),
-    row("pooler.weight",                               Matrix,      &[&[Dim, Dim]]),
-    row("classifier.dense.weight",                     Matrix,      &[&[Dim, Dim]]),
-    row("classifier.output.weight",                    Matrix,      &[&[Any, Dim]]),
-    row("masked_words.dense.weight",                   Matrix,      &[&[Dim, Dim]]),
-    row("masked_words.norm.weight",                    Norm,        &[&[Dim]]),
-    row("masked_words.output.weight",                  Matrix,      &[&[Vocab, Dim]]),
-    row("next_sentence.weight",                        Matrix,      &[&[Any, Dim]]),
-    row("dense_2.weight",                              Matrix,      &[&[Any, Any]]),
-    row("dense_3.weight",                              Matrix,      &[&[Any, Any]]),
+    must("output_norm.weight",                         Norm,        &[&[Dim]]),
+    may("output.weight",                               Matrix,      &[&[Vocab, Dim]]),
+    must("enc.output_norm.weight",                     Norm,        &[&[EncoderDim]]),
+    may("altup.unembed_projections.weight",            Matrix,      &[&[Any, Dim, Dim]]),
+    may("pooler.weight",                               Matrix,      &[&[Dim, Dim]]),
+    may("classifier.dense.weight",                     Matrix,      &[&[Dim, Dim]]),
+    may("classifier.output.weight",                    Matrix,      &[&[Any, Dim]]),
+    may("masked_words.dense.weight",                   Matrix,      &[&[Dim, Dim]]),
+    may("masked_words.norm.weight",                    Norm,        &[&[Dim]]),
+    may("masked_words.output.weight",                  Matrix,      &[&[Vocab, Dim]]),
+    may("next_sentence.weight",                        Matrix,      &[&[Any, Dim]]),
+    may("dense_2.weight",                              Matrix,      &[&[Any, Any]]),
+    may("dense_3.weight",                              Matrix,      &[&[Any, Any]]),
 ];
 
 /// The rows, in the order of computation.
@@ -292,12 +320,43 @@ impl Architecture {
         let tensor = rule.and_then(|rule| CanonicalTensor::of(rule.canonical));
         tensor.is_some_and(|tensor| tensor.is_small())
     }
+
+    /// The canonical names of the tensors that a complete model requires. Each entry has alternatives,
+    /// one of which is enough.
+    pub fn required(&self) -> Vec<Vec<&'static str>> {
+        let rules = self.rules.iter().copied().flatten();
+        let names: HashSet<&'static str> = rules.map(|rule| rule.canonical).collect();
+        let is_required = |name: &str| names.contains(name) && !self.optional.contains(&name);
+        let mut required: Vec<Vec<&'static str>> = Vec::new();
+        for (_, TensorRow { name, need, .. }) in rows().filter(|(_, row)| is_required(row.name)) {
+            let other = match need {
+                Need::No => continue,
+                Need::Yes => None,
+                Need::InsteadOf(other) => names.contains(other).then_some(other),
+            };
+            match other {
+                None => required.push(vec![name]),
+                // Without an optional tensor, nothing needs to be there instead of it.
+                Some(other) => {
+                    let mut all = required.iter_mut();
+                    let all = all.find(|names| names.first() == Some(other));
+                    all.into_iter().for_each(|names| names.push(name));
+                }
+            }
+        }
+        for renamed in self.conditional_names {
+            for alternatives in &mut required {
+                let rest = alternatives.first().and_then(|name| name.strip_prefix(renamed.name));
+                let usual = rest.map(|rest| format!("{}{rest}", renamed.usual));
+                alternatives.extend(usual.and_then(|usual| names.get(usual.as_str())).copied());
+            }
+        }
+        required
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::super::{ARCHITECTURES, NameRule};
     use super::*;
 
@@ -328,5 +387,28 @@ mod tests {
         let unused = rows().filter(|(_, row)| !used.contains(row.name));
         assert_eq!(unused.map(|(_, row)| row.name).collect::<Vec<_>>(), [""; 0]);
         assert_eq!(used.len(), rows().count(), "two rows have one name");
+    }
+
+    #[test]
+    fn exceptions_of_families_are_exceptions() {
+        for architecture in ARCHITECTURES {
+            let names: HashSet<String> = names(architecture).into_iter().collect();
+            for name in architecture.optional {
+                let row = rows().find(|(_, row)| row.name == *name);
+                let needed = row.is_some_and(|(_, row)| !matches!(row.need, Need::No));
+                assert!(needed && names.contains(*name), "{}: {name}", architecture.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_other_tensor_comes_first() {
+        let mut seen = HashSet::new();
+        for (_, row) in rows() {
+            if let Need::InsteadOf(other) = row.need {
+                assert!(seen.contains(other), "{}", row.name);
+            }
+            seen.insert(row.name);
+        }
     }
 }

@@ -26,7 +26,7 @@ static GIVEN: RwLock<Vec<FamilyFile>> = RwLock::new(Vec::new());
 /// # fn main() -> weighbridge::Result<()> {
 /// use weighbridge::arch::FamilyFile;
 ///
-/// let text = "[family tiny]\nhf tiny\nrope half_split\ntensors decoder\nrequired decoder\n";
+/// let text = "[family tiny]\nhf tiny\nrope half_split\ntensors decoder\n";
 /// let file = FamilyFile::parse("tiny.family", text)?;
 /// assert_eq!(file.architectures()[0].hf, ["tiny"]);
 /// # Ok(())
@@ -131,12 +131,9 @@ pub(super) fn check(row: &Architecture) -> std::result::Result<(), String> {
         return fault("it has no tensors".to_owned());
     }
     let names: Vec<&str> = row.rules.iter().copied().flatten().map(|rule| rule.canonical).collect();
-    let is_named = |name: &str| {
-        names.contains(&name) || row.conditional_names.iter().any(|row| name.starts_with(row.name))
-    };
-    for entry in row.required {
-        if !entry.split(" | ").any(is_named) {
-            return fault(format!("{entry} is required, but no table names it"));
+    for name in row.optional {
+        if !names.contains(name) {
+            return fault(format!("{name} is optional, but no table names it"));
         }
     }
     for rule in row.variants.iter().flat_map(|variant| variant.keys).copied().flatten() {

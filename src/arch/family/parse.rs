@@ -51,7 +51,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 families.modules.extend(modules);
             }
             _ => {
-                let known = "tensors, keys, config, required, prefixes, family, decoder, gguf, class or modules";
+                let known = "tensors, keys, config, optional, prefixes, family, decoder, gguf, class or modules";
                 return Err(head.fault(format!("no such section, but {known}")));
             }
         }
@@ -98,6 +98,7 @@ struct FamilyDraft {
     gguf: Vec<&'static str>,
     hf: Vec<&'static str>,
     rules: Vec<&'static [NameRule]>,
+    optional: Vec<&'static str>,
     prefixes: Vec<(&'static str, &'static str)>,
     renames: Vec<Rename>,
     conditional_names: Vec<ConditionalName>,
@@ -115,6 +116,7 @@ impl FamilyDraft {
             gguf: Vec::new(),
             hf: Vec::new(),
             rules: Vec::new(),
+            optional: Vec::new(),
             prefixes: Vec::new(),
             renames: Vec::new(),
             conditional_names: Vec::new(),
@@ -162,7 +164,6 @@ impl FamilyDraft {
             "mlx" => row.mlx = tables.tensors(line, line.word(0)?)?,
             "publisher" => row.publisher = tables.tensors(line, line.word(0)?)?,
             "written" => row.conditional_rules = tables.tensors(line, line.word(0)?)?,
-            "required" => row.required = tables.required(line, line.word(0)?)?,
             "joined-experts" => row.joined_experts = line.list(0),
             "mlx-uncast" => row.mlx_uncast = line.list(0),
             "instead" => {
@@ -188,6 +189,15 @@ impl FamilyDraft {
             "tensors" => {
                 let rules = line.from(0).map(|name| tables.tensors(line, name));
                 self.rules.extend(rules.collect::<Parsed<Vec<_>>>()?);
+            }
+            "optional" => {
+                for name in line.from(0) {
+                    // Canonical names have a point, those of tables have none.
+                    match name.contains('.') {
+                        true => self.optional.push(name),
+                        false => self.optional.extend(tables.optional(line, name)?),
+                    }
+                }
             }
             "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
             "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
@@ -222,6 +232,7 @@ impl FamilyDraft {
             gguf: self.gguf.leak(),
             hf: self.hf.leak(),
             rules: self.rules.leak(),
+            optional: self.optional.leak(),
             prefixes: self.prefixes.leak(),
             renames: self.renames.leak(),
             conditional_names: self.conditional_names.leak(),

@@ -23,7 +23,7 @@ pub(super) struct Tables {
     tensors: Named<NameRule>,
     keys: Named<KeyRule>,
     config: Named<ConfigRule>,
-    required: Named<&'static str>,
+    optional: Named<&'static str>,
     prefixes: Named<(&'static str, &'static str)>,
     /// The sections that are no tables.
     pub(super) others: Vec<Section>,
@@ -37,7 +37,7 @@ impl Tables {
             tensors: Vec::new(),
             keys: Vec::new(),
             config: Vec::new(),
-            required: Vec::new(),
+            optional: Vec::new(),
             prefixes: Vec::new(),
             others: Vec::new(),
         };
@@ -55,10 +55,9 @@ impl Tables {
                     let rows = list(lines, row)?;
                     tables.config.push((head.word(0)?, rows));
                 }
-                "required" => {
-                    // The whole line is one entry, since alternatives are separated by ` | `.
-                    let entry = |line: &Line| Ok(line.whole());
-                    tables.required.push((head.word(0)?, list(lines, entry)?));
+                "optional" => {
+                    let entry = |line: &Line| Ok(line.keyword);
+                    tables.optional.push((head.word(0)?, list(lines, entry)?));
                 }
                 "prefixes" => {
                     let pair = |line: &Line| Ok((line.keyword, line.word(0)?));
@@ -85,9 +84,9 @@ impl Tables {
         self.table(line, name, |tables| &tables.config)
     }
 
-    /// A list of required tensors.
-    pub(super) fn required(&self, line: &Line, name: &str) -> Parsed<&'static [&'static str]> {
-        self.table(line, name, |tables| &tables.required)
+    /// A list of tensors that models may lack.
+    pub(super) fn optional(&self, line: &Line, name: &str) -> Parsed<&'static [&'static str]> {
+        self.table(line, name, |tables| &tables.optional)
     }
 
     /// A list of prefixes.

@@ -63,11 +63,6 @@ impl Line {
         self.from(first).collect::<Vec<_>>().leak()
     }
 
-    /// The whole line.
-    pub(super) fn whole(&self) -> &'static str {
-        self.text
-    }
-
     /// The exact number of words after the first one.
     pub(super) fn words<const N: usize>(&self) -> Parsed<[&'static str; N]> {
         let words: Vec<&'static str> = self.from(0).collect();
