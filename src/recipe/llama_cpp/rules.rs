@@ -4,7 +4,9 @@ use crate::arch::habits::LlamaQuantize;
 use crate::dtype::DType;
 use crate::recipe::{FileType, more_bits};
 
-/// The role of a tensor, as far as rules distinguish it (`tensor_category`).
+/// The role of a tensor, as far as rules distinguish it (`tensor_category`). It follows from the
+/// spelling of the name in GGUF, not from the purpose of the tensor: the output matrix of T5's attention,
+/// `attn_o`, has no role, and a matrix of gate and up has that of its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Role {
     Output,
