@@ -6,9 +6,9 @@ use super::rule;
 use super::size::Size::{self, *};
 use super::{Architecture, ModelConfig};
 
-/// The facts about one canonical tensor. A bias has no row: they follow from those of its weight.
+/// The facts about one canonical tensor. A bias has no row: its facts follow from those of its weight.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TensorRow {
+struct TensorRow {
     /// The canonical name; `{n}` stands for the layer number.
     name: &'static str,
     role: Role,
@@ -21,7 +21,7 @@ pub(crate) struct TensorRow {
 
 /// The purpose of a tensor, as far as programs treat tensors differently because of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Role {
+enum Role {
     /// A matrix, or a vector for each of many tokens.
     Matrix,
     /// A vector for each of few positions or segments.
@@ -344,6 +344,7 @@ impl Architecture {
                 }
             }
         }
+        // The tensors of such a name are stored under the usual one.
         for renamed in self.conditional_names {
             for alternatives in &mut required {
                 let rest = alternatives.first().and_then(|name| name.strip_prefix(renamed.name));
