@@ -1,71 +1,6 @@
-//! Plain floating-point dtypes, and the small formats that scales are stored in.
+//! Number formats: small floats, and the formats that scales are stored in.
 
 use half::f16;
-
-use super::integer::each;
-use super::simd::Simd;
-use super::{Codec, Decoder, Narrowing, Packed, Runs, plain};
-
-plain! {
-    plain:
-    F32: 64 FINE, |simd, bytes| simd.f32s(bytes);
-    F16: 32 COARSE, |simd, bytes| simd.f16s(bytes);
-    BF16: 32 FINE, |simd, bytes| simd.bf16s(bytes);
-    F8_E4M3: 16 COARSE, |simd, bytes| simd.e4m3(simd.halves(bytes, bytes))[0];
-    /// The upper bytes of `f16` numbers.
-    F8_E5M2: 16 COARSE, |simd, bytes| {
-        simd.f16s(&std::array::from_fn(|i| if i % 2 == 0 { 0 } else { bytes[i / 2] }))
-    };
-    F8_E4M3FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E4M3FNUZ[usize::from(b)]);
-    F8_E5M2FNUZ: 16 COARSE, |simd, bytes| each(simd, bytes, |[b]| E5M2FNUZ[usize::from(b)]);
-    F6_E2M3: 12 COARSE, |simd, bytes| sixes(simd, bytes, &E2M3);
-    F6_E3M2: 12 COARSE, |simd, bytes| sixes(simd, bytes, &E3M2);
-    /// The low nibble holds the first of two elements.
-    F4: 8 COARSE, |simd, bytes| {
-        let mut pairs = [0; 16];
-        pairs[..8].copy_from_slice(bytes);
-        simd.e2m1(simd.nibble_pairs(&pairs))[0]
-    };
-}
-
-plain! {
-    seldom:
-    F8_E8M0: 16 FINE, |simd, bytes| each(simd, bytes, |[b]| match b {
-        // The specification of the format has NaN here; MLX has infinity, see `e8m0`.
-        255 => f32::NAN,
-        b => e8m0(b),
-    });
-}
-
-/// IEEE double precision; rounds to nearest, ties to even.
-pub(crate) static F64: Codec = {
-    struct Body;
-    impl super::Plain<128> for Body {
-        const FINE: bool = true;
-
-        #[inline(always)]
-        fn sixteen<S: Simd>(simd: S, bytes: &[u8; 128]) -> S::Floats {
-            each(simd, bytes, |b| to_f32(f64::from_le_bytes(b)))
-        }
-    }
-    let runs = Runs::seldom::<super::Elements<Body, 128>>();
-    Codec(Decoder::Runs(Runs { lost: Some(lost), ..runs }))
-};
-
-#[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest, ties to even")]
-fn to_f32(value: f64) -> f32 {
-    value as f32
-}
-
-/// Counts the doubles that overflow or flush to 0 in `f32`.
-fn lost(packed: &Packed<'_>) -> Narrowing {
-    let values = || packed.weight.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-    let over = values().filter(|value| value.is_finite() && to_f32(*value).is_infinite()).count();
-    let under = values().filter(|value| *value != 0.0 && to_f32(*value) == 0.0).count();
-    let mut lost = Narrowing::default();
-    lost.count(over, under);
-    lost
-}
 
 /// The upper half of an `f32`. `half::bf16::to_f32` would quiet signalling NaNs; ggml does not.
 #[inline(always)]
@@ -169,17 +104,8 @@ pub(super) static E5M2: [f32; 256] = {
 };
 pub(super) static E4M3FNUZ: [f32; 256] = small(4, 3, 8, true);
 pub(super) static E5M2FNUZ: [f32; 256] = small(5, 2, 16, true);
-static E2M3: [f32; 64] = small(2, 3, 1, false);
-static E3M2: [f32; 64] = small(3, 2, 3, false);
-
-/// Decodes 16 elements of 6 bits from a bit stream, lowest bits first.
-#[inline(always)]
-fn sixes<S: Simd>(simd: S, bytes: &[u8; 12], table: &[f32; 64]) -> S::Floats {
-    let mut stream = [0; 16];
-    stream[..12].copy_from_slice(bytes);
-    let stream = u128::from_le_bytes(stream);
-    simd.load(&std::array::from_fn(|i| table[(stream >> (6 * i)) as usize & 63]))
-}
+pub(super) static E2M3: [f32; 64] = small(2, 3, 1, false);
+pub(super) static E3M2: [f32; 64] = small(3, 2, 3, false);
 
 /// A number format of scales and biases.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

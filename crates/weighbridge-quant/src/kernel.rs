@@ -5,219 +5,15 @@
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::element::Element;
-use super::mlx::{GroupParts, Grouping};
+use half::{bf16, f16};
+
+use super::narrowing::Narrowing;
+use super::packed::{GroupParts, Grouping, Packed, QuantizerInput};
 #[cfg(target_arch = "aarch64")]
 use super::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Portable, Simd};
-use super::{Packed, QuantizerInput, Runs};
-
-/// Computes a dtype's values.
-pub(super) trait Decode {
-    /// Fills `out` with values, from the first of `packed` on.
-    fn decode<S: Simd, T: Element>(packed: &Packed<'_>, out: Out<'_, S, T>);
-}
-
-/// The output of a decoder, written 16 values at a time.
-pub(super) struct Out<'a, S: Simd, T> {
-    pub(super) simd: S,
-    past: bool,
-    pub(super) values: &'a mut [T],
-    seen: &'a mut S::Magnitudes,
-}
-
-impl<'a, S: Simd, T: Element> Out<'a, S, T> {
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// Splits the output into complete runs of `UNITS` times 16 values, their writer, and the rest.
-    #[inline(always)]
-    pub(super) fn runs<const UNITS: usize>(
-        self,
-    ) -> (&'a mut [UnitRun<T, UNITS>], Units<'a, S, T>, Self) {
-        let Self { simd, past, values, seen } = self;
-        let (values, rest) = values.split_at_mut(values.len() / (16 * UNITS) * (16 * UNITS));
-        let (runs, _) = values.as_chunks_mut::<16>().0.as_chunks_mut::<UNITS>();
-        // A copy, so that it stays in registers while values are written.
-        let units = Units { simd, past, seen: *seen, close: true, nan: false, out: &mut [] };
-        (runs, units, Self { simd, past, values: rest, seen })
-    }
-
-    /// Merges what the writer saw of its values.
-    #[inline(always)]
-    pub(super) fn saw(self, units: &Units<'_, S, T>) -> Self {
-        *self.seen = units.seen;
-        self
-    }
-
-    /// Writes fewer than 16 values: the first of `floats`.
-    #[inline(always)]
-    pub(super) fn rest(self, floats: S::Floats) {
-        let mut all = [T::round(0.0); 16];
-        // The surplus values may be anything, so they are excluded from the check.
-        let mut exact = [0.0; 16];
-        self.simd.put_f32::<false>(floats, &mut exact);
-        exact.iter_mut().skip(self.values.len()).for_each(|value| *value = 0.0);
-        let floats = self.simd.load(&exact);
-        T::put::<S, false>(self.simd, floats, &mut all, true);
-        self.simd.look(self.seen, floats);
-        let len = self.values.len().min(16);
-        self.values[..len].copy_from_slice(&all[..len]);
-    }
-}
-
-/// The output of one run.
-type UnitRun<T, const UNITS: usize> = [[T; 16]; UNITS];
-
-/// Writes the values of one block.
-pub(super) struct Units<'a, S: Simd, T> {
-    simd: S,
-    /// Whether streaming stores are used. A branch at each store, which is always predicted, is
-    /// cheaper than a second copy of every decoder.
-    past: bool,
-    seen: S::Magnitudes,
-    /// Whether the next values may be so small or so large that they do not survive rounding, so
-    /// that they must be checked.
-    pub(super) close: bool,
-    /// Whether the next values may be NaN even if they are not `close`.
-    pub(super) nan: bool,
-    /// The output for the next block.
-    pub(super) out: &'a mut [[T; 16]],
-}
-
-/// A consumer of the values of one block.
-pub(super) trait Put<S: Simd> {
-    /// Converts a scale in half precision. If it is less than 8, no value becomes infinite as `f16`, and
-    /// none is NaN: no codec multiplies the scale by more than 4096, or adds more than 64 times another.
-    fn half(&mut self, bytes: [u8; 2]) -> f32;
-
-    /// Like [`half`](Self::half), for values that may be as small as an eighth of the scale.
-    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32;
-
-    /// Says that values are multiples of 2^(`e` - 128), up to 12 times as large.
-    fn steps_of(&mut self, e: u8);
-
-    /// Accepts 16 values at position `number` of their block, in units of 16.
-    fn put(&mut self, number: usize, floats: S::Floats);
-
-    /// Accepts 32 values at position `number` of their block, in units of 32.
-    fn pair(&mut self, number: usize, floats: [S::Floats; 2]);
-
-    /// Like [`pair`](Self::pair), for values of 32 codes, which must be less than 16. `table` has the
-    /// value of each code.
-    fn nibbles(&mut self, number: usize, codes: S::Bytes, table: S::Floats, values: [S::Floats; 2]);
-}
-
-/// Passes on what `value` makes of 32 codes, which must be less than 16.
-#[inline(always)]
-pub(super) fn put_nibbles<S: Simd>(
-    simd: S,
-    out: &mut (impl Put<S> + ?Sized),
-    number: usize,
-    codes: S::Bytes,
-    value: impl Fn(S::Floats) -> S::Floats,
-) {
-    // Of table and values, the compiler removes what is not used.
-    let table = value(simd.load(&NIBBLES));
-    out.nibbles(number, codes, table, simd.unsigned(codes).map(value));
-}
-
-/// All codes of four bits.
-const NIBBLES: [f32; 16] =
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-
-impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
-    #[inline(always)]
-    fn half(&mut self, bytes: [u8; 2]) -> f32 {
-        const EIGHT: u16 = 0x4800;
-        let bits = u16::from_le_bytes(bytes);
-        self.close |= bits & 0x7fff >= EIGHT;
-        self.simd.f16(bits)
-    }
-
-    #[inline(always)]
-    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32 {
-        // An eighth of all others is a multiple of 2^-24.
-        self.close |= u16::from_le_bytes(bytes) & 0x7fff < 8;
-        self.half(bytes)
-    }
-
-    #[inline(always)]
-    fn steps_of(&mut self, e: u8) {
-        self.close |= !(104..=140).contains(&e);
-    }
-
-    #[inline(always)]
-    fn put(&mut self, number: usize, floats: S::Floats) {
-        let nan = self.look([floats]);
-        let out = &mut self.out[number];
-        match S::STREAMS && self.past {
-            true => T::put::<S, true>(self.simd, floats, out, nan),
-            false => T::put::<S, false>(self.simd, floats, out, nan),
-        }
-    }
-
-    #[inline(always)]
-    fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
-        let nan = self.look(floats);
-        let out = &mut self.out.as_chunks_mut::<2>().0[number];
-        // Decided once for both.
-        match S::STREAMS && self.past {
-            true => T::pair::<S, true>(self.simd, floats, out, nan),
-            false => T::pair::<S, false>(self.simd, floats, out, nan),
-        }
-    }
-
-    #[inline(always)]
-    fn nibbles(
-        &mut self,
-        number: usize,
-        codes: S::Bytes,
-        table: S::Floats,
-        values: [S::Floats; 2],
-    ) {
-        if S::IS_FALLBACK || size_of::<T>() != 2 {
-            return self.pair(number, values);
-        }
-        // Rounding all values takes longer than rounding the sixteen that there can be and looking
-        // them up. Values that do not occur may be recorded; then all are checked.
-        let nan = self.look([table]);
-        let mut entries = [T::zeroed(); 16];
-        T::put::<S, false>(self.simd, table, &mut entries, nan);
-        let entries = bytemuck::cast_ref(&entries);
-        let out = bytemuck::cast_mut(&mut self.out.as_chunks_mut::<2>().0[number]);
-        match S::STREAMS && self.past {
-            true => self.simd.put_entries::<true>(entries, codes, out),
-            false => self.simd.put_entries::<false>(entries, codes, out),
-        }
-    }
-}
-
-impl<S: Simd, T: Element> Units<'_, S, T> {
-    /// Asks for what is read some time after these bytes, if the output is large.
-    #[inline(always)]
-    pub(super) fn fetch_behind(&self, bytes: &[u8]) {
-        if S::STREAMS && self.past {
-            bytes.chunks(64).for_each(|line| self.simd.fetch_behind(line));
-        }
-    }
-
-    /// Records magnitudes, if they may be out of range. Returns whether values may be NaN or subnormal;
-    /// known to be false for elements to which that makes no difference.
-    #[inline(always)]
-    fn look<const N: usize>(&mut self, floats: [S::Floats; N]) -> bool {
-        if T::BOUNDS.is_some() && self.close {
-            for floats in &floats {
-                self.simd.look(&mut self.seen, *floats);
-            }
-        }
-        T::TELLS_NAN && (self.close || self.nan)
-    }
-}
 
 /// The inputs and results of one kind of kernel.
 pub(crate) trait KernelSignature {
@@ -299,7 +95,7 @@ impl<W: KernelSignature> Kernels<W> {
     }
 
     /// Kernels that write `bf16`.
-    const fn to_bf16<B: KernelBody<W>>() -> Self {
+    pub(super) const fn to_bf16<B: KernelBody<W>>() -> Self {
         Self {
             #[cfg(target_arch = "aarch64")]
             neon_bf16: neon_bf16::<B, W>,
@@ -344,123 +140,12 @@ impl<T: 'static> KernelSignature for ValueDecoding<T> {
     type Output = bool;
 }
 
-impl<D: Decode, T: Element> KernelBody<ValueDecoding<T>> for D {
-    #[inline(always)]
-    fn run<S: Simd>(simd: S, (packed, values, past): (&Packed<'_>, &mut [T], bool)) -> bool {
-        let mut seen = simd.blank();
-        D::decode(packed, Out { simd, past, values, seen: &mut seen });
-        if past && S::STREAMS {
-            simd.fence();
-        }
-        T::BOUNDS.is_some_and(|bounds| simd.doubtful(seen, bounds.over(), bounds.under()))
-    }
-}
-
-/// Computes products of packed rows, without a copy of their values.
-pub(super) trait Multiply {
-    /// Fills `out` with the products of its number of rows with one row of inputs, whose length is a
-    /// multiple of 16 and of a block.
-    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]);
-}
-
 /// Multiplies packed rows with one row of inputs.
 pub(crate) struct InputProducts;
 
 impl KernelSignature for InputProducts {
     type Input<'a> = (&'a Packed<'a>, &'a [f32], &'a mut [f32]);
     type Output = ();
-}
-
-impl<M: Multiply> KernelBody<InputProducts> for M {
-    #[inline(always)]
-    fn run<S: Simd>(simd: S, (packed, input, out): (&Packed<'_>, &[f32], &mut [f32])) {
-        M::multiply(simd, packed, input, out);
-    }
-}
-
-/// Sums that are kept side by side. Their number is part of the result.
-const SUMS: usize = 4;
-
-/// The product of a row's values, as they are computed, with inputs.
-pub(super) struct Product<'a, S: Simd> {
-    simd: S,
-    sums: [S::Floats; SUMS],
-    /// The inputs of the next block.
-    pub(super) inputs: &'a [[f32; 16]],
-}
-
-impl<S: Simd> Product<'_, S> {
-    #[inline(always)]
-    pub(super) fn new(simd: S) -> Self {
-        Self { simd, sums: [simd.splat(0.0); SUMS], inputs: &[] }
-    }
-
-    #[inline(always)]
-    pub(super) fn total(self) -> f32 {
-        let [a, b, c, d] = self.sums;
-        let sum = self.simd.add(self.simd.add(a, b), self.simd.add(c, d));
-        let mut lanes = [0.0f32; 16];
-        self.simd.put_f32::<false>(sum, &mut lanes);
-        for half in [8, 4, 2, 1] {
-            for at in 0..half {
-                lanes[at] += lanes[at + half];
-            }
-        }
-        lanes[0]
-    }
-}
-
-impl<S: Simd> Put<S> for Product<'_, S> {
-    #[inline(always)]
-    fn half(&mut self, bytes: [u8; 2]) -> f32 {
-        self.simd.f16(u16::from_le_bytes(bytes))
-    }
-
-    #[inline(always)]
-    fn half_of_eighths(&mut self, bytes: [u8; 2]) -> f32 {
-        self.half(bytes)
-    }
-
-    #[inline(always)]
-    fn steps_of(&mut self, _: u8) {}
-
-    #[inline(always)]
-    fn put(&mut self, number: usize, floats: S::Floats) {
-        let inputs = self.simd.load(&self.inputs[number]);
-        let sum = &mut self.sums[number % SUMS];
-        *sum = self.simd.fused(floats, inputs, *sum);
-    }
-
-    #[inline(always)]
-    fn pair(&mut self, number: usize, floats: [S::Floats; 2]) {
-        self.put(2 * number, floats[0]);
-        self.put(2 * number + 1, floats[1]);
-    }
-
-    #[inline(always)]
-    fn nibbles(&mut self, number: usize, _: S::Bytes, _: S::Floats, values: [S::Floats; 2]) {
-        self.pair(number, values);
-    }
-}
-
-impl Runs {
-    pub(super) const fn of<D: Decode>() -> Self {
-        let (to_f16, to_bf16) = (Kernels::of::<D>(), Kernels::to_bf16::<D>());
-        Self { to_f16: Some(to_f16), to_bf16: Some(to_bf16), ..Self::seldom::<D>() }
-    }
-
-    /// With a kernel for `f32` alone, from which other values are rounded: slower, but compiled in a
-    /// fourth of the time.
-    pub(super) const fn seldom<D: Decode>() -> Self {
-        let to_f32 = Kernels::of::<D>();
-        Self { to_f32, to_f16: None, to_bf16: None, products: None, native: None, lost: None }
-    }
-}
-
-/// Computes the bytes of a block dtype from values.
-pub(super) trait Encode {
-    /// Fills `out` with the bytes of all rows.
-    fn encode<S: Simd>(simd: S, rows: &QuantizerInput<'_>, out: &mut [u8]);
 }
 
 /// Quantizes rows to blocks.
@@ -471,18 +156,6 @@ impl KernelSignature for BlockEncoding {
     type Output = ();
 }
 
-impl<E: Encode> KernelBody<BlockEncoding> for E {
-    #[inline(always)]
-    fn run<S: Simd>(simd: S, (rows, out): (&QuantizerInput<'_>, &mut [u8])) {
-        E::encode(simd, rows, out);
-    }
-}
-
-/// Computes the parts of a group dtype, codes, scales and biases, from values.
-pub(super) trait GroupEncode {
-    fn encode<S: Simd, T: Element>(simd: S, values: &[T], grouping: Grouping, out: GroupParts<'_>);
-}
-
 /// Quantizes values of type `T` to groups.
 pub(crate) struct GroupEncoding<T>(PhantomData<T>);
 
@@ -491,11 +164,28 @@ impl<T: 'static> KernelSignature for GroupEncoding<T> {
     type Output = ();
 }
 
-impl<E: GroupEncode, T: Element> KernelBody<GroupEncoding<T>> for E {
-    #[inline(always)]
-    fn run<S: Simd>(simd: S, (values, grouping, out): (&[T], Grouping, GroupParts<'_>)) {
-        E::encode(simd, values, grouping, out);
-    }
+/// The kernels of a dtype whose values are decoded in runs.
+#[derive(Debug)]
+pub struct Runs {
+    pub(crate) to_f32: Kernels<ValueDecoding<f32>>,
+    /// `None` if values are decoded to `f32` first.
+    pub(crate) to_f16: Option<Kernels<ValueDecoding<f16>>>,
+    /// See `to_f16`.
+    pub(crate) to_bf16: Option<Kernels<ValueDecoding<bf16>>>,
+    /// Multiplies rows with inputs.
+    pub(crate) products: Option<Kernels<InputProducts>>,
+    /// Decodes with the rounding of the format's own library, if it differs.
+    pub(crate) native: Option<fn(&Packed<'_>, &mut [f32])>,
+    /// Counts the values that are lost in the conversion to `f32`.
+    pub(crate) lost: Option<fn(&Packed<'_>) -> Narrowing>,
+}
+
+/// The kernels of a quantizer of groups, one for each type of values.
+#[derive(Debug)]
+pub(crate) struct GroupKernels {
+    pub(crate) from_f32: Kernels<GroupEncoding<f32>>,
+    pub(crate) from_f16: Kernels<GroupEncoding<f16>>,
+    pub(crate) from_bf16: Kernels<GroupEncoding<bf16>>,
 }
 
 /// An instruction set that has kernels and that this processor supports.

@@ -1,6 +1,8 @@
 //! Quantizers: convert numbers to the bytes of a dtype.
 
-use super::kernel::{BlockEncoding, Encode, Kernels};
+use super::body::Encode;
+use super::kernel::{BlockEncoding, Kernels};
+use super::packed::QuantizerInput;
 
 /// Quantizes values to one dtype; see [`DType::quantize_rows`](crate::DType::quantize_rows).
 #[derive(Debug)]
@@ -20,17 +22,6 @@ pub enum Importance {
     /// Importance is required: with so few bits, a guess at what matters would make the result
     /// worthless.
     Required,
-}
-
-/// Rows of numbers, each of whole blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct QuantizerInput<'a> {
-    /// Consecutive rows of values.
-    pub values: &'a [f32],
-    /// The number of elements of a row.
-    pub columns: usize,
-    /// One weight for each column.
-    pub importance: Option<&'a [f32]>,
 }
 
 impl Quantizer {

@@ -22,8 +22,8 @@ pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};
 pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
 pub(crate) use ternary::{TQ1_0, TQ2_0};
 
-use super::blocks;
-use super::kernel::{Put, put_nibbles};
+use super::body::{Put, put_nibbles};
+use super::codec::blocks;
 use super::simd::Simd;
 
 /// Converts a vector of a block's numbers to an array, for use one at a time.

@@ -1,8 +1,9 @@
 //! Integer codes: value = q scale + bias.
 
 use super::super::element::Element;
+use super::super::packed::Grouping;
 use super::super::simd::Simd;
-use super::quantize::{Each, EncodeMode, Grouping, TILE, store};
+use super::quantize::{Each, EncodeMode, TILE, store};
 
 /// Codes of `BITS` bits.
 pub(super) struct Affine<const BITS: usize>;

@@ -3,8 +3,9 @@
 
 use super::super::element::Element;
 use super::super::float::E2M1;
+use super::super::packed::Grouping;
 use super::super::simd::Simd;
-use super::quantize::{Each, EncodeMode, Grouping, TILE};
+use super::quantize::{Each, EncodeMode, TILE};
 
 /// E2M1 codes with E8M0 scales (mxfp4).
 pub(super) struct E2m1;

@@ -16,12 +16,12 @@ use std::marker::PhantomData;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::body::{Decode, Out, Put, put_nibbles};
 use super::element::Element;
 use super::float::{self, E2M1, E4M3, Float, e8m0};
-use super::kernel::{Decode, Out, Put, put_nibbles};
 use super::simd::{Portable, Simd};
 use super::{Codec, Global, Packed};
-pub use quantize::{GroupParts, GroupQuantizer, Grouping};
+pub use quantize::GroupQuantizer;
 
 pub(crate) static AFFINE1: Codec =
     Codec::groups::<GroupDecoder<AffineCodes<1>>>(native::<AffineCodes<1>>);

@@ -6,10 +6,10 @@
 
 use std::marker::PhantomData;
 
-use half::{bf16, f16};
-
+use super::super::body::GroupEncode;
 use super::super::element::Element;
-use super::super::kernel::{GroupEncode, GroupEncoding, Kernels};
+use super::super::kernel::{GroupKernels, Kernels};
+use super::super::packed::{GroupParts, Grouping};
 use super::super::simd::Simd;
 use crate::error::{Error, Result};
 
@@ -37,9 +37,7 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Debug)]
 pub struct GroupQuantizer {
-    pub(in super::super) from_f32: Kernels<GroupEncoding<f32>>,
-    pub(in super::super) from_f16: Kernels<GroupEncoding<f16>>,
-    pub(in super::super) from_bf16: Kernels<GroupEncoding<bf16>>,
+    kernels: GroupKernels,
     bits: usize,
     sizes: &'static [usize],
     /// Whether scales and biases have the values' own dtype; otherwise scales are bytes, without
@@ -47,28 +45,6 @@ pub struct GroupQuantizer {
     affine: bool,
     /// Whether a global scale is supported.
     global: bool,
-}
-
-/// The grouping of values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Grouping {
-    /// The number of elements that share a scale: 32, 64 or 128 for affine dtypes; 16 for
-    /// `MLX_NVFP4`, 32 for the other floats.
-    pub size: usize,
-    /// The largest magnitude of the whole tensor, for `MLX_NVFP4` with a global scale. MLX stores
-    /// this number beside the other parts.
-    pub amax: Option<f32>,
-}
-
-/// Buffers for the parts of whole groups; a buffer is empty if the dtype has no such part.
-#[derive(Debug)]
-pub struct GroupParts<'a> {
-    /// The codes of all elements, as one bit stream.
-    pub weight: &'a mut [u8],
-    /// A scale for each group: a little-endian `T`, or a byte.
-    pub scale: &'a mut [u8],
-    /// A bias for each group, in the format of its scale.
-    pub bias: &'a mut [u8],
 }
 
 impl GroupQuantizer {
@@ -83,9 +59,11 @@ impl GroupQuantizer {
 
     pub(super) const fn of<M: EncodeMode>(sizes: &'static [usize]) -> Self {
         Self {
-            from_f32: Kernels::of::<Tiles<M>>(),
-            from_f16: Kernels::of::<Tiles<M>>(),
-            from_bf16: Kernels::of::<Tiles<M>>(),
+            kernels: GroupKernels {
+                from_f32: Kernels::of::<Tiles<M>>(),
+                from_f16: Kernels::of::<Tiles<M>>(),
+                from_bf16: Kernels::of::<Tiles<M>>(),
+            },
             bits: M::BITS,
             sizes,
             affine: false,
@@ -137,7 +115,7 @@ impl GroupQuantizer {
             let fault = format!("room for {room:?} bytes, but the parts have {needed:?}");
             return Err(Error::mismatch(fault));
         }
-        T::encoders(self).run((values, grouping, out));
+        T::encoders(&self.kernels).run((values, grouping, out));
         Ok(())
     }
 }

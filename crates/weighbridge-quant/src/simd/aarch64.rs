@@ -3,6 +3,7 @@
 
 mod brain;
 mod pack;
+mod registers;
 mod rows;
 
 use std::arch::aarch64::*;
@@ -11,6 +12,7 @@ use std::array::from_fn;
 
 use brain::{bf16_of_floats, floats_of_bf16, nearly_rounded};
 use half::{bf16, f16};
+use registers::{Bytes, Floats, WEIGHTS, Words, load, magnitudes};
 use rows::{each_of, transposed16};
 
 use super::{Simd, instructions};
@@ -37,13 +39,6 @@ impl Neon<true> {
     }
 }
 
-/// 32 bytes.
-type Bytes = [uint8x16_t; 2];
-/// 16 floats.
-type Floats = [float32x4_t; 4];
-/// 16 words, or 16 booleans as words of ones or zeros.
-type Words = [uint32x4_t; 4];
-
 /// The results of an operation on two times two or four registers.
 #[inline(always)]
 fn both<A: Copy, R, const N: usize>(a: [A; N], b: [A; N], of: impl Fn(A, A) -> R) -> [R; N] {
@@ -61,9 +56,6 @@ const fn words_of(place: usize, first: u8) -> [u8; 16] {
     }
     table
 }
-
-/// A bit for each byte of 8.
-const WEIGHTS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Shuffle indices that repeat each of two bytes, from position `first`, eight times.
 const fn eight_of_each(first: u8) -> [u8; 16] {
@@ -99,13 +91,6 @@ const fn distances<const LEN: usize>(bits: usize, first: usize) -> [i8; LEN] {
         i += 1;
     }
     table
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-fn load(from: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: reads 16 bytes, which need not be aligned.
-    unsafe { vld1q_u8(from.as_ptr()) }
 }
 
 #[inline]
@@ -268,13 +253,6 @@ fn e4m3_or_nan_as_f16(a: uint8x16_t) -> [uint16x8_t; 2] {
 fn or_minimum(a: float32x4_t, converted: int32x4_t) -> uint32x4_t {
     let fits = vcltq_f32(a, vdupq_n_f32(2_147_483_648.0));
     vbslq_u32(fits, vreinterpretq_u32_s32(converted), vdupq_n_u32(0x8000_0000))
-}
-
-/// The bits of floats without their signs.
-#[inline]
-#[target_feature(enable = "neon")]
-fn magnitudes(a: float32x4_t) -> uint32x4_t {
-    vreinterpretq_u32_f32(vabsq_f32(a))
 }
 
 /// One register that an operation makes of four.

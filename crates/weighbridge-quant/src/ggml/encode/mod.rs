@@ -32,8 +32,8 @@ use std::marker::PhantomData;
 
 use half::f16;
 
-use crate::kernel::Encode;
-use crate::quantizer::QuantizerInput;
+use crate::body::Encode;
+use crate::packed::QuantizerInput;
 use crate::simd::Simd;
 
 /// A quantizer of blocks of `LEN` elements and `BYTES` bytes, 16 at a time.

@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use half::{bf16, f16};
 
 use super::Simd;
-use crate::kernel::Encode;
-use crate::quantizer::{Importance, Quantizer, QuantizerInput};
+use crate::body::Encode;
+use crate::packed::QuantizerInput;
+use crate::quantizer::{Importance, Quantizer};
 
 pub(crate) static F32: Quantizer = of::<Wide>();
 pub(crate) static F16: Quantizer = of::<Narrowed<Half>>();

@@ -345,50 +345,13 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
     let least = full - float(top_step) * params.step;
     let reach = simd.mul(simd.magnitude(range), simd.splat(full / least));
     let targets: Targets<N, GROUPS> = Targets::new(simd, &run.values, &roots, reach);
-    let (mut before, mut changes) = ([simd.splat(-1.0); GROUPS], [simd.whole(zero); GROUPS]);
-    for (step, number) in (-top_step..=top_step).enumerate() {
-        let inverse = full + float(number) * params.step;
-        let inverse = simd.div(simd.splat(inverse), range);
-        steps.scales[step] = floats(simd, simd.div(simd.splat(1.0), inverse));
-        let places = places::<S, N, P, GROUPS>(simd, book, &run.values, inverse, params.top);
-        for k in 0..GROUPS {
-            let change = simd.choose(simd.differ(places[k], before[k]), simd.splat(1.0), zero);
-            changes[k] = simd.join::<1>(simd.whole(change), changes[k]);
-            simd.put_words(simd.whole(places[k]), &mut steps.places[step][k]);
-        }
-        before = places;
-    }
-    for k in 0..GROUPS {
-        simd.put_words(changes[k], &mut steps.changes[k]);
-    }
+    try_scales::<S, N, P, GROUPS, STEPS>(simd, book, &run.values, range, params, steps);
     for k in 0..GROUPS {
         targets.snap(simd, book, steps, k);
     }
-    let (mut scale, mut best, mut winner) = (first, zero, zero);
-    for (step, points) in steps.points.iter().enumerate() {
-        let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, points, &run.weights, &weighted);
-        let better = simd.both(
-            simd.below(zero, sumq2),
-            simd.below(simd.mul(best, sumq2), simd.mul(sumqx, sumqx)),
-        );
-        let new = simd.div(sumqx, sumq2);
-        scale = simd.choose(better, new, scale);
-        best = simd.choose(better, simd.mul(new, sumqx), best);
-        winner = simd.choose(better, simd.splat(count(step + 1)), winner);
-    }
-    let mut winners = [0; 16];
-    simd.put_words(simd.whole(winner), &mut winners);
-    // Until points are found, the codes are 0.
-    let mut last = [[book.point(book.list(0).first); 16]; GROUPS];
-    let mut on = [[params.again == Again::Some; 16]; GROUPS];
-    for lane in 0..16 {
-        let Some(winner) = winners[lane].checked_sub(1) else { continue };
-        let winner = winner as usize;
-        for k in 0..GROUPS {
-            last[k][lane] = steps.points[winner][k][lane];
-            on[k][lane] = book.has(steps.places[winner][k][lane]);
-        }
-    }
+    let (mut scale, winner) =
+        best_scale::<S, N, P, GROUPS, STEPS>(simd, run, &weighted, first, steps);
+    let (mut last, on) = winning_points(simd, book, winner, params.again, steps);
     // The lanes whose points are searched again.
     let positive = floats(simd, simd.choose(simd.below(zero, scale), simd.splat(1.0), zero));
     let mut again = [0.0; 16];
@@ -422,7 +385,103 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         nothing =
             simd.either(nothing, simd.either(simd.below(range, zero), simd.same(range, zero)));
     }
-    let nothing = floats(simd, simd.choose(nothing, simd.splat(1.0), zero));
+    found_points(simd, run, scale, &last, nothing, params.even)
+}
+
+/// Rounds values with each candidate for the scale: the scales, the places in the codebook, and the steps
+/// at which these change.
+#[inline(always)]
+fn try_scales<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const STEPS: usize>(
+    simd: S,
+    book: &Codebook<P>,
+    values: &[S::Floats; N],
+    range: S::Floats,
+    params: &PointSearch,
+    steps: &mut Steps<GROUPS, STEPS>,
+) {
+    let zero = simd.splat(0.0);
+    let full = odd(params.top - 1);
+    let top_step = i32::try_from(STEPS / 2).unwrap_or_default();
+    let (mut before, mut changes) = ([simd.splat(-1.0); GROUPS], [simd.whole(zero); GROUPS]);
+    for (step, number) in (-top_step..=top_step).enumerate() {
+        let inverse = full + float(number) * params.step;
+        let inverse = simd.div(simd.splat(inverse), range);
+        steps.scales[step] = floats(simd, simd.div(simd.splat(1.0), inverse));
+        let places = places::<S, N, P, GROUPS>(simd, book, values, inverse, params.top);
+        for k in 0..GROUPS {
+            let change = simd.choose(simd.differ(places[k], before[k]), simd.splat(1.0), zero);
+            changes[k] = simd.join::<1>(simd.whole(change), changes[k]);
+            simd.put_words(simd.whole(places[k]), &mut steps.places[step][k]);
+        }
+        before = places;
+    }
+    for k in 0..GROUPS {
+        simd.put_words(changes[k], &mut steps.changes[k]);
+    }
+}
+
+/// The scale with the smallest weighted square error, and the number of its candidate from 1; `first` and
+/// 0 if no candidate is good.
+#[inline(always)]
+fn best_scale<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const STEPS: usize>(
+    simd: S,
+    run: &PointRun<S, N>,
+    weighted: &[S::Floats; N],
+    first: S::Floats,
+    steps: &Steps<GROUPS, STEPS>,
+) -> (S::Floats, S::Floats) {
+    let zero = simd.splat(0.0);
+    let (mut scale, mut best, mut winner) = (first, zero, zero);
+    for (step, points) in steps.points.iter().enumerate() {
+        let (sumqx, sumq2) = sums::<S, N, P, GROUPS>(simd, points, &run.weights, weighted);
+        let better = simd.both(
+            simd.below(zero, sumq2),
+            simd.below(simd.mul(best, sumq2), simd.mul(sumqx, sumqx)),
+        );
+        let new = simd.div(sumqx, sumq2);
+        scale = simd.choose(better, new, scale);
+        best = simd.choose(better, simd.mul(new, sumqx), best);
+        winner = simd.choose(better, simd.splat(count(step + 1)), winner);
+    }
+    (scale, winner)
+}
+
+/// The points of the best candidates, and whether the codebook has their combinations of codes. Until
+/// points are found, the codes are 0.
+#[inline(always)]
+fn winning_points<S: Simd, const P: usize, const GROUPS: usize, const STEPS: usize>(
+    simd: S,
+    book: &Codebook<P>,
+    winner: S::Floats,
+    again: Again,
+    steps: &Steps<GROUPS, STEPS>,
+) -> (Points<GROUPS>, [[bool; 16]; GROUPS]) {
+    let mut winners = [0; 16];
+    simd.put_words(simd.whole(winner), &mut winners);
+    let mut last = [[book.point(book.list(0).first); 16]; GROUPS];
+    let mut on = [[again == Again::Some; 16]; GROUPS];
+    for lane in 0..16 {
+        let Some(winner) = winners[lane].checked_sub(1) else { continue };
+        let winner = winner as usize;
+        for k in 0..GROUPS {
+            last[k][lane] = steps.points[winner][k][lane];
+            on[k][lane] = book.has(steps.places[winner][k][lane]);
+        }
+    }
+    (last, on)
+}
+
+/// The results of the lanes; `nothing` is true for runs that are 0.
+#[inline(always)]
+fn found_points<S: Simd, const N: usize, const GROUPS: usize>(
+    simd: S,
+    run: &PointRun<S, N>,
+    scale: S::Floats,
+    points: &Points<GROUPS>,
+    nothing: S::Mask,
+    even: bool,
+) -> [FoundPoints; 16] {
+    let nothing = floats(simd, simd.choose(nothing, simd.splat(1.0), simd.splat(0.0)));
     let scales = floats(simd, scale);
     let mut signs = [[0; 16]; 4];
     for k in 0..N / 8 {
@@ -434,7 +493,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         }
         let mut found = FoundPoints { scale: scales[lane], ..FoundPoints::default() };
         for k in 0..GROUPS {
-            found.points[k] = codebook::number_of(last[k][lane]);
+            found.points[k] = codebook::number_of(points[k][lane]);
         }
         for k in 0..N / 8 {
             found.signs[k] = signs[k][lane].to_le_bytes()[0];
@@ -442,7 +501,7 @@ fn search<S: Simd, const N: usize, const P: usize, const GROUPS: usize, const ST
         if found.scale < 0.0 {
             found.scale = -found.scale;
             for signs in found.signs.iter_mut().take(N / 8) {
-                *signs = if params.even { !*signs & 127 } else { !*signs };
+                *signs = if even { !*signs & 127 } else { !*signs };
             }
         }
         found

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::Floats;
+use super::registers::Floats;
 
 /// Converts the upper halves of floats.
 #[inline]

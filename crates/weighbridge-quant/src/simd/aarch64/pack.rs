@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Bytes, Floats, WEIGHTS, Words, load, magnitudes};
+use super::registers::{Bytes, Floats, WEIGHTS, Words, load, magnitudes};
 
 /// Converts words to bytes; all of them must fit.
 #[inline]

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 use std::array::from_fn;
 
-use super::Floats;
+use super::registers::Floats;
 
 /// Transposes a 4 by 4 matrix.
 #[inline]
