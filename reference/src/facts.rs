@@ -7,7 +7,6 @@ use weighbridge::model::Convention;
 
 use crate::error::{Error, Result};
 use crate::math::Activation;
-use crate::plan::{LinearPlan, StateSpacePlan};
 
 /// A number of the config, as a length.
 pub(crate) fn size(number: u32) -> usize {
@@ -184,58 +183,6 @@ impl<'m> Facts<'m> {
 
     pub(crate) fn has_state_space(&self, layer: u32) -> bool {
         self.model.has(&format!("layers.{layer}.ssm.in.weight"))
-    }
-
-    /// A state-space layer, by its tensors.
-    pub(crate) fn state_space(&self, layer: u32) -> Result<StateSpacePlan> {
-        let shape = |name: &str| -> Result<Vec<usize>> {
-            let tensor = self.model.tensor(&format!("layers.{layer}.ssm.{name}"))?;
-            let shape =
-                tensor.shape().iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX));
-            Ok(shape.collect())
-        };
-        let fault = || Error::Mismatch(format!("layers.{layer}.ssm has tensors that do not fit"));
-        let first = |name: &str| shape(name)?.first().copied().ok_or_else(fault);
-        let outputs = first("in.weight")?;
-        let convolution = shape("conv.weight")?;
-        let (channels, kernel) =
-            convolution.first().copied().zip(convolution.last().copied()).ok_or_else(fault)?;
-        let ssm = &self.config.ssm;
-        let stated = |field: &Option<weighbridge::arch::Field<u32>>| {
-            field.as_ref().map(|field| size(field.value)).filter(|&number| number > 0)
-        };
-        let state = stated(&ssm.state_size).ok_or_else(fault)?;
-        if self.model.has(&format!("layers.{layer}.ssm.x.weight")) {
-            return Ok(StateSpacePlan { inner: channels, state, groups: 1, heads: None, kernel });
-        }
-        let heads = first("a_log")?;
-        let inner = outputs.checked_sub(channels).and_then(|rest| rest.checked_sub(heads));
-        let inner = inner.filter(|inner| (1..channels).contains(inner)).ok_or_else(fault)?;
-        let groups = (channels - inner) / 2 / state;
-        Ok(StateSpacePlan { inner, state, groups, heads: Some(heads), kernel })
-    }
-
-    pub(crate) fn linear(&self) -> Result<LinearPlan> {
-        let ssm = &self.config.ssm;
-        let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
-            let field = field.as_ref().map(|field| size(field.value));
-            field.ok_or_else(|| Error::Unsupported(format!("linear attention without {name}")))
-        };
-        let value_heads = need(&ssm.time_step_rank, "value heads")?;
-        let inner = need(&ssm.inner_size, "an inner width")?;
-        let plan = LinearPlan {
-            key_heads: need(&ssm.group_count, "key heads")?,
-            value_heads,
-            key_dim: need(&ssm.state_size, "a width of keys")?,
-            value_dim: inner / value_heads.max(1),
-            kernel: need(&ssm.conv_kernel, "the width of its convolution")?,
-        };
-        if plan.value_dim == 0 || !plan.value_heads.is_multiple_of(plan.key_heads.max(1)) {
-            let fault =
-                format!("{} value heads for {} key heads", plan.value_heads, plan.key_heads);
-            return Err(Error::Unsupported(fault));
-        }
-        Ok(plan)
     }
 
     /// The values of a stored tensor that is made of the config.

@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::math::Activation;
 use crate::network::{Dense, Experts};
-use crate::plan::{Arrangement, LayerPlan, MixerPlan, NormPlan, Plan};
+use crate::plan::{Arrangement, AttentionPlan, LayerPlan, MixerPlan, NormPlan, Plan};
+use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
 use crate::state_space::StateSpace;
 use crate::streams::{Laurel, Streams};
@@ -23,6 +24,13 @@ pub(crate) struct Names {
     pub(crate) attention: &'static str,
     pub(crate) post_attention_norm: &'static str,
     pub(crate) post_ffn_norm: &'static str,
+}
+
+impl Names {
+    /// The name of a part of a layer.
+    fn at(&self, place: usize, what: &str) -> String {
+        format!("{}.{place}.{what}", self.stack)
+    }
 }
 
 /// Those of decoders.
@@ -105,6 +113,83 @@ pub(crate) struct Context<'c> {
     pub(crate) per_layer: Option<&'c Rows>,
 }
 
+impl Mixer {
+    fn load(
+        loader: Loader<'_>,
+        names: Names,
+        place: usize,
+        plan: &MixerPlan,
+        dim: usize,
+        norm: NormPlan,
+    ) -> Result<Self> {
+        let attention = |own, latent| {
+            Attention::load(loader, &names.at(place, names.attention), dim, own, latent, norm)
+        };
+        Ok(match plan {
+            MixerPlan::Attention(own) => {
+                let owner = match own.distances {
+                    Some(distances) if !distances.of_layers => 0,
+                    _ => place,
+                };
+                let owner = names.at(owner, names.attention);
+                let loaded = attention(own, None)?.with_distances(loader, &owner)?;
+                Self::Attention(Box::new(loaded))
+            }
+            MixerPlan::Latent(own, latent) => {
+                Self::Attention(Box::new(attention(own, Some(latent))?))
+            }
+            MixerPlan::Linear(own) => {
+                let name = names.at(place, "linear_attention");
+                Self::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
+            }
+            MixerPlan::StateSpace(own) => {
+                let name = names.at(place, "ssm");
+                Self::StateSpace(Box::new(StateSpace::load(loader, &name, dim, *own, norm.eps)?))
+            }
+            MixerPlan::ShortConvolution(kernel) => {
+                let name = names.at(place, "short_conv");
+                let loaded = ShortConvolution::load(loader, &name, dim, *kernel)?;
+                Self::ShortConvolution(Box::new(loaded))
+            }
+        })
+    }
+}
+
+impl Beside {
+    fn load(
+        loader: Loader<'_>,
+        at: impl Fn(&str) -> String,
+        dim: usize,
+        norm: NormPlan,
+    ) -> Result<Self> {
+        Ok(Self {
+            dense_norm: loader.norm(&at("post_ffn_norm_1"), dim, norm)?,
+            experts_norm: loader.norm(&at("ffn_norm_2"), dim, norm)?,
+            post_experts_norm: loader.norm(&at("post_ffn_norm_2"), dim, norm)?,
+            router_norm: Norm::bare(dim, norm),
+            router_scale: loader.vector(&at("ffn.router.scale"), dim)?,
+        })
+    }
+}
+
+/// Loads the attention to the output of an encoder, if the layer has it.
+fn load_cross(
+    loader: Loader<'_>,
+    at: impl Fn(&str) -> String,
+    mixer: &MixerPlan,
+    dim: usize,
+    norm: NormPlan,
+) -> Result<Option<(Norm, Attention)>> {
+    let MixerPlan::Attention(own) = mixer else { return Ok(None) };
+    if !loader.has(&at("cross_attn.q.weight")) {
+        return Ok(None);
+    }
+    let plan = AttentionPlan { causal: false, rope: None, distances: None, ..own.clone() };
+    let before = loader.norm(&at("cross_attn_norm"), dim, norm)?;
+    let attention = Attention::load(loader, &at("cross_attn"), dim, &plan, None, norm)?;
+    Ok(Some((before, attention)))
+}
+
 impl Layer {
     pub(crate) fn load(
         loader: Loader<'_>,
@@ -114,56 +199,14 @@ impl Layer {
         plan: &Plan,
         dim: usize,
     ) -> Result<Self> {
-        let at = |what: &str| format!("{}.{place}.{what}", names.stack);
+        let at = |what: &str| names.at(place, what);
         let norm = plan.norm;
         let before = |what: &str| {
-            let found = loader.norm_if(&at(what), dim, norm)?;
-            Ok::<_, Error>(found.or_else(|| norm.bare.then(|| Norm::bare(dim, norm))))
+            let loaded = loader.norm_if(&at(what), dim, norm)?;
+            Ok::<_, Error>(loaded.or_else(|| norm.bare.then(|| Norm::bare(dim, norm))))
         };
         let behind = |what: &str| loader.norm_if(&at(what), dim, norm);
-        let attention = at(names.attention);
-        let mixer = match &layer.mixer {
-            MixerPlan::Attention(own) => {
-                let owner = match own.distances {
-                    Some(distances) if !distances.of_layers => {
-                        format!("{}.0.{}", names.stack, names.attention)
-                    }
-                    _ => attention.clone(),
-                };
-                let loaded = Attention::load(loader, &attention, dim, own, None, norm)?;
-                Mixer::Attention(Box::new(loaded.with_distances(loader, &owner)?))
-            }
-            MixerPlan::Latent(own, latent) => {
-                let loaded = Attention::load(loader, &attention, dim, own, Some(latent), norm)?;
-                Mixer::Attention(Box::new(loaded))
-            }
-            MixerPlan::Linear(own) => {
-                let name = at("linear_attention");
-                Mixer::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
-            }
-            MixerPlan::StateSpace(own) => {
-                let loaded = StateSpace::load(loader, &at("ssm"), dim, *own, norm.eps)?;
-                Mixer::StateSpace(Box::new(loaded))
-            }
-            MixerPlan::ShortConvolution(kernel) => {
-                let loaded = ShortConvolution::load(loader, &at("short_conv"), dim, *kernel)?;
-                Mixer::ShortConvolution(Box::new(loaded))
-            }
-        };
-        let cross = match (&layer.mixer, loader.has(&at("cross_attn.q.weight"))) {
-            (MixerPlan::Attention(own), true) => {
-                let own = crate::plan::AttentionPlan {
-                    causal: false,
-                    rope: None,
-                    distances: None,
-                    ..own.clone()
-                };
-                let norm_before = loader.norm(&at("cross_attn_norm"), dim, norm)?;
-                let name = at("cross_attn");
-                Some((norm_before, Attention::load(loader, &name, dim, &own, None, norm)?))
-            }
-            _ => None,
-        };
+        let mixer = Mixer::load(loader, names, place, &layer.mixer, dim, norm)?;
         let network = &layer.network;
         let dense = Dense::load_if(loader, &at("ffn"), dim, network)?;
         let experts = Experts::load_if(loader, &at("ffn"), dim, network)?;
@@ -172,25 +215,19 @@ impl Layer {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
         }
         let beside = match dense.is_some() && experts.is_some() {
-            true => Some(Beside {
-                dense_norm: loader.norm(&at("post_ffn_norm_1"), dim, norm)?,
-                experts_norm: loader.norm(&at("ffn_norm_2"), dim, norm)?,
-                post_experts_norm: loader.norm(&at("post_ffn_norm_2"), dim, norm)?,
-                router_norm: Norm::bare(dim, norm),
-                router_scale: loader.vector(&at("ffn.router.scale"), dim)?,
-            }),
+            true => Some(Beside::load(loader, at, dim, norm)?),
             false => None,
         };
-        let per_layer =
-            match plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight"))) {
-                Some(width) => Some(LayerEmbedding {
-                    gate: loader.sized(&at("per_layer_gate"), width, dim)?,
-                    projection: loader.sized(&at("per_layer_projection"), dim, width)?,
-                    norm: loader.norm(&at("per_layer_norm"), dim, norm)?,
-                    activation: network.activation,
-                }),
-                None => None,
-            };
+        let embedded = plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight")));
+        let per_layer = match embedded {
+            Some(width) => Some(LayerEmbedding {
+                gate: loader.sized(&at("per_layer_gate"), width, dim)?,
+                projection: loader.sized(&at("per_layer_projection"), dim, width)?,
+                norm: loader.norm(&at("per_layer_norm"), dim, norm)?,
+                activation: network.activation,
+            }),
+            None => None,
+        };
         let streams = match plan.active_stream {
             Some(active) => Some((
                 Streams::load(loader, &at("altup"), dim, active, norm)?,
@@ -208,7 +245,7 @@ impl Layer {
             mixer,
             post_attention_norm: behind(names.post_attention_norm)?,
             sum_norm: behind("attention_sum_norm")?,
-            cross,
+            cross: load_cross(loader, at, &layer.mixer, dim, norm)?,
             network_norm: before("ffn_norm")?,
             dense,
             experts,
@@ -365,4 +402,36 @@ fn normed(norm: Option<&Norm>, x: &Rows) -> Rows {
 /// The norms of a model whose norms have factors and biases, whatever its layers have.
 pub(crate) fn layer_norm(eps: f32) -> NormPlan {
     NormPlan { kind: NormKind::Layer, eps, added: 0.0, bare: false }
+}
+
+pub(crate) fn load_layers(
+    loader: Loader<'_>,
+    names: Names,
+    plan: &Plan,
+    layers: &[LayerPlan],
+    dim: usize,
+) -> Result<Vec<Layer>> {
+    let load = |(place, layer)| Layer::load(loader, names, place, layer, plan, dim);
+    layers.iter().enumerate().map(load).collect()
+}
+
+pub(crate) fn turned(ropes: &[Rope], start: usize, length: usize) -> Vec<(Rope, Turns)> {
+    ropes.iter().map(|rope| (rope.clone(), rope.turns(start, length))).collect()
+}
+
+/// Runs layers that attend to each other's positions alone.
+pub(crate) fn run(
+    layers: &[Layer],
+    ropes: &[Rope],
+    mut x: Rows,
+    start: usize,
+    caches: &mut [LayerCache],
+) -> Result<Rows> {
+    let ropes = turned(ropes, start, start + x.len());
+    let pass = Pass { start, ropes: &ropes };
+    let mut context = Context { pass: &pass, caches, encoded: &[], per_layer: None };
+    for layer in layers {
+        layer.apply(&mut x, &mut context)?;
+    }
+    Ok(x)
 }

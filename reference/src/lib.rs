@@ -6,6 +6,7 @@ mod attention;
 mod cache;
 mod chat;
 mod convolution;
+mod derived;
 #[cfg_attr(not(feature = "gpu"), path = "device/absent.rs")]
 mod device;
 mod divergence;

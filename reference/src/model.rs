@@ -9,11 +9,12 @@ use crate::attention::Pass;
 use crate::cache::LayerCache;
 use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
-use crate::layer::{Context, DECODER, ENCODER, Layer, NORMED_SUM, Names, layer_norm};
+use crate::layer::{
+    Context, DECODER, ENCODER, Layer, NORMED_SUM, layer_norm, load_layers, run, turned,
+};
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};
 use crate::plan::{Arrangement, Plan};
-use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
 use crate::sound::SoundEncoder;
 use crate::streams::Ends;
@@ -378,38 +379,6 @@ impl LayerEmbeddings {
         own.scale(std::f32::consts::FRAC_1_SQRT_2);
         Ok(own)
     }
-}
-
-pub(crate) fn load_layers(
-    loader: Loader<'_>,
-    names: Names,
-    plan: &Plan,
-    layers: &[crate::plan::LayerPlan],
-    dim: usize,
-) -> Result<Vec<Layer>> {
-    let load = |(place, layer)| Layer::load(loader, names, place, layer, plan, dim);
-    layers.iter().enumerate().map(load).collect()
-}
-
-fn turned(ropes: &[Rope], start: usize, length: usize) -> Vec<(Rope, Turns)> {
-    ropes.iter().map(|rope| (rope.clone(), rope.turns(start, length))).collect()
-}
-
-/// Runs layers that attend to each other's positions alone.
-pub(crate) fn run(
-    layers: &[Layer],
-    ropes: &[Rope],
-    mut x: Rows,
-    start: usize,
-    caches: &mut [LayerCache],
-) -> Result<Rows> {
-    let ropes = turned(ropes, start, start + x.len());
-    let pass = Pass { start, ropes: &ropes };
-    let mut context = Context { pass: &pass, caches, encoded: &[], per_layer: None };
-    for layer in layers {
-        layer.apply(&mut x, &mut context)?;
-    }
-    Ok(x)
 }
 
 impl Session<'_> {

@@ -1,14 +1,11 @@
-//! What a model is made of, as data: [`Plan::of`] derives it from the config, and the model's family
-//! adds what no config says.
+//! A model's forward pass as data: [`Plan::of`] derives it from the config, and the model's family adds
+//! what no config says.
 //!
 //! What the presence of a tensor says is not said here again: biases, norms of q and k, norms behind
 //! attention and network, sinks, gates, experts and shared experts are there if their tensors are.
 
-use weighbridge::arch::{Gating, LayerKind, NormKind, RopeLayout};
+use weighbridge::arch::NormKind;
 
-use crate::error::{Error, Result};
-use crate::facts::{Facts, size};
-use crate::family;
 use crate::math::Activation;
 use crate::rope::Rope;
 
@@ -280,80 +277,6 @@ pub struct TextEncoderPlan {
 }
 
 impl Plan {
-    /// The plan of a model.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if the model's family has no plan here, or its config says what no operation
-    /// computes; `Model` if the config cannot be read.
-    pub fn of(model: &weighbridge::Model) -> Result<Self> {
-        let facts = Facts::of(model)?;
-        let mut plan = Self::usual(&facts)?;
-        family::adjust(&facts, &mut plan)?;
-        if !plan.encodes() && plan.attentions().any(|attention| !attention.causal) {
-            let fault = "layers of which some see positions behind their own";
-            return Err(Error::Unsupported(fault.to_owned()));
-        }
-        plan.check_shared_keys()?;
-        Ok(plan)
-    }
-
-    /// Refuses layers that use keys and values of another form than their own.
-    fn check_shared_keys(&self) -> Result<()> {
-        let form = |layer: &LayerPlan| match &layer.mixer {
-            MixerPlan::Attention(own) => Some((own.kv_heads, own.head_dim, own.value_dim)),
-            _ => None,
-        };
-        for (place, layer) in self.layers.iter().enumerate() {
-            let MixerPlan::Attention(AttentionPlan { keys_of: Some(of), .. }) = &layer.mixer else {
-                continue;
-            };
-            let theirs = self.layers.get(*of).filter(|_| *of < place).and_then(form);
-            if theirs.is_none() || theirs != form(layer) {
-                let fault = format!("layer {place} uses the keys of layer {of}, which has others");
-                return Err(Error::Unsupported(fault));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the config says by itself.
-    fn usual(facts: &Facts<'_>) -> Result<Self> {
-        let config = facts.config;
-        let layers = facts.layers();
-        let windowed = |layer: &u32| config.layer_kind(*layer) == Some(&LayerKind::Sliding);
-        let mut ropes = Vec::new();
-        if facts.rope_layout() != RopeLayout::None {
-            ropes.push(Rope::of_full_layers(facts)?);
-            if (0..layers).any(|layer| windowed(&layer)) {
-                ropes.push(Rope::of_windows(facts)?);
-            }
-        }
-        let plans = (0..layers).map(|layer| LayerPlan::usual(facts, layer)).collect::<Result<_>>();
-        let scales = &config.scales;
-        Ok(Self {
-            dim: size(config.dim.value),
-            embedding_scale: scales.embedding_scale.as_ref().map_or(1.0, |scale| scale.value),
-            first_position: 0,
-            norm: NormPlan {
-                kind: config.norm_kind.as_ref().map_or(NormKind::Rms, |kind| kind.value),
-                eps: config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
-                added: 0.0,
-                bare: false,
-            },
-            arrangement: Arrangement::Sequential,
-            residual_scale: scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value),
-            layers: plans?,
-            ropes,
-            logit_scale: 1.0,
-            logit_softcap: config.attention.final_logit_softcap.as_ref().map(|cap| cap.value),
-            per_layer_dim: scales.per_layer_dim.as_ref().map(|dim| size(dim.value)),
-            active_stream: None,
-            encoder: None,
-            text_encoder: None,
-        })
-    }
-
     /// Whether the model encodes a text as a whole: every position sees all others.
     pub fn encodes(&self) -> bool {
         self.layers.iter().all(|layer| match &layer.mixer {
@@ -378,123 +301,5 @@ impl Plan {
     /// Sets the activation of every layer.
     pub fn set_activation(&mut self, activation: Activation) {
         self.layers.iter_mut().for_each(|layer| layer.network.activation = activation);
-    }
-}
-
-impl LayerPlan {
-    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
-        let config = facts.config;
-        let kind = config.layer_kind(layer).cloned().unwrap_or(LayerKind::Full);
-        let mixer = match kind {
-            _ if let Some(kernel) = facts.short_convolution(layer) => {
-                MixerPlan::ShortConvolution(kernel)
-            }
-            _ if facts.has_state_space(layer) => MixerPlan::StateSpace(facts.state_space(layer)?),
-            LayerKind::Linear => MixerPlan::Linear(facts.linear()?),
-            LayerKind::Full | LayerKind::Sliding | LayerKind::Chunked => {
-                let mut attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
-                if kind == LayerKind::Chunked {
-                    let chunk = config.attention.chunk_size.as_ref();
-                    attention.window = chunk.map(|chunk| size(chunk.value));
-                    attention.chunked = true;
-                }
-                match &config.attention.kv_lora_rank {
-                    None => MixerPlan::Attention(attention),
-                    Some(rank) => MixerPlan::Latent(
-                        attention,
-                        LatentPlan {
-                            q_rank: config.attention.q_lora_rank.as_ref().map(|r| size(r.value)),
-                            kv_rank: size(rank.value),
-                            rotated: facts.rotated(),
-                            eps: config.norm_eps.as_ref().map_or(1e-6, |eps| eps.value),
-                        },
-                    ),
-                }
-            }
-            other => {
-                let fault = format!("layer {layer} is of the kind {}", other.name());
-                return Err(Error::Unsupported(fault));
-            }
-        };
-        let network = NetworkPlan {
-            activation: facts.activation()?,
-            routing: Routing::usual(facts)?,
-            sparsity: None,
-        };
-        Ok(Self { mixer, network })
-    }
-}
-
-impl AttentionPlan {
-    fn usual(facts: &Facts<'_>, layer: u32, windowed: bool) -> Result<Self> {
-        let config = facts.config;
-        let attention = &config.attention;
-        let of_layer = |each: &Option<weighbridge::arch::Field<Vec<u32>>>| {
-            each.as_ref().and_then(|each| each.value.get(size(layer)).copied())
-        };
-        let heads = of_layer(&attention.n_heads_per_layer).unwrap_or(config.n_heads.value);
-        let of_full = attention.n_global_kv_heads.as_ref().filter(|_| !windowed).map(|n| n.value);
-        let kv_heads = of_layer(&attention.n_kv_heads_per_layer).or(of_full);
-        let kv_heads = kv_heads.unwrap_or(config.n_kv_heads.value);
-        let narrow = |field: &Option<weighbridge::arch::Field<u32>>| {
-            field.as_ref().filter(|_| windowed).map(|width| width.value)
-        };
-        let head_dim = narrow(&attention.local_head_dim).unwrap_or(config.head_dim.value);
-        let value_dim = narrow(&attention.local_value_head_dim)
-            .or(narrow(&attention.local_head_dim))
-            .or(attention.value_head_dim.as_ref().map(|width| width.value))
-            .unwrap_or(head_dim);
-        if kv_heads == 0 || heads == 0 || heads % kv_heads != 0 {
-            let fault = format!("layer {layer} has {heads} query heads for {kv_heads} key heads");
-            return Err(Error::Mismatch(fault));
-        }
-        let window = attention.sliding_window.as_ref().filter(|_| windowed);
-        let usual_scale = (head_dim as f32).sqrt().recip();
-        Ok(Self {
-            heads: size(heads),
-            kv_heads: size(kv_heads),
-            head_dim: size(head_dim),
-            value_dim: size(value_dim),
-            scale: attention.attention_scale.as_ref().map_or(usual_scale, |scale| scale.value),
-            softcap: attention.attn_logit_softcap.as_ref().map(|cap| cap.value),
-            window: window.map(|window| size(window.value)),
-            chunked: false,
-            causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
-            rope: facts.rotates(layer).then_some(usize::from(windowed)),
-            alibi: None,
-            distances: None,
-            clip: None,
-            normed_last: false,
-            bare_norms: false,
-            norms_of_heads: false,
-            value_norm: false,
-            temperature: None,
-            keys_of: facts.keys_of(layer),
-        })
-    }
-}
-
-impl Routing {
-    fn usual(facts: &Facts<'_>) -> Result<Self> {
-        let experts = &facts.config.experts;
-        let count = |field: &Option<weighbridge::arch::Field<u32>>| {
-            field.as_ref().map(|field| size(field.value))
-        };
-        let scoring = match experts.expert_gating.as_ref().map(|gating| &gating.value) {
-            None | Some(Gating::Softmax) => Scoring::Softmax,
-            Some(Gating::SoftmaxOfChosen) => Scoring::SoftmaxOfChosen,
-            Some(Gating::Sigmoid) => Scoring::Sigmoid,
-            Some(other) => {
-                return Err(Error::Unsupported(format!("experts chosen by {}", other.name())));
-            }
-        };
-        Ok(Self {
-            used: count(&experts.n_experts_used).unwrap_or(1),
-            scoring,
-            normalized: experts.expert_weights_norm.as_ref().is_none_or(|norm| norm.value),
-            scale: experts.expert_weights_scale.as_ref().map_or(1.0, |scale| scale.value),
-            groups: count(&experts.n_expert_groups).zip(count(&experts.n_expert_groups_used)),
-            weighs_inputs: false,
-        })
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::cache::LayerCache;
 use crate::error::{Error, Result};
-use crate::layer::{ENCODER, Layer};
+use crate::layer::{ENCODER, Layer, load_layers, run};
 use crate::math::Activation;
-use crate::model::{load_layers, run};
 use crate::plan::{EncoderPlan, Plan};
 use crate::rows::Rows;
 use crate::weight::{Loader, Norm, Weight};

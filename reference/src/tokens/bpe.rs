@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use serde_json::Value as Json;
 
-use super::{id, unsupported};
+use super::document::{id, unsupported};
 use crate::error::{Error, Result};
 
 /// A vocabulary and its merges.

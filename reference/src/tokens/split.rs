@@ -4,7 +4,7 @@ use fancy_regex::Regex;
 use serde_json::Value as Json;
 use weighbridge::tokenizer::byte_letters;
 
-use super::{text, unsupported};
+use super::document::{text, unsupported};
 use crate::error::{Error, Result};
 
 /// GPT-2's pattern: endings, words, numbers and other characters, each with the space before it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use super::{text, unsupported};
+use super::document::{text, unsupported};
 use crate::error::{Error, Result};
 
 /// How much less than the least score a character without a piece counts.

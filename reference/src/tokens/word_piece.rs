@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use super::{id, text, unsupported};
+use super::document::{id, text, unsupported};
 use crate::error::{Error, Result};
 
 /// A vocabulary of pieces.
