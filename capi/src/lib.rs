@@ -64,6 +64,12 @@ fn usage(fault: String) -> Error {
     Error::new(ErrorKind::Mismatch, fault)
 }
 
+/// The error of a position behind the last item.
+fn beyond(what: &str, position: usize, count: usize) -> Error {
+    let fault = format!("position {position}, but the model has {count} {what}");
+    Error::new(ErrorKind::NotFound, fault)
+}
+
 /// A reference to what a pointer argument points to.
 ///
 /// # Safety

@@ -10,9 +10,9 @@ use weighbridge_rs::load::{Fusion, LoadedTensor};
 use weighbridge_rs::{Error, LoadOptions, Policy, Result, WeightProvider};
 
 use crate::fault::{checked, quietly};
-use crate::model::{WbModel, beyond};
+use crate::model::WbModel;
 use crate::tensor::dtype;
-use crate::{Callback, Options, WbProgress, WbStr, give, given, text, usage};
+use crate::{Callback, Options, WbProgress, WbStr, beyond, give, given, text, usage};
 
 /// Allocates `bytes` bytes at a multiple of `alignment` for a tensor, or returns NULL. Called from
 /// the thread that calls wb_load.

@@ -6,8 +6,8 @@ use weighbridge_rs::metadata::Value;
 use weighbridge_rs::{Error, ErrorKind, Result};
 
 use crate::fault::checked;
-use crate::model::{WbModel, beyond};
-use crate::{WbStr, give, given, text, usage};
+use crate::model::WbModel;
+use crate::{WbStr, beyond, give, given, text, usage};
 
 /// A key of the metadata and its value.
 #[derive(Clone, Copy, Debug)]

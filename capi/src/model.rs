@@ -11,7 +11,7 @@ use weighbridge_rs::{Error, ErrorKind, Model, OpenOptions, Result, Strictness};
 
 use crate::fault::{checked, quietly};
 use crate::tensor::WbTensor;
-use crate::{Options, WbStr, give, given, path, text};
+use crate::{Options, WbStr, beyond, give, given, path, text};
 
 /// An opened model. Any number of threads may use it at the same time; one of them frees it when no
 /// other uses it any more. Tensors and loaded weights keep what they need: they may outlive it.
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn wb_model_tensor(
         let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
         let tensor = model.model.tensor(name)?;
         // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model, out) }
+        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
     })
 }
 
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn wb_model_stored_tensor(
         let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
         let tensor = model.model.stored_tensor(name)?;
         // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model, out) }
+        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
     })
 }
 
@@ -285,13 +285,8 @@ pub unsafe extern "C" fn wb_model_stored_tensor_at(
         let tensor = model.model.stored_tensor_at(position);
         let tensor = tensor.ok_or_else(|| beyond("tensors", position, model.model.len()))?;
         // SAFETY: as above.
-        unsafe { WbTensor::give(tensor, model, out) }
+        unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
     })
-}
-
-pub(crate) fn beyond(what: &str, position: usize, count: usize) -> Error {
-    let fault = format!("position {position}, but the model has {count} {what}");
-    Error::new(ErrorKind::NotFound, fault)
 }
 
 /// A value of the config.

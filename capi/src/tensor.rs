@@ -8,8 +8,7 @@ use weighbridge_dlpack::{Array, ManagedTensorVersioned, PrivateMaps, decode_rows
 use weighbridge_rs::{DType, Part, Result, Tensor};
 
 use crate::fault::{checked, quietly};
-use crate::model::{WbModel, beyond};
-use crate::{WbStr, give, given, usage};
+use crate::{WbStr, beyond, give, given, usage};
 
 /// A tensor. It keeps what it needs of its model. Any number of threads may use it at the same time.
 #[derive(Debug)]
@@ -68,15 +67,7 @@ impl WbTensor {
     /// # Safety
     ///
     /// `out` is null or valid.
-    pub(crate) unsafe fn give(tensor: Tensor, model: &WbModel, out: *mut *mut Self) -> Result<()> {
-        // SAFETY: as the caller promises.
-        unsafe { Self::give_with(tensor, model.maps.clone(), out) }
-    }
-
-    /// # Safety
-    ///
-    /// `out` is null or valid.
-    unsafe fn give_with(
+    pub(crate) unsafe fn give(
         tensor: Tensor,
         maps: Option<Arc<PrivateMaps>>,
         out: *mut *mut Self,
@@ -324,7 +315,7 @@ pub unsafe extern "C" fn wb_tensor_slice(
         let tensor = unsafe { given(tensor, "tensor")? };
         let rows = tensor.tensor.clone().slice_rows(first..end)?;
         // SAFETY: as above.
-        unsafe { WbTensor::give_with(rows, tensor.maps.clone(), out) }
+        unsafe { WbTensor::give(rows, tensor.maps.clone(), out) }
     })
 }
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use weighbridge_rs::{Error, ErrorKind, Tokenizer};
 
 use crate::fault::{checked, quietly};
-use crate::model::{WbModel, beyond};
-use crate::{WbStr, give, given, text, usage};
+use crate::model::WbModel;
+use crate::{WbStr, beyond, give, given, text, usage};
 
 /// The tokenizer of a model. It keeps nothing of its model. Any number of threads may use it at the same
 /// time.

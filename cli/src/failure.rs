@@ -1,6 +1,5 @@
 //! Errors and notes on standard error: text, or with `--json` one JSON document at the end.
 
-use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +8,6 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::{Error, ErrorKind};
 
-use crate::json::SCHEMA;
 use crate::print;
 
 /// Why a command stopped.
@@ -129,9 +127,9 @@ static AS_JSON: AtomicBool = AtomicBool::new(false);
 /// Errors and notes that are held back until the end, because they are parts of one document.
 static HELD: Mutex<Held> = Mutex::new(Held { failures: Vec::new(), notes: Vec::new() });
 
-struct Held {
-    failures: Vec<Failure>,
-    notes: Vec<String>,
+pub(crate) struct Held {
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Makes errors and notes JSON.
@@ -144,7 +142,8 @@ pub(crate) fn is_json() -> bool {
     AS_JSON.load(Ordering::Relaxed)
 }
 
-fn held() -> Option<std::sync::MutexGuard<'static, Held>> {
+/// What was held back so far; none if errors and notes are printed at once.
+pub(crate) fn held() -> Option<std::sync::MutexGuard<'static, Held>> {
     let held = || HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     is_json().then(held)
 }
@@ -174,7 +173,7 @@ pub(crate) fn note(message: &str) {
     }
 }
 
-fn print_note(message: &str) {
+pub(crate) fn print_note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
     let note = format!("{yellow}note{yellow:#}: {message}");
     let _ = print::stderr().paragraph(&note, "note: ".len());
@@ -190,32 +189,6 @@ pub(crate) fn remark(model: &weighbridge::Model) {
 /// The notes so far, for a report in JSON.
 pub(crate) fn take_notes() -> Vec<String> {
     held().map_or_else(Vec::new, |mut held| std::mem::take(&mut held.notes))
-}
-
-/// One document for all errors of a run: the first, then the others.
-#[derive(Serialize)]
-struct Document<'f> {
-    schema: u32,
-    #[serde(flatten)]
-    first: &'f Failure,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    others: &'f [Failure],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    notes: &'f [String],
-}
-
-/// Prints what was held back, once the command has ended.
-pub(crate) fn finish() {
-    let Some(held) = held() else { return };
-    let Held { failures, notes } = &*held;
-    let Some((first, others)) = failures.split_first() else {
-        notes.iter().for_each(|note| print_note(note));
-        return;
-    };
-    let document = Document { schema: SCHEMA, first, others, notes };
-    let mut err = std::io::stderr().lock();
-    let _ = serde_json::to_writer_pretty(&mut err, &document);
-    let _ = writeln!(err);
 }
 
 /// An error of the operating system about a file.

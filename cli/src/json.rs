@@ -8,7 +8,7 @@ use weighbridge::bytes::Text;
 
 use serde::{Serialize, Serializer};
 
-use crate::failure;
+use crate::failure::{self, Failure, Held};
 
 /// The schema version of all reports.
 pub(crate) const SCHEMA: u32 = 1;
@@ -96,4 +96,30 @@ impl Reports {
             false => Ok(()),
         }
     }
+}
+
+/// One document for all errors of a run: the first, then the others.
+#[derive(Serialize)]
+struct Failures<'f> {
+    schema: u32,
+    #[serde(flatten)]
+    first: &'f Failure,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    others: &'f [Failure],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notes: &'f [String],
+}
+
+/// Prints the errors and notes that were held back, once the command has ended.
+pub(crate) fn finish() {
+    let Some(held) = failure::held() else { return };
+    let Held { failures, notes } = &*held;
+    let Some((first, others)) = failures.split_first() else {
+        notes.iter().for_each(|note| failure::print_note(note));
+        return;
+    };
+    let document = Failures { schema: SCHEMA, first, others, notes };
+    let mut err = std::io::stderr().lock();
+    let _ = serde_json::to_writer_pretty(&mut err, &document);
+    let _ = writeln!(err);
 }

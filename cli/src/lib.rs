@@ -11,6 +11,7 @@ mod layers;
 mod newfile;
 mod print;
 mod settings;
+mod status;
 mod stdout;
 mod trial;
 mod writing;
@@ -19,22 +20,11 @@ use std::ffi::OsString;
 
 use clap::Parser;
 use weighbridge::arch::FamilyFile;
-use weighbridge::remote::Network;
-use weighbridge::{OpenOptions, Strictness};
 
 use args::Cli;
 use failure::Failure;
 pub(crate) use failure::{Stop, complain, note, remark};
-
-/// The exit status of a command that completed.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-#[repr(u8)]
-pub(crate) enum Status {
-    Fine = 0,
-    Found = 1,
-    Usage = 2,
-    Unsupported = 4,
-}
+pub(crate) use status::{Done, Status};
 
 /// Runs the program with these arguments, the first of which is its name. Returns the exit status.
 pub fn run(arguments: Vec<OsString>) -> u8 {
@@ -52,11 +42,11 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
         Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
         Err(stop) => failure::report(&stop),
     };
-    failure::finish();
+    json::finish();
     status
 }
 
-fn parse_and_run(arguments: Vec<OsString>) -> cmd::Done {
+fn parse_and_run(arguments: Vec<OsString>) -> Done {
     match Cli::try_parse_from(&arguments) {
         Ok(cli) => {
             cli.color.write_global();
@@ -71,35 +61,11 @@ fn parse_and_run(arguments: Vec<OsString>) -> cmd::Done {
 }
 
 /// Prints the help or the version if they were requested; otherwise the command line is wrong.
-fn parsed_nothing(error: &clap::Error) -> cmd::Done {
+fn parsed_nothing(error: &clap::Error) -> Done {
     if error.use_stderr() && failure::is_json() {
         complain(Failure::usage(&error.to_string()));
     } else {
         error.print()?;
     }
     Ok(if error.use_stderr() { Status::Usage } else { Status::Fine })
-}
-
-impl args::Open {
-    /// How servers are reached, if not as the environment says.
-    pub(crate) fn network(&self) -> Option<Network> {
-        self.offline.then(|| {
-            let mut network = Network::from_env();
-            network.offline = true;
-            network
-        })
-    }
-
-    pub(crate) fn options(&self) -> OpenOptions {
-        let strictness = match (self.strict, self.lenient) {
-            (true, _) => Strictness::Strict,
-            (false, true) => Strictness::Lenient,
-            (false, false) => Strictness::Default,
-        };
-        let mut options = OpenOptions::new().strictness(strictness).all_files(self.all_files);
-        if let Some(network) = self.network() {
-            options = options.network(network);
-        }
-        if self.no_map { options.read() } else { options }
-    }
 }

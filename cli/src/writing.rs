@@ -14,14 +14,13 @@ use weighbridge::write::{Method, PlanReport, PlannedTensor, ReportedFile, Report
 use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
-use crate::cmd::Done;
 use crate::failure;
 use crate::json::{self, SCHEMA};
 use crate::layers::Rows;
 use crate::print::{
     self, Amount, Bar, Screen, Table, bits, bytes, count, left, plural, right, shape, shown,
 };
-use crate::{Status, Stop, note};
+use crate::{Done, Status, Stop, note};
 
 /// The report as JSON.
 #[derive(Serialize)]

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod abi;
+mod element;
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,7 +21,8 @@ use weighbridge::bytes::AlignedBytes;
 use weighbridge::model::DecodeOptions;
 use weighbridge::{DType, Error, ErrorKind, Part, Result, Tensor};
 
-pub use abi::{Element, ManagedTensor, ManagedTensorVersioned, delete, delete_versioned};
+pub use abi::{ManagedTensor, ManagedTensorVersioned, delete, delete_versioned};
+pub use element::Element;
 
 /// The private memory maps of a model's files, one for each file.
 ///

@@ -13,9 +13,13 @@ use weighbridge::ops::{
 use weighbridge::tokenizer::{Token, TokenKind};
 use weighbridge::{Error, ErrorKind, Model, Progress, Result, Strictness, Tensor};
 
+use crate::fault::{SCHEMA, not_found};
 use crate::pairs::{batch, pair};
 use crate::tables::{PairTable, TensorTable};
-use crate::{Parameters, SCHEMA, Viewer, Watch, not_found};
+use crate::{Parameters, Viewer};
+
+/// A callback that answers to long questions call between pieces of work. `Break` cancels.
+pub type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// A function that answers a question.
 type Answer = fn(&Viewer, &Parameters, Watch<'_>) -> Result<Vec<u8>>;
@@ -32,15 +36,23 @@ static ANSWERS: &[(&str, Answer)] = &[
     ("differences", differences),
 ];
 
-pub(crate) fn answer(
-    viewer: &Viewer,
-    question: &str,
-    parameters: &Parameters,
-    watch: Watch<'_>,
-) -> Result<Vec<u8>> {
-    let known = ANSWERS.iter().find(|(name, _)| *name == question);
-    let (_, answer) = known.ok_or_else(|| not_found("no such question"))?;
-    answer(viewer, parameters, watch)
+impl Viewer {
+    /// Answers a question of the page with a JSON document.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for an unknown question, model, tensor or pair; `Mismatch` for a parameter that is missing
+    /// or wrong; `Cancelled` if `watch` cancels; otherwise the errors of the library.
+    pub fn answer(
+        &self,
+        question: &str,
+        parameters: &Parameters,
+        watch: Watch<'_>,
+    ) -> Result<Vec<u8>> {
+        let known = ANSWERS.iter().find(|(name, _)| *name == question);
+        let (_, answer) = known.ok_or_else(|| not_found("no such question"))?;
+        answer(self, parameters, watch)
+    }
 }
 
 /// An answer, preceded by the version of its form.

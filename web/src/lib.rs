@@ -6,29 +6,20 @@
 #![deny(missing_docs)]
 
 mod answers;
+mod fault;
 mod files;
 mod pairs;
 mod parameters;
 mod report;
 mod tables;
+mod viewer;
 
-use std::ops::ControlFlow;
-
-use serde_json::{Value, json};
-use weighbridge::bytes::Text;
-use weighbridge::{Error, ErrorKind, Model, Progress, Result};
-
+pub use answers::Watch;
+pub use fault::problem;
 pub use files::{GivenFiles, ReadPart};
 pub use parameters::Parameters;
 pub use report::report;
-
-use pairs::PairCache;
-
-/// The version of the answers' form: that of the program's JSON.
-const SCHEMA: u32 = 1;
-
-/// A callback that answers to long questions call between pieces of work. `Break` cancels.
-pub type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
+pub use viewer::Viewer;
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
@@ -73,62 +64,4 @@ page! {
     "compare.js": "text/javascript; charset=utf-8";
     "pair.js": "text/javascript; charset=utf-8";
     "tokens.js": "text/javascript; charset=utf-8";
-}
-
-/// The models that are shown.
-#[derive(Debug)]
-pub struct Viewer {
-    models: Vec<Model>,
-    pairs: PairCache,
-}
-
-impl Viewer {
-    /// A viewer of these models, which questions refer to by their position.
-    pub fn new(models: Vec<Model>) -> Self {
-        Self { models, pairs: PairCache::default() }
-    }
-
-    /// Answers a question of the page with a JSON document.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` for an unknown question, model, tensor or pair; `Mismatch` for a parameter that is missing
-    /// or wrong; `Cancelled` if `watch` cancels; otherwise the errors of the library.
-    pub fn answer(
-        &self,
-        question: &str,
-        parameters: &Parameters,
-        watch: Watch<'_>,
-    ) -> Result<Vec<u8>> {
-        answers::answer(self, question, parameters, watch)
-    }
-
-    fn model(&self, parameters: &Parameters, name: &str) -> Result<(usize, &Model)> {
-        let number = parameters.index(name)?;
-        let model = self.models.get(number);
-        model
-            .map(|model| (number, model))
-            .ok_or_else(|| not_found(format!("no model {number}: there are {}", self.models.len())))
-    }
-}
-
-/// An error as JSON, in the form that the program gives errors with `--json`.
-pub fn problem(error: &Error) -> Value {
-    json!({
-        "schema": SCHEMA,
-        "kind": error.kind().name(),
-        "message": error.to_string(),
-        "path": error.path().map(|path| Text::from_path(path).spelling()),
-        "tensor": error.tensor(),
-        "offset": error.offset(),
-        "advice": error.advice(),
-    })
-}
-
-fn not_found(fault: impl Into<String>) -> Error {
-    Error::new(ErrorKind::NotFound, fault.into())
-}
-
-fn mismatch(fault: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Mismatch, fault.into())
 }

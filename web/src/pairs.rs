@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weighbridge::ops::{TensorPair, TensorPairs};
-use weighbridge::{Model, Result, Tensor};
+use weighbridge::{Model, Result};
 
-use crate::{Parameters, Viewer, not_found};
+use crate::Parameters;
+use crate::fault::not_found;
 
 /// The pairs of models that were compared.
 #[derive(Debug, Default)]
 pub(crate) struct PairCache(Mutex<HashMap<(usize, usize), Arc<TensorPairs>>>);
 
 impl PairCache {
-    fn of(&self, a: (usize, &Model), b: (usize, &Model)) -> Result<Arc<TensorPairs>> {
+    pub(crate) fn of(&self, a: (usize, &Model), b: (usize, &Model)) -> Result<Arc<TensorPairs>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (a.0, b.0);
         if let Some(pairs) = known.get(&key) {
@@ -31,29 +32,6 @@ pub(crate) const BATCH: u64 = 32 << 20;
 
 /// The number of tensors in one answer.
 pub(crate) const TENSORS: usize = 256;
-
-impl Viewer {
-    pub(crate) fn pairs(&self, parameters: &Parameters) -> Result<Arc<TensorPairs>> {
-        self.pairs.of(self.model(parameters, "a")?, self.model(parameters, "b")?)
-    }
-
-    /// Applies `with` to one tensor: one of a pair, or a stored tensor by its position.
-    pub(crate) fn with_tensor<T>(
-        &self,
-        parameters: &Parameters,
-        with: impl FnOnce(&Tensor) -> Result<T>,
-    ) -> Result<T> {
-        if parameters.text("pair").is_some() {
-            let pairs = self.pairs(parameters)?;
-            let pair = pair(&pairs, parameters)?;
-            return with(if parameters.text("side") == Some("b") { &pair.b } else { &pair.a });
-        }
-        let (_, model) = self.model(parameters, "model")?;
-        let at = parameters.index("at")?;
-        let tensor = model.stored_tensor_at(at);
-        with(&tensor.ok_or_else(|| not_found(format!("no tensor {at}")))?)
-    }
-}
 
 pub(crate) fn pair<'p>(pairs: &'p TensorPairs, parameters: &Parameters) -> Result<&'p TensorPair> {
     let number = parameters.index("pair")?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weighbridge::Result;
 
-use crate::mismatch;
+use crate::fault::mismatch;
 
 /// Names and values.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,19 @@
 //! The command line: subcommands, arguments and help.
 
 mod names;
+mod open;
 pub(crate) mod run;
 pub(crate) mod slices;
+mod values;
 pub(crate) mod write;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
+
+pub(crate) use open::Open;
+pub(crate) use values::DeviceName;
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -117,27 +122,6 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write the manual pages
     Man(Man),
-}
-
-/// How a model is opened.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Open {
-    /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
-    /// specification for safetensors
-    #[arg(long, conflicts_with = "lenient")]
-    pub(crate) strict: bool,
-    /// Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-    #[arg(long)]
-    pub(crate) lenient: bool,
-    /// Read tensor data from the file instead of memory-mapping it
-    #[arg(long)]
-    pub(crate) no_map: bool,
-    /// Include safetensors files that the index does not name
-    #[arg(long)]
-    pub(crate) all_files: bool,
-    /// Contact no server: use the headers that earlier runs kept
-    #[arg(long)]
-    pub(crate) offline: bool,
 }
 
 #[derive(Args, Debug)]
@@ -421,27 +405,6 @@ pub(crate) struct Load {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) open: Open,
-}
-
-/// A device to load to.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum DeviceName {
-    Cpu,
-    /// The first GPU, or the one with this number or name.
-    Gpu(Option<String>),
-}
-
-impl std::str::FromStr for DeviceName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "gpu" => Ok(Self::Gpu(None)),
-            Some(("gpu", which)) if !which.is_empty() => Ok(Self::Gpu(Some(which.to_owned()))),
-            _ => Err("expected cpu, gpu, gpu:NUMBER or gpu:NAME".to_owned()),
-        }
-    }
 }
 
 /// The dtype of tensors that `load` loads.

@@ -59,7 +59,7 @@ pub(crate) fn file_type() -> Named<FileType> {
 /// A dtype that llama.cpp quantizes or converts to.
 pub(crate) fn dtype() -> Named<DType> {
     Named {
-        parse: |text| super::write::with_advice(target(text)),
+        parse: |text| super::values::with_advice(target(text)),
         names: || {
             let possible = DTYPES.iter().filter(|row| target(row.name).is_ok());
             possible.map(|row| (row.name, row.summary)).collect()

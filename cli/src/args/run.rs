@@ -280,7 +280,7 @@ pub(crate) struct SizedDevice {
 
 /// Parses an amount of memory. A small number without a unit is refused: it was not meant as bytes.
 fn parse_room(text: &str) -> Result<Room, String> {
-    let bytes = super::write::size(text)?;
+    let bytes = super::values::size(text)?;
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if is_plain && bytes < 1 << 20 {
         return Err(format!(

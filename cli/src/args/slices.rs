@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::values::size;
 use super::write;
 
 #[derive(Args, Debug)]
@@ -69,7 +70,7 @@ pub(crate) struct PlanFile {
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) slices: u64,
     /// Bytes of the parts in which an object store gets a file, 5 MiB to 5 GiB; every thread holds one
-    #[arg(long, value_name = "SIZE", value_parser = write::size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) part_size: Option<u64>,
     /// Also write a script for Slurm that runs the slices as an array of jobs
     #[arg(long, value_name = "FILE")]

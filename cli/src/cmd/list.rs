@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::CommandFactory;
 use serde_json::{Value, json};
 use weighbridge::OpenOptions;
-use weighbridge::arch::architectures;
+use weighbridge::arch;
 use weighbridge::bytes::Text;
 use weighbridge::container::CONTAINERS;
 use weighbridge::device::kernel::{DECODED, KERNELS, Kernel, Operation};
@@ -32,86 +32,14 @@ pub(crate) fn run(args: &List) -> Done {
         let said = "--root, --filter, --sort and --duplicates can be given only with `list models`";
         return Err(Stop::Usage(said.to_owned()));
     }
-    let (head, rows): (&[Column], Vec<Row>) = match args.what {
+    let (head, rows) = match args.what {
         Listing::Models => return models::run(args),
         Listing::Types => return types(args),
-        Listing::Containers => (
-            &[left("NAME"), left("DESCRIPTION").end(24)],
-            CONTAINERS
-                .iter()
-                .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
-                .collect(),
-        ),
-        Listing::Architectures => (
-            &[
-                left("NAME"),
-                left("GGUF").end(36).optional(1),
-                left("CONFIG.JSON").end(36).optional(2),
-                left("DESCRIPTION").end(32),
-            ],
-            architectures()
-                .iter()
-                .map(|row| {
-                    vec![
-                        ("name", json!(row.name)),
-                        ("gguf", json!(row.gguf)),
-                        ("hf", json!(row.hf)),
-                        ("summary", json!(row.summary)),
-                    ]
-                })
-                .collect(),
-        ),
-        Listing::Dtypes => (
-            &[
-                left("NAME"),
-                left("PACKING").optional(4),
-                right("ELEMENTS"),
-                right("BYTES"),
-                right("GGML").optional(2),
-                left("SAFETENSORS").optional(3),
-                left("VALUES"),
-                left("DESCRIPTION").end(30).optional(1),
-            ],
-            DTYPES
-                .iter()
-                .map(|row| {
-                    vec![
-                        ("name", json!(row.name)),
-                        ("packing", json!(format!("{:?}", row.packing).to_lowercase())),
-                        ("block_len", json!(row.block_len)),
-                        ("block_bytes", json!(row.block_bytes)),
-                        ("ggml", json!(row.ggml)),
-                        ("safetensors", json!(row.safetensors)),
-                        ("values", json!(row.codec.is_some())),
-                        ("summary", json!(row.summary)),
-                    ]
-                })
-                .collect(),
-        ),
-        Listing::Devices => (
-            &[
-                left("NAME"),
-                left("DEVICE").end(32),
-                left("KIND"),
-                left("BACKEND").optional(2),
-                left("DRIVER").end(24).optional(1),
-                right("ALIGNMENT").optional(4),
-                right("BINDING").optional(3),
-                right("BUFFER").optional(3),
-            ],
-            devices(),
-        ),
-        Listing::Kernels => (
-            &[
-                left("DTYPE"),
-                left("OPERATION"),
-                right("ELEMENTS"),
-                right("BYTES"),
-                right("PER WORKGROUP"),
-                left("VALUES"),
-            ],
-            kernels(),
-        ),
+        Listing::Containers => containers(),
+        Listing::Architectures => architectures(),
+        Listing::Dtypes => dtypes(),
+        Listing::Devices => devices(),
+        Listing::Kernels => kernels(),
     };
     if args.json {
         let rows: Vec<Value> = rows
@@ -122,7 +50,7 @@ pub(crate) fn run(args: &List) -> Done {
         return Ok(Status::Fine);
     }
     let mut out = print::stdout();
-    let mut table = Table::new(head);
+    let mut table = Table::new(&head);
     for row in rows {
         table.row(row.into_iter().map(|(_, value)| cell(&value)));
     }
@@ -131,8 +59,73 @@ pub(crate) fn run(args: &List) -> Done {
     Ok(Status::Fine)
 }
 
+/// A listing: its columns and rows.
+type TableRows = (Vec<Column>, Vec<Row>);
+
+fn containers() -> TableRows {
+    (
+        vec![left("NAME"), left("DESCRIPTION").end(24)],
+        CONTAINERS
+            .iter()
+            .map(|row| vec![("name", json!(row.name)), ("summary", json!(row.summary))])
+            .collect(),
+    )
+}
+
+fn architectures() -> TableRows {
+    (
+        vec![
+            left("NAME"),
+            left("GGUF").end(36).optional(1),
+            left("CONFIG.JSON").end(36).optional(2),
+            left("DESCRIPTION").end(32),
+        ],
+        arch::architectures()
+            .iter()
+            .map(|row| {
+                vec![
+                    ("name", json!(row.name)),
+                    ("gguf", json!(row.gguf)),
+                    ("hf", json!(row.hf)),
+                    ("summary", json!(row.summary)),
+                ]
+            })
+            .collect(),
+    )
+}
+
+fn dtypes() -> TableRows {
+    (
+        vec![
+            left("NAME"),
+            left("PACKING").optional(4),
+            right("ELEMENTS"),
+            right("BYTES"),
+            right("GGML").optional(2),
+            left("SAFETENSORS").optional(3),
+            left("VALUES"),
+            left("DESCRIPTION").end(30).optional(1),
+        ],
+        DTYPES
+            .iter()
+            .map(|row| {
+                vec![
+                    ("name", json!(row.name)),
+                    ("packing", json!(format!("{:?}", row.packing).to_lowercase())),
+                    ("block_len", json!(row.block_len)),
+                    ("block_bytes", json!(row.block_bytes)),
+                    ("ggml", json!(row.ggml)),
+                    ("safetensors", json!(row.safetensors)),
+                    ("values", json!(row.codec.is_some())),
+                    ("summary", json!(row.summary)),
+                ]
+            })
+            .collect(),
+    )
+}
+
 /// The devices that `load` can load to.
-fn devices() -> Vec<Row> {
+fn devices() -> TableRows {
     let cpu = vec![
         ("name", json!("cpu")),
         ("device", json!("host memory")),
@@ -160,11 +153,21 @@ fn devices() -> Vec<Row> {
     });
     #[cfg(not(feature = "gpu"))]
     let gpus = std::iter::empty();
-    std::iter::once(cpu).chain(gpus).collect()
+    let head = vec![
+        left("NAME"),
+        left("DEVICE").end(32),
+        left("KIND"),
+        left("BACKEND").optional(2),
+        left("DRIVER").end(24).optional(1),
+        right("ALIGNMENT").optional(4),
+        right("BINDING").optional(3),
+        right("BUFFER").optional(3),
+    ];
+    (head, std::iter::once(cpu).chain(gpus).collect())
 }
 
 /// The kernels with which a GPU computes.
-fn kernels() -> Vec<Row> {
+fn kernels() -> TableRows {
     let row = |kernel: &'static Kernel, operation: Operation| {
         let dtype = kernel.dtype.descriptor();
         let (number, unit) = operation.per_workgroup();
@@ -189,7 +192,15 @@ fn kernels() -> Vec<Row> {
         ]
     });
     let all = |kernel| Operation::ALL.into_iter().map(move |operation| row(kernel, operation));
-    KERNELS.iter().flat_map(all).chain(without).collect()
+    let head = vec![
+        left("DTYPE"),
+        left("OPERATION"),
+        right("ELEMENTS"),
+        right("BYTES"),
+        right("PER WORKGROUP"),
+        left("VALUES"),
+    ];
+    (head, KERNELS.iter().flat_map(all).chain(without).collect())
 }
 
 /// Lists the file types of `quantize`; for a model, with its size in each.

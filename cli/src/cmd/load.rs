@@ -107,20 +107,9 @@ fn write_text(
     let path = Text::new(path.as_bytes());
     writeln!(out, "{bold}{path}{bold:#}")?;
     writeln!(out, "{}: {resolution}", report.container)?;
-    let list = |what: &str, names: &[String]| match names {
-        [] => String::new(),
-        [some @ .., last] if some.len() < 6 => {
-            format!(
-                "{what}: {}{}{last}\n",
-                some.join(", "),
-                if some.is_empty() { "" } else { ", " }
-            )
-        }
-        many => format!("{what}: {}, and {} more\n", many[..6].join(", "), many.len() - 6),
-    };
-    write!(out, "{}", list("missing", &report.missing))?;
+    write!(out, "{}", name_list("missing", &report.missing))?;
     if resolution.architecture.is_some() {
-        write!(out, "{}", list("no canonical name", &report.unknown))?;
+        write!(out, "{}", name_list("no canonical name", &report.unknown))?;
     }
     if let Some(rope) = report.rope_layout {
         writeln!(out, "stored rope layout: {rope}")?;
@@ -177,6 +166,18 @@ fn write_text(
     }
     out.flush()?;
     Ok(())
+}
+
+/// A line with some of the names; empty without names.
+fn name_list(what: &str, names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [some @ .., last] if some.len() < 6 => {
+            let between = if some.is_empty() { "" } else { ", " };
+            format!("{what}: {}{between}{last}\n", some.join(", "))
+        }
+        many => format!("{what}: {}, and {} more\n", many[..6].join(", "), many.len() - 6),
+    }
 }
 
 fn seconds(seconds: f64) -> String {

@@ -6,7 +6,9 @@ mod convert;
 mod create;
 mod diff;
 mod dump;
+mod each;
 mod embed;
+mod filter;
 mod generate;
 mod hash;
 mod inspect;
@@ -30,16 +32,11 @@ mod verify;
 mod view;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
-use weighbridge::{Error, ErrorKind};
-
+use crate::Done;
 use crate::args::Command;
-use crate::json::Reports;
-use crate::{Stop, failure};
-
-/// The result of a subcommand.
-pub(crate) type Done = Result<crate::Status, Stop>;
+use each::each;
+use filter::{Filter, no_match};
 
 /// Runs a command, which was given in these words.
 pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
@@ -76,49 +73,4 @@ pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
         Command::Completions(args) => list::completions(&args),
         Command::Man(args) => man::run(&args),
     }
-}
-
-/// Runs a command on one model after another. A model that fails does not stop the others; its
-/// status is that of the command.
-pub(crate) fn each(
-    paths: &[PathBuf],
-    json: bool,
-    mut run: impl FnMut(&Path, &mut Reports) -> Done,
-) -> Done {
-    let several = paths.len() > 1;
-    let mut reports = Reports::begin(several && json)?;
-    let (mut status, mut failed) = (crate::Status::Fine, None);
-    for path in paths {
-        match run(path, &mut reports) {
-            Ok(found) => status = status.max(found),
-            Err(stop @ (Stop::Library(_) | Stop::Usage(_))) if several => {
-                let reported = failure::report(&stop);
-                failed.get_or_insert(reported);
-            }
-            Err(stop) => return Err(stop),
-        }
-    }
-    reports.end()?;
-    failed.map_or(Ok(status), |status| Err(Stop::Reported(status)))
-}
-
-/// The names that `--filter` matches.
-pub(crate) struct Filter(Option<wildmatch::WildMatch>);
-
-impl Filter {
-    pub(crate) fn new(glob: Option<&str>) -> Self {
-        Self(glob.map(wildmatch::WildMatch::new))
-    }
-
-    pub(crate) fn passes(&self, stored: &str, canonical: Option<&str>) -> bool {
-        let Some(glob) = &self.0 else { return true };
-        glob.matches(stored) || canonical.is_some_and(|name| glob.matches(name))
-    }
-}
-
-/// The error of a filter that matches no tensor of a model.
-pub(crate) fn no_match(glob: &str, model: &Path) -> Error {
-    let fault = format!("no tensor name matches \"{glob}\"");
-    let advice = "`inspect` lists the names; * matches any text, ? one character";
-    Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(model)
 }

@@ -1,0 +1,54 @@
+//! Values of arguments: sizes, devices.
+
+/// A device to load to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum DeviceName {
+    Cpu,
+    /// The first GPU, or the one with this number or name.
+    Gpu(Option<String>),
+}
+
+impl std::str::FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "gpu" => Ok(Self::Gpu(None)),
+            Some(("gpu", which)) if !which.is_empty() => Ok(Self::Gpu(Some(which.to_owned()))),
+            _ => Err("expected cpu, gpu, gpu:NUMBER or gpu:NAME".to_owned()),
+        }
+    }
+}
+
+/// Parses a number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err(format!("unknown unit \"{unit}\": use K, M, G, T, KiB, MiB, GiB or TiB")),
+    };
+    let number: u64 =
+        number.parse().map_err(|_| "expected a number and a unit, as in 4G or 512MiB")?;
+    number
+        .checked_mul(factor)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "out of range: expected between 1 byte and 2^64 - 1 bytes".to_owned())
+}
+
+/// Adds the library's advice to the message about a wrong value.
+pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
+    value.map_err(|error| match error.advice() {
+        Some(advice) => format!("{error} ({advice})"),
+        None => error.to_string(),
+    })
+}
