@@ -47,7 +47,7 @@ pub use generation::GenerationConfig;
 use habits::MlxModules;
 pub use linear::Linear;
 pub use rule::{NameRule, StoredForm};
-pub(crate) use runs::{RowLoops, RowSpan};
+pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
 use source::SourceModel;
 pub use transform::{Axes, Change, RowOrder, Transform};
 use variant::Variant;
@@ -381,33 +381,14 @@ pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<Mod
 /// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
 /// name.
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
-    let gguf = matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml);
+    let gguf = is_gguf(store);
     let named = architecture_name(store)?;
-    let found = named.as_ref().and_then(|named| {
-        let row = family::architecture(&named.name, gguf)?;
-        let config = store.document("config.json");
-        let instead =
-            row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
-        match instead {
-            Some((other, _)) => family::architecture(other.architecture, true),
-            None => Some(row),
-        }
-    });
-    let reason = match (&named, found) {
-        (Some(ArchitectureName { name, source }), Some(_)) => format!("{source} is \"{name}\""),
-        (Some(ArchitectureName { name, source }), None) => {
-            format!("{source} is \"{name}\", which is not a known architecture")
-        }
-        (None, _) => "no file states the architecture".to_owned(),
+    let found = named.as_ref().and_then(|named| named.architecture(store));
+    let reason = match &named {
+        Some(named) => named.reason(found.is_some()),
+        None => "no file states the architecture".to_owned(),
     };
-    let dialect = match (store.encoding(), found) {
-        // whisper.cpp's own files use the same names as its GGUF files.
-        (Encoding::Gguf | Encoding::Ggml, _) => Dialect::Gguf,
-        (_, Some(row)) if has_names_of_mlx(store, row) => Dialect::Mlx,
-        (_, Some(row)) if is_publishers(store, row) => Dialect::Publisher,
-        _ if is_mlx(store) => Dialect::Mlx,
-        _ => Dialect::HuggingFace,
-    };
+    let dialect = detected_dialect(store, found);
     let mut resolution = Resolution {
         architecture: found,
         dialect,
@@ -465,23 +446,9 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             experts.stored.push((expert, stored.clone().into_owned()));
         }
     }
-    for mut experts in experts.into_values() {
-        let Some(mapping) = resolution.mapped.get_mut(experts.place) else { continue };
-        experts.stored.sort();
-        let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
-        if let Some((place, (_, stored))) = numbers {
-            let canonical = &mapping.canonical;
-            let fault = format!("expert {place} of \"{canonical}\" is missing before this one");
-            return Err(Error::malformed(fault).in_file(store.path()).in_tensor(stored));
-        }
-        mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
-    }
-    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
-    let distinct = names.collect::<HashSet<&str, RandomState>>().len();
-    if distinct < resolution.mapped.len() {
-        keep_first_rows(&mut resolution, &ranks);
-        check_once(&resolution).map_err(|error| error.in_file(store.path()))?;
-    }
+    let experts = experts.into_values();
+    add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
+    keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
     let promised = named.and_then(|named| {
         let defaults = family::defaults(&named.name);
@@ -493,6 +460,70 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         resolution.missing = missing(&required, &resolution.mapped, &layers, promised);
     }
     Ok(resolution)
+}
+
+/// Whether the files use GGUF's names. whisper.cpp's own files use the same names as its GGUF files.
+fn is_gguf(store: &Store) -> bool {
+    matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml)
+}
+
+impl ArchitectureName {
+    /// Why the model has the architecture, or none.
+    fn reason(&self, is_known: bool) -> String {
+        let Self { name, source } = self;
+        let unknown = if is_known { "" } else { ", which is not a known architecture" };
+        format!("{source} is \"{name}\"{unknown}")
+    }
+
+    /// The architecture of this name.
+    fn architecture(&self, store: &Store) -> Option<&'static Architecture> {
+        let row = family::architecture(&self.name, is_gguf(store))?;
+        let config = store.document("config.json");
+        let instead =
+            row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
+        match instead {
+            Some((other, _)) => family::architecture(other.architecture, true),
+            None => Some(row),
+        }
+    }
+}
+
+/// The dialect of the stored names.
+fn detected_dialect(store: &Store, architecture: Option<&Architecture>) -> Dialect {
+    match architecture {
+        _ if is_gguf(store) => Dialect::Gguf,
+        Some(row) if has_names_of_mlx(store, row) => Dialect::Mlx,
+        Some(row) if is_publishers(store, row) => Dialect::Publisher,
+        _ if is_mlx(store) => Dialect::Mlx,
+        _ => Dialect::HuggingFace,
+    }
+}
+
+/// Adds the stored names of experts to their mappings, in the order of their numbers.
+fn add_experts(all: impl Iterator<Item = Experts>, resolution: &mut Resolution) -> Result<()> {
+    for mut experts in all {
+        let Some(mapping) = resolution.mapped.get_mut(experts.place) else { continue };
+        experts.stored.sort();
+        let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
+        if let Some((place, (_, stored))) = numbers {
+            let canonical = &mapping.canonical;
+            let fault = format!("expert {place} of \"{canonical}\" is missing before this one");
+            return Err(Error::malformed(fault).in_tensor(stored));
+        }
+        mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
+    }
+    Ok(())
+}
+
+/// Keeps one mapping of each canonical tensor.
+fn keep_once(resolution: &mut Resolution, ranks: &[u32]) -> Result<()> {
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    let distinct = names.collect::<HashSet<&str, RandomState>>().len();
+    if distinct == resolution.mapped.len() {
+        return Ok(());
+    }
+    keep_first_rows(resolution, ranks);
+    check_once(resolution)
 }
 
 /// Checks that each canonical tensor is stored once.

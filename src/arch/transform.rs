@@ -246,7 +246,9 @@ impl RowOrder {
         rows: u64,
         config: Option<&ModelConfig>,
     ) -> Result<RowSelection> {
-        let all = arrays.checked_mul(rows).ok_or_else(|| Error::mismatch("2^64 rows"))?;
+        let all = arrays
+            .checked_mul(rows)
+            .ok_or_else(|| Error::mismatch("the number of rows overflows 64 bits"))?;
         let halves = |part: u8, what: &str| {
             if rows.is_multiple_of(2) {
                 return Ok((rows / 2, u64::from(part)));
@@ -275,84 +277,116 @@ impl RowOrder {
         let config = config.ok_or_else(|| {
             Error::mismatch("the order of its rows depends on the model's config, which is missing")
         })?;
-        let heads = u64::from(config.n_heads.value);
-        let kv_heads = u64::from(config.n_kv_heads.value);
-        let misfit =
-            |what: String| Error::mismatch(format!("{rows} rows, but the config says {what}"));
-        // Row 2i + c of a head is row i of its half c.
-        let pairs = |start: u64, rows: u64, heads: u64| {
-            let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
-            let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
-            let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-            Ok::<_, Error>(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
-        };
+        let heads = HeadRows::new(rows, config);
         match self {
-            Self::PairsQ => {
-                Ok(RowSelection { runs: vec![pairs(0, rows, heads)?], rows: vec![rows] })
-            }
-            Self::PairsK => {
-                Ok(RowSelection { runs: vec![pairs(0, rows, kv_heads)?], rows: vec![rows] })
-            }
-            Self::Qkv(part) | Self::PairsQkv(part) => {
-                let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
-                if q + 2 * kv != rows {
-                    return Err(misfit(format!("{q} of q and {kv} each of k and v")));
-                }
-                let (start, count, heads) = match part {
-                    0 => (0, q, heads),
-                    1 => (q, kv, kv_heads),
-                    _ => (q + kv, kv, kv_heads),
-                };
-                let run = match self {
-                    Self::PairsQkv(0 | 1) => pairs(start, count, heads)?,
-                    _ => RowLoops::of(start, count),
-                };
-                Ok(RowSelection { runs: vec![run], rows: vec![count] })
-            }
-            Self::GroupedQkv(part) => {
-                let width = u64::from(config.head_dim.value);
-                let queries =
-                    heads.checked_div(kv_heads).filter(|_| heads.is_multiple_of(kv_heads));
-                let group = queries.and_then(|queries| width.checked_mul(queries + 2));
-                let fits = group.and_then(|group| group.checked_mul(kv_heads)) == Some(rows);
-                let (Some(queries), Some(group), true) = (queries, group, fits) else {
-                    return Err(misfit(format!(
-                        "{heads} query heads and {kv_heads} each of keys and values, of {width}"
-                    )));
-                };
-                let (skip, count) = match part {
-                    0 => (0, queries * width),
-                    1 => (queries * width, width),
-                    _ => ((queries + 1) * width, width),
-                };
-                let run = RowLoops::repeated(skip, count, kv_heads, group);
-                Ok(RowSelection { runs: vec![run], rows: vec![kv_heads * count] })
-            }
+            Self::PairsQ => heads.pairs(0, rows, heads.heads).map(|run| selection(run, rows)),
+            Self::PairsK => heads.pairs(0, rows, heads.kv_heads).map(|run| selection(run, rows)),
+            Self::Qkv(part) => heads.qkv(part, false),
+            Self::PairsQkv(part) => heads.qkv(part, true),
+            Self::GroupedQkv(part) => heads.grouped_qkv(part),
             Self::HalfHeads(part) => {
-                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
-                let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
-                let half = half.ok_or_else(|| misfit(format!("{heads} heads of even width")))?;
-                let run = RowLoops::repeated(u64::from(part) * half, half, heads, 2 * half);
-                Ok(RowSelection { runs: vec![run], rows: vec![heads * half] })
+                let half = heads.half_of(rows, heads.heads)?;
+                let start = u64::from(part) * half;
+                let run = RowLoops::repeated(start, half, heads.heads, 2 * half);
+                Ok(selection(run, heads.heads * half))
             }
-            Self::Unfolding(part) => {
-                // The part of a key that is not rotated; the rotated part is one for all heads.
-                let rotated = config.rope.dimension_count.as_ref();
-                let keys =
-                    rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated.value));
-                let keys = keys.map(u64::from);
-                let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
-                let values = width.zip(keys).and_then(|(width, keys)| width.checked_sub(keys));
-                let (Some(keys), Some(values)) = (keys, values) else {
-                    let keys = keys.map_or("?".to_owned(), |keys| keys.to_string());
-                    return Err(misfit(format!("{heads} heads of {keys} of k and more of v")));
-                };
-                let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
-                let run = RowLoops::repeated(skip, count, heads, keys + values);
-                Ok(RowSelection { runs: vec![run], rows: vec![heads, count] })
-            }
+            Self::Unfolding(part) => heads.unfolding(part),
             Self::Linear(linear) => linear.choose(rows, config),
             Self::All | Self::Half(_) | Self::Alternate(_) => Err(Error::mismatch("no rows")),
         }
+    }
+}
+
+fn selection(run: RowLoops, rows: u64) -> RowSelection {
+    RowSelection { runs: vec![run], rows: vec![rows] }
+}
+
+/// The rows of a matrix whose order the heads of attention determine.
+struct HeadRows<'c> {
+    rows: u64,
+    heads: u64,
+    kv_heads: u64,
+    config: &'c ModelConfig,
+}
+
+impl<'c> HeadRows<'c> {
+    fn new(rows: u64, config: &'c ModelConfig) -> Self {
+        let (heads, kv_heads) = (config.n_heads.value.into(), config.n_kv_heads.value.into());
+        Self { rows, heads, kv_heads, config }
+    }
+
+    fn misfit(&self, what: String) -> Error {
+        Error::mismatch(format!("{} rows, but the config says {what}", self.rows))
+    }
+
+    /// Half of the width of a head.
+    fn half_of(&self, rows: u64, heads: u64) -> Result<u64> {
+        let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+        let half = width.filter(|width| width.is_multiple_of(2)).map(|width| width / 2);
+        half.ok_or_else(|| self.misfit(format!("{heads} heads of even width")))
+    }
+
+    /// The rows of heads in pairs: row 2i + c of a head is row i of its half c.
+    fn pairs(&self, start: u64, rows: u64, heads: u64) -> Result<RowLoops> {
+        let half = self.half_of(rows, heads)?;
+        Ok(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+    }
+
+    /// The rows of q, k or v, which follow one another.
+    fn qkv(&self, part: u8, are_paired: bool) -> Result<RowSelection> {
+        let config = self.config;
+        let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
+        if q + 2 * kv != self.rows {
+            return Err(self.misfit(format!("{q} of q and {kv} each of k and v")));
+        }
+        let (start, count, heads) = match part {
+            0 => (0, q, self.heads),
+            1 => (q, kv, self.kv_heads),
+            _ => (q + kv, kv, self.kv_heads),
+        };
+        let run = match part {
+            0 | 1 if are_paired => self.pairs(start, count, heads)?,
+            _ => RowLoops::of(start, count),
+        };
+        Ok(selection(run, count))
+    }
+
+    /// The rows of q, k or v, in groups of a key head.
+    fn grouped_qkv(&self, part: u8) -> Result<RowSelection> {
+        let Self { rows, heads, kv_heads, config } = *self;
+        let width = u64::from(config.head_dim.value);
+        let queries = heads.checked_div(kv_heads).filter(|_| heads.is_multiple_of(kv_heads));
+        let group = queries.and_then(|queries| width.checked_mul(queries + 2));
+        let fits = group.and_then(|group| group.checked_mul(kv_heads)) == Some(rows);
+        let (Some(queries), Some(group), true) = (queries, group, fits) else {
+            return Err(self.misfit(format!(
+                "{heads} query heads and {kv_heads} each of keys and values, of {width}"
+            )));
+        };
+        let (skip, count) = match part {
+            0 => (0, queries * width),
+            1 => (queries * width, width),
+            _ => ((queries + 1) * width, width),
+        };
+        let run = RowLoops::repeated(skip, count, kv_heads, group);
+        Ok(selection(run, kv_heads * count))
+    }
+
+    /// The rows of each head that expand keys, or those that expand values.
+    fn unfolding(&self, part: u8) -> Result<RowSelection> {
+        let Self { rows, heads, config, .. } = *self;
+        // The part of a key that is not rotated; the rotated part is one for all heads.
+        let rotated = config.rope.dimension_count.as_ref();
+        let keys = rotated.and_then(|rotated| config.head_dim.value.checked_sub(rotated.value));
+        let keys = keys.map(u64::from);
+        let width = rows.checked_div(heads).filter(|_| rows.is_multiple_of(heads));
+        let values = width.zip(keys).and_then(|(width, keys)| width.checked_sub(keys));
+        let (Some(keys), Some(values)) = (keys, values) else {
+            let keys = keys.map_or("?".to_owned(), |keys| keys.to_string());
+            return Err(self.misfit(format!("{heads} heads of {keys} of k and more of v")));
+        };
+        let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
+        let run = RowLoops::repeated(skip, count, heads, keys + values);
+        Ok(RowSelection { runs: vec![run], rows: vec![heads, count] })
     }
 }

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::ops::Range;
 
-use super::read_exact_at;
+use super::positioned::read_exact_at;
 
 /// The bytes that are read at once. They stay in the processor's cache until they are copied.
 const PIECE: usize = 64 << 10;

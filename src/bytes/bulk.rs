@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::ops::Range;
 
+use super::bulk_files::BulkFiles;
 use super::{AlignedBytes, FileHandle, Source, SourceKind, read_exact_at};
 use crate::error::Result;
 
@@ -25,15 +26,6 @@ pub(crate) enum CacheState {
     Unmapped,
     /// The range is in the page cache and mapped.
     Mapped,
-}
-
-/// A file that is opened a second and a third time for bulk reads.
-#[derive(Debug)]
-pub(super) struct BulkFiles {
-    /// For page cache queries and reads of a few bytes, which do not start the system's read-ahead.
-    quiet: File,
-    /// For reads past the page cache.
-    direct: File,
 }
 
 /// The alignment of offsets, lengths and memory of reads past the page cache, whatever the device:

@@ -1,8 +1,10 @@
 //! Sources of raw bytes: files, memory maps, memory. Only this module checks byte ranges.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod alloc;
 mod bounce;
 mod bulk;
+mod bulk_files;
 mod content_addressed;
 mod cursor;
 mod files;
@@ -10,6 +12,7 @@ mod hub_link;
 mod json;
 mod mmap;
 mod pages;
+mod positioned;
 mod put;
 mod text;
 
@@ -20,6 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+pub(crate) use alloc::{try_vec, try_zeroed};
 pub(crate) use bounce::BounceBuffer;
 pub(crate) use bulk::{CacheState, Scratch};
 pub(crate) use content_addressed::{blob_behind, is_content_addressed};
@@ -28,11 +32,14 @@ pub use files::FileSystem;
 pub(crate) use files::Files;
 pub(crate) use json::{JsonSpan, Scanner, plain_ascii};
 pub use pages::{AlignedBuffer, AlignedBytes};
+pub(crate) use positioned::{read_exact_at, write_all_at};
 pub(crate) use put::{own_path, put, put_by};
 pub use text::Text;
 
 use crate::error::{Error, Result};
+use bulk_files::BulkFiles;
 use mmap::MappedFile;
+use positioned::open_without_waiting;
 
 /// How the bytes of a file are accessed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -90,7 +97,7 @@ pub struct Source {
     identity: Option<FileIdentity>,
     kind: SourceKind,
     /// The file opened again for bulk reads, if the system supports them.
-    bulk: OnceLock<Option<bulk::BulkFiles>>,
+    bulk: OnceLock<Option<BulkFiles>>,
 }
 
 #[derive(Debug)]
@@ -446,104 +453,4 @@ impl Source {
             .in_file(&self.path)
             .advise("another program is writing to the file: wait for it to finish, then open the file again")
     }
-}
-
-/// Opens a file without blocking. Opening a pipe normally waits for a program that writes to it.
-#[cfg(unix)]
-fn open_without_waiting(path: &Path) -> std::io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
-#[cfg(not(unix))]
-fn open_without_waiting(path: &Path) -> std::io::Result<File> {
-    File::open(path)
-}
-
-#[cfg(unix)]
-pub(crate) fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
-}
-
-#[cfg(windows)]
-pub(crate) fn read_exact_at(
-    file: &File,
-    mut offset: u64,
-    mut out: &mut [u8],
-) -> std::io::Result<()> {
-    use std::os::windows::fs::FileExt;
-    while !out.is_empty() {
-        match file.seek_read(out, offset) {
-            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Ok(n) => {
-                offset += n as u64;
-                out = &mut out[n..];
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Where there are no files, a program brings its own: see [`FileSystem`].
-#[cfg(not(any(unix, windows)))]
-pub(crate) fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(unix)]
-pub(crate) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-pub(crate) fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> std::io::Result<()> {
-    use std::os::windows::fs::FileExt;
-    while !bytes.is_empty() {
-        match file.seek_write(bytes, offset) {
-            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
-            Ok(n) => {
-                offset += n as u64;
-                bytes = &bytes[n..];
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(not(any(unix, windows)))]
-pub(crate) fn write_all_at(_: &File, _: &[u8], _: u64) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// Allocates `len` zero bytes. Returns an error if memory is short, and never aborts.
-pub(crate) fn try_zeroed(len: usize) -> Result<Vec<u8>> {
-    let mut out = try_vec(len)?;
-    if len < FRESH_PAGES {
-        out.resize(len, 0);
-        return Ok(out);
-    }
-    // The first request succeeded, so this one does too, and it gets zeroed pages from the system.
-    drop(out);
-    Ok(vec![0; len])
-}
-
-/// From about this size an allocator takes new pages from the system for each request.
-const FRESH_PAGES: usize = 256 << 10;
-
-/// Allocates an empty vector with room for `len` items. Returns an error if memory is short.
-#[expect(clippy::disallowed_methods, reason = "this is the fallible form that replaces it")]
-pub(crate) fn try_vec<T>(len: usize) -> Result<Vec<T>> {
-    const { assert!(size_of::<T>() > 0) };
-    let mut out = Vec::with_capacity(0);
-    out.try_reserve_exact(len).map_err(|_| {
-        Error::new(
-            crate::ErrorKind::Io,
-            format!("no memory for {len} items of {} bytes", size_of::<T>()),
-        )
-    })?;
-    Ok(out)
 }

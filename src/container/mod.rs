@@ -12,162 +12,34 @@ mod foreign;
 mod groups;
 #[cfg(feature = "npz")]
 mod npz;
+mod options;
+mod row;
 mod rules;
 pub(crate) mod writer;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use crate::bytes::{Access, FileSystem, Files, Source};
-use crate::error::{Error, Result};
-use crate::limits::Limits;
+use crate::bytes::{Files, Source};
+use crate::error::Result;
 use crate::place::{self, Place, Resolved};
-use crate::remote::{self, Network};
+use crate::remote;
 use crate::store::Store;
-use crate::threads::{self, Threads};
 
 pub use gguf::GGUF;
 pub(crate) use groups::default_group_size;
 pub use mlx::MLX;
 pub use ollama::OLLAMA;
+use options::in_parallel;
+pub use options::{OpenOptions, Strictness};
+pub use row::Container;
+use row::{DetectedPath, Probe};
 pub use safetensors::SAFETENSORS;
 pub use whisper_ggml::WHISPER_GGML;
 pub use writer::Shards;
-use writer::Writer;
-
-/// A format in which models are stored on disk.
-///
-/// A container is a function: files in, `Store` out. Once parsed, all containers are the same data,
-/// so there is no trait to implement.
-#[derive(Debug)]
-pub struct Container {
-    /// The name, as in `weighbridge list containers`.
-    pub name: &'static str,
-    /// A description in one sentence.
-    pub summary: &'static str,
-    /// Whether a path is this container, judged by its content.
-    detect: fn(&Probe<'_>) -> bool,
-    /// Opens a path that was detected as this container.
-    open: fn(DetectedPath, &OpenOptions) -> Result<Store>,
-    /// How models are written into it.
-    write: Option<&'static Writer>,
-}
-
-/// Containers are the same if they have the same name.
-impl PartialEq for Container {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Container {}
-
-impl Container {
-    /// What is written into this container, in a few words; `None` if it is only read.
-    pub fn written_as(&self) -> Option<&'static str> {
-        self.write.map(|writer| writer.summary)
-    }
-
-    /// How models are written into it.
-    pub(crate) fn writer(&self) -> Result<&'static Writer> {
-        self.write.ok_or_else(|| {
-            let name = self.name;
-            Error::unsupported(match cfg!(feature = "write") {
-                true => format!("{name} can be read, but not written"),
-                false => format!("{name} cannot be written without the feature `write`"),
-            })
-        })
-    }
-}
-
-/// A path after detection.
-enum DetectedPath {
-    /// A file, whose header has not been parsed.
-    File(Source),
-    /// A directory, with its sorted file names.
-    Directory(PathBuf, Vec<String>),
-}
 
 /// All containers, in the order of detection: the most specific come first, and safetensors, which
 /// has no magic number, comes last.
 pub static CONTAINERS: &[&Container] = &[&GGUF, &WHISPER_GGML, &OLLAMA, &MLX, &SAFETENSORS];
-
-/// How strictly a file must follow its format.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Strictness {
-    /// Accept what the strictest reader accepts: llama.cpp for GGUF, whisper.cpp for its own files,
-    /// the format's specification for safetensors.
-    Strict,
-    /// Accept everything with a single safe interpretation; for safetensors, what its reference
-    /// crate accepts.
-    #[default]
-    Default,
-    /// Also accept safetensors files that MLX accepts, with holes, shared bytes and trailing bytes,
-    /// and files of whisper.cpp that lack tensors at the end.
-    Lenient,
-}
-
-/// Options for opening a model.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    pub(crate) access: Access,
-    pub(crate) limits: Limits,
-    pub(crate) strictness: Strictness,
-    pub(crate) threads: Threads,
-    pub(crate) all_files: bool,
-    pub(crate) files: Files,
-    pub(crate) network: Option<Network>,
-}
-
-impl OpenOptions {
-    /// The defaults: tensor data is mapped, the default [`Limits`] apply, and a thread for each
-    /// processor reads headers.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Reads tensor data at its position, without any memory map. See [`Access`].
-    pub fn read(mut self) -> Self {
-        self.access = Access::Read;
-        self
-    }
-
-    /// Sets upper bounds on what a file may cost.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how strictly files must follow their formats.
-    pub fn strictness(mut self, strictness: Strictness) -> Self {
-        self.strictness = strictness;
-        self
-    }
-
-    /// Sets the threads that share the reading of a sharded model's headers.
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Opens the model among `files` instead of those of this machine.
-    pub fn files(mut self, files: impl FileSystem + 'static) -> Self {
-        self.files = Files::Custom(Arc::new(files));
-        self
-    }
-
-    /// Sets how servers are reached; without it, as the environment says.
-    pub fn network(mut self, network: Network) -> Self {
-        self.network = Some(network);
-        self
-    }
-
-    /// Also opens safetensors files that the index does not name.
-    pub fn all_files(mut self, all: bool) -> Self {
-        self.all_files = all;
-        self
-    }
-}
 
 /// Opens the model that a name means; among files of a program's own, the one at a path.
 pub(crate) fn open(name: &Path, options: &OpenOptions) -> Result<Store> {
@@ -235,24 +107,6 @@ fn other_models(container: &Container, names: &[String]) -> Option<String> {
     ))
 }
 
-/// What detection sees of a path.
-#[derive(Debug)]
-pub(crate) struct Probe<'a> {
-    pub(crate) path: &'a Path,
-    /// The first bytes of the file.
-    pub(crate) head: &'a [u8],
-    /// The length of the file.
-    pub(crate) len: u64,
-    /// The sorted file names, if the path is a directory.
-    pub(crate) directory: Option<&'a [String]>,
-    /// How files that detection reads are opened, and their limits.
-    pub(crate) options: &'a OpenOptions,
-}
-
-impl Probe<'_> {
-    const HEAD: usize = 1024;
-}
-
 /// Detects the container of a path from its content.
 ///
 /// # Errors
@@ -300,21 +154,4 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
         };
         error.in_file(probe.path)
     })
-}
-
-/// The number of files that are asked for at the same time, if they are not on this machine.
-const REQUESTS: usize = 16;
-
-/// Runs `parse` over `items` with the threads that the options allow. Results keep their order.
-fn in_parallel<I: Sync, T: Send>(
-    items: &[I],
-    options: &OpenOptions,
-    parse: impl Fn(&I) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    // Requests wait for servers, not for processors.
-    let threads = match options.files {
-        Files::Custom(_) => Threads::new(options.threads.get().max(REQUESTS)),
-        _ => options.threads,
-    };
-    threads::in_order(threads, items.iter(), || (), |(), item| parse(item))
 }

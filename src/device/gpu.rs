@@ -3,6 +3,7 @@
 mod compute;
 #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
 mod import;
+mod pipelines;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,8 +18,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-use compute::Pipelines;
 pub use compute::{ChosenExperts, KernelCall};
+use pipelines::Pipelines;
 /// The version of wgpu whose types are in this module.
 pub use wgpu;
 

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use foldhash::fast::RandomState;
 
 use super::index::{FNV, Index, fnv};
+use super::known::Known;
+use super::options::{DuplicateSearch, InventoryOptions, InventoryStage};
 use super::walk::{FoundFile, Kind, now};
-use super::{DuplicateSearch, InventoryOptions, InventoryStage, Known};
 use crate::bytes::{Access, Source, is_content_addressed};
 use crate::digest::{self, Hasher};
 use crate::error::{ErrorKind, Result};

@@ -14,160 +14,31 @@
 
 mod duplicates;
 mod index;
+mod known;
+mod options;
 mod programs;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 
 use crate::bytes::Text;
-use crate::container::{MLX, OpenOptions};
-use crate::error::{Error, ErrorKind, Result};
+use crate::container::OpenOptions;
+use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops;
-use crate::progress::Progress;
-use crate::remote;
 use crate::threads::{self, Threads};
 
 pub use duplicates::{Action, DamagedFile, DuplicateGroup, Saving};
 use index::{Entry, Index};
+use known::Known;
+pub use options::{DuplicateSearch, InventoryOptions, InventoryStage};
 use programs::Places;
 pub use programs::{PROGRAMS, Program};
 use walk::{Candidate, Kind};
-
-/// How models with the same content are found.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum DuplicateSearch {
-    /// By the digests that stores and the index have. No weights are read, and nothing is advised.
-    #[default]
-    Known,
-    /// By the digests of files. Files of equal size are read, once: the index keeps their digests.
-    /// The names that stores give to files are not trusted, but compared with the digests.
-    Content,
-    /// Also by the digests of canonical names, shapes and values, which are equal in every
-    /// container and however the model is split. Models that may be equal are read.
-    Values,
-}
-
-/// What an inventory is doing.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum InventoryStage {
-    /// It opens models. The progress counts models.
-    Opening,
-    /// It reads weights to compare them. The progress counts bytes.
-    Reading,
-}
-
-/// A callback for the progress of an inventory; `Break` cancels it.
-type Watch<'w> = &'w (dyn Fn(InventoryStage, Progress) -> ControlFlow<()> + Sync);
-
-/// Options of [`inventory`].
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct InventoryOptions<'w> {
-    roots: Vec<PathBuf>,
-    programs: bool,
-    names: Option<&'w (dyn Fn(&str) -> bool + Sync)>,
-    duplicates: DuplicateSearch,
-    index: Option<PathBuf>,
-    threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl Default for InventoryOptions<'_> {
-    fn default() -> Self {
-        Self {
-            roots: Vec::new(),
-            programs: true,
-            names: None,
-            duplicates: DuplicateSearch::Known,
-            index: remote::own_cache(),
-            threads: Threads::default(),
-            watch: None,
-        }
-    }
-}
-
-impl fmt::Debug for InventoryOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InventoryOptions")
-            .field("roots", &self.roots)
-            .field("programs", &self.programs)
-            .field("duplicates", &self.duplicates)
-            .field("index", &self.index)
-            .field("threads", &self.threads)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<'w> InventoryOptions<'w> {
-    /// The defaults: the folders of all programs, an index in `WEIGHBRIDGE_CACHE`, a thread for
-    /// each processor, and no weights are read.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds folders that belong to no program.
-    #[must_use]
-    pub fn roots(mut self, roots: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.roots.extend(roots);
-        self
-    }
-
-    /// Sets whether the folders of [`PROGRAMS`] are looked at too.
-    #[must_use]
-    pub fn programs(mut self, programs: bool) -> Self {
-        self.programs = programs;
-        self
-    }
-
-    /// Lists only models whose names pass. Others are not opened.
-    #[must_use]
-    pub fn names(mut self, names: &'w (dyn Fn(&str) -> bool + Sync)) -> Self {
-        self.names = Some(names);
-        self
-    }
-
-    /// Sets how models with the same content are found.
-    #[must_use]
-    pub fn duplicates(mut self, duplicates: DuplicateSearch) -> Self {
-        self.duplicates = duplicates;
-        self
-    }
-
-    /// Sets the folder of the index, which keeps what was found out; `None` keeps nothing.
-    #[must_use]
-    pub fn index(mut self, folder: Option<PathBuf>) -> Self {
-        self.index = folder;
-        self
-    }
-
-    /// Sets the threads that share folders and models.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback for the progress. `Break` cancels the inventory.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
-    }
-
-    fn report(&self, stage: InventoryStage, done: u64, total: u64) -> Result<()> {
-        match self.watch.map(|watch| watch(stage, Progress { done, total })) {
-            Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// The models on this machine.
 #[derive(Clone, Debug)]
@@ -240,13 +111,6 @@ fn path<S: serde::Serializer>(path: &Path, out: S) -> Result<S::Ok, S::Error> {
 #[cfg(feature = "serde")]
 fn paths<S: serde::Serializer>(paths: &[PathBuf], out: S) -> Result<S::Ok, S::Error> {
     out.collect_seq(paths.iter().map(|path| Text::from_path(path).spelling()))
-}
-
-/// A model that was found, and what was found out about it.
-#[derive(Debug)]
-struct Known {
-    candidate: Candidate,
-    entry: Entry,
 }
 
 /// Finds the models on this machine. A model that cannot be opened is listed with its error.
@@ -428,21 +292,6 @@ fn distinct_bytes(known: &[Known]) -> u64 {
 }
 
 impl Known {
-    /// Whether it is listed: a GGUF file without tensors is a vocabulary.
-    fn is_model(&self) -> bool {
-        let is_weightless = self.candidate.kind == Kind::Weightless;
-        self.entry.tensors > 0 || self.entry.error.is_some() || is_weightless
-    }
-
-    /// The program: that of the folder; a model in MLX's format in the hub cache is one of MLX's.
-    fn program(&self) -> Option<&'static str> {
-        let is_mlx = self.entry.container == Some(MLX.name);
-        self.candidate.program.map(|name| match is_mlx && name == programs::HUB {
-            true => programs::MLX,
-            false => name,
-        })
-    }
-
     fn listed(self, duplicates_of: Vec<PathBuf>) -> ListedModel {
         let program = self.program();
         let Self { candidate, entry } = self;

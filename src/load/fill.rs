@@ -1,6 +1,6 @@
 //! Fills the buffers of tensors: several threads, in the order of the files.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::plan::{LoadJob, LoadOptions, PlannedPiece, PlannedRegion};
 use super::policy::convert;
@@ -58,6 +58,51 @@ impl<D: Device> WeightProvider<D> {
             }
         }
         Ok(())
+    }
+
+    /// Loads many tensors into the cache. Reads are ordered by position in the files, and several
+    /// threads share the work. Tensors that are already cached are not read again. Returns the
+    /// tensors in the order of their first bytes in the files.
+    ///
+    /// ```
+    /// use weighbridge::load::Fusion;
+    /// use weighbridge::{LoadOptions, WeightProvider};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let fusions = Fusion::named("qkv").into_iter().collect::<Vec<_>>();
+    /// let layer = |name: &str| name.starts_with("layers.0.");
+    /// let loaded = model.load_all(layer, &LoadOptions::new().fuse(&fusions))?;
+    /// assert!(loaded.iter().any(|tensor| tensor.members.len() == 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Same as [`load`](Self::load); `Cancelled` if the progress callback returns `Break`. After an
+    /// error nothing is cached.
+    pub fn load_all(
+        &self,
+        filter: impl Fn(&str) -> bool,
+        options: &LoadOptions<'_>,
+    ) -> Result<Vec<Arc<LoadedTensor<D>>>> {
+        let names: Vec<&str> = self.names()?.into_iter().filter(|name| filter(name)).collect();
+        let mut found = Vec::new();
+        let mut jobs = Vec::new();
+        for group in self.groups(&names, &options.fusions)? {
+            if let Ok(loaded) = self.cache.find(&group.join("+")) {
+                found.push(loaded);
+                continue;
+            }
+            let views = group.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?;
+            jobs.push(self.job(views)?);
+        }
+        self.run(&mut jobs, options)?;
+        found.extend(
+            jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)),
+        );
+        Ok(found)
     }
 
     /// Fills the buffers of jobs.

@@ -1,8 +1,6 @@
 //! Fusions: tensors that engines load into one buffer.
 
-use std::sync::Arc;
-
-use super::{LoadedTensor, WeightProvider};
+use super::WeightProvider;
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::Tensor;
@@ -99,50 +97,5 @@ impl<D: Device> WeightProvider<D> {
         let alone = names.iter().filter(|name| !taken.contains(**name));
         groups.extend(alone.map(|name| vec![(*name).to_owned()]));
         Ok(groups)
-    }
-
-    /// Loads many tensors into the cache. Reads are ordered by position in the files, and several
-    /// threads share the work. Tensors that are already cached are not read again. Returns the
-    /// tensors in the order of their first bytes in the files.
-    ///
-    /// ```
-    /// use weighbridge::load::Fusion;
-    /// use weighbridge::{LoadOptions, WeightProvider};
-    ///
-    /// # fn main() -> weighbridge::Result<()> {
-    /// let model = WeightProvider::open("assets/sample/sample-Q8_0.gguf")?;
-    /// let fusions = Fusion::named("qkv").into_iter().collect::<Vec<_>>();
-    /// let layer = |name: &str| name.starts_with("layers.0.");
-    /// let loaded = model.load_all(layer, &LoadOptions::new().fuse(&fusions))?;
-    /// assert!(loaded.iter().any(|tensor| tensor.members.len() == 3));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Same as [`load`](Self::load); `Cancelled` if the progress callback returns `Break`. After an
-    /// error nothing is cached.
-    pub fn load_all(
-        &self,
-        filter: impl Fn(&str) -> bool,
-        options: &super::LoadOptions<'_>,
-    ) -> Result<Vec<Arc<LoadedTensor<D>>>> {
-        let names: Vec<&str> = self.names()?.into_iter().filter(|name| filter(name)).collect();
-        let mut found = Vec::new();
-        let mut jobs = Vec::new();
-        for group in self.groups(&names, &options.fusions)? {
-            if let Ok(loaded) = self.cache.find(&group.join("+")) {
-                found.push(loaded);
-                continue;
-            }
-            let views = group.iter().map(|name| self.tensor(name)).collect::<Result<_>>()?;
-            jobs.push(self.job(views)?);
-        }
-        self.run(&mut jobs, options)?;
-        found.extend(
-            jobs.into_iter().map(|job| self.cache.insert(job.placed.view.name(), job.loaded)),
-        );
-        Ok(found)
     }
 }

@@ -162,11 +162,6 @@ impl FileType {
         self.descriptor().name
     }
 
-    /// Whether matrices of most models get a dtype that requires an importance matrix.
-    pub fn needs_importance(self) -> bool {
-        llama_cpp::needs_importance(self)
-    }
-
     /// Whether only models that were trained for this type work in it. It has one bit or two for
     /// most weights and uses no importance matrix; other models give noise.
     pub fn needs_training(self) -> bool {

@@ -1,11 +1,10 @@
 //! Builds a store from what a container parses.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::listing::{ArrayListing, ListedArray, NO_GROUP};
+use super::listing::{ArrayListing, ListedArray, NO_GROUP, TensorGroup};
 use super::{Document, Encoding, Note, Store, StoredFile, name};
 use crate::bytes::{Files, Source, Text};
 use crate::dtype::DType;
@@ -17,23 +16,6 @@ use crate::store::Part;
 
 /// The largest stored array that describes another: a shape, or bitsandbytes' JSON. In bytes.
 const DESCRIPTION_BYTES: usize = 64 << 10;
-
-/// Several stored arrays that make up one tensor.
-#[derive(Debug)]
-pub(super) struct TensorGroup {
-    /// The weight part. Its entry gives the tensor its name and position.
-    pub(super) head: u32,
-    /// Range in `Store::parts`.
-    pub(super) parts: Range<u32>,
-    pub(super) dtype: DType,
-    /// The number of elements that share a scale; 0 if there is no single such number.
-    pub(super) group_size: u32,
-    /// The location of the weight part's name in the file, in the form of [`ArrayEntry`]: the entry
-    /// itself may have been renamed to the tensor's name.
-    pub(super) stored_name: (u32, u32),
-    /// The tensor's dimensions, in the form of [`ArrayEntry`].
-    pub(super) shape: (u32, u8),
-}
 
 /// A tensor made of several stored arrays, as a container reports it.
 #[derive(Debug)]

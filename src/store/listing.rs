@@ -24,6 +24,23 @@ pub(crate) struct ArrayEntry {
     pub(super) rank: u8,
 }
 
+/// Several stored arrays that make up one tensor.
+#[derive(Debug)]
+pub(super) struct TensorGroup {
+    /// The weight part. Its entry gives the tensor its name and position.
+    pub(super) head: u32,
+    /// Range in `Store::parts`.
+    pub(super) parts: Range<u32>,
+    pub(super) dtype: DType,
+    /// The number of elements that share a scale; 0 if there is no single such number.
+    pub(super) group_size: u32,
+    /// The location of the weight part's name in the file, in the form of [`ArrayEntry`]: the entry
+    /// itself may have been renamed to the tensor's name.
+    pub(super) stored_name: (u32, u32),
+    /// The tensor's dimensions, in the form of [`ArrayEntry`].
+    pub(super) shape: (u32, u8),
+}
+
 /// The dtype of an entry, or the fact that its type code is unknown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum EntryType {

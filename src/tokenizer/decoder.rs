@@ -7,7 +7,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value as Json, json};
 
-use super::{TokenKind, Tokenizer, TokenizerKind, Tokens};
+use super::kinds::{TokenKind, TokenizerKind};
+use super::tokens::{Tokenizer, Tokens};
+use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 
 /// SentencePiece's character for a space.
@@ -58,6 +60,28 @@ pub struct Detokenizer {
 
 /// The number of tokens in a vocabulary, at most.
 const MOST: usize = 1 << 24;
+
+impl Tokenizer<'_> {
+    /// What turns tokens into text.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a decoder in `tokenizer.json` with an unknown step, or one that replaces by a
+    /// regular expression; `Malformed` for a step without its settings.
+    pub fn detokenizer(&self) -> Result<Detokenizer> {
+        Detokenizer::new(self).map_err(|error| error.in_key(&self.kind.source))
+    }
+
+    /// The decoder as `tokenizer.json` states it; for other files, the usual one of the kind.
+    pub(crate) fn decoder(&self) -> Json {
+        if let Tokens::File(Vocabulary { decoder: Some(decoder), .. }) = &self.tokens {
+            return decoder.clone();
+        }
+        let has_bytes = || self.tokens().any(|token| token.kind == Some(TokenKind::Byte));
+        let has_bytes = self.kind.value == TokenizerKind::Unigram && has_bytes();
+        usual(&self.kind.value, self.adds_space, has_bytes)
+    }
+}
 
 impl Detokenizer {
     /// Reads the decoder and the tokens of a tokenizer.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json};
 
+use super::kinds::{TokenKind, TokenizerKind};
 use super::vocabulary::{MergeEntry, TextRange, Vocabulary, VocabularyEntry, push};
-use super::{TokenKind, TokenizerKind};
 use crate::bytes::{Scanner, Text};
 use crate::error::{Error, Result};
 use crate::limits::Limits;

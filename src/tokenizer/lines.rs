@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::TokenizerKind;
+use super::kinds::TokenizerKind;
 use super::vocabulary::{MergeEntry, TextRange, Vocabulary, VocabularyEntry, push};
 use crate::error::Result;
 use crate::limits::Limits;

@@ -14,8 +14,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::kinds::{TokenKind, TokenizerKind};
 use super::vocabulary::{Normalizer, TextRange, Vocabulary, VocabularyEntry, push};
-use super::{TokenKind, TokenizerKind};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 

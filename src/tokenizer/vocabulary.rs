@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
-use super::{Merge, Token, TokenKind, TokenizerKind};
+use super::kinds::{Merge, Token, TokenKind, TokenizerKind};
 use crate::bytes::{JsonSpan, Scanner};
 use crate::error::{Error, Result};
 use crate::limits::Limits;

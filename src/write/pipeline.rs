@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
-use super::{Loss, OutFile, WriteOptions, WriteTarget};
+use super::target::WriteTarget;
+use super::{Loss, OutFile, WriteOptions};
 use crate::bytes::{AlignedBytes, read_exact_at, write_all_at};
 use crate::error::{Error, Result};
 use crate::progress;

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::blobs::BlobTarget;
-use super::target::{check_directory, check_file, finish_all};
-use super::{
-    Loss, OutFile, PlannedTensor, Producer, WriteOptions, WriteTarget, directory, pipeline, set,
-};
+use super::target::{WriteTarget, check_directory, check_file, finish_all};
+use super::{Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set};
 use crate::arch::Resolution;
 use crate::bytes::{ReadAt, Source, Text};
 use crate::container::writer::Placement;

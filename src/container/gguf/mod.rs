@@ -10,7 +10,7 @@ pub(super) use read::open_source_as;
 
 /// The GGUF container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static GGUF: Container = Container {
-    name: "gguf",
+    name: read::NAME,
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split",
     detect: read::detect,
     open: read::open,

@@ -4,12 +4,15 @@ use std::path::Path;
 
 use super::super::{DetectedPath, OpenOptions, Probe};
 use super::header::GgufHeader;
-use super::{GGUF, header, split};
+use super::{header, split};
 use crate::bytes::{Files, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::store::{Encoding, Indexed, NewGroup, Part, Store, StoreBuilder, StoredFile};
+
+/// The name of the container.
+pub(super) const NAME: &str = "gguf";
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
     match probe.directory {
@@ -34,15 +37,15 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
         }
     };
     if matches!(options.files, Files::Absent) {
-        return open_source_as(GGUF.name, source, options);
+        return open_source_as(NAME, source, options);
     }
     let path = source.path().to_path_buf();
     let first = header::parse(source, options)?;
     match split::ShardPosition::of(&first.metadata)? {
         Some(place) if place.count > 1 => {
-            build(GGUF.name, &path, split::open(&path, first, place, options)?)
+            build(NAME, &path, split::open(&path, first, place, options)?)
         }
-        _ => build(GGUF.name, &path, vec![first]),
+        _ => build(NAME, &path, vec![first]),
     }
 }
 

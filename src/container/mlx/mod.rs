@@ -7,7 +7,7 @@ use super::Container;
 
 /// The MLX container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static MLX: Container = Container {
-    name: "mlx",
+    name: read::NAME,
     summary: "directories quantized by MLX: packed weights, scales and biases",
     detect: read::detect,
     open: read::open,

@@ -8,10 +8,12 @@ use super::super::groups::{
     GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction,
 };
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, safetensors};
-use super::MLX;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::{Indexed, Part, Store, document};
+
+/// The name of the container.
+pub(super) const NAME: &str = "mlx";
 
 /// Detects a safetensors directory, or a file in one, whose config says that MLX quantized it.
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
@@ -39,9 +41,9 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
     let gather = |indexed: &mut Indexed| gather(indexed, options.strictness);
     match opened {
         DetectedPath::Directory(folder, names) => {
-            safetensors::open_directory(MLX.name, &folder, &names, options, gather)
+            safetensors::open_directory(NAME, &folder, &names, options, gather)
         }
-        DetectedPath::File(source) => safetensors::open_file(MLX.name, source, options, gather),
+        DetectedPath::File(source) => safetensors::open_file(NAME, source, options, gather),
     }
 }
 

@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
 use super::super::safetensors::header::{self, SafetensorsHeader};
 use super::super::{OpenOptions, Probe};
-use super::OLLAMA;
 use super::manifest::{Layer, Manifest};
 use super::types::{QuantType, QuantTypeDescriptor, TYPES};
 use crate::bytes::{Access, Source};
@@ -16,6 +15,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::store::{Document, Encoding, Indexed, Part, Store, StoreBuilder, StoredFile, document};
+
+/// The name of the container.
+pub(super) const NAME: &str = "ollama";
 
 /// The number of blobs whose files stay open. Others are reopened when their data is read, since
 /// systems limit the open files of a process.
@@ -29,7 +31,7 @@ pub(super) fn is_tensor_blob(probe: &Probe<'_>) -> bool {
 
 /// Opens a single tensor blob.
 pub(super) fn open_blob(source: Source, options: &OpenOptions) -> Result<Store> {
-    let builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, source.path());
+    let builder = StoreBuilder::new(NAME, Encoding::Safetensors, source.path());
     build(builder, vec![header::parse(source, options)?])
 }
 
@@ -40,7 +42,7 @@ pub(super) fn open_tensors(
     manifest: &Manifest,
     options: &OpenOptions,
 ) -> Result<Store> {
-    let mut builder = StoreBuilder::new(OLLAMA.name, Encoding::Safetensors, path);
+    let mut builder = StoreBuilder::new(NAME, Encoding::Safetensors, path);
     // Other documents, such as tokenizers, are read on request.
     let is_config = |layer: &&Layer| layer.kind == "json" && layer.name == "config.json";
     for layer in manifest.layers.iter().filter(is_config) {

@@ -23,7 +23,7 @@ pub(crate) use write::replaceable_model;
 
 /// The Ollama container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static OLLAMA: Container = Container {
-    name: "ollama",
+    name: blobs::NAME,
     summary: "models in Ollama's store: GGUF and tensor blobs",
     detect: read::detect,
     open: read::open,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use super::super::{DetectedPath, OpenOptions, Probe, gguf};
+use super::blobs;
 use super::config::{ConfigBlob, DraftEntry};
 use super::manifest::{self, Digest, Layer, Manifest};
-use super::{OLLAMA, blobs};
 use crate::bytes::{Access, Files, Text};
 use crate::error::{Error, Result};
 use crate::place::ollama::TREES;
@@ -81,7 +81,7 @@ pub(in super::super) fn open_manifest(
     let mut opened = match (weights.last(), tensors.is_empty()) {
         (Some(model), true) => {
             let source = model.open(store, &options.files, options.access)?;
-            gguf::open_source_as(OLLAMA.name, source, options)?
+            gguf::open_source_as(blobs::NAME, source, options)?
         }
         (None, false) => blobs::open_tensors(path, store, &manifest, options)?,
         (Some(_), false) => {

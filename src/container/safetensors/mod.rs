@@ -19,7 +19,7 @@ use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static SAFETENSORS: Container = Container {
-    name: "safetensors",
+    name: read::NAME,
     summary: "safetensors files and Hugging Face directories, whole or in shards",
     detect: read::detect,
     open: read::open,

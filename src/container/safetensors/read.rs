@@ -9,11 +9,14 @@ use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_para
 use super::header::SafetensorsHeader;
 use super::stated::StatedScheme;
 use super::weight_map::WeightMap;
-use super::{SAFETENSORS, header, resolve, scheme, unjoined};
+use super::{header, resolve, scheme, unjoined};
 use crate::bytes::{Files, Source};
 use crate::error::{Error, Result};
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 use crate::store::{Document, Encoding, Indexed, Note, Store, StoreBuilder, StoredFile, document};
+
+/// The name of the container.
+pub(super) const NAME: &str = "safetensors";
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
     match probe.directory {
@@ -39,9 +42,9 @@ const DOCUMENTS: &[&str] = &["config.json", "params.json"];
 pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store> {
     let gather = |indexed: &mut Indexed| gather(indexed, options);
     match opened {
-        DetectedPath::File(source) => open_file(SAFETENSORS.name, source, options, gather),
+        DetectedPath::File(source) => open_file(NAME, source, options, gather),
         DetectedPath::Directory(folder, names) => {
-            open_directory(SAFETENSORS.name, &folder, &names, options, gather)
+            open_directory(NAME, &folder, &names, options, gather)
         }
     }
 }

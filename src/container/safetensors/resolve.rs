@@ -33,37 +33,23 @@ pub(super) fn choose(
     options: &OpenOptions,
 ) -> Result<SelectedFiles> {
     let mut notes = Vec::new();
-    let mut note = |text: String| notes.push(Note::new(folder, text));
     let weights: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| name.ends_with(".safetensors")).collect();
     if let Some(index) = find_index(names) {
-        let map = WeightMap::read(&folder.join(index), options)?;
-        let absent =
-            map.files.iter().filter(|file| !options.files.exists(&folder.join(file))).count();
-        if absent == 0 && !map.files.is_empty() {
-            let mut files = map.files.clone();
-            let named: HashSet<&str> = map.files.iter().map(String::as_str).collect();
-            let strays: Vec<&str> =
-                weights.iter().copied().filter(|name| !named.contains(name)).collect();
-            if options.all_files {
-                files.extend(strays.iter().map(|&name| name.to_owned()));
-            } else if !strays.is_empty() {
-                note(format!("ignored, because {index} does not list them: {}", list(&strays)));
+        match choose_listed(folder, index, &weights, options)? {
+            Listed::All(selected) => return Ok(selected),
+            Listed::Some { listed, .. } if weights.is_empty() => {
+                let fault =
+                    format!("none of the {listed} files that {index} lists is in the directory");
+                return Err(unfinished(names, Error::malformed(fault)));
             }
-            files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
-            return Ok(SelectedFiles { files, index: Some((index.to_owned(), map)), notes });
+            Listed::Some { listed, absent } => {
+                let text = format!(
+                    "{index} is outdated: {absent} of the {listed} files that it lists are missing"
+                );
+                notes.push(Note::new(folder, text));
+            }
         }
-        if weights.is_empty() {
-            let fault = format!(
-                "none of the {} files that {index} lists is in the directory",
-                map.files.len()
-            );
-            return Err(unfinished(names, Error::malformed(fault)));
-        }
-        note(format!(
-            "{index} is outdated: {absent} of the {} files that it lists are missing",
-            map.files.len()
-        ));
     }
     let sets = sets(&weights);
     let chosen = STEMS.iter().find_map(|stem| best(&sets, stem));
@@ -110,9 +96,42 @@ pub(super) fn choose(
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
     } else if !strays.is_empty() {
-        note(format!("ignored beside {}: {}", chosen.stem, list(&strays)));
+        let text = format!("ignored beside {}: {}", chosen.stem, list(&strays));
+        notes.push(Note::new(folder, text));
     }
     Ok(SelectedFiles { files, index: None, notes })
+}
+
+/// What a directory has of the files that an index lists.
+enum Listed {
+    All(SelectedFiles),
+    Some { listed: usize, absent: usize },
+}
+
+/// Selects the files that an index lists, if all of them are in the directory.
+fn choose_listed(
+    folder: &Path,
+    index: &str,
+    weights: &[&str],
+    options: &OpenOptions,
+) -> Result<Listed> {
+    let map = WeightMap::read(&folder.join(index), options)?;
+    let absent = map.files.iter().filter(|file| !options.files.exists(&folder.join(file))).count();
+    if absent > 0 || map.files.is_empty() {
+        return Ok(Listed::Some { listed: map.files.len(), absent });
+    }
+    let mut notes = Vec::new();
+    let mut files = map.files.clone();
+    let named: HashSet<&str> = map.files.iter().map(String::as_str).collect();
+    let strays: Vec<&str> = weights.iter().copied().filter(|name| !named.contains(name)).collect();
+    if options.all_files {
+        files.extend(strays.iter().map(|&name| name.to_owned()));
+    } else if !strays.is_empty() {
+        let text = format!("ignored, because {index} does not list them: {}", list(&strays));
+        notes.push(Note::new(folder, text));
+    }
+    files.sort_by(|a, b| Text::new(a.as_bytes()).natural_cmp(Text::new(b.as_bytes())));
+    Ok(Listed::All(SelectedFiles { files, index: Some((index.to_owned(), map)), notes }))
 }
 
 /// Files whose names belong together.

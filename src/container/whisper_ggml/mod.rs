@@ -8,7 +8,7 @@ use super::Container;
 
 /// The whisper.cpp container's row in [`CONTAINERS`](super::CONTAINERS).
 pub static WHISPER_GGML: Container = Container {
-    name: "whisper-ggml",
+    name: read::NAME,
     summary: "older files of whisper.cpp: whisper, parakeet, silero-vad models",
     detect: read::detect,
     open: read::open,

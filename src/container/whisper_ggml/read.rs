@@ -5,11 +5,14 @@ use std::sync::Arc;
 use super::super::rules::RuleViolations;
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness};
 use super::header::WhisperHeader;
-use super::{WHISPER_GGML, header, tensors};
+use super::{header, tensors};
 use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::{self, Metadata};
 use crate::store::{Encoding, Store, StoreBuilder, StoredFile};
+
+/// The name of the container.
+pub(super) const NAME: &str = "whisper-ggml";
 
 /// 0x67676d6c, "ggml" in the byte order of big-endian machines (`GGML_FILE_MAGIC`).
 const MAGIC: &[u8] = b"lmgg";
@@ -54,7 +57,7 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     }
     let header = Arc::new(text.bytes);
     let encoding = metadata::HeaderEncoding::default();
-    let mut builder = StoreBuilder::new(WHISPER_GGML.name, Encoding::Ggml, source.path());
+    let mut builder = StoreBuilder::new(NAME, Encoding::Ggml, source.path());
     // The keys are those of the form's fields, which are unique.
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;
     builder.notes = rules.into_notes(source.path());

@@ -1,80 +1,11 @@
-//! Runs kernels: pipelines, made once for each text, and bindings.
+//! Runs kernels: dispatches and bindings.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::super::kernel::{Binding, KernelTensor, Operation, Window};
 use super::{Gpu, GpuBuffer, block_on};
-use crate::dtype::DType;
 use crate::error::{Error, Result};
-
-/// What distinguishes the texts of shaders: a dtype, and those of scales and biases.
-type Text = (DType, Option<DType>, Option<DType>);
-
-/// The pipelines of a GPU.
-pub(super) struct Pipelines {
-    bindings: wgpu::BindGroupLayout,
-    layout: wgpu::PipelineLayout,
-    modules: Mutex<HashMap<Text, wgpu::ShaderModule>>,
-    pipelines: Mutex<HashMap<(Text, Operation), Arc<wgpu::ComputePipeline>>>,
-    /// The codebooks of dtypes that have one.
-    tables: Mutex<HashMap<DType, wgpu::Buffer>>,
-    /// Bound in place of parts that a tensor does not have.
-    nothing: wgpu::Buffer,
-}
-
-impl fmt::Debug for Pipelines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pipelines")
-    }
-}
-
-/// The number of bindings.
-const BINDINGS: u32 = 8;
-
-/// The binding of the parameters. All others are arrays.
-const PARAMETERS: u32 = 6;
-
-/// The binding that kernels write to.
-const OUTPUT: u32 = 5;
-
-impl Pipelines {
-    pub(super) fn new(device: &wgpu::Device) -> Self {
-        let entry = |binding| wgpu::BindGroupLayoutEntry {
-            binding,
-            visibility: wgpu::ShaderStages::COMPUTE,
-            ty: wgpu::BindingType::Buffer {
-                ty: match binding {
-                    PARAMETERS => wgpu::BufferBindingType::Uniform,
-                    _ => wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
-                },
-                has_dynamic_offset: false,
-                min_binding_size: None,
-            },
-            count: None,
-        };
-        let entries: Vec<_> = (0..BINDINGS).map(entry).collect();
-        let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: None,
-            entries: &entries,
-        });
-        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: None,
-            bind_group_layouts: &[Some(&bindings)],
-            immediate_size: 0,
-        });
-        let nothing = device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 16,
-            usage: wgpu::BufferUsages::STORAGE,
-            mapped_at_creation: false,
-        });
-        let (modules, pipelines, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { bindings, layout, modules, pipelines, tables, nothing }
-    }
-}
 
 /// A call of a kernel: what it computes, and the buffers of its input and output.
 #[derive(Clone, Copy, Debug)]

@@ -9,13 +9,13 @@
 mod schemes;
 mod windows;
 
-use super::{DeviceLimits, TensorLayout};
 use crate::dtype::{DType, Packing};
 use crate::quant::{Codebook, codebook_words};
 use crate::store::Part;
 
 pub use crate::quant::BlockScales;
-pub use windows::{Binding, KernelTensor, Parameters, Window};
+pub use schemes::Parameters;
+pub use windows::{Binding, KernelTensor, Window, computes};
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -307,13 +307,6 @@ pub fn supports(dtype: DType) -> bool {
 /// or because of its parts, see [`computes`].
 pub fn instead(dtype: DType) -> DType {
     DECODED.iter().find(|(from, _)| *from == dtype).map_or(DType::F16, |(_, to)| *to)
-}
-
-/// Whether a kernel computes with a tensor whose parts lie so: there is one for its parts, and those that
-/// cannot be divided between rows do not exceed a binding. `true` if its values are not known.
-pub fn computes(tensor: &TensorLayout<'_>, limits: DeviceLimits) -> bool {
-    let is_known = tensor.dtype.descriptor().codec.is_some();
-    !is_known || KernelTensor::new(tensor, limits).is_some_and(|tensor| tensor.is_bindable())
 }
 
 impl Kernel {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::schemes;
+use super::schemes::{self, Parameters};
 use super::{Body, Kernel, Operation, kernel};
 use crate::device::{DeviceLimits, LoadedPart, TensorLayout};
 use crate::dtype::DType;
@@ -57,102 +57,6 @@ pub struct Window {
     pub parameters: Parameters,
     /// The bytes of the output that precede this window's.
     pub output_offset: u64,
-}
-
-/// The parameters of a shader: binding 6, in this order, each as `u32`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Parameters {
-    /// The rows of the window.
-    pub rows: u32,
-    /// The elements of a row.
-    pub columns: u32,
-    /// The bytes of a row of the weight.
-    pub row_bytes: u32,
-    /// The bytes in its binding before the first row of the weight.
-    pub weight_at: u32,
-    /// The bytes in its binding before the first scale.
-    pub scale_at: u32,
-    /// The bytes in its binding before the first bias.
-    pub bias_at: u32,
-    /// The scales of a row.
-    pub groups: u32,
-    /// The elements that share a scale.
-    pub group_size: u32,
-    /// The number of indices of `get_rows`, or of vectors of `matrix_matrix`.
-    pub count: u32,
-    /// The number of rows of the output before the window's first.
-    pub first_row: u32,
-    /// All rows of the tensor; of `expert_vectors`, those of one expert's matrix.
-    pub all_rows: u32,
-    /// Of `expert_vectors`, the number of chosen experts that have one vector.
-    pub per_vector: u32,
-    /// The number of the window's first row within the tensor. This and what follows is used by the
-    /// schemes of checkpoints alone.
-    pub start_row: u32,
-    /// The rows of one matrix.
-    pub outputs: u32,
-    /// The bytes in the binding of the biases before the zero points; `u32::MAX` if there are none.
-    pub zero_at: u32,
-    /// The same for the group of each column.
-    pub index_at: u32,
-    /// The same for the values of codes.
-    pub values_at: u32,
-    /// The same for the sizes of coded scales.
-    pub nested_at: u32,
-    /// The same for the values of coded scales.
-    pub nested_values_at: u32,
-    /// The words of zero points for each group.
-    pub zero_words: u32,
-    /// The scales of each matrix; 0 if all matrices have the same.
-    pub matrix_scales: u32,
-    /// The rows that share a scale.
-    pub row_group: u32,
-    /// The elements that share a scale.
-    pub block: u32,
-    /// The scales that share one of their own.
-    pub nested_block: u32,
-    /// The bits of the `f32` that is added to each coded scale.
-    pub nested_offset: u32,
-    /// What the global scale at the start of the biases is: 0 if there is none, 1 for a factor, 2 for the
-    /// largest magnitude, 3 for a divisor. Each is that of `outputs` rows.
-    pub global_kind: u32,
-}
-
-impl Parameters {
-    /// The bytes of the uniform buffer, a multiple of 16.
-    pub fn bytes(&self) -> [u8; 112] {
-        let Self { rows, columns, row_bytes, weight_at, scale_at, bias_at, .. } = *self;
-        let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
-        let Self { start_row, outputs, zero_at, index_at, values_at, nested_at, .. } = *self;
-        let Self { nested_values_at, zero_words, matrix_scales, row_group, .. } = *self;
-        let Self { block, nested_block, nested_offset, global_kind, .. } = *self;
-        #[rustfmt::skip]
-        let numbers = [
-            rows, columns, row_bytes, weight_at, scale_at, bias_at, groups, group_size, count,
-            first_row, all_rows, per_vector, start_row, outputs, zero_at, index_at, values_at,
-            nested_at, nested_values_at, zero_words, matrix_scales, row_group, block, nested_block,
-            nested_offset, global_kind,
-        ];
-        let mut bytes = [0; 112];
-        for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
-            *to = number.to_le_bytes();
-        }
-        bytes
-    }
-
-    /// The same, with offsets from the start of a binding and not of the range in it.
-    fn moved(self, by: u32) -> Option<Self> {
-        let add = |at: u32| if at == u32::MAX { Some(at) } else { at.checked_add(by) };
-        Some(Self {
-            zero_at: add(self.zero_at)?,
-            index_at: add(self.index_at)?,
-            values_at: add(self.values_at)?,
-            nested_at: add(self.nested_at)?,
-            nested_values_at: add(self.nested_values_at)?,
-            ..self
-        })
-    }
 }
 
 /// The number of rows whose outputs are a multiple of the alignment.
@@ -372,6 +276,13 @@ impl KernelTensor {
         };
         Ok(Window { rows, bindings, parameters, output_offset })
     }
+}
+
+/// Whether a kernel computes with a tensor whose parts lie so: there is one for its parts, and those that
+/// cannot be divided between rows do not exceed a binding. `true` if its values are not known.
+pub fn computes(tensor: &TensorLayout<'_>, limits: DeviceLimits) -> bool {
+    let is_known = tensor.dtype.descriptor().codec.is_some();
+    !is_known || KernelTensor::new(tensor, limits).is_some_and(|tensor| tensor.is_bindable())
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Models of Ollama's registry, downloaded into Ollama's store: blobs first, the manifest last, as the
 //! registry sent it, because its digest is the model's id.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use super::ollama_tag::Tag;
+use super::plan::{PullFile, PullOptions, PullPlan, Target};
 use super::transfer::{Content, Download};
-use super::{PullFile, PullOptions, PullPlan, Target};
-use crate::bytes::{FileSystem, Files, own_path, put_by};
+use crate::bytes::{FileSystem, Files};
 use crate::container::ollama::Manifest;
 use crate::digest::FileDigest;
 use crate::error::{Error, Result};
@@ -15,15 +15,6 @@ use crate::limits::Limits;
 use crate::place::ollama::{ModelName, own_store};
 use crate::remote::{Client, RegistryModel};
 use crate::store::document;
-
-/// The manifest of a model, written when its blobs are there.
-#[derive(Debug)]
-pub(super) struct Tag {
-    store: PathBuf,
-    path: PathBuf,
-    manifest: Vec<u8>,
-    blobs: Vec<PathBuf>,
-}
 
 /// Plans the download of a model's blobs.
 pub(super) fn plan(
@@ -89,31 +80,4 @@ pub(super) fn plan(
         downloads,
         target: Target::OllamaStore(tag),
     })
-}
-
-impl Tag {
-    /// Writes the manifest.
-    pub(super) fn write(&self) -> Result<()> {
-        for blob in &self.blobs {
-            // A server that starts deletes blobs that are older than an hour and of no model.
-            let missing =
-                |error| Error::io("another program deleted the blob", error).in_file(blob);
-            let file = std::fs::File::open(blob).map_err(missing)?;
-            let _ = file.set_modified(SystemTime::now());
-        }
-        let failed = |error| Error::io("cannot write the manifest", error).in_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-        }
-        // Beside the tree of manifests: Ollama takes every file in it for one.
-        let own = own_path(&self.store.join("manifest"));
-        put_by(&own, &self.path, &[&self.manifest], true).map_err(failed)?;
-        // A rename is durable only after its folder has been synced.
-        for folder in self.path.ancestors().skip(1).take(5) {
-            if let Ok(folder) = std::fs::File::open(folder) {
-                let _ = folder.sync_all();
-            }
-        }
-        Ok(())
-    }
 }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use super::plan::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use super::transfer::{Content, Download};
-use super::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use crate::error::{Error, Result};
 use crate::remote::{Client, files_at};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::MetadataSetting;
+use super::setting::{self, MetadataSetting};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::recipe::FileType;
@@ -65,7 +65,7 @@ impl LlamaOptions {
     pub fn with_importance(mut self, matrix: &ImportanceMatrix, file: &str) -> Self {
         self.importance = !matrix.is_empty();
         if self.importance {
-            self.overrides.extend(super::keys::importance(matrix, file));
+            self.overrides.extend(setting::importance(matrix, file));
         }
         self
     }

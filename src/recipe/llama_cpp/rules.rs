@@ -1,5 +1,6 @@
 //! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
 
+use super::source::Hparams;
 use crate::arch::habits::LlamaQuantize;
 use crate::dtype::DType;
 use crate::recipe::{FileType, more_bits};
@@ -94,7 +95,7 @@ pub(super) fn needs_eight_bits(habits: &LlamaQuantize, name: &str) -> bool {
 
 /// Whether llama.cpp calls a model "70B" (`LLM_TYPE_70B` in src/models/*.cpp), whose attention
 /// values get more bits.
-pub(super) fn is_seventy(habits: &LlamaQuantize, model: &super::Hparams) -> bool {
+pub(super) fn is_seventy(habits: &LlamaQuantize, model: &Hparams) -> bool {
     let own = model.layers.saturating_sub(model.nextn_layers);
     habits.seventy_layers == Some(own)
         && !(habits.seventy_if_grouped && (model.heads == model.kv_heads || model.experts == 8))
@@ -272,11 +273,13 @@ pub(super) fn needs_importance(file_type: FileType, role: Role, dtype: DType) ->
         && (NEED_IMPORTANCE.contains(&dtype) || (dtype, file_type) == (D::Q2_K, F::Q2_K_S))
 }
 
-/// Whether a file type's base dtype, or the dtype of one of its rules, requires importance.
-pub(in super::super) fn file_type_needs_importance(file_type: FileType) -> bool {
-    let base = file_type.descriptor().base;
-    let ruled =
-        RULES.iter().filter(|rule| rule.1.contains(&file_type)).map(|rule| (rule.0, rule.3));
-    let mut all = base.map(|base| (Role::Up, base)).into_iter().chain(ruled);
-    all.any(|(role, dtype)| needs_importance(file_type, role, dtype))
+impl FileType {
+    /// Whether matrices of most models get a dtype that requires an importance matrix: the base dtype, or
+    /// that of one of the rules.
+    pub fn needs_importance(self) -> bool {
+        let base = self.descriptor().base;
+        let ruled = RULES.iter().filter(|rule| rule.1.contains(&self)).map(|rule| (rule.0, rule.3));
+        let mut all = base.map(|base| (Role::Up, base)).into_iter().chain(ruled);
+        all.any(|(role, dtype)| needs_importance(self, role, dtype))
+    }
 }

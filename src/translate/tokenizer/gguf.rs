@@ -144,102 +144,9 @@ pub(crate) fn gguf_keys(
     let Some(tokenizer) = Tokenizer::of(store)? else {
         return Ok(Some("no tokenizer file beside the weights".to_owned()));
     };
-    let fallback = files.flag(&["model", "byte_fallback"]);
-    let len = usize::try_from(tokenizer.len()).unwrap_or(usize::MAX);
-    let mut note = None;
-    match (&tokenizer.kind.value, fallback) {
-        (TokenizerKind::Bpe, false) => {
-            let mut table = TokenTable::new(store, rows, len, false)?;
-            for token in tokenizer.tokens() {
-                table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
-            }
-            table.add(&files.added)?;
-            let ignore = files.flag(&["model", "ignore_merges"]);
-            let found = match files.json_value(&["pre_tokenizer"]) {
-                Some(steps) => pre::with_steps(steps, ignore, habits.pre),
-                None => habits.default_pre.and_then(pre::by_name),
-            };
-            if found.is_none() {
-                note = Some(format!(
-                    "{}: llama.cpp has no name for this pre-tokenizer. tokenizer.ggml.pre is \
-                        \"default\", which may split text in another way",
-                    tokenizer.kind.source
-                ));
-            }
-            out.set_text("tokenizer.ggml.model", "gpt2");
-            out.set_text("tokenizer.ggml.pre", found.map_or("default", |pre| pre.name));
-            table.write(out);
-            merges(&tokenizer, out);
-        }
-        (TokenizerKind::Bpe, true) => {
-            let own = habits.merges;
-            let mut table = TokenTable::new(store, rows, len, true)?;
-            let scores = if own.is_some() { HashMap::new() } else { scores(&tokenizer) };
-            for token in tokenizer.tokens() {
-                let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
-                let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
-                table.put(token.id, token.text.into_owned(), score, kind)?;
-            }
-            table.add(&files.added)?;
-            if own.is_none()
-                && let Some(unknown) = tokenizer.special("unk")
-            {
-                table.mark(unknown, TokenKind::Unknown);
-            }
-            if let Some(own) = own {
-                table.show(own.shown);
-                out.set_text("tokenizer.ggml.model", own.model);
-                table.write(out);
-                merges(&tokenizer, out);
-                out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
-            } else {
-                sentencepiece_keys(table, &files, habits, out);
-            }
-        }
-        (TokenizerKind::WordPiece, _) => {
-            let mut table = TokenTable::new(store, rows, len, false)?;
-            for token in tokenizer.tokens() {
-                table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
-            }
-            for (_, id) in &tokenizer.special {
-                table.mark(id.value, TokenKind::Control);
-            }
-            table.add(&files.added)?;
-            table.begin_words();
-            out.set_text("tokenizer.ggml.model", "bert");
-            // llama.cpp has one pre-tokenizer for such models, whatever this key states.
-            out.set_text("tokenizer.ggml.pre", "jina-v2-en");
-            table.write(out);
-        }
-        (TokenizerKind::Unigram, _) => {
-            let mut table = TokenTable::new(store, rows, len, true)?;
-            let unknown = tokenizer.special("unk");
-            for token in tokenizer.tokens() {
-                let kind = match token.kind {
-                    _ if Some(token.id) == unknown => TokenKind::Unknown,
-                    Some(kind) => kind,
-                    None if fallback && is_byte(&token.text) => TokenKind::Byte,
-                    None => TokenKind::Normal,
-                };
-                let score = token.score.unwrap_or(0.0);
-                table.put(token.id, token.text.into_owned(), score, kind)?;
-            }
-            // Tokens after those of SentencePiece's file.
-            let len = tokenizer.len();
-            let after = files.added.iter().filter(|(id, _)| u64::from(**id) >= len);
-            if tokenizer.normalizer().is_some() && *tokenizer.kind.source != *FAIRSEQ {
-                table.add(&after.map(|(id, token)| (*id, token.clone())).collect())?;
-            }
-            note = unigram_keys(table, &tokenizer, &files, out)
-                .map_err(|error| error.in_file(store.path()).in_key(&tokenizer.kind.source))?;
-        }
-        (other, _) => {
-            let fault = format!("unsupported kind of tokenizer: {}", other.name());
-            return Err(Error::unsupported(fault)
-                .in_file(store.path())
-                .in_key(&tokenizer.kind.source));
-        }
-    }
+    let source = KeySource { store, habits, files, tokenizer, rows };
+    let note = source.token_keys(out)?;
+    let KeySource { files, tokenizer, .. } = source;
     special_keys(store, &files, habits, rows, out)?;
     if *tokenizer.kind.source == *FAIRSEQ {
         surrounding_keys(&tokenizer, out);
@@ -248,6 +155,135 @@ pub(crate) fn gguf_keys(
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out).map(|()| note)
+}
+
+/// What the keys of the tokens are made of.
+struct KeySource<'s> {
+    store: &'s Store,
+    habits: &'s TokenizerHabits,
+    files: TokenizerFiles,
+    tokenizer: Tokenizer<'s>,
+    /// The number of rows of the embedding.
+    rows: Option<u32>,
+}
+
+impl<'s> KeySource<'s> {
+    /// Appends the keys of the tokens. Returns a note if a part could not be translated.
+    fn token_keys(&self, out: &mut KeyValues) -> Result<Option<String>> {
+        let has_fallback = self.files.flag(&["model", "byte_fallback"]);
+        match &self.tokenizer.kind.value {
+            TokenizerKind::Bpe if has_fallback => self.bpe_with_bytes(out).map(|()| None),
+            TokenizerKind::Bpe => self.bpe(out),
+            TokenizerKind::WordPiece => self.word_piece(out).map(|()| None),
+            TokenizerKind::Unigram => self.unigram(has_fallback, out),
+            other => {
+                let fault = format!("unsupported kind of tokenizer: {}", other.name());
+                Err(self.here(Error::unsupported(fault)))
+            }
+        }
+    }
+
+    fn here(&self, error: Error) -> Error {
+        error.in_file(self.store.path()).in_key(&self.tokenizer.kind.source)
+    }
+
+    /// An empty table with room for the tokens.
+    fn table(&self, scored: bool) -> Result<TokenTable<'s>> {
+        let len = usize::try_from(self.tokenizer.len()).unwrap_or(usize::MAX);
+        TokenTable::new(self.store, self.rows, len, scored)
+    }
+
+    /// A table of the tokens, without scores and kinds.
+    fn plain_table(&self) -> Result<TokenTable<'s>> {
+        let mut table = self.table(false)?;
+        for token in self.tokenizer.tokens() {
+            table.put(token.id, token.text.into_owned(), 0.0, TokenKind::Normal)?;
+        }
+        Ok(table)
+    }
+
+    fn bpe(&self, out: &mut KeyValues) -> Result<Option<String>> {
+        let mut table = self.plain_table()?;
+        table.add(&self.files.added)?;
+        let ignore = self.files.flag(&["model", "ignore_merges"]);
+        let named = match self.files.json_value(&["pre_tokenizer"]) {
+            Some(steps) => pre::with_steps(steps, ignore, self.habits.pre),
+            None => self.habits.default_pre.and_then(pre::by_name),
+        };
+        out.set_text("tokenizer.ggml.model", "gpt2");
+        out.set_text("tokenizer.ggml.pre", named.map_or("default", |pre| pre.name));
+        table.write(out);
+        merges(&self.tokenizer, out);
+        Ok(named.is_none().then(|| {
+            format!(
+                "{}: llama.cpp has no name for this pre-tokenizer. tokenizer.ggml.pre is \
+                 \"default\", which may split text in another way",
+                self.tokenizer.kind.source
+            )
+        }))
+    }
+
+    fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<()> {
+        let own = self.habits.merges;
+        let mut table = self.table(true)?;
+        let scores = if own.is_some() { HashMap::new() } else { scores(&self.tokenizer) };
+        for token in self.tokenizer.tokens() {
+            let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
+            let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
+            table.put(token.id, token.text.into_owned(), score, kind)?;
+        }
+        table.add(&self.files.added)?;
+        let Some(own) = own else {
+            if let Some(unknown) = self.tokenizer.special("unk") {
+                table.mark(unknown, TokenKind::Unknown);
+            }
+            sentencepiece_keys(table, &self.files, self.habits, out);
+            return Ok(());
+        };
+        table.show(own.shown);
+        out.set_text("tokenizer.ggml.model", own.model);
+        table.write(out);
+        merges(&self.tokenizer, out);
+        out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+        Ok(())
+    }
+
+    fn word_piece(&self, out: &mut KeyValues) -> Result<()> {
+        let mut table = self.plain_table()?;
+        for (_, id) in &self.tokenizer.special {
+            table.mark(id.value, TokenKind::Control);
+        }
+        table.add(&self.files.added)?;
+        table.begin_words();
+        out.set_text("tokenizer.ggml.model", "bert");
+        // llama.cpp has one pre-tokenizer for such models, whatever this key states.
+        out.set_text("tokenizer.ggml.pre", "jina-v2-en");
+        table.write(out);
+        Ok(())
+    }
+
+    fn unigram(&self, has_fallback: bool, out: &mut KeyValues) -> Result<Option<String>> {
+        let tokenizer = &self.tokenizer;
+        let mut table = self.table(true)?;
+        let unknown = tokenizer.special("unk");
+        for token in tokenizer.tokens() {
+            let kind = match token.kind {
+                _ if Some(token.id) == unknown => TokenKind::Unknown,
+                Some(kind) => kind,
+                None if has_fallback && is_byte(&token.text) => TokenKind::Byte,
+                None => TokenKind::Normal,
+            };
+            let score = token.score.unwrap_or(0.0);
+            table.put(token.id, token.text.into_owned(), score, kind)?;
+        }
+        // Tokens after those of SentencePiece's file.
+        let len = tokenizer.len();
+        let after = self.files.added.iter().filter(|(id, _)| u64::from(**id) >= len);
+        if tokenizer.normalizer().is_some() && *tokenizer.kind.source != *FAIRSEQ {
+            table.add(&after.map(|(id, token)| (*id, token.clone())).collect())?;
+        }
+        unigram_keys(table, tokenizer, &self.files, out).map_err(|error| self.here(error))
+    }
 }
 
 /// GGUF's arrays of tokens, while they are filled.
@@ -531,30 +567,8 @@ fn special_keys(
     }
     let config = store.read_document("config.json")?;
     for (name, key) in SPECIAL {
-        let text = texts.get(name);
-        // The number in config.json ranks between these two, as in the converter.
-        let in_vocabulary = || {
-            let list = files.json_value(&["added_tokens"])?.as_array()?.iter();
-            let mut same = list.filter(|token| {
-                token.get("content").and_then(Json::as_str) == text.map(String::as_str)
-            });
-            u32::try_from(same.next()?.get("id")?.as_u64()?).ok()
-        };
-        let in_config = || {
-            let same = files.added.iter().filter(|(_, (other, _))| Some(other) == text);
-            same.map(|(id, _)| *id).min()
-        };
-        let by_number = || {
-            let key = format!("{name}_token_id");
-            let config = config.as_ref()?;
-            let inner = config.get("text_config").and_then(|inner| inner.get(&key));
-            let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
-            u32::try_from(id.as_u64()?).ok()
-        };
-        let there = |id: &u32| rows.is_none_or(|rows| *id < rows);
-        let found = text.and_then(|_| in_vocabulary());
-        let found = found.or_else(by_number).or_else(|| text.and_then(|_| in_config()));
-        if let Some(id) = found.filter(there) {
+        let id = special_id(name, texts.get(name), files, config.as_deref());
+        if let Some(id) = id.filter(|id| rows.is_none_or(|rows| *id < rows)) {
             out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
         }
     }
@@ -565,6 +579,40 @@ fn special_keys(
             out.set(&key, Value::U32(*id));
         }
     }
+    normalizer_keys(files, out);
+    Ok(())
+}
+
+/// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its
+/// text in the configuration of the tokenizer, in the order of the converter.
+fn special_id(
+    name: &str,
+    text: Option<&String>,
+    files: &TokenizerFiles,
+    config: Option<&Json>,
+) -> Option<u32> {
+    let in_vocabulary = |text: &String| {
+        let list = files.json_value(&["added_tokens"])?.as_array()?.iter();
+        let mut same =
+            list.filter(|token| token.get("content").and_then(Json::as_str) == Some(text.as_str()));
+        u32::try_from(same.next()?.get("id")?.as_u64()?).ok()
+    };
+    let in_config = |text: &String| {
+        let same = files.added.iter().filter(|(_, (other, _))| other == text);
+        same.map(|(id, _)| *id).min()
+    };
+    let by_number = || {
+        let key = format!("{name}_token_id");
+        let config = config?;
+        let inner = config.get("text_config").and_then(|inner| inner.get(&key));
+        let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
+        u32::try_from(id.as_u64()?).ok()
+    };
+    text.and_then(in_vocabulary).or_else(by_number).or_else(|| text.and_then(in_config))
+}
+
+/// Whether text is converted to lower case, and stripped of accents.
+fn normalizer_keys(files: &TokenizerFiles, out: &mut KeyValues) {
     for step in files.steps("normalizer", "normalizers") {
         let is = |key: &str| step.get(key).and_then(Json::as_bool);
         let (lower, bare) = match step_kind(step) {
@@ -579,7 +627,6 @@ fn special_keys(
             }
         }
     }
-    Ok(())
 }
 
 /// The special tokens of a `sentencepiece.bpe.model`, and those around a text: no file states them,

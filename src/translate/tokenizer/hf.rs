@@ -76,27 +76,20 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
         text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
     );
     let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
-    let added: Vec<&JsonToken> = entries
-        .iter()
-        .filter(|entry| {
-            matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
-        })
-        .collect();
+    let is_added = |entry: &&JsonToken| {
+        matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
+    };
     // Such tokens are matched as in llama.cpp: before spaces are replaced.
     let plain = parts.normalizer.is_null();
-    let added_json = |entry: &JsonToken| {
-        let special = entry.kind != TokenKind::UserDefined;
-        json!({
-            "content": entry.text, "single_word": false, "lstrip": false, "rstrip": false,
-            "normalized": plain && !special, "special": special,
-        })
-    };
-    let with_id = |entry: &&JsonToken| {
-        let mut token = Map::from_iter([("id".to_owned(), entry.id.into())]);
-        if let Json::Object(rest) = added_json(entry) {
-            token.extend(rest);
-        }
-        Json::Object(token)
+    let added: Vec<(u32, Map<String, Json>)> = entries
+        .iter()
+        .filter(is_added)
+        .map(|entry| (entry.id, added_token(entry, plain)))
+        .collect();
+    let with_id = |(id, token): &(u32, Map<String, Json>)| {
+        let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);
+        whole.extend(token.clone());
+        Json::Object(whole)
     };
     let whole = json!({
         "version": "1.0", "truncation": null, "padding": null,
@@ -105,10 +98,7 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
         "post_processor": post_processor(around, doubled, id_of, &parts.decoder),
         "decoder": parts.decoder, "model": parts.model,
     });
-    let mut config = Map::new();
     let mut map = Map::new();
-    let decoder = added.iter().map(|entry| (entry.id.to_string(), added_json(entry)));
-    config.insert("added_tokens_decoder".to_owned(), Json::Object(decoder.collect()));
     for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
         // llama.cpp has names of its own for the tokens around BERT's texts.
         let other = match name {
@@ -116,10 +106,43 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
             _ => None,
         };
         if let Some(text) = text(name).or(other) {
-            config.insert(format!("{name}_token"), text.into());
             map.insert(format!("{name}_token"), text.into());
         }
     }
+    let added = added.into_iter().map(|(id, token)| (id.to_string(), Json::Object(token)));
+    let mut config = Map::new();
+    config.insert("added_tokens_decoder".to_owned(), Json::Object(added.collect()));
+    config.extend(map.clone());
+    add_settings(store, &tokenizer, longest, &mut config);
+    config.extend(chat_template(&tokenizer).map(|template| ("chat_template".to_owned(), template)));
+    Ok(vec![
+        ("tokenizer.json", whole),
+        ("tokenizer_config.json", Json::Object(config)),
+        ("special_tokens_map.json", Json::Object(map)),
+    ])
+}
+
+/// A token that is matched before all others; `plain` if the text is not normalized before.
+fn added_token(entry: &JsonToken, plain: bool) -> Map<String, Json> {
+    let special = entry.kind != TokenKind::UserDefined;
+    let fields: [(&str, Json); 6] = [
+        ("content", entry.text.clone().into()),
+        ("single_word", false.into()),
+        ("lstrip", false.into()),
+        ("rstrip", false.into()),
+        ("normalized", (plain && !special).into()),
+        ("special", special.into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Adds the settings of `tokenizer_config.json` that are no tokens.
+fn add_settings(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    longest: Option<u32>,
+    config: &mut Map<String, Json>,
+) {
     for (key, stated) in
         [("add_bos_token", &tokenizer.add_bos), ("add_eos_token", &tokenizer.add_eos)]
     {
@@ -136,11 +159,13 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
     }
     // The class that takes all its settings from tokenizer.json.
     config.insert("tokenizer_class".to_owned(), "PreTrainedTokenizerFast".into());
+}
+
+/// The chat template as `tokenizer_config.json` has it: a text, or a list of named ones.
+fn chat_template(tokenizer: &Tokenizer<'_>) -> Option<Json> {
     match tokenizer.chat_templates.as_slice() {
-        [] => {}
-        [one] if one.name.is_none() => {
-            config.insert("chat_template".to_owned(), one.text.value.clone().into());
-        }
+        [] => None,
+        [one] if one.name.is_none() => Some(one.text.value.clone().into()),
         several => {
             // Some readers expect the default template first.
             let mut sorted: Vec<_> = several.iter().collect();
@@ -149,14 +174,9 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
                 let name = template.name.as_deref().unwrap_or("default");
                 json!({"name": name, "template": template.text.value})
             });
-            config.insert("chat_template".to_owned(), each.collect());
+            Some(each.collect())
         }
     }
-    Ok(vec![
-        ("tokenizer.json", whole),
-        ("tokenizer_config.json", Json::Object(config)),
-        ("special_tokens_map.json", Json::Object(map)),
-    ])
 }
 
 /// The tokens, without those that only pad the embedding.

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
-use super::super::PlacedTensor;
-use super::work_of;
+use super::produce::work_of;
 use crate::bytes::{Access, Source, Text};
 use crate::digest::Hasher;
 use crate::error::{Error, Result};
+use crate::write::out::PlacedTensor;
 
 /// The bytes at the start and at the end of a source that its identity includes.
 const SAMPLE: u64 = 64 << 10;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value as Json, json};
 
+use super::cut::Slices;
 use super::description::array;
 use super::finished::{self, FinishedFile, FinishedState};
+use super::layout::{CHECKED, FILES, RECORDS, folder, put};
 use super::records::{Checksum, SliceRecord, records};
 #[cfg(feature = "http")]
 use super::store;
-use super::{CHECKED, FILES, RECORDS, Slices, folder, put};
 use crate::bytes::{Access, Source, Text};
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};

@@ -10,9 +10,10 @@ use std::time::UNIX_EPOCH;
 
 use serde_json::{Value as Json, json};
 
+use super::cut::SlicesStatus;
 use super::description::array;
+use super::layout::PIECE;
 use super::records::{Checksum, SliceRecord, missing};
-use super::{PIECE, SlicesStatus};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
 use crate::threads::{self, Threads};

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::{SliceBench, produced, sized, work_of};
+use super::produce::{SliceBench, produced, sized, work_of};
 use crate::error::{Error, Result};
-use crate::write::{OutFile, PlacedTensor};
+use crate::write::out::{OutFile, PlacedTensor};
 
 /// Bytes of a part, unless the caller sets them or the file would have too many.
 const PART: u64 = 32 << 20;
@@ -44,9 +44,8 @@ fn ranges(len: u64, part: u64) -> impl Iterator<Item = Range<u64>> {
     (0..count).map(move |number| number * part..((number + 1) * part).min(len))
 }
 
-/// The parts of a file, if it is written in parts of this length: the range of each, and its work.
-pub(super) fn parts(file: &OutFile, part: Option<u64>) -> Result<Vec<(Range<u64>, u64)>> {
-    let Some(part) = part else { return Ok(Vec::new()) };
+/// The parts of a file, which have this length: the range of each, and its work.
+pub(super) fn parts(file: &OutFile, part: u64) -> Result<Vec<(Range<u64>, u64)>> {
     let mut found: Vec<(Range<u64>, u64)> =
         ranges(file.len, part).map(|range| (range, 1)).collect();
     let mut add = |span: Range<u64>, work: u64| {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use serde_json::{Value as Json, json};
 
-use super::RECORDS;
 use super::description::array;
+use super::layout::RECORDS;
 use crate::bytes::{Access, Source};
 use crate::error::{Error, Result};
 

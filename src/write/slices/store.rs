@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value as Json, json};
 
+use super::cut::{SlicePiece, SliceReport, Slices, SlicesStatus};
 use super::description::{array, check_sources};
 use super::finished::{self, FinishedFile, FinishedState, status_of};
+use super::layout::{CHECKED, RECORDS, folder, put};
+use super::produce::SliceBench;
 use super::records::{Checksum, SliceRecord};
-use super::{
-    CHECKED, RECORDS, SliceBench, SlicePiece, SliceReport, Slices, SlicesStatus, folder, put,
-};
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, ErrorKind, Result};

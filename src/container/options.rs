@@ -1,0 +1,103 @@
+//! How models are opened.
+
+use std::sync::Arc;
+
+use crate::bytes::{Access, FileSystem, Files};
+use crate::error::Result;
+use crate::limits::Limits;
+use crate::remote::Network;
+use crate::threads::{self, Threads};
+
+/// How strictly a file must follow its format.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Strictness {
+    /// Accept what the strictest reader accepts: llama.cpp for GGUF, whisper.cpp for its own files,
+    /// the format's specification for safetensors.
+    Strict,
+    /// Accept everything with a single safe interpretation; for safetensors, what its reference
+    /// crate accepts.
+    #[default]
+    Default,
+    /// Also accept safetensors files that MLX accepts, with holes, shared bytes and trailing bytes,
+    /// and files of whisper.cpp that lack tensors at the end.
+    Lenient,
+}
+
+/// Options for opening a model.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    pub(crate) access: Access,
+    pub(crate) limits: Limits,
+    pub(crate) strictness: Strictness,
+    pub(crate) threads: Threads,
+    pub(crate) all_files: bool,
+    pub(crate) files: Files,
+    pub(crate) network: Option<Network>,
+}
+
+impl OpenOptions {
+    /// The defaults: tensor data is mapped, the default [`Limits`] apply, and a thread for each
+    /// processor reads headers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads tensor data at its position, without any memory map. See [`Access`].
+    pub fn read(mut self) -> Self {
+        self.access = Access::Read;
+        self
+    }
+
+    /// Sets upper bounds on what a file may cost.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how strictly files must follow their formats.
+    pub fn strictness(mut self, strictness: Strictness) -> Self {
+        self.strictness = strictness;
+        self
+    }
+
+    /// Sets the threads that share the reading of a sharded model's headers.
+    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
+        self.threads = threads.into();
+        self
+    }
+
+    /// Opens the model among `files` instead of those of this machine.
+    pub fn files(mut self, files: impl FileSystem + 'static) -> Self {
+        self.files = Files::Custom(Arc::new(files));
+        self
+    }
+
+    /// Sets how servers are reached; without it, as the environment says.
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
+    /// Also opens safetensors files that the index does not name.
+    pub fn all_files(mut self, all: bool) -> Self {
+        self.all_files = all;
+        self
+    }
+}
+
+/// The number of files that are asked for at the same time, if they are not on this machine.
+const REQUESTS: usize = 16;
+
+/// Runs `parse` over `items` with the threads that the options allow. Results keep their order.
+pub(super) fn in_parallel<I: Sync, T: Send>(
+    items: &[I],
+    options: &OpenOptions,
+    parse: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    // Requests wait for servers, not for processors.
+    let threads = match options.files {
+        Files::Custom(_) => Threads::new(options.threads.get().max(REQUESTS)),
+        _ => options.threads,
+    };
+    threads::in_order(threads, items.iter(), || (), |(), item| parse(item))
+}

@@ -1,0 +1,80 @@
+//! The row of a container, and what it detects and opens.
+
+use std::path::{Path, PathBuf};
+
+use super::options::OpenOptions;
+use super::writer::Writer;
+use crate::bytes::Source;
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// A format in which models are stored on disk.
+///
+/// A container is a function: files in, `Store` out. Once parsed, all containers are the same data,
+/// so there is no trait to implement.
+#[derive(Debug)]
+pub struct Container {
+    /// The name, as in `weighbridge list containers`.
+    pub name: &'static str,
+    /// A description in one sentence.
+    pub summary: &'static str,
+    /// Whether a path is this container, judged by its content.
+    pub(super) detect: fn(&Probe<'_>) -> bool,
+    /// Opens a path that was detected as this container.
+    pub(super) open: fn(DetectedPath, &OpenOptions) -> Result<Store>,
+    /// How models are written into it.
+    pub(super) write: Option<&'static Writer>,
+}
+
+/// Containers are the same if they have the same name.
+impl PartialEq for Container {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Container {}
+
+impl Container {
+    /// What is written into this container, in a few words; `None` if it is only read.
+    pub fn written_as(&self) -> Option<&'static str> {
+        self.write.map(|writer| writer.summary)
+    }
+
+    /// How models are written into it.
+    pub(crate) fn writer(&self) -> Result<&'static Writer> {
+        self.write.ok_or_else(|| {
+            let name = self.name;
+            Error::unsupported(match cfg!(feature = "write") {
+                true => format!("{name} can be read, but not written"),
+                false => format!("{name} cannot be written without the feature `write`"),
+            })
+        })
+    }
+}
+
+/// A path after detection.
+pub(crate) enum DetectedPath {
+    /// A file, whose header has not been parsed.
+    File(Source),
+    /// A directory, with its sorted file names.
+    Directory(PathBuf, Vec<String>),
+}
+
+/// What detection sees of a path.
+#[derive(Debug)]
+pub(crate) struct Probe<'a> {
+    pub(crate) path: &'a Path,
+    /// The first bytes of the file.
+    pub(crate) head: &'a [u8],
+    /// The length of the file.
+    pub(crate) len: u64,
+    /// The sorted file names, if the path is a directory.
+    pub(crate) directory: Option<&'a [String]>,
+    /// How files that detection reads are opened, and their limits.
+    pub(crate) options: &'a OpenOptions,
+}
+
+impl Probe<'_> {
+    pub(super) const HEAD: usize = 1024;
+}

@@ -1,0 +1,30 @@
+//! What is known about a model: where it is, and what its files say.
+
+use super::index::Entry;
+use super::programs;
+use super::walk::{Candidate, Kind};
+use crate::container::MLX;
+
+/// A model that was found, and what was found out about it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) candidate: Candidate,
+    pub(super) entry: Entry,
+}
+
+impl Known {
+    /// Whether it is listed: a GGUF file without tensors is a vocabulary.
+    pub(super) fn is_model(&self) -> bool {
+        let is_weightless = self.candidate.kind == Kind::Weightless;
+        self.entry.tensors > 0 || self.entry.error.is_some() || is_weightless
+    }
+
+    /// The program: that of the folder; a model in MLX's format in the hub cache is one of MLX's.
+    pub(super) fn program(&self) -> Option<&'static str> {
+        let is_mlx = self.entry.container == Some(MLX.name);
+        self.candidate.program.map(|name| match is_mlx && name == programs::HUB {
+            true => programs::MLX,
+            false => name,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! The links of a snapshot in the hub's cache.
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::{Access, Source, own_path, put_by};
+use crate::error::{Error, Result};
+
+/// What is written when blobs are there: the links of a snapshot, and the reference to it.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// The folder `models--ORG--NAME`.
+    pub(super) repository: PathBuf,
+    pub(super) commit: String,
+    /// The branch or tag that was asked for.
+    pub(super) reference: Option<String>,
+    /// The digest of each download, and the names of the files that have it.
+    pub(super) names: Vec<(String, Vec<String>)>,
+}
+
+impl Links {
+    /// Makes the links to the blob of a download.
+    pub(super) fn make(&self, number: usize) -> Result<()> {
+        let Some((digest, names)) = self.names.get(number) else { return Ok(()) };
+        for name in names {
+            let link = self.repository.join("snapshots").join(&self.commit).join(name);
+            let failed = |error| Error::io("cannot create the link", error).in_file(&link);
+            if let Some(folder) = link.parent() {
+                std::fs::create_dir_all(folder).map_err(failed)?;
+            }
+            // From snapshots/COMMIT, and from each folder in it.
+            let up = "../".repeat(name.split('/').count() + 1);
+            self.link(&format!("{up}blobs/{digest}"), &link).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, target: &str, link: &Path) -> std::io::Result<()> {
+        if std::fs::read_link(link).is_ok_and(|found| found == Path::new(target)) {
+            return Ok(());
+        }
+        #[cfg(unix)]
+        match std::os::unix::fs::symlink(target, link) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => return made,
+        }
+        // A link to another blob is replaced as a whole. Another process may do the same: each has a
+        // name of its own until it is renamed.
+        let own = own_path(link);
+        let _ = std::fs::remove_file(&own);
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(target, &own)?;
+        // Without the right to make links, the client has a copy in the snapshot.
+        #[cfg(windows)]
+        if std::os::windows::fs::symlink_file(target.replace('/', "\\"), &own).is_err() {
+            std::fs::copy(link.with_file_name(target), &own)?;
+        }
+        std::fs::rename(own, link)
+    }
+
+    /// Writes the commit of the branch, last of all: the branch then has a whole snapshot.
+    pub(super) fn refer(&self) -> Result<()> {
+        let Some(reference) = &self.reference else { return Ok(()) };
+        let path = self.repository.join("refs").join(reference);
+        // The hub's client takes every file in `refs` for the commit of a branch.
+        replace(&self.repository.join(".ref.partial"), &path, self.commit.as_bytes())?;
+        // Programs that make copies of a disk leave out folders with this file (bford.info/cachedir).
+        let tag = self.repository.with_file_name("CACHEDIR.TAG");
+        if tag.exists() {
+            return Ok(());
+        }
+        let own = tag.with_file_name(".CACHEDIR.TAG.partial");
+        replace(&own, &tag, b"Signature: 8a477f597d28d172789f06886806bc55\n")
+    }
+}
+
+/// Writes a small file as a whole. `own` is its name until then, the same in every run, so that
+/// nothing is left of a run that was killed.
+fn replace(own: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    let failed = |error| Error::io("cannot write the file", error).in_file(path);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    match put_by(own, path, &[bytes], false) {
+        // Another run has written the same in the meantime, and renamed the file.
+        Err(_) if is_text(path, bytes) => Ok(()),
+        written => written.map_err(failed),
+    }
+}
+
+/// Whether a file has these bytes.
+fn is_text(path: &Path, bytes: &[u8]) -> bool {
+    let source = Source::open(path, Access::Read);
+    source.is_ok_and(|source| {
+        source.bytes(0..source.len().min(1 << 10)).is_ok_and(|found| *found == *bytes)
+    })
+}
