@@ -34,7 +34,7 @@ pub use crate::store::{
     Attachment, DTypeSummary, Document, Encoding, Note, Part, QuantizationSummary,
 };
 pub(crate) use sharding::AxisRanges;
-pub use sharding::{Mesh, Sharding};
+pub use sharding::{Mesh, Rank, Sharding};
 pub(crate) use tensor::{
     Adaptation, BufferPiece, PIECE, PackedPart, PieceOrigin, ProductUse, plan_packed, plan_values,
     prefetch,
@@ -392,20 +392,20 @@ impl Model {
     /// `NotFound` if there is none; the advice names the most similar tensor.
     pub fn stored_tensor(&self, name: &str) -> Result<Tensor> {
         let store = &self.inner.store;
-        store.tensor(name).map(|tensor| Tensor::stored(tensor.handle(store)))
+        store.tensor(name).map(|tensor| Tensor::stored(store, tensor))
     }
 
     /// The stored tensor at this position in file order, if there are as many.
     pub fn stored_tensor_at(&self, position: usize) -> Option<Tensor> {
         let store = &self.inner.store;
         let tensor = store.tensors().nth(position)?;
-        Some(Tensor::stored(tensor.handle(store)))
+        Some(Tensor::stored(store, tensor))
     }
 
     /// All stored tensors, in file order.
     pub fn stored_tensors(&self) -> impl Iterator<Item = Tensor> {
         let store = &self.inner.store;
-        store.tensors().map(|tensor| Tensor::stored(tensor.handle(store)))
+        store.tensors().map(|tensor| Tensor::stored(store, tensor))
     }
 
     /// Fuses several tensors into one whose rows are theirs, one tensor after another: see

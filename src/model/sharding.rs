@@ -23,17 +23,38 @@ use crate::error::{Error, Result};
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Sharding {
-    /// The rank of tensor parallelism, and the number of ranks.
-    pub tensor: (u64, u64),
-    /// The stage of the pipeline, and the number of stages.
-    pub pipeline: (u64, u64),
-    /// The rank of expert parallelism, and the number of ranks.
-    pub expert: (u64, u64),
+    /// The rank of tensor parallelism.
+    pub tensor: Rank,
+    /// The stage of the pipeline.
+    pub pipeline: Rank,
+    /// The rank of expert parallelism.
+    pub expert: Rank,
+}
+
+/// One of the ranks of one kind of parallelism. Reports have it as a pair.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(into = "(u64, u64)"))]
+pub struct Rank {
+    /// The number of the rank, from 0.
+    pub index: u64,
+    /// The number of ranks.
+    pub count: u64,
+}
+
+impl Rank {
+    /// The only rank.
+    pub const ONLY: Self = Self { index: 0, count: 1 };
+}
+
+impl From<Rank> for (u64, u64) {
+    fn from(rank: Rank) -> Self {
+        (rank.index, rank.count)
+    }
 }
 
 impl Default for Sharding {
     fn default() -> Self {
-        Self { tensor: (0, 1), pipeline: (0, 1), expert: (0, 1) }
+        Self { tensor: Rank::ONLY, pipeline: Rank::ONLY, expert: Rank::ONLY }
     }
 }
 
@@ -46,27 +67,27 @@ impl Sharding {
     /// Sets the rank of tensor parallelism.
     #[must_use]
     pub fn tensor(mut self, rank: u64, of: u64) -> Self {
-        self.tensor = (rank, of);
+        self.tensor = Rank { index: rank, count: of };
         self
     }
 
     /// Sets the stage of the pipeline.
     #[must_use]
     pub fn pipeline(mut self, stage: u64, of: u64) -> Self {
-        self.pipeline = (stage, of);
+        self.pipeline = Rank { index: stage, count: of };
         self
     }
 
     /// Sets the rank of expert parallelism.
     #[must_use]
     pub fn expert(mut self, rank: u64, of: u64) -> Self {
-        self.expert = (rank, of);
+        self.expert = Rank { index: rank, count: of };
         self
     }
 
     /// Whether the rank is the only one.
     pub fn is_whole(&self) -> bool {
-        [self.tensor, self.pipeline, self.expert].iter().all(|(_, of)| *of == 1)
+        [self.tensor, self.pipeline, self.expert].iter().all(|rank| rank.count == 1)
     }
 
     /// Checks that each rank is less than its number of ranks.
@@ -76,10 +97,10 @@ impl Sharding {
     /// `Mismatch` if one is not.
     pub fn check(&self) -> Result<()> {
         let named = [("tensor", self.tensor), ("pipeline", self.pipeline), ("expert", self.expert)];
-        match named.iter().find(|(_, (rank, of))| rank >= of) {
-            Some((name, (rank, of))) => {
+        match named.iter().find(|(_, rank)| rank.index >= rank.count) {
+            Some((name, Rank { index, count })) => {
                 let fault =
-                    format!("rank {rank} of {of} in {name} parallelism: ranks count from 0");
+                    format!("rank {index} of {count} in {name} parallelism: ranks count from 0");
                 Err(Error::mismatch(fault))
             }
             None => Ok(()),
@@ -96,7 +117,8 @@ impl Sharding {
 /// let mesh: Mesh = "tp=4,pp=2".parse()?;
 /// assert_eq!(mesh.ranks(), 8);
 /// let sharding = mesh.rank(5)?;
-/// assert_eq!((sharding.tensor, sharding.pipeline), ((1, 4), (1, 2)));
+/// assert_eq!((sharding.tensor.index, sharding.tensor.count), (1, 4));
+/// assert_eq!((sharding.pipeline.index, sharding.pipeline.count), (1, 2));
 /// # Ok(())
 /// # }
 /// ```
@@ -134,9 +156,9 @@ impl Mesh {
         }
         let rest = rank / self.tensor;
         Ok(Sharding {
-            tensor: (rank % self.tensor, self.tensor),
-            expert: (rest % self.expert, self.expert),
-            pipeline: (rest / self.expert, self.pipeline),
+            tensor: Rank { index: rank % self.tensor, count: self.tensor },
+            expert: Rank { index: rest % self.expert, count: self.expert },
+            pipeline: Rank { index: rest / self.expert, count: self.pipeline },
         })
     }
 
@@ -235,8 +257,8 @@ impl Model {
         let tensor = self.tensor_in(name, convention)?;
         let Some(config) = self.config_for(sharding)? else { return Ok(tensor) };
         if !self.is_in_stage(name, config, sharding) {
-            let (stage, of) = sharding.pipeline;
-            let fault = format!("the tensor is not in stage {stage} of {of} of the pipeline");
+            let Rank { index, count } = sharding.pipeline;
+            let fault = format!("the tensor is not in stage {index} of {count} of the pipeline");
             return Err(Error::not_found(fault).in_tensor(name).in_file(self.path()));
         }
         let ranges = self.ranges_of_rank(name, &tensor, sharding)?;
@@ -281,7 +303,7 @@ impl Model {
             return Err(Error::unsupported(fault).in_file(self.path()));
         }
         let config = self.config()?;
-        let (layers, (_, stages)) = (pipeline_layers(config), sharding.pipeline);
+        let (layers, stages) = (pipeline_layers(config), sharding.pipeline.count);
         if stages > layers {
             let fault = format!("{layers} layers cannot be divided into {stages} stages");
             return Err(Error::mismatch(fault).in_file(self.path()));
@@ -290,7 +312,7 @@ impl Model {
     }
 
     fn is_in_stage(&self, name: &str, config: &ModelConfig, sharding: &Sharding) -> bool {
-        let (stage, of) = sharding.pipeline;
+        let Rank { index: stage, count: of } = sharding.pipeline;
         let Ok(Some(architecture)) = self.resolution().map(|found| found.architecture) else {
             return true;
         };
@@ -331,13 +353,13 @@ fn ranges_of_rank(
     sharding: &Sharding,
 ) -> Result<Vec<AxisRanges>> {
     let mut all = Vec::new();
-    if cut.experts && sharding.expert.1 > 1 {
+    if cut.experts && sharding.expert.count > 1 {
         let experts = shape.first().copied().unwrap_or(0);
         let range = equal_part(experts, sharding.expert);
-        let range = range.ok_or_else(|| indivisible(experts, "experts", sharding.expert.1))?;
+        let range = range.ok_or_else(|| indivisible(experts, "experts", sharding.expert.count))?;
         all.push(AxisRanges { axis: 0, ranges: vec![range] });
     }
-    if sharding.tensor.1 == 1 {
+    if sharding.tensor.count == 1 {
         return Ok(all);
     }
     let outputs = usize::from(cut.experts);
@@ -388,9 +410,9 @@ fn ranges_of_rank(
 }
 
 /// One of `of` equal parts of a length, if it can be divided equally.
-pub(super) fn equal_part(length: u64, (rank, of): (u64, u64)) -> Option<Range<u64>> {
-    let each = length.checked_div(of).filter(|_| length.is_multiple_of(of) && rank < of)?;
-    Some(rank * each..(rank + 1) * each)
+pub(super) fn equal_part(length: u64, Rank { index, count }: Rank) -> Option<Range<u64>> {
+    let each = length.checked_div(count).filter(|_| length.is_multiple_of(count))?;
+    (index < count).then(|| index * each..(index + 1) * each)
 }
 
 /// A rank's part of a length that has `count` units.
@@ -398,7 +420,7 @@ fn part_of(
     length: u64,
     unit: Unit,
     count: Option<u64>,
-    (rank, of): (u64, u64),
+    Rank { index: rank, count: of }: Rank,
 ) -> Result<Range<u64>> {
     if unit == Unit::Token {
         // As torch.chunk divides, and DTensor with it.
@@ -414,7 +436,7 @@ fn part_of(
             unit.name()
         ))
     })?;
-    let own = match equal_part(count, (rank, of)) {
+    let own = match equal_part(count, Rank { index: rank, count: of }) {
         None if unit.is_shared() && count > 0 && of.is_multiple_of(count) => {
             let number = rank / (of / count);
             number..number + 1

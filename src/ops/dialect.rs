@@ -7,8 +7,8 @@ use serde_json::Value as Json;
 
 use crate::arch::source::SourceModel;
 use crate::arch::{
-    Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, NEXT_TOKENS, Resolution,
-    Transform, architecture_name, dialect_tensors, family,
+    Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
+    Resolution, Transform, architecture_name, dialect_tensors, family,
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -111,92 +111,158 @@ fn translated(
         let error = Error::unsupported(unknown_fault(store, resolution, architecture, dialect));
         return Err(error.in_tensor(unknown).in_file(store.path()));
     }
-    let mut named = TranslatedTensors::default();
-    let whole = is_whole_image_model(model, resolution, dialect);
-    for auxiliary in &resolution.auxiliary {
-        if !(whole && auxiliary.is_of_a_tower()) {
-            named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
-            continue;
-        }
-        let name = auxiliary.stored.as_str();
-        let short = name.strip_prefix("model.").filter(|_| !architecture.mlx_keeps_tower_names);
-        let name = short.filter(|_| dialect == Dialect::Mlx).unwrap_or(name);
-        named.tensors.push(model.stored_tensor(&auxiliary.stored)?.named(name));
-    }
-    let (next, canonical): (Vec<&str>, Vec<&str>) = {
-        let left = layers_left_out(resolution, architecture, dialect);
-        let layer = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse().ok();
-        let names = model.names_of_rank(sharding)?;
-        names.into_iter().partition(|name| layer(name).is_some_and(|layer| left.contains(&layer)))
+    let translation = Translation {
+        model,
+        resolution,
+        architecture,
+        dialect,
+        sharding,
+        has_tower: is_whole_image_model(model, resolution, dialect),
+        config: model.config().ok().map(|config| config.of_rank(sharding.tensor.count)),
     };
-    named.left_out.extend(next.into_iter().map(|name| (name.to_owned(), NEXT_TOKENS.to_owned())));
-    let mapping = |name: &str| model.mapping(name).ok().flatten();
-    let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
-    let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
-    let of_files = model_type(store, resolution)?;
-    let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
-    let keyed = |name: &String| architecture.keyed.iter().find(|tensor| tensor.is(name));
-    let nameless = format!("{} has no name for it", dialect.name());
-    named.left_out.extend(without.into_iter().map(|name| {
-        let reason = keyed(&name).map(|tensor| format!("stated by the key {}", tensor.key));
-        (name, reason.unwrap_or_else(|| nameless.clone()))
-    }));
+    let mut named = TranslatedTensors::default();
+    translation.add_auxiliary(&mut named)?;
+    let spelled = translation.names(&mut named)?;
     named.tensors.extend(from_keys(model, architecture)?);
-    let config = model.config().ok().map(|config| config.of_rank(sharding.tensor.1));
-    let config = config.as_ref();
-    for DialectTensor { name, parts } in &spelled {
-        let name = &if whole { within(name, architecture, dialect) } else { name.clone() };
+    for tensor in &spelled {
+        translation.add(tensor, &adapted, &mut named)?;
+    }
+    Ok(named)
+}
+
+/// A translation of a model's tensors to another dialect.
+struct Translation<'t> {
+    model: &'t Model,
+    resolution: &'t Resolution,
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    sharding: &'t Sharding,
+    /// Whether the tensors of the vision tower are translated too.
+    has_tower: bool,
+    config: Option<ModelConfig>,
+}
+
+impl Translation<'_> {
+    /// Adds the tensors of a vision tower; lists the other auxiliary tensors as left out.
+    fn add_auxiliary(&self, named: &mut TranslatedTensors) -> Result<()> {
+        for auxiliary in &self.resolution.auxiliary {
+            if !(self.has_tower && auxiliary.is_of_a_tower()) {
+                named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
+                continue;
+            }
+            let name = auxiliary.stored.as_str();
+            let is_kept = self.architecture.mlx_keeps_tower_names;
+            let short = name.strip_prefix("model.").filter(|_| !is_kept);
+            let name = short.filter(|_| self.dialect == Dialect::Mlx).unwrap_or(name);
+            named.tensors.push(self.model.stored_tensor(&auxiliary.stored)?.named(name));
+        }
+        Ok(())
+    }
+
+    /// The dialect's tensors and what they are stored from; lists canonical tensors without a name as left
+    /// out.
+    fn names(&self, named: &mut TranslatedTensors) -> Result<Vec<DialectTensor>> {
+        let Self { model, resolution, architecture, dialect, .. } = *self;
+        let (next, canonical): (Vec<&str>, Vec<&str>) = {
+            let left = layers_left_out(resolution, architecture, dialect);
+            let layer = |name: &str| name.strip_prefix("layers.")?.split('.').next()?.parse().ok();
+            let names = model.names_of_rank(self.sharding)?;
+            let is_left = |name: &&str| layer(name).is_some_and(|layer| left.contains(&layer));
+            names.into_iter().partition(is_left)
+        };
+        let next = next.into_iter().map(|name| (name.to_owned(), NEXT_TOKENS.to_owned()));
+        named.left_out.extend(next);
+        let mapping = |name: &str| model.mapping(name).ok().flatten();
+        let stored = |name: &str| mapping(name).map(|of| (&of.stored, of.transform));
+        let one = |a: &str, b: &str| stored(a).is_some_and(|a| stored(b) == Some(a));
+        let of_files = model_type(model.store(), resolution)?;
+        let (spelled, without) = dialect_tensors(architecture, &of_files, dialect, &canonical, one);
+        let nameless = format!("{} has no name for it", dialect.name());
+        named.left_out.extend(without.into_iter().map(|name| {
+            let reason =
+                self.keyed(&name).map(|tensor| format!("stated by the key {}", tensor.key));
+            (name, reason.unwrap_or_else(|| nameless.clone()))
+        }));
+        Ok(spelled)
+    }
+
+    fn keyed(&self, name: &str) -> Option<&'static KeyedTensor> {
+        self.architecture.keyed.iter().find(|tensor| tensor.is(name))
+    }
+
+    /// Adds a tensor, or each expert of it.
+    fn add(
+        &self,
+        DialectTensor { name, parts }: &DialectTensor,
+        adapted: impl Fn(Tensor) -> Tensor,
+        named: &mut TranslatedTensors,
+    ) -> Result<()> {
+        let name = &match self.has_tower {
+            true => within(name, self.architecture, self.dialect),
+            false => name.clone(),
+        };
         // Experts that are stored as one tensor are separated.
         let apart = name.contains("{e}");
-        let keyed = parts.first().and_then(|(part, _)| keyed(part));
-        let whole = if apart || !is_whole { None } else { unchanged(model, parts)? };
-        if let Some(view) = whole {
+        let is_whole = self.sharding.is_whole();
+        let unchanged = if apart || !is_whole { None } else { unchanged(self.model, parts)? };
+        if let Some(tensor) = unchanged {
             // llama-quantize leaves out axes of length 1.
-            let row = dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
-            let view = if row { view.into_row() } else { view };
+            let row =
+                self.dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));
+            let tensor = if row { tensor.into_row() } else { tensor };
             // mlx-lm drops axes of length 1.
-            let view = match keyed {
-                Some(tensor) if view.shape().is_empty() => view.with_shape(tensor.shape),
-                _ => view,
+            let tensor = match parts.first().and_then(|(part, _)| self.keyed(part)) {
+                Some(keyed) if tensor.shape().is_empty() => tensor.with_shape(keyed.shape),
+                _ => tensor,
             };
-            named.tensors.push(adapted(view.named(name)));
-            continue;
+            named.tensors.push(adapted(tensor.named(name)));
+            return Ok(());
         }
         // Transforms start from the Hugging Face convention, whichever convention the model serves.
         let canonical = |part: &String| {
-            model.tensor_of_rank(part, sharding, Convention::HuggingFace).map(adapted)
+            self.model.tensor_of_rank(part, self.sharding, Convention::HuggingFace).map(&adapted)
         };
-        let views = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
-        let mut views = views.collect::<Result<Vec<(Tensor, Transform)>>>()?;
-        if views.iter().all(stays_packed) {
-            views.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
+        let tensors = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
+        let mut tensors = tensors.collect::<Result<Vec<(Tensor, Transform)>>>()?;
+        if tensors.iter().all(stays_packed) {
+            tensors.iter_mut().for_each(|(_, transform)| transform.axes = Axes::Same);
             named.in_mxfp4.push(name.clone());
         }
-        if !apart {
-            named.tensors.push(Tensor::stored_as(name, views, config)?);
-            continue;
+        if apart {
+            return self.add_experts(name, &tensors, named);
         }
-        let experts =
-            views.first().and_then(|(view, _)| view.shape().first()).copied().unwrap_or(0);
+        named.tensors.push(Tensor::stored_as(name, tensors, self.config.as_ref())?);
+        Ok(())
+    }
+
+    /// Adds each expert of tensors that have all of them.
+    fn add_experts(
+        &self,
+        name: &str,
+        tensors: &[(Tensor, Transform)],
+        named: &mut TranslatedTensors,
+    ) -> Result<()> {
+        let experts = tensors.first().and_then(|(tensor, _)| tensor.shape().first());
+        let experts = experts.copied().unwrap_or(0);
         if experts == 0 {
-            named.left_out.push((name.clone(), "the tensor has no experts".to_owned()));
+            named.left_out.push((name.to_owned(), "the tensor has no experts".to_owned()));
         }
         // Every expert has at least one row. A shape alone could claim any number of experts.
-        let rows = views.iter().map(|(view, _)| view.elements()).max().unwrap_or(0);
+        let rows = tensors.iter().map(|(tensor, _)| tensor.elements()).max().unwrap_or(0);
         if experts > rows.max(1) {
             let fault =
                 format!("the shape claims {experts} experts, but the tensor has fewer values");
-            return Err(Error::mismatch(fault).in_tensor(name).in_file(store.path()));
+            return Err(Error::mismatch(fault).in_tensor(name).in_file(self.model.store().path()));
         }
         for expert in 0..experts {
-            let number = sharding.expert.0.saturating_mul(experts).saturating_add(expert);
+            let number = self.sharding.expert.index.saturating_mul(experts).saturating_add(expert);
             let name = name.replace("{e}", &number.to_string());
-            let parts = views.iter().map(|(view, transform)| Ok((view.array(expert)?, *transform)));
+            let parts = tensors.iter().map(|(all, transform)| Ok((all.array(expert)?, *transform)));
             let parts = parts.collect::<Result<_>>()?;
-            named.tensors.push(Tensor::stored_as(&name, parts, config)?);
+            named.tensors.push(Tensor::stored_as(&name, parts, self.config.as_ref())?);
         }
+        Ok(())
     }
-    Ok(named)
 }
 
 /// The tensor under its name without a prefix.

@@ -108,9 +108,9 @@ pub struct SharedRange {
 pub fn shares(model: &Model, mesh: &Mesh) -> Result<SharesReport> {
     let rank = |(rank, sharding): (u64, Sharding)| RankShare {
         rank,
-        tensor_rank: sharding.tensor.0,
-        pipeline_rank: sharding.pipeline.0,
-        expert_rank: sharding.expert.0,
+        tensor_rank: sharding.tensor.index,
+        pipeline_rank: sharding.pipeline.index,
+        expert_rank: sharding.expert.index,
         tensors: 0,
         bytes: 0,
     };

@@ -160,8 +160,8 @@ impl QuantizedRows<'_> {
             ),
         };
         let error = Error::new(kind, fault).in_tensor(name).advise(advice);
-        Ok(match self.view.stores().next() {
-            Some(store) => error.in_file(store.path()),
+        Ok(match self.view.stored_tensors().next() {
+            Some(tensor) => error.in_file(tensor.model()),
             None => error,
         })
     }

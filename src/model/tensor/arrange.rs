@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{Arithmetic, PIECES, RowRun, RowSource, Tensor, Transposed};
-use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
+use super::{Arithmetic, RUNS, RowRun, RowSource, Tensor, Transposed};
+use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSelection, RowSpan, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
 use crate::shape;
@@ -33,65 +33,65 @@ impl Tensor {
         let Some((_, first)) = parts.first() else { return Err(misfit("no parts to store")) };
         let Transform { axes, columns, values, .. } = *first;
         let rows: Vec<RowOrder> = parts.iter().map(|(_, transform)| transform.rows).collect();
-        let mut views: Vec<Self> = parts.into_iter().map(|(view, _)| view).collect();
+        let mut tensors: Vec<Self> = parts.into_iter().map(|(tensor, _)| tensor).collect();
         if axes == Axes::Squeezed {
-            for view in &mut views {
-                match view.shape.as_slice() {
-                    [_, 1, _] => drop(view.shape.remove(1)),
+            for tensor in &mut tensors {
+                match tensor.shape.as_slice() {
+                    [_, 1, _] => drop(tensor.shape.remove(1)),
                     _ => return Err(misfit("a second axis of length 1 is required")),
                 }
             }
         }
         if matches!(axes, Axes::Vectors | Axes::Folded) {
-            views = views.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
+            tensors = tensors.into_iter().map(Self::by_single_elements).collect::<Result<_>>()?;
         }
-        let mut view = match (<[Self; 1]>::try_from(views), rows.as_slice()) {
-            (Ok([view]), [RowOrder::All]) => view,
-            (Ok([view]), rows) => Self::with_rows_restored(vec![view], rows, config)?,
-            (Err(views), rows) => Self::with_rows_restored(views, rows, config)?,
+        let mut tensor = match (<[Self; 1]>::try_from(tensors), rows.as_slice()) {
+            (Ok([tensor]), [RowOrder::All]) => tensor,
+            (Ok([tensor]), rows) => Self::with_rows_restored(vec![tensor], rows, config)?,
+            (Err(tensors), rows) => Self::with_rows_restored(tensors, rows, config)?,
         };
         if columns != RowOrder::All {
-            view.restore_columns(columns, config)?;
+            tensor.restore_columns(columns, config)?;
         }
         match axes {
             // Tensors written here are plain; quantized tensors of this kind are copied or not
             // written at all.
             Axes::Transposed | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst => {
-                view = view.transpose()?;
+                tensor = tensor.transpose()?;
             }
             Axes::Trailing => {
-                view = view.by_rows();
-                view.shape.push(1);
+                tensor = tensor.by_rows();
+                tensor.shape.push(1);
             }
             Axes::Folded => {
                 let groups = config.and_then(|config| config.ssm.group_count.as_ref());
                 let groups = groups.map_or(1, |groups| u64::from(groups.value));
-                let each = view.elements().checked_div(groups);
-                let each = each.filter(|each| each.checked_mul(groups) == Some(view.elements()));
-                view.shape = vec![groups, each.ok_or_else(|| misfit("groups of one length"))?];
+                let each = tensor.elements().checked_div(groups);
+                let each = each.filter(|each| each.checked_mul(groups) == Some(tensor.elements()));
+                tensor.shape = vec![groups, each.ok_or_else(|| misfit("groups of one length"))?];
             }
             Axes::Joined | Axes::JoinedTransposed => {
                 if axes == Axes::JoinedTransposed {
-                    view = view.transpose()?;
+                    tensor = tensor.transpose()?;
                 }
-                view = view.by_rows();
-                let &[experts, each, columns] = view.shape.as_slice() else {
+                tensor = tensor.by_rows();
+                let &[experts, each, columns] = tensor.shape.as_slice() else {
                     return Err(misfit("a matrix for each expert is required"));
                 };
                 let rows = experts.checked_mul(each).ok_or_else(|| misfit("too many rows"))?;
-                view.shape = vec![rows, columns];
+                tensor.shape = vec![rows, columns];
             }
             Axes::Same | Axes::Squeezed | Axes::Vectors => {}
         }
         let change = Arithmetic::to_stored(values);
-        for source in &mut view.sources {
+        for source in &mut tensor.sources {
             source.change = source.change.then(change).ok_or_else(|| {
                 Error::unsupported("the values already have a different change applied")
                     .in_tensor(name)
             })?;
         }
-        name.clone_into(&mut view.name);
-        Ok(view)
+        name.clone_into(&mut tensor.name);
+        Ok(tensor)
     }
 
     /// Renames the tensor.
@@ -110,17 +110,17 @@ impl Tensor {
     /// The rows of a whole stored tensor that `run` selects, in this shape.
     pub(crate) fn selected(self, run: RowLoops, shape: Vec<u64>) -> Result<Self> {
         let whole = self.is_stored();
-        let view = self.by_rows();
+        let tensor = self.by_rows();
         let reach = run.loops.iter().try_fold(run.start, |sum, (count, stride)| {
             sum.checked_add(count.checked_sub(1)?.checked_mul(*stride)?)
         });
-        let fits = reach.is_some_and(|last| last < view.rows())
-            && shape::elements(&shape) == run.len().checked_mul(view.columns);
+        let fits = reach.is_some_and(|last| last < tensor.rows())
+            && shape::elements(&shape) == run.len().checked_mul(tensor.columns);
         if !whole || !fits {
-            let fault = format!("shape {:?}, of which {shape:?} cannot be selected", view.shape);
-            return Err(Error::mismatch(fault).in_tensor(&view.name));
+            let fault = format!("shape {:?}, of which {shape:?} cannot be selected", tensor.shape);
+            return Err(Error::mismatch(fault).in_tensor(&tensor.name));
         }
-        Ok(Self { shape, pieces: vec![RowRun::of(0, run)], ..view })
+        Ok(Self { shape, runs: vec![RowRun::of(0, run)], ..tensor })
     }
 
     /// A tensor of one value with another number of axes.
@@ -138,18 +138,18 @@ impl Tensor {
         // A vector has no arrays: they would be its elements.
         let whole = number < *count && self.rows().is_multiple_of(*count);
         let each = self.rows().checked_div(*count).filter(|_| whole).ok_or_else(fault)?;
-        let mut view = Self { shape: inner.to_vec(), ..self.clone() };
+        let mut tensor = Self { shape: inner.to_vec(), ..self.clone() };
         let spans = self.spans(number * each..(number + 1) * each);
-        view.pieces = spans.map(|(source, span)| RowRun::of(source, span.into())).collect();
-        Ok(view.tidy())
+        tensor.runs = spans.map(|(source, span)| RowRun::of(source, span.into())).collect();
+        Ok(tensor.tidy())
     }
 
     /// Inserts `count` copies of the first row before it. Readers ignore these rows.
     pub(crate) fn after_copies(mut self, count: u64) -> Result<Self> {
-        let few = usize::try_from(count).ok().filter(|count| *count <= PIECES);
+        let few = usize::try_from(count).ok().filter(|count| *count <= RUNS);
         let few = few.ok_or_else(|| {
             let fault =
-                format!("{count} copies of the first row, but at most {PIECES} are supported");
+                format!("{count} copies of the first row, but at most {RUNS} are supported");
             Error::unsupported(fault).in_tensor(&self.name)
         })?;
         let first = self.spans(0..1).next();
@@ -160,144 +160,137 @@ impl Tensor {
         };
         *rows = rows.saturating_add(count);
         let before = std::iter::repeat_n(RowRun::of(source, span.into()), few);
-        self.pieces.splice(0..0, before);
-        self.check_pieces()?;
+        self.runs.splice(0..0, before);
+        self.check_runs()?;
         Ok(self)
     }
 
     /// Stacks tensors of the same shape, such as experts, along a new first axis.
-    pub(crate) fn stack(views: Vec<Self>) -> Result<Self> {
-        let count = views.len() as u64;
-        let mut views = views.into_iter();
-        let mut stacked = views.next().ok_or_else(|| Error::mismatch("no tensors to stack"))?;
-        let form = |view: &Self| (view.shape.clone(), view.columns, view.order, view.taken.clone());
+    pub(crate) fn stack(tensors: Vec<Self>) -> Result<Self> {
+        let count = tensors.len() as u64;
+        let mut tensors = tensors.into_iter();
+        let mut stacked = tensors.next().ok_or_else(|| Error::mismatch("no tensors to stack"))?;
+        let form = |tensor: &Self| {
+            (tensor.shape.clone(), tensor.columns, tensor.order, tensor.taken.clone())
+        };
         let first = form(&stacked);
-        for view in views {
-            if form(&view) != first {
-                let fault = format!("shape {:?} cannot be stacked on {:?}", view.shape, first.0);
-                return Err(Error::mismatch(fault).in_tensor(&view.name));
+        for tensor in tensors {
+            if form(&tensor) != first {
+                let fault = format!("shape {:?} cannot be stacked on {:?}", tensor.shape, first.0);
+                return Err(Error::mismatch(fault).in_tensor(&tensor.name));
             }
-            stacked.append(view)?;
+            stacked.append(tensor)?;
         }
         stacked.shape.insert(0, count);
         Ok(stacked)
     }
 
-    /// The stored tensor in which `rows` selects each view's rows.
+    /// The stored tensor in which `orders` select the rows of each part.
     fn with_rows_restored(
-        views: Vec<Self>,
-        rows: &[RowOrder],
+        parts: Vec<Self>,
+        orders: &[RowOrder],
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
-        let views: Vec<Self> = views.into_iter().map(Self::by_rows).collect();
-        let counts: Vec<u64> = views.iter().map(Self::rows).collect();
-        let Some(first) = views.first() else { return Err(Error::mismatch("no parts to store")) };
+        let parts: Vec<Self> = parts.into_iter().map(Self::by_rows).collect();
+        let Some(first) = parts.first() else { return Err(Error::mismatch("no parts to store")) };
         let misfit = |what: String| Error::mismatch(what).in_tensor(&first.name);
-        let form = |view: &Self| (view.columns, view.order, view.taken.clone());
-        if let Some(other) = views.iter().find(|view| form(view) != form(first)) {
+        let form = |part: &Self| (part.columns, part.order, part.taken.clone());
+        if let Some(other) = parts.iter().find(|part| form(part) != form(first)) {
             return Err(misfit(format!("{} has different rows", other.name)));
         }
-        let total = counts.iter().fold(0u64, |sum, rows| sum.saturating_add(*rows));
+        let total = parts.iter().map(Self::rows).fold(0, u64::saturating_add);
         // Rows of heads are counted in a single matrix; halves and alternate rows in each of
         // several.
         let of_many =
-            rows.iter().all(|rows| matches!(rows, RowOrder::Half(_) | RowOrder::Alternate(_)));
+            orders.iter().all(|order| matches!(order, RowOrder::Half(_) | RowOrder::Alternate(_)));
         let arrays = if of_many { first.arrays().0 } else { 1 };
-        let each = total.checked_div(arrays).filter(|_| arrays > 0 && total.is_multiple_of(arrays));
-        let each = each.ok_or_else(|| misfit(format!("{total} rows in {arrays} arrays")))?;
-        if let ([view], [choice]) = (views.as_slice(), rows)
-            && let [run] = choice.choose(arrays, each, config)?.runs.as_slice()
-            && let [RowRun { source, turns: 1, run: own }] = *view.pieces.as_slice()
-            && own.is_whole(total)
-            && run.len() == total
-            && let Some(run) = run.inverse()
-        {
-            // The rows of one tensor in another order: a single run describes them, however many
-            // there are.
-            let shape = stored_shape(view, of_many, each);
-            return Ok(Self { shape, pieces: vec![RowRun::of(source, run)], ..view.clone() });
-        }
-        if let Some(joined) = Self::interleaved(&views, rows) {
-            return Ok(Self { shape: stored_shape(first, of_many, each), ..joined });
-        }
-        if total > ROWS {
-            let fault = format!("{total} rows to reorder, but at most {ROWS} are supported");
-            return Err(Error::unsupported(fault).in_tensor(&first.name));
-        }
-        let size = usize::try_from(total).unwrap_or(usize::MAX);
-        // For each stored row: the view that has it, and the row's number there.
-        let mut whose: Vec<Option<(u32, u32)>> = try_vec(size)?;
-        whose.resize(size, None);
-        for (number, (choice, count)) in (0..).zip(rows.iter().zip(&counts)) {
-            let chosen = choice.choose(arrays, each, config)?;
-            let spans = chosen.runs.iter().flat_map(|run| run.spans(0..run.len()));
-            let stored = spans.flat_map(|RowSpan { start, step, count }| {
-                (0..count).map(move |n| start + n * step)
-            });
-            let mut found = 0u64;
-            for (own, row) in (0..).zip(stored) {
-                let place = usize::try_from(row).ok().and_then(|row| whose.get_mut(row));
-                let place = place.filter(|place| place.is_none());
-                let place = place
-                    .ok_or_else(|| misfit(format!("row {row} of {total} is selected twice")))?;
-                *place = Some((number, own));
-                found += 1;
-            }
-            if found != *count {
-                return Err(misfit(format!("{count} rows, but positions for {found}")));
-            }
-        }
-        let mut joined = first.clone();
-        let mut before = vec![0u32];
-        let mut others = views.iter();
-        others.next();
-        joined.pieces.clear();
-        for view in others {
-            before.push(u32::try_from(joined.sources.len()).unwrap_or(u32::MAX));
-            joined.sources.extend(view.sources.iter().cloned());
-        }
-        let mut at = 0;
-        while let Some(&found) = whose.get(at) {
-            let (number, row) =
-                found.ok_or_else(|| misfit(format!("no part contains row {at}")))?;
-            let alike = whose.iter().skip(at).zip(row..);
-            let len = alike.take_while(|(other, own)| **other == Some((number, *own))).count();
-            let (view, shift) = views
-                .get(number as usize)
-                .zip(before.get(number as usize))
-                .ok_or_else(|| misfit("a row belongs to no part".to_owned()))?;
-            let row = u64::from(row);
-            let spans = view.spans(row..row + len as u64);
-            joined.pieces.extend(
-                spans.map(|(source, span)| RowRun::of(source.saturating_add(*shift), span.into())),
-            );
-            if joined.pieces.len() > PIECES {
-                break;
-            }
-            at += len;
-        }
-        joined.check_pieces()?;
-        joined.shape = stored_shape(first, of_many, each);
-        Ok(joined.tidy())
+        let each = total.checked_div(arrays).filter(|_| total.is_multiple_of(arrays));
+        let Some(each) = each else {
+            return Err(misfit(format!("{total} rows in {arrays} arrays")));
+        };
+        let choose = |order: &RowOrder| order.choose(arrays, each, config);
+        let selections = orders.iter().map(choose).collect::<Result<Vec<RowSelection>>>()?;
+        let restored = match Self::restored_at_once(&parts, orders, &selections, total) {
+            Some(restored) => restored,
+            None => Self::restored_row_by_row(&parts, first, &selections, total)?,
+        };
+        Ok(Self { shape: stored_shape(first, of_many, each), ..restored })
     }
 
-    /// Interleaves two tensors: even rows from one, odd rows from the other. Only for views with
-    /// the same pieces; a single piece per run then replaces one per row, of which models have
-    /// millions.
-    fn interleaved(views: &[Self], rows: &[RowOrder]) -> Option<Self> {
-        let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (views, rows) else {
+    /// The rows of one tensor in another order, or those of two in turns: a few runs describe them, however
+    /// many rows there are.
+    fn restored_at_once(
+        parts: &[Self],
+        orders: &[RowOrder],
+        selections: &[RowSelection],
+        total: u64,
+    ) -> Option<Self> {
+        let ([part], [selection]) = (parts, selections) else {
+            return Self::interleaved(parts, orders);
+        };
+        let [selected] = selection.runs.as_slice() else { return None };
+        let [RowRun { source, turns: 1, run: stored }] = *part.runs.as_slice() else { return None };
+        if !stored.is_whole(total) || selected.len() != total {
+            return None;
+        }
+        let inverse = selected.inverse()?;
+        Some(Self { runs: vec![RowRun::of(source, inverse)], ..part.clone() })
+    }
+
+    fn restored_row_by_row(
+        parts: &[Self],
+        first: &Self,
+        selections: &[RowSelection],
+        total: u64,
+    ) -> Result<Self> {
+        let misfit = |what: String| Error::mismatch(what).in_tensor(&first.name);
+        let origins =
+            row_origins(parts, selections, total).map_err(|error| error.in_tensor(&first.name))?;
+        let mut restored = Self { sources: Vec::new(), runs: Vec::new(), ..first.clone() };
+        let mut first_sources = Vec::new();
+        for part in parts {
+            first_sources.push(u32::try_from(restored.sources.len()).unwrap_or(u32::MAX));
+            restored.sources.extend(part.sources.iter().cloned());
+        }
+        let mut row = 0;
+        while let Some(origin) = origins.get(row) {
+            let Some((part, start)) = *origin else {
+                return Err(misfit(format!("no part contains row {row}")));
+            };
+            let next = origins.iter().skip(row).zip(start..);
+            let count = next.take_while(|(other, row)| **other == Some((part, *row))).count();
+            let first_source = first_sources.get(part as usize);
+            let Some((part, first_source)) = parts.get(part as usize).zip(first_source) else {
+                return Err(misfit("a row belongs to no part".to_owned()));
+            };
+            let spans = part.spans(u64::from(start)..u64::from(start) + count as u64);
+            let run = |(source, span): (u32, RowSpan)| {
+                RowRun::of(source.saturating_add(*first_source), span.into())
+            };
+            restored.runs.extend(spans.map(run));
+            restored.check_runs()?;
+            row += count;
+        }
+        Ok(restored.tidy())
+    }
+
+    /// Interleaves two tensors: even rows from one, odd rows from the other. Only for tensors
+    /// with the same runs; one run then replaces one for each row, of which models have millions.
+    fn interleaved(parts: &[Self], rows: &[RowOrder]) -> Option<Self> {
+        let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (parts, rows) else {
             return None;
         };
-        let alike = even.pieces == odd.pieces && even.sources.len() == odd.sources.len();
+        let alike = even.runs == odd.runs && even.sources.len() == odd.sources.len();
         if !alike || even.is_interleaved() {
             return None;
         }
         let sources = even.sources.iter().zip(&odd.sources).flat_map(|(even, odd)| [even, odd]);
-        let pieces = even.pieces.iter().map(|piece| {
-            Some(RowRun { source: piece.source.checked_mul(2)?, turns: 2, run: piece.run })
-        });
-        let (sources, pieces) = (sources.cloned().collect(), pieces.collect::<Option<_>>()?);
-        Some(Self { sources, pieces, ..even.clone() })
+        let runs = even
+            .runs
+            .iter()
+            .map(|run| Some(RowRun { source: run.source.checked_mul(2)?, turns: 2, run: run.run }));
+        let (sources, runs) = (sources.cloned().collect(), runs.collect::<Option<_>>()?);
+        Some(Self { sources, runs, ..even.clone() })
     }
 
     /// Reverses a transform's reordering of columns.
@@ -315,19 +308,19 @@ impl Tensor {
 
     /// Transposes each matrix.
     pub(crate) fn transpose(self) -> Result<Self> {
-        let mut view = self.tidy();
-        let whole = view.whole_rows();
-        let elements = view.elements();
-        let name = view.name.clone();
+        let mut tensor = self.tidy();
+        let whole = tensor.whole_rows();
+        let elements = tensor.elements();
+        let name = tensor.name.clone();
         let misfit = |what: &str| {
             let fault = format!("{what}, which cannot be transposed into one tensor");
             Err(Error::unsupported(fault).in_tensor(&name))
         };
-        let [.., a, b] = view.shape.as_mut_slice() else {
-            let fault = format!("the shape is {:?}, but a matrix is required", view.shape);
-            return Err(Error::mismatch(fault).in_tensor(&view.name));
+        let [.., a, b] = tensor.shape.as_mut_slice() else {
+            let fault = format!("the shape is {:?}, but a matrix is required", tensor.shape);
+            return Err(Error::mismatch(fault).in_tensor(&tensor.name));
         };
-        if !whole || view.columns != *b {
+        if !whole || tensor.columns != *b {
             return misfit("columns in a different order");
         }
         std::mem::swap(a, b);
@@ -335,36 +328,34 @@ impl Tensor {
         let all = |columns: u64| {
             RowRun::of(0, RowLoops::of(0, elements.checked_div(columns).unwrap_or(0)))
         };
-        view.columns = columns;
-        (view.order, view.taken) = (RowLoops::of(0, columns), 0..columns);
-        let rows = std::mem::take(&mut view.pieces);
-        let mut sources = std::mem::take(&mut view.sources);
-        if let [RowSource { transposed: transposed @ Some(_), tensor, change }] =
-            sources.as_mut_slice()
-        {
+        tensor.columns = columns;
+        (tensor.order, tensor.taken) = (RowLoops::of(0, columns), 0..columns);
+        let rows = std::mem::take(&mut tensor.runs);
+        let mut sources = std::mem::take(&mut tensor.sources);
+        if let [source @ RowSource { transposed: Some(_), .. }] = sources.as_mut_slice() {
             // Transposing twice restores the stored tensor.
-            let stored =
-                transposed.take().filter(|_| columns == shape::columns(tensor.get().shape()));
+            let stored_columns = shape::columns(source.tensor().shape());
+            let stored = source.transposed.take().filter(|_| columns == stored_columns);
             let Some(stored) = stored.filter(|_| rows == [all(before)]) else {
                 return misfit("rows of a tensor that is already transposed");
             };
-            let source = |tensor| RowSource { tensor, transposed: None, change: *change };
-            view.sources = stored.tensors.into_iter().map(source).collect();
-            view.pieces = stored.rows;
-            return Ok(view);
+            let change = source.change;
+            let changed = |stored: RowSource| RowSource { change, ..stored };
+            tensor.sources = stored.sources.into_iter().map(changed).collect();
+            tensor.runs = stored.rows;
+            return Ok(tensor);
         }
         let alike = |first: &&RowSource| {
             let mut sources = sources.iter();
             sources.all(|source| source.transposed.is_none() && source.change == first.change)
         };
-        let Some(RowSource { tensor, change, .. }) = sources.first().filter(alike).cloned() else {
+        let Some(first) = sources.first().filter(alike).cloned() else {
             return misfit("several stored tensors with different changes of values");
         };
-        let tensors = sources.iter().map(|source| source.tensor.clone()).collect();
-        view.sources =
-            vec![RowSource { tensor, transposed: Some(Transposed { rows, tensors }), change }];
-        view.pieces = vec![all(columns)];
-        Ok(view)
+        tensor.sources =
+            vec![RowSource { transposed: Some(Transposed { rows, sources }), ..first }];
+        tensor.runs = vec![all(columns)];
+        Ok(tensor)
     }
 
     /// Turns each element into a row.
@@ -377,8 +368,8 @@ impl Tensor {
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
         let run = RowLoops::of(0, self.elements());
-        let pieces = vec![RowRun::of(0, run)];
-        Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, pieces, ..self })
+        let runs = vec![RowRun::of(0, run)];
+        Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, runs, ..self })
     }
 
     /// Merges adjacent runs and drops unused sources, so that a complete stored tensor is
@@ -390,27 +381,26 @@ impl Tensor {
         }
         // One stored tensor may be the source of several parts.
         let mut sources: Vec<RowSource> = Vec::new();
-        let mut place = Vec::new();
+        let mut positions = Vec::new();
         // The sources with the same first stored tensor: there may be thousands of sources.
         let mut alike: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
         for source in &self.sources {
             let same = |number: &&usize| {
                 sources.get(**number).is_some_and(|other| {
-                    let mut tensors = other.tensors().iter().zip(source.tensors());
-                    other.is_made_like(source)
-                        && tensors.all(|(one, other)| one.get().is(&other.get()))
+                    let mut tensors = other.tensors().zip(source.tensors());
+                    other.is_made_like(source) && tensors.all(|(one, other)| one.is(&other))
                 })
             };
-            let alike = alike.entry(source.tensor.get().identity()).or_default();
-            place.push(alike.iter().find(same).copied().unwrap_or_else(|| {
+            let alike = alike.entry(source.tensor().identity()).or_default();
+            positions.push(alike.iter().find(same).copied().unwrap_or_else(|| {
                 alike.push(sources.len());
                 sources.push(source.clone());
                 sources.len() - 1
             }));
         }
-        let mut pieces: Vec<RowRun> = Vec::new();
-        for piece in &self.pieces {
-            let source = place.get(piece.source as usize).copied().unwrap_or(0);
+        let mut runs: Vec<RowRun> = Vec::new();
+        for run in &self.runs {
+            let source = positions.get(run.source as usize).copied().unwrap_or(0);
             let source = u32::try_from(source).unwrap_or(u32::MAX);
             let one = |run: RowLoops| {
                 let mut spans = run.spans(0..run.len());
@@ -418,7 +408,7 @@ impl Tensor {
                     .next()
                     .filter(|span| (span.step == 1 || span.count == 1) && spans.next().is_none())
             };
-            if let (Some(last), Some(next)) = (pieces.last_mut(), one(piece.run))
+            if let (Some(last), Some(next)) = (runs.last_mut(), one(run.run))
                 && last.source == source
                 && let Some(span) = one(last.run)
                 && span.start + span.count == next.start
@@ -426,43 +416,77 @@ impl Tensor {
                 last.run = RowLoops::of(span.start, span.count + next.count);
                 continue;
             }
-            pieces.push(RowRun::of(source, piece.run));
+            runs.push(RowRun::of(source, run.run));
         }
         let mut used = vec![false; sources.len()];
-        for piece in &pieces {
-            if let Some(used) = used.get_mut(piece.source as usize) {
+        for run in &runs {
+            if let Some(used) = used.get_mut(run.source as usize) {
                 *used = true;
             }
         }
         // A tensor without rows has a dtype, too.
-        if let Some(first) = used.first_mut().filter(|_| pieces.is_empty()) {
+        if let Some(first) = used.first_mut().filter(|_| runs.is_empty()) {
             *first = true;
         }
         if used.iter().all(|used| *used) {
-            (self.sources, self.pieces) = (sources, pieces);
+            (self.sources, self.runs) = (sources, runs);
             return self;
         }
         let mut numbers = Vec::new();
-        let mut kept = Vec::new();
+        let mut used_sources = Vec::new();
         for (source, used) in sources.into_iter().zip(&used) {
-            numbers.push(u32::try_from(kept.len()).unwrap_or(u32::MAX));
+            numbers.push(u32::try_from(used_sources.len()).unwrap_or(u32::MAX));
             if *used {
-                kept.push(source);
+                used_sources.push(source);
             }
         }
-        for piece in &mut pieces {
-            piece.source = numbers.get(piece.source as usize).copied().unwrap_or(0);
+        for run in &mut runs {
+            run.source = numbers.get(run.source as usize).copied().unwrap_or(0);
         }
-        (self.sources, self.pieces) = (kept, pieces);
+        (self.sources, self.runs) = (used_sources, runs);
         self
     }
 }
 
-/// The shape of a stored tensor with `each` rows in each matrix, of which a view has some. Without
-/// `of_many`, the tensor is a single matrix, and the view's axes before its columns merge into one.
-fn stored_shape(view: &Tensor, of_many: bool, each: u64) -> Vec<u64> {
-    let outer = if of_many { view.shape.get(..view.row_axis()) } else { None };
-    let columns = view.shape.get(view.row_axis() + 1..).and_then(<[u64]>::last);
+/// For each row of a stored tensor: the part that has it, and the number of the row in the part.
+type RowOrigins = Vec<Option<(u32, u32)>>;
+
+fn row_origins(parts: &[Tensor], selections: &[RowSelection], total: u64) -> Result<RowOrigins> {
+    if total > ROWS {
+        let fault = format!("{total} rows to reorder, but at most {ROWS} are supported");
+        return Err(Error::unsupported(fault));
+    }
+    let size = usize::try_from(total).unwrap_or(usize::MAX);
+    let mut origins: RowOrigins = try_vec(size)?;
+    origins.resize(size, None);
+    for (number, (part, selection)) in (0..).zip(parts.iter().zip(selections)) {
+        let spans = selection.runs.iter().flat_map(|run| run.spans(0..run.len()));
+        let stored_rows = spans.flat_map(|RowSpan { start, step, count }| {
+            (0..count).map(move |index| start + index * step)
+        });
+        let mut count = 0u64;
+        for (row, stored_row) in (0..).zip(stored_rows) {
+            let origin = usize::try_from(stored_row).ok().and_then(|row| origins.get_mut(row));
+            let Some(origin) = origin.filter(|origin| origin.is_none()) else {
+                let fault = format!("row {stored_row} of {total} is selected twice");
+                return Err(Error::mismatch(fault));
+            };
+            *origin = Some((number, row));
+            count += 1;
+        }
+        let rows = part.rows();
+        if count != rows {
+            return Err(Error::mismatch(format!("{rows} rows, but positions for {count}")));
+        }
+    }
+    Ok(origins)
+}
+
+/// The shape of a stored tensor with `each` rows in each matrix, of which a part has some. Without
+/// `of_many`, the stored tensor is a single matrix, and the part's axes before its columns merge into one.
+fn stored_shape(tensor: &Tensor, of_many: bool, each: u64) -> Vec<u64> {
+    let outer = if of_many { tensor.shape.get(..tensor.row_axis()) } else { None };
+    let columns = tensor.shape.get(tensor.row_axis() + 1..).and_then(<[u64]>::last);
     let outer = outer.unwrap_or_default().iter().chain([&each]);
     outer.chain(columns).copied().collect()
 }

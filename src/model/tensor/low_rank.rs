@@ -139,8 +139,9 @@ impl Adaptation {
     ) -> Result<()> {
         let outputs = rows.end.saturating_sub(rows.start);
         let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
-        let fits =
-            |view: &Tensor, rows: u64, columns: u64| view.rows() == rows && view.width() == columns;
+        let fits = |factor: &Tensor, rows: u64, columns: u64| {
+            factor.rows() == rows && factor.width() == columns
+        };
         if rows.end > target.rows()
             || target.width() != inputs
             || !fits(&left, outputs, rank)
@@ -174,7 +175,7 @@ impl Adaptation {
         let inputs = || target.order.spans(target.taken.clone());
         let mut placed = Vec::new();
         for (number, source) in (0u32..).zip(&target.sources) {
-            let tensor = source.tensor.get();
+            let tensor = source.tensor();
             let runs = own(number, &outputs);
             let name = tensor.name().spelling().into_owned();
             if runs.is_empty() {
@@ -190,7 +191,7 @@ impl Adaptation {
                 placed.push((name, PlacedProduct { product, rows, columns, swapped: false }));
                 continue;
             };
-            let ([_], [_, _], [_, _]) = (&*stored.tensors, target.shape(), tensor.shape()) else {
+            let ([_], [_, _], [_, _]) = (&*stored.sources, target.shape(), tensor.shape()) else {
                 return unsupported("a change of several matrices that are stored as columns");
             };
             let inputs = inputs().flat_map(RowSpan::unbroken).flat_map(|span| {
@@ -396,8 +397,8 @@ impl Tensor {
         match self.sources.as_slice() {
             [source] if self.is_stored() => {
                 let transform = Transform { axes, rows, columns, values };
-                let view = Self::transformed(source.tensor.clone(), transform, config)?;
-                Ok(view.named(&self.name))
+                let tensor = Self::transformed(source.clone(), transform, config)?;
+                Ok(tensor.named(&self.name))
             }
             _ => {
                 Err(Error::unsupported("rows of an embedding in another order")

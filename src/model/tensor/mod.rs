@@ -27,7 +27,7 @@ use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{BlockScales, Global};
 use crate::shape;
-use crate::store::tensor::{self, StoredHandle, StoredTensor};
+use crate::store::tensor::{self, StoredTensor};
 use crate::store::{Part, Store};
 
 pub(crate) use low_rank::{Adaptation, ProductUse};
@@ -62,17 +62,19 @@ pub struct Tensor {
     /// The range within `order` that is selected.
     taken: Range<u64>,
     sources: Vec<RowSource>,
-    pieces: Vec<RowRun>,
+    runs: Vec<RowRun>,
     /// Changes that are added to the stored values.
     adaptation: Option<Arc<Adaptation>>,
     /// Whether it is a rank's part: other ranks read the bytes between those of its rows.
     is_share: bool,
 }
 
-/// A stored tensor that contributes rows.
+/// A stored tensor that contributes rows. It keeps its store open.
 #[derive(Clone, Debug)]
 struct RowSource {
-    tensor: StoredHandle,
+    store: Arc<Store>,
+    /// The number of the tensor in the store.
+    number: u32,
     /// Set if stored rows are the tensor's columns.
     transposed: Option<Transposed>,
     change: Arithmetic,
@@ -82,26 +84,47 @@ struct RowSource {
 #[derive(Clone, Debug)]
 struct Transposed {
     rows: Vec<RowRun>,
-    /// The stored tensors that have the rows. The first is the source's own tensor.
-    tensors: Vec<StoredHandle>,
+    /// The stored tensors that have the rows. The first is that of the transposed source.
+    sources: Vec<RowSource>,
 }
 
 impl RowSource {
-    /// All stored tensors behind this source.
-    fn tensors(&self) -> &[StoredHandle] {
+    /// All rows of a stored tensor. `store` must be the tensor's own store.
+    fn new(store: &Arc<Store>, tensor: StoredTensor<'_>) -> Self {
+        let source = Self {
+            store: Arc::clone(store),
+            number: tensor.number(),
+            transposed: None,
+            change: Arithmetic::None,
+        };
+        debug_assert!(source.tensor().is(&tensor), "a tensor of this store");
+        source
+    }
+
+    fn tensor(&self) -> StoredTensor<'_> {
+        StoredTensor::new(&self.store, self.number)
+    }
+
+    /// The sources that are stored tensors: this one, or those of a transposed source.
+    fn stored(&self) -> &[Self] {
         match &self.transposed {
-            Some(columns) => &columns.tensors,
-            None => std::slice::from_ref(&self.tensor),
+            Some(transposed) => &transposed.sources,
+            None => std::slice::from_ref(self),
         }
+    }
+
+    /// All stored tensors that contribute to this source.
+    fn tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
+        self.stored().iter().map(Self::tensor)
     }
 
     /// Whether another source applies the same steps to the same number of tensors.
     fn is_made_like(&self, other: &Self) -> bool {
         let same = match (&self.transposed, &other.transposed) {
-            (Some(own), Some(theirs)) => own.rows == theirs.rows,
-            (own, theirs) => own.is_none() && theirs.is_none(),
+            (Some(transposed), Some(other)) => transposed.rows == other.rows,
+            (transposed, other) => transposed.is_none() && other.is_none(),
         };
-        same && self.change == other.change && self.tensors().len() == other.tensors().len()
+        same && self.change == other.change && self.stored().len() == other.stored().len()
     }
 }
 
@@ -210,7 +233,7 @@ impl RowRun {
         self.run.len().saturating_mul(u64::from(self.turns))
     }
 
-    /// The spans of stored rows, each with its source, for the rows `within` this piece.
+    /// The spans of stored rows, each with its source, for the rows `within` this run.
     fn spans(&self, within: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> + use<> {
         let Self { source, turns, run } = *self;
         let alone = (turns == 1).then(|| run.spans(within.clone()));
@@ -225,8 +248,8 @@ impl RowRun {
     }
 }
 
-/// The largest number of pieces of a tensor. It bounds the memory that a file can demand.
-const PIECES: usize = 1 << 20;
+/// The largest number of runs of a tensor. It bounds the memory that a file can demand.
+const RUNS: usize = 1 << 20;
 
 /// The least bytes of a rank's tensor that is planned together with others: what is read between them is
 /// then less than 1 % of it.
@@ -246,14 +269,13 @@ pub(crate) fn prefetch<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) {
 }
 
 impl Tensor {
-    /// A complete stored tensor.
-    pub(crate) fn stored(handle: StoredHandle) -> Self {
-        let name = handle.get().name().spelling().into_owned();
-        Self::all_of(handle, name)
+    /// A complete stored tensor of a store.
+    pub(crate) fn stored(store: &Arc<Store>, tensor: StoredTensor<'_>) -> Self {
+        Self::all_of(RowSource::new(store, tensor), tensor.name().spelling().into_owned())
     }
 
-    fn all_of(handle: StoredHandle, name: String) -> Self {
-        let tensor = handle.get();
+    fn all_of(source: RowSource, name: String) -> Self {
+        let tensor = source.tensor();
         let columns = shape::columns(tensor.shape());
         let rows = tensor.elements().checked_div(columns).unwrap_or(0);
         let shape = tensor.shape().to_vec();
@@ -263,8 +285,8 @@ impl Tensor {
             columns,
             order: RowLoops::of(0, columns),
             taken: 0..columns,
-            sources: vec![RowSource { tensor: handle, transposed: None, change: Arithmetic::None }],
-            pieces: vec![RowRun::of(0, RowLoops::of(0, rows))],
+            sources: vec![source],
+            runs: vec![RowRun::of(0, RowLoops::of(0, rows))],
             adaptation: None,
             is_share: false,
         }
@@ -293,8 +315,7 @@ impl Tensor {
         bytes: impl Into<crate::bytes::Source>,
     ) -> Result<Self> {
         let store = Arc::new(crate::store::single(name, dtype, shape, bytes.into())?);
-        let tensor = store.tensor(name)?.handle(&store);
-        Ok(Self::stored(tensor))
+        Ok(Self::stored(&store, store.tensor(name)?))
     }
 
     /// The canonical tensor of a mapping. `config` is the model's config, if it is valid.
@@ -309,19 +330,20 @@ impl Tensor {
             Convention::Stored => mapping.transform.as_stored(),
         };
         let each = |stored: &String| {
-            let tensor = store.tensor(stored)?.handle(store);
-            Self::transformed(tensor, transform, config)
+            let source = RowSource::new(store, store.tensor(stored)?);
+            Self::transformed(source, transform, config)
                 .map_err(|error| error.of_model().in_file(store.path()).in_tensor(stored))
         };
-        let mut views = mapping.stored.iter().map(each);
-        let mut view = views.next().unwrap_or_else(|| Err(Error::not_found("no stored tensor")))?;
+        let mut tensors = mapping.stored.iter().map(each);
+        let mut tensor =
+            tensors.next().unwrap_or_else(|| Err(Error::not_found("no stored tensor")))?;
         if mapping.stacked {
             // Experts become a new first axis.
-            let shape = view.shape.clone();
-            for (number, other) in (1..).zip(views) {
+            let shape = tensor.shape.clone();
+            for (number, other) in (1..).zip(tensors) {
                 let other = other?;
                 if other.shape != shape
-                    || (other.columns, other.order) != (view.columns, view.order)
+                    || (other.columns, other.order) != (tensor.columns, tensor.order)
                 {
                     let fault = format!(
                         "expert {number} of {} has shape {:?}, but the first has {shape:?}",
@@ -329,44 +351,45 @@ impl Tensor {
                     );
                     return Err(Error::malformed(fault).in_file(store.path()));
                 }
-                view.append(other)?;
+                tensor.append(other)?;
             }
-            view.shape.insert(0, mapping.stored.len() as u64);
+            tensor.shape.insert(0, mapping.stored.len() as u64);
         }
-        view.name.clone_from(&mapping.canonical);
-        Ok(view)
+        tensor.name.clone_from(&mapping.canonical);
+        Ok(tensor)
     }
 
     fn transformed(
-        handle: StoredHandle,
+        source: RowSource,
         transform: Transform,
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         if transform.is_same() {
             // The caller sets the canonical name.
-            return Ok(Self::all_of(handle, String::new()));
+            return Ok(Self::all_of(source, String::new()));
         }
-        let mut view = Self::stored(handle.clone());
-        let tensor = handle.get();
+        let name = source.tensor().name().spelling().into_owned();
+        let mut tensor = Self::all_of(source.clone(), name);
+        let stored_tensor = source.tensor();
         let Transform { axes, rows, columns, values } = transform;
-        let plain = || Ok(tensor.dtype()?.descriptor().packing == Packing::Plain);
-        let axes = axes.resolved(tensor.shape(), plain, config)?;
-        if let Some(source) = view.sources.first_mut() {
+        let plain = || Ok(stored_tensor.dtype()?.descriptor().packing == Packing::Plain);
+        let axes = axes.resolved(stored_tensor.shape(), plain, config)?;
+        if let Some(source) = tensor.sources.first_mut() {
             source.change = Arithmetic::from_stored(values);
         }
-        let stored = tensor.shape();
+        let stored = stored_tensor.shape();
         let misfit = |what: &str| Error::mismatch(format!("the shape is {stored:?}, but {what}"));
-        match (axes, view.shape.as_mut_slice()) {
+        match (axes, tensor.shape.as_mut_slice()) {
             (Axes::Same | Axes::TransposedIfPlain | Axes::WidthLast | Axes::WidthFirst, _) => {}
             (Axes::Vectors | Axes::Folded, _) => {
-                let elements = tensor.elements();
-                view.pieces = vec![RowRun::of(0, RowLoops::of(0, elements))];
-                (view.columns, view.order, view.taken) = (1, RowLoops::of(0, 1), 0..1);
+                let elements = stored_tensor.elements();
+                tensor.runs = vec![RowRun::of(0, RowLoops::of(0, elements))];
+                (tensor.columns, tensor.order, tensor.taken) = (1, RowLoops::of(0, 1), 0..1);
                 if axes == Axes::Folded {
-                    view.shape = vec![elements];
+                    tensor.shape = vec![elements];
                 }
             }
-            (Axes::Transposed, [.., _, _]) => view = view.transpose()?,
+            (Axes::Transposed, [.., _, _]) => tensor = tensor.transpose()?,
             (Axes::Transposed, _) => return Err(misfit("a matrix is required")),
             (Axes::Joined | Axes::JoinedTransposed, &mut [rows, columns]) => {
                 let experts = config.map_or(0, |config| u64::from(config.n_experts.value));
@@ -374,61 +397,60 @@ impl Tensor {
                 let each = each.ok_or_else(|| {
                     misfit(&format!("its rows are no multiple of the {experts} experts"))
                 })?;
-                view.shape = vec![experts, each, columns];
+                tensor.shape = vec![experts, each, columns];
                 if axes == Axes::JoinedTransposed {
-                    view = view.transpose()?;
+                    tensor = tensor.transpose()?;
                 }
             }
             (Axes::Joined | Axes::JoinedTransposed, _) => {
                 return Err(misfit("a matrix is required"));
             }
             // The axis is restored below, after rows are selected.
-            (Axes::Squeezed, [_, 1, _]) => drop(view.shape.remove(1)),
+            (Axes::Squeezed, [_, 1, _]) => drop(tensor.shape.remove(1)),
             (Axes::Squeezed, [_, _]) => {}
             (Axes::Squeezed, _) => return Err(misfit("a matrix is required")),
-            (Axes::Trailing, [.., _, 1]) => drop(view.shape.pop()),
+            (Axes::Trailing, [.., _, 1]) => drop(tensor.shape.pop()),
             (Axes::Trailing, [_]) => {}
             (Axes::Trailing, _) => return Err(misfit("a last axis of length 1 is required")),
         }
         if columns != RowOrder::All {
-            let chosen = columns.choose(1, view.columns, config)?;
-            let ([run], Some(last)) = (chosen.runs.as_slice(), view.shape.last_mut()) else {
+            let chosen = columns.choose(1, tensor.columns, config)?;
+            let ([run], Some(last)) = (chosen.runs.as_slice(), tensor.shape.last_mut()) else {
                 return Err(misfit("contiguous columns are required"));
             };
-            (view.order, view.taken, *last) = (*run, 0..run.len(), run.len());
+            (tensor.order, tensor.taken, *last) = (*run, 0..run.len(), run.len());
         }
         if rows != RowOrder::All {
-            if view.shape.is_empty() {
+            if tensor.shape.is_empty() {
                 return Err(misfit("rows are required"));
             }
-            view = view.by_rows();
-            let (arrays, count) = view.arrays();
+            tensor = tensor.by_rows();
+            let (arrays, count) = tensor.arrays();
             let chosen = rows.choose(arrays, count, config)?;
-            view.pieces = chosen.runs.into_iter().map(|run| RowRun::of(0, run)).collect();
-            let axis = view.row_axis();
-            view.shape.splice(axis..axis + 1, chosen.rows);
+            tensor.runs = chosen.runs.into_iter().map(|run| RowRun::of(0, run)).collect();
+            let axis = tensor.row_axis();
+            tensor.shape.splice(axis..axis + 1, chosen.rows);
         }
         if axes == Axes::Squeezed {
-            view.shape.insert(1, 1);
+            tensor.shape.insert(1, 1);
         }
-        Ok(view)
+        Ok(tensor)
     }
 
     /// Appends the rows of `other`.
     fn append(&mut self, other: Self) -> Result<()> {
         let first = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
         self.sources.extend(other.sources);
-        let moved = |piece: RowRun| RowRun { source: piece.source.saturating_add(first), ..piece };
-        self.pieces.extend(other.pieces.into_iter().map(moved));
-        self.check_pieces()
+        let moved = |run: RowRun| RowRun { source: run.source.saturating_add(first), ..run };
+        self.runs.extend(other.runs.into_iter().map(moved));
+        self.check_runs()
     }
 
-    fn check_pieces(&self) -> Result<()> {
-        if self.pieces.len() <= PIECES {
+    fn check_runs(&self) -> Result<()> {
+        if self.runs.len() <= RUNS {
             return Ok(());
         }
-        let fault =
-            format!("{} runs of rows, but at most {PIECES} are supported", self.pieces.len());
+        let fault = format!("{} runs of rows, but at most {RUNS} are supported", self.runs.len());
         Err(Error::unsupported(fault).in_tensor(&self.name))
     }
 
@@ -450,26 +472,26 @@ impl Tensor {
 
     /// The stored tensors that contribute rows, in the order of their first rows.
     pub fn sources(&self) -> impl Iterator<Item = Self> {
-        self.handles().cloned().map(Self::stored)
+        self.stored_sources().map(|source| Self::stored(&source.store, source.tensor()))
     }
 
     /// Like [`sources`](Self::sources), but borrowed.
     pub(crate) fn stored_tensors(&self) -> impl Iterator<Item = StoredTensor<'_>> {
-        self.handles().map(StoredHandle::get)
+        self.stored_sources().map(RowSource::tensor)
     }
 
     /// The stores of its stored tensors, one for each.
     pub(crate) fn stores(&self) -> impl Iterator<Item = &Arc<Store>> {
-        self.handles().map(StoredHandle::store)
+        self.stored_sources().map(|source| &source.store)
     }
 
-    fn handles(&self) -> impl Iterator<Item = &StoredHandle> {
-        self.sources.iter().flat_map(|source| source.tensors())
+    fn stored_sources(&self) -> impl Iterator<Item = &RowSource> {
+        self.sources.iter().flat_map(RowSource::stored)
     }
 
     /// The global scales: one for the whole tensor, or one for each of its outermost arrays.
     pub(crate) fn globals(&self) -> Result<Vec<Global>> {
-        let each = self.sources.iter().map(|source| source.tensor.get().globals());
+        let each = self.sources.iter().map(|source| source.tensor().globals());
         let each = each.collect::<Result<Vec<Vec<Global>>>>()?;
         match each.as_slice() {
             [one] if one.len() < 2 || self.is_stored() => return Ok(one.clone()),
@@ -482,8 +504,7 @@ impl Tensor {
         let of_array = |array: u64| {
             let spans = self.spans(array * rows..(array + 1) * rows);
             let mut numbers = spans.flat_map(|(source, span)| {
-                let stored =
-                    self.sources.get(source as usize).map_or(0, |s| s.tensor.get().elements());
+                let stored = self.sources.get(source as usize).map_or(0, |s| s.tensor().elements());
                 let numbers = each.get(source as usize).map_or(&[][..], Vec::as_slice);
                 // The number of stored rows that share a global scale.
                 let rows = stored.checked_div(self.columns.saturating_mul(numbers.len() as u64));
@@ -507,7 +528,7 @@ impl Tensor {
     /// The number of elements that share a scale, for dtypes whose group size differs between
     /// tensors (MLX).
     pub fn group_size(&self) -> Option<u32> {
-        self.sources.first().and_then(|source| source.tensor.get().group_size())
+        self.sources.first().and_then(|source| source.tensor().group_size())
     }
 
     /// Checks that the groups exist that the columns of its stored tensors name.
@@ -517,7 +538,7 @@ impl Tensor {
 
     /// What bitsandbytes' description of a tensor says of its scales; `None` for other schemes.
     pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
-        self.sources.first().map_or(Ok(None), |source| source.tensor.get().block_scales())
+        self.sources.first().map_or(Ok(None), |source| source.tensor().block_scales())
     }
 
     /// The distinct dtype names of its stored tensors: `Q4_K`, `Q4_K+Q6_K`; `ggml:43` for an
@@ -535,20 +556,20 @@ impl Tensor {
 
     /// Whether this is one complete, unchanged stored tensor.
     pub fn is_stored(&self) -> bool {
-        let ([source], [piece]) = (self.sources.as_slice(), self.pieces.as_slice()) else {
+        let ([source], [run]) = (self.sources.as_slice(), self.runs.as_slice()) else {
             return false;
         };
-        let rows = source.tensor.get().elements().checked_div(self.columns).unwrap_or(0);
+        let rows = source.tensor().elements().checked_div(self.columns).unwrap_or(0);
         source.transposed.is_none()
             && source.change == Arithmetic::None
             && !self.is_adapted()
-            && piece.run.is_whole(rows)
+            && run.run.is_whole(rows)
             && self.whole_rows()
     }
 
     /// Whether rows of several stored tensors alternate.
     pub(crate) fn is_interleaved(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.turns > 1)
+        self.runs.iter().any(|run| run.turns > 1)
     }
 
     /// Whether each row is a complete stored row with its columns in order.
@@ -577,7 +598,7 @@ impl Tensor {
     pub(crate) fn file_position(&self, row: u64) -> (u32, u64) {
         let first = self.spans(row..row.saturating_add(1)).next();
         let place = first.and_then(|(source, span)| {
-            let tensor = self.sources.get(source as usize)?.tensor.get();
+            let tensor = self.sources.get(source as usize)?.tensor();
             let (file, start) = tensor.place(Part::Weight)?;
             let bytes = tensor.stored_bytes().checked_div(self.rows().max(1))?;
             Some((file, start.saturating_add(bytes.saturating_mul(span.start))))
@@ -587,7 +608,7 @@ impl Tensor {
 
     /// The number of gathered rows.
     fn rows(&self) -> u64 {
-        self.pieces.iter().map(RowRun::len).fold(0, u64::saturating_add)
+        self.runs.iter().map(RowRun::len).fold(0, u64::saturating_add)
     }
 
     /// The elements of a gathered row.
@@ -597,7 +618,7 @@ impl Tensor {
 
     /// The spans of stored rows, each with its source, that make up the given rows.
     fn spans(&self, rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
-        spans(&self.pieces, rows)
+        spans(&self.runs, rows)
     }
 
     /// The axis along which rows are counted. It is the last axis if each element is a row.
@@ -618,11 +639,11 @@ impl Tensor {
         if self.shape.len() == 1
             && columns > 1
             && self.whole_rows()
-            && let [piece @ RowRun { turns: 1, .. }] = self.pieces.as_mut_slice()
-            && piece.run.len() == 1
-            && self.sources.get(piece.source as usize).is_some_and(|s| s.transposed.is_none())
+            && let [run @ RowRun { turns: 1, .. }] = self.runs.as_mut_slice()
+            && run.run.len() == 1
+            && self.sources.get(run.source as usize).is_some_and(|s| s.transposed.is_none())
         {
-            piece.run = RowLoops::of(piece.run.start.saturating_mul(columns), columns);
+            run.run = RowLoops::of(run.run.start.saturating_mul(columns), columns);
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         }
         self
@@ -649,7 +670,7 @@ impl Tensor {
     pub(crate) fn by_elements(mut self) -> Self {
         if self.is_stored() && self.has_byte_aligned_elements() {
             let run = RowLoops::of(0, self.elements());
-            self.pieces = vec![RowRun::of(0, run)];
+            self.runs = vec![RowRun::of(0, run)];
             (self.columns, self.order, self.taken) = (1, RowLoops::of(0, 1), 0..1);
         } else if self.is_packed_as(&[Packing::Plain]) {
             self = self.by_rows();
@@ -661,7 +682,7 @@ impl Tensor {
     fn located(&self, error: Error) -> Error {
         let error = error.in_tensor(&self.name);
         match self.sources.first() {
-            Some(source) => error.in_file(source.tensor.get().model()),
+            Some(source) => error.in_file(source.tensor().model()),
             None => error,
         }
     }
@@ -672,18 +693,24 @@ impl Tensor {
     /// # Errors
     ///
     /// `Mismatch`, naming the tensors, if their shapes differ in more than the number of rows.
-    pub fn fuse(views: Vec<Self>) -> Result<Self> {
-        let mut views = views.into_iter().map(Self::by_rows);
-        let mut fused = views.next().ok_or_else(|| Error::mismatch("no tensors to fuse"))?;
+    pub fn fuse(tensors: Vec<Self>) -> Result<Self> {
+        let mut tensors = tensors.into_iter().map(Self::by_rows);
+        let mut fused = tensors.next().ok_or_else(|| Error::mismatch("no tensors to fuse"))?;
         let (arrays, first) = fused.arrays();
         let mut all = vec![first];
         let outer = |shape: &[u64]| match shape {
             [outer @ .., _, columns] => (outer.to_vec(), Some(*columns)),
             _ => (Vec::new(), None),
         };
-        for other in views {
-            let form = |view: &Self| {
-                (outer(&view.shape), view.shape.len(), view.columns, view.order, view.taken.clone())
+        for other in tensors {
+            let form = |tensor: &Self| {
+                (
+                    outer(&tensor.shape),
+                    tensor.shape.len(),
+                    tensor.columns,
+                    tensor.order,
+                    tensor.taken.clone(),
+                )
             };
             let same = form(&other) == form(&fused);
             if !same || fused.shape.is_empty() {
@@ -699,22 +726,22 @@ impl Tensor {
             fused.append(other)?;
         }
         if arrays != 1 {
-            // The views now follow each other; take each array's rows from every view.
-            let mut pieces = Vec::new();
+            // The tensors now follow each other; take each array's rows from every tensor.
+            let mut runs = Vec::new();
             for array in 0..arrays {
                 let mut before = 0u64;
                 for &rows in &all {
                     let start = before + array * rows;
                     let spans = fused.spans(start..start + rows);
-                    pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
+                    runs.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
                     before += arrays * rows;
                 }
-                if pieces.len() > PIECES {
+                if runs.len() > RUNS {
                     break;
                 }
             }
-            fused.pieces = pieces;
-            fused.check_pieces()?;
+            fused.runs = runs;
+            fused.check_runs()?;
         }
         let axis = fused.row_axis();
         if let Some(rows) = fused.shape.get_mut(axis) {
@@ -759,14 +786,14 @@ impl Tensor {
     }
 }
 
-/// The spans of stored rows, each with its source, for `rows` counted over all pieces.
-fn spans(pieces: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
+/// The spans of stored rows, each with its source, for `rows` counted over all runs.
+fn spans(runs: &[RowRun], rows: Range<u64>) -> impl Iterator<Item = (u32, RowSpan)> {
     let mut first = 0u64;
-    let within = pieces.iter().filter_map(move |piece| {
-        let (start, end) = (first, first.saturating_add(piece.len()));
+    let within = runs.iter().filter_map(move |run| {
+        let (start, end) = (first, first.saturating_add(run.len()));
         first = end;
         let (from, to) = (rows.start.max(start), rows.end.min(end));
-        (from < to).then(|| piece.spans(from - start..to - start))
+        (from < to).then(|| run.spans(from - start..to - start))
     });
     within.flatten()
 }

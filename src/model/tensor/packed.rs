@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Arithmetic, Tensor};
+use super::{Arithmetic, RowSource, Tensor};
 use crate::arch::RowSpan;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape;
-use crate::store::tensor::{Segment, StoredHandle, StoredTensor};
+use crate::store::tensor::{Segment, StoredTensor};
 use crate::store::{MappedFile, Part};
 
 /// The number of bytes passed on at a time.
@@ -70,7 +70,9 @@ enum PartLayout {
 /// and adjacent in the destination.
 #[derive(Clone, Debug)]
 pub(crate) struct RowCopy<'a> {
-    pub(crate) tensor: &'a StoredHandle,
+    /// The number of the source.
+    pub(crate) source: u32,
+    pub(crate) tensor: StoredTensor<'a>,
     /// The offset of the first row, from the part's first byte.
     pub(crate) from: u64,
     /// The ranges taken from each row, in this order.
@@ -154,7 +156,7 @@ impl Tensor {
     pub(crate) fn file_memory(&self, part: Part) -> Option<(MappedFile, Range<u64>)> {
         let (file, start) = self.as_native()?.place(part)?;
         let end = start.checked_add(self.part(part).ok()?.bytes)?;
-        Some((self.stores().next()?.map(file)?, start..end))
+        Some((self.sources.first()?.store.map(file)?, start..end))
     }
 
     /// The stored tensor whose file bytes are the packed form without any change.
@@ -219,7 +221,7 @@ impl Tensor {
                     while at < end {
                         let next = end.min(at.saturating_add(piece));
                         let range = from + (at - to)..from + (next - to);
-                        sink(&copy.tensor.get().native_within(packed.part, range)?)?;
+                        sink(&copy.tensor.native_within(packed.part, range)?)?;
                         at = next;
                     }
                     to += len;
@@ -232,17 +234,19 @@ impl Tensor {
     /// Whether two tensors are derived in the same way from stored tensors with the same bytes, so
     /// that their values are equal.
     pub(crate) fn is_packed_like(&self, other: &Self) -> Result<bool> {
-        let form = |view: &Self| (view.columns, view.order, view.taken.clone(), view.sources.len());
+        let form = |tensor: &Self| {
+            (tensor.columns, tensor.order, tensor.taken.clone(), tensor.sources.len())
+        };
         let adapted = self.is_adapted() || other.is_adapted();
-        if adapted || form(self) != form(other) || self.pieces != other.pieces {
+        if adapted || form(self) != form(other) || self.runs != other.runs {
             return Ok(false);
         }
         for (own, theirs) in self.sources.iter().zip(&other.sources) {
             if !own.is_made_like(theirs) {
                 return Ok(false);
             }
-            for (own, theirs) in own.tensors().iter().zip(theirs.tensors()) {
-                if !own.get().is_packed_like(&theirs.get())? {
+            for (own, theirs) in own.tensors().zip(theirs.tensors()) {
+                if !own.is_packed_like(&theirs)? {
                     return Ok(false);
                 }
             }
@@ -264,31 +268,31 @@ impl Tensor {
         }
         self.dtype()?;
         let (first, others) = match self.sources.as_slice() {
-            [first, others @ ..] => (first.tensor.get(), others),
+            [first, others @ ..] => (first.tensor(), others),
             [] => return Ok(Vec::new()),
         };
         let mut parts = Vec::new();
         for segment in first.segments() {
             let part = self.packed_part(first, &segment)?;
             for other in others {
-                let theirs = other.tensor.get().segments().find(|other| other.part == segment.part);
+                let theirs = other.tensor().segments().find(|other| other.part == segment.part);
                 let same = theirs.filter(|theirs| theirs.dtype == segment.dtype);
                 let same = same.is_some_and(|theirs| {
-                    self.row_bytes(other.tensor.get(), &theirs) == self.row_bytes(first, &segment)
+                    self.row_bytes(other.tensor(), &theirs) == self.row_bytes(first, &segment)
                 });
                 if !same {
                     let (name, what) = (first.name(), segment.part.name());
                     let fault = format!("the layout of the {what} differs from that of {name}");
-                    return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
+                    return Err(Error::mismatch(fault).in_tensor(other.tensor().name()));
                 }
             }
             parts.push(part);
         }
         if let Some(other) =
-            others.iter().find(|other| other.tensor.get().segments().count() != parts.len())
+            others.iter().find(|other| other.tensor().segments().count() != parts.len())
         {
             let fault = format!("the parts differ from those of {}", first.name());
-            return Err(Error::mismatch(fault).in_tensor(other.tensor.get().name()));
+            return Err(Error::mismatch(fault).in_tensor(other.tensor().name()));
         }
         Ok(parts)
     }
@@ -345,10 +349,10 @@ impl Tensor {
             }
             // Each source must be exactly one array of the tensor, with its rows in order.
             let (arrays, rows) = self.arrays();
-            let whole = self.pieces.len() as u64 == arrays
-                && (0u32..).zip(&self.pieces).all(|(n, piece)| {
-                    (piece.source, piece.turns) == (n, 1) && piece.run.is_whole(rows)
-                });
+            let whole = self.runs.len() as u64 == arrays
+                && (0u32..)
+                    .zip(&self.runs)
+                    .all(|(n, run)| (run.source, run.turns) == (n, 1) && run.run.is_whole(rows));
             if whole && arrays == self.sources.len() as u64 {
                 return of(bytes.saturating_mul(arrays), PartLayout::Source);
             }
@@ -406,7 +410,7 @@ impl Tensor {
         if !matches!(part.per, PartLayout::Tensor) {
             return part.per_row();
         }
-        let tensor = self.sources.first()?.tensor.get();
+        let tensor = self.sources.first()?.tensor();
         let segment = tensor.segments().find(|segment| segment.part == part.part)?;
         self.row_bytes(tensor, &segment)
     }
@@ -414,7 +418,7 @@ impl Tensor {
     fn all_same(&self, part: Part) -> Result<bool> {
         let mut first = None;
         for source in &self.sources {
-            let tensor = source.tensor.get();
+            let tensor = source.tensor();
             let Some(segment) = tensor.segments().find(|segment| segment.part == part) else {
                 return Ok(false);
             };
@@ -431,31 +435,35 @@ impl Tensor {
     /// The copies that produce some rows of a part of the packed form. A part that is not stored by
     /// rows is copied as a whole.
     pub(crate) fn copies(&self, part: &PackedPart, rows: Range<u64>) -> Vec<RowCopy<'_>> {
-        fn whole(tensor: &StoredHandle, len: u64, to: u64) -> RowCopy<'_> {
+        fn whole(number: u32, source: &RowSource, len: u64, to: u64) -> RowCopy<'_> {
             let taken = Arc::from(std::slice::from_ref(&(0..len)));
-            RowCopy { tensor, from: 0, taken, stride: len, count: 1, to }
+            let tensor = source.tensor();
+            RowCopy { source: number, tensor, from: 0, taken, stride: len, count: 1, to }
         }
         match &part.per {
             PartLayout::Tensor | PartLayout::Same => {
-                self.handles().take(1).map(|tensor| whole(tensor, part.bytes, 0)).collect()
+                let first = self.sources.first();
+                first.map(|source| whole(0, source, part.bytes, 0)).into_iter().collect()
             }
             PartLayout::Source => {
                 let each = part.bytes.checked_div(self.sources.len() as u64).unwrap_or(0);
-                (0..).zip(self.handles()).map(|(n, tensor)| whole(tensor, each, n * each)).collect()
+                let copy = |(number, source)| whole(number, source, each, u64::from(number) * each);
+                (0..).zip(&self.sources).map(copy).collect()
             }
             PartLayout::Row(row, taken) => {
                 let each = part.per_row().unwrap_or(0);
                 let taken: Arc<[Range<u64>]> = Arc::from(taken.as_slice());
                 let mut to = rows.start.saturating_mul(each);
                 let mut copies = Vec::new();
-                for (source, span) in self.spans(rows) {
-                    let Some(source) = self.sources.get(source as usize) else { continue };
+                for (number, span) in self.spans(rows) {
+                    let Some(source) = self.sources.get(number as usize) else { continue };
                     let (from, stride) = (span.start * row, span.step * row);
                     let all = each * span.count;
-                    let (tensor, count) = (&source.tensor, span.count);
+                    let (tensor, count) = (source.tensor(), span.count);
                     copies.push(match &*taken {
                         // Complete, adjacent rows.
                         [run] if stride == each => RowCopy {
+                            source: number,
                             tensor,
                             from: from + run.start,
                             taken: Arc::from(std::slice::from_ref(&(0..all))),
@@ -463,7 +471,10 @@ impl Tensor {
                             count: 1,
                             to,
                         },
-                        _ => RowCopy { tensor, from, taken: Arc::clone(&taken), stride, count, to },
+                        _ => {
+                            let taken = Arc::clone(&taken);
+                            RowCopy { source: number, tensor, from, taken, stride, count, to }
+                        }
                     });
                     to += all;
                 }

@@ -47,7 +47,7 @@ pub struct RowReader<'t> {
 
 impl std::fmt::Debug for RowReader<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RowReader").field(&self.reader.view.name()).finish()
+        f.debug_tuple("RowReader").field(&self.reader.tensor.name()).finish()
     }
 }
 
@@ -63,7 +63,7 @@ impl RowReader<'_> {
         out: &mut [T],
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        let tensor = self.reader.view;
+        let tensor = self.reader.tensor;
         let gathered = tensor.gathered(&rows)?;
         let needed = (rows.end - rows.start).saturating_mul(shape::columns(tensor.shape()));
         if out.len() as u64 != needed {
@@ -88,7 +88,7 @@ impl RowReader<'_> {
         input: &[f32],
         out: &mut [f32],
     ) -> Result<()> {
-        let tensor = self.reader.view;
+        let tensor = self.reader.tensor;
         let gathered = tensor.gathered(&rows)?;
         let columns = shape::columns(tensor.shape());
         if input.len() as u64 != columns || out.len() as u64 != rows.end - rows.start {
@@ -114,7 +114,7 @@ impl RowReader<'_> {
             let (now, later) = rest.split_at_mut(count);
             rest = later;
             if let Some(elements) = self.reader.stored_elements(source, span) {
-                let plan = self.reader.plan(source.tensor.get())?;
+                let plan = self.reader.plan(source.tensor())?;
                 if let Some((_, plan)) = self.reader.plans.get(plan)
                     && plan.multiply(elements, input, now)?
                 {

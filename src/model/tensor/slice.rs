@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{PIECES, RowRun, Tensor};
+use super::{RUNS, RowRun, Tensor};
 use crate::dtype::Packing;
 use crate::error::{Error, Result};
-use crate::model::sharding::equal_part;
+use crate::model::sharding::{Rank, equal_part};
 use crate::shape;
 
 /// The axis along which [`Tensor::shard`] splits a tensor.
@@ -60,19 +60,19 @@ impl Tensor {
             let fault = format!("axis {axis} does not exist in shape {:?}", self.shape);
             return Err(Error::mismatch(fault).in_tensor(&self.name));
         }
-        let view = if self.has_byte_aligned_elements() { self.by_rows() } else { self };
-        let is_one_row = matches!(view.shape.as_slice(), [_] if view.width() != 1);
-        if axis <= view.row_axis() && !is_one_row {
-            return view.slice_rows_axis(axis, ranges);
+        let tensor = if self.has_byte_aligned_elements() { self.by_rows() } else { self };
+        let is_one_row = matches!(tensor.shape.as_slice(), [_] if tensor.width() != 1);
+        if axis <= tensor.row_axis() && !is_one_row {
+            return tensor.slice_rows_axis(axis, ranges);
         }
         let first = ranges.next().unwrap_or(0..0);
-        if ranges.next().is_some() || (is_one_row && view.shape != [view.width()]) {
-            let fault = format!("several ranges along axis {axis} of shape {:?}", view.shape);
+        if ranges.next().is_some() || (is_one_row && tensor.shape != [tensor.width()]) {
+            let fault = format!("several ranges along axis {axis} of shape {:?}", tensor.shape);
             return Err(Error::unsupported(fault)
-                .in_tensor(&view.name)
+                .in_tensor(&tensor.name)
                 .advise("select one range, or load the values"));
         }
-        view.take_columns(first)
+        tensor.take_columns(first)
     }
 
     /// Like [`slice_axis`](Self::slice_axis), for an axis that gathered rows are counted along.
@@ -102,18 +102,18 @@ impl Tensor {
         // The rows of one step along the axis.
         let inner = self.shape.get(axis + 1..=row_axis);
         let each = inner.map_or(Some(1), shape::elements).unwrap_or(0);
-        let mut pieces = Vec::new();
+        let mut runs = Vec::new();
         for (array, range) in (0..arrays).flat_map(|array| ranges.clone().map(move |r| (array, r)))
         {
             let first = array * all;
             let spans = self.spans((first + range.start) * each..(first + range.end) * each);
-            pieces.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
-            if pieces.len() > PIECES {
+            runs.extend(spans.map(|(source, span)| RowRun::of(source, span.into())));
+            if runs.len() > RUNS {
                 break;
             }
         }
-        self.pieces = pieces;
-        self.check_pieces()?;
+        self.runs = runs;
+        self.check_runs()?;
         if let Some(count) = self.shape.get_mut(axis) {
             *count = ranges.map(|range| range.end - range.start).sum();
         }
@@ -171,9 +171,9 @@ impl Tensor {
     pub(super) fn column_unit(&self) -> Result<u64> {
         let mut unit = 1;
         for source in &self.sources {
-            let row = source.tensor.get().dtype()?.descriptor();
+            let row = source.tensor().dtype()?.descriptor();
             let blocks = u64::from(row.block_len);
-            let group = u64::from(source.tensor.get().group_size().unwrap_or(1));
+            let group = u64::from(source.tensor().group_size().unwrap_or(1));
             let each = match row.packing {
                 _ if source.transposed.is_some() => 1,
                 Packing::Plain => blocks,
@@ -197,7 +197,7 @@ impl Tensor {
             Axis::Rows => self.arrays().1,
             Axis::Columns => self.width(),
         };
-        let Some(range) = equal_part(all, (rank, of)) else {
+        let Some(range) = equal_part(all, Rank { index: rank, count: of }) else {
             let what = if axis == Axis::Rows { "rows" } else { "columns" };
             let fault = format!("cannot take part {rank} of {of} equal parts of {all} {what}");
             return Err(Error::mismatch(fault).in_tensor(&self.name));

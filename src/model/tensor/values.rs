@@ -78,11 +78,11 @@ impl Tensor {
         }
         let changed = self.sources.iter().filter(|source| source.change != Arithmetic::None);
         let changed =
-            changed.flat_map(|source| source.tensors().iter().map(move |tensor| (source, tensor)));
+            changed.flat_map(|source| source.tensors().map(move |tensor| (source, tensor)));
         for (source, tensor) in changed {
             // Norms and the like are vectors, which are quick to check.
             let mut exact = true;
-            Self::stored(tensor.clone()).for_each_values(|values: &[f32]| {
+            tensor.for_each_values(|values: &[f32]| {
                 let mut there = values.to_vec();
                 source.change.change(&mut there);
                 source.change.inverse().change(&mut there);
@@ -181,8 +181,8 @@ impl Tensor {
         &self,
         sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
-        let view = self.clone().by_elements();
-        view.each(0..view.rows(), sink)
+        let tensor = self.clone().by_elements();
+        tensor.each(0..tensor.rows(), sink)
     }
 
     /// Like [`for_each_values`](Self::for_each_values), for some rows.
@@ -195,9 +195,9 @@ impl Tensor {
         rows: Range<u64>,
         sink: impl FnMut(&[T]) -> Result<(), E>,
     ) -> Result<Narrowing, E> {
-        let view = self.clone().by_elements();
-        let gathered = view.gathered(&rows)?;
-        view.each(gathered, sink)
+        let tensor = self.clone().by_elements();
+        let gathered = tensor.gathered(&rows)?;
+        tensor.each(gathered, sink)
     }
 
     /// An iterator-like reader of all values, for callers that pull chunks.
@@ -304,9 +304,9 @@ pub(crate) struct ValueChunks<'v, T> {
 }
 
 impl<'v, T: Element> ValueChunks<'v, T> {
-    fn new(view: &'v Tensor, rows: Range<u64>) -> Self {
+    fn new(tensor: &'v Tensor, rows: Range<u64>) -> Self {
         let (values, lost) = (Vec::new(), Narrowing::default());
-        Self { reader: ValueReader::new(view), rows, values, lost }
+        Self { reader: ValueReader::new(tensor), rows, values, lost }
     }
 
     /// The next chunk, in row-major order; `None` after the last.
@@ -314,7 +314,7 @@ impl<'v, T: Element> ValueChunks<'v, T> {
         if self.rows.is_empty() {
             return Ok(None);
         }
-        let width = self.reader.view.width();
+        let width = self.reader.tensor.width();
         let step = CHUNK.checked_div(width).unwrap_or(0).max(1);
         let end = self.rows.end.min(self.rows.start.saturating_add(step));
         let count = (end - self.rows.start).saturating_mul(width);
@@ -332,7 +332,7 @@ impl<'v, T: Element> ValueChunks<'v, T> {
 
 /// State that is reused while a tensor is read from its first row to its last.
 pub(super) struct ValueReader<'v> {
-    pub(super) view: &'v Tensor,
+    pub(super) tensor: &'v Tensor,
     adaptation: Option<&'v Adaptation>,
     /// Plans of the tensors read last: several, because rows of several tensors may alternate.
     pub(super) plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
@@ -366,8 +366,8 @@ impl Tensor {
         let plain = self.stored_tensors().all(|tensor| {
             tensor.dtype().is_ok_and(|dtype| dtype.descriptor().packing == Packing::Plain)
         });
-        let own = self.pieces.iter().filter(|piece| piece.source == number || piece.turns > 1);
-        for span in own.flat_map(|piece| piece.run.spans(0..piece.run.len())) {
+        let own = self.runs.iter().filter(|run| run.source == number || run.turns > 1);
+        for span in own.flat_map(|run| run.run.spans(0..run.run.len())) {
             let last = span.start + span.step * span.count.saturating_sub(1);
             let array = span.start.checked_div(stored_columns).unwrap_or(0);
             if !plain
@@ -407,9 +407,9 @@ fn in_steps<T>(
 }
 
 impl<'v> ValueReader<'v> {
-    pub(super) fn new(view: &'v Tensor) -> Self {
-        let adaptation = view.adaptation();
-        Self { view, adaptation, plans: Vec::new(), array: None, used: None, scratch: None }
+    pub(super) fn new(tensor: &'v Tensor) -> Self {
+        let adaptation = tensor.adaptation();
+        Self { tensor, adaptation, plans: Vec::new(), array: None, used: None, scratch: None }
     }
 
     pub(super) fn decode<T: Element>(
@@ -420,12 +420,12 @@ impl<'v> ValueReader<'v> {
     ) -> Result<Narrowing> {
         let mut lost = Narrowing::default();
         let mut rest = out;
-        for (number, span) in self.view.spans(rows) {
-            let Some(source) = self.view.sources.get(number as usize) else { break };
-            let len = usize::try_from(span.count.saturating_mul(self.view.width()));
+        for (number, span) in self.tensor.spans(rows) {
+            let Some(source) = self.tensor.sources.get(number as usize) else { break };
+            let len = usize::try_from(span.count.saturating_mul(self.tensor.width()));
             let (now, later) =
                 rest.split_at_mut_checked(len.unwrap_or(usize::MAX)).ok_or_else(|| {
-                    Error::mismatch("the buffer is too short").in_tensor(self.view.name())
+                    Error::mismatch("the buffer is too short").in_tensor(self.tensor.name())
                 })?;
             rest = later;
             lost += self.span(number, source, span, now, decoding)?;
@@ -450,10 +450,10 @@ impl<'v> ValueReader<'v> {
         let direct = source.transposed.is_none()
             && source.change == Arithmetic::None
             && self.adaptation.is_none()
-            && self.view.whole_rows();
-        let start = span.start * self.view.columns;
+            && self.tensor.whole_rows();
+        let start = span.start * self.tensor.columns;
         (direct && (span.step == 1 || span.count == 1))
-            .then(|| start..start + span.count * self.view.columns)
+            .then(|| start..start + span.count * self.tensor.columns)
     }
 
     pub(super) fn span<T: Element>(
@@ -465,10 +465,10 @@ impl<'v> ValueReader<'v> {
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
         if let Some(elements) = self.stored_elements(source, span) {
-            return self.elements(source.tensor.get(), elements, out, decoding);
+            return self.elements(source.tensor(), elements, out, decoding);
         }
         // Rows with gaps, transposed matrices and changed values are decoded in steps, as f32.
-        let width = self.view.width();
+        let width = self.tensor.width();
         let step = CHUNK.checked_div(width).unwrap_or(0).max(1);
         let mut lost = Narrowing::default();
         let mut exact =
@@ -481,7 +481,7 @@ impl<'v> ValueReader<'v> {
             exact.clear();
             lost += match &source.transposed {
                 Some(stored) => self.columns_as_rows(number, stored, now, &mut exact)?,
-                None => self.rows_apart(source.tensor.get(), now, &mut exact, decoding)?,
+                None => self.rows_apart(source.tensor(), now, &mut exact, decoding)?,
             };
             source.change.change(&mut exact);
             lost += narrow(&exact, out);
@@ -545,8 +545,8 @@ impl<'v> ValueReader<'v> {
         out: &mut Vec<f32>,
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        let columns = self.view.columns;
-        let taken = self.view.stored_columns()?;
+        let columns = self.tensor.columns;
+        let taken = self.tensor.stored_columns()?;
         let columns_each = usize::try_from(columns).unwrap_or(usize::MAX).max(1);
         let between = (span.count.saturating_sub(1)) * span.step + 1;
         let first = span.start * columns;
@@ -568,7 +568,7 @@ impl<'v> ValueReader<'v> {
         let used: u64 = parts.iter().map(|part| part.end - part.start).sum();
         // A merged adapter changes whole rows.
         let is_part = columns.is_multiple_of(unit) && self.adaptation.is_none();
-        if is_part && self.view.is_share && !reads_all(used, columns) {
+        if is_part && self.tensor.is_share && !reads_all(used, columns) {
             return self.parts_of_rows(tensor, span, (&parts, &taken), out, decoding);
         }
         // For short rows or elements of a vector, also decode what lies between.
@@ -587,7 +587,7 @@ impl<'v> ValueReader<'v> {
         let plan = self.plan(tensor)?;
         let Some((_, plan)) = self.plans.get(plan) else { return Ok(Narrowing::default()) };
         let hull = plan.weight_range(&(first..first + between * columns));
-        let hull = hull.filter(|_| !self.view.is_share || reads_all(span.count, between));
+        let hull = hull.filter(|_| !self.tensor.is_share || reads_all(span.count, between));
         let scratch = self.scratch.as_deref_mut().filter(|_| plan.takes_windows());
         let window = match scratch.zip(hull) {
             Some((scratch, range)) => {
@@ -620,7 +620,7 @@ impl<'v> ValueReader<'v> {
         out: &mut Vec<f32>,
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        let columns = self.view.columns;
+        let columns = self.tensor.columns;
         let longest = parts.iter().map(|part| part.end - part.start).max().unwrap_or(0);
         let room = usize::try_from(longest).unwrap_or(usize::MAX);
         let mut values = try_vec(room)?;
@@ -646,19 +646,19 @@ impl<'v> ValueReader<'v> {
     fn columns_as_rows(
         &mut self,
         number: u32,
-        Transposed { rows, tensors }: &'v Transposed,
+        Transposed { rows, sources }: &'v Transposed,
         span: RowSpan,
         out: &mut Vec<f32>,
     ) -> Result<Narrowing> {
         // A stored matrix has one row for each column of the tensor.
-        let stored_rows = self.view.columns;
+        let stored_rows = self.tensor.columns;
         let stored_columns =
-            tensors.first().map_or(0, |tensor| shape::columns(tensor.get().shape()));
-        let taken = self.view.stored_columns()?;
+            sources.first().map_or(0, |source| shape::columns(source.tensor().shape()));
+        let taken = self.tensor.stored_columns()?;
         // What is used of each array: these stored rows, and a range of each.
         let used = self.used.take().filter(|(of, _)| *of == number);
         let (_, width) =
-            used.unwrap_or_else(|| (number, self.view.used_columns(number, stored_columns)));
+            used.unwrap_or_else(|| (number, self.tensor.used_columns(number, stored_columns)));
         self.used = Some((number, width.clone()));
         let each = (width.end - width.start)
             .saturating_mul(taken.iter().map(|run| (run.end - run.start) as u64).sum());
@@ -674,15 +674,16 @@ impl<'v> ValueReader<'v> {
                 let mut rest = &mut values[..];
                 // When single rows alternate, the neighbouring bytes are needed next, so they are
                 // left to the page cache.
-                let in_turn = rows.iter().any(|piece| piece.turns > 1);
+                let in_turn = rows.iter().any(|run| run.turns > 1);
                 let scratch = if in_turn { self.scratch.take() } else { None };
                 for run in &taken {
                     let first = array * stored_rows;
                     let all = first + run.start as u64..first + run.end as u64;
                     let spans = spans(rows, all)
-                        .flat_map(|(tensor, span)| span.unbroken().map(move |span| (tensor, span)));
-                    for (tensor, span) in spans {
-                        let Some(tensor) = tensors.get(tensor as usize) else { break };
+                        .flat_map(|(source, span)| span.unbroken().map(move |span| (source, span)));
+                    for (source, span) in spans {
+                        let Some(source) = sources.get(source as usize) else { break };
+                        let tensor = source.tensor();
                         // Whole rows at once, or a range of each.
                         let whole = width == (0..stored_columns);
                         let (times, count) = if whole { (1, span.count) } else { (span.count, 1) };
@@ -696,8 +697,8 @@ impl<'v> ValueReader<'v> {
                                 usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
                             let (now, later) = rest.split_at_mut(len.min(rest.len()));
                             let decoding = DecodeOptions::new();
-                            lost += self.elements(tensor.get(), range.clone(), now, &decoding)?;
-                            self.adapt(tensor.get(), &range, now)?;
+                            lost += self.elements(tensor, range.clone(), now, &decoding)?;
+                            self.adapt(tensor, &range, now)?;
                             rest = later;
                         }
                     }

@@ -5,19 +5,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Tensor;
-use super::packed::PackedPart;
+use super::packed::{PackedPart, RowCopy};
 use crate::bytes::Scratch;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{Narrowing, bf16, f16};
 use crate::store::Part;
-use crate::store::tensor::{DecodeOptions, StoredHandle};
+use crate::store::tensor::{DecodeOptions, StoredTensor};
 
 /// The origin of one piece of a buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum PieceOrigin {
-    /// Byte runs of one stored part, all within one range of it.
-    Bytes { tensor: StoredHandle, part: Part, within: Range<u64>, runs: Vec<ByteRuns> },
+    /// Byte runs of one part of the stored tensor of a source, all within one range of the part.
+    Bytes { source: u32, part: Part, within: Range<u64>, runs: Vec<ByteRuns> },
     /// Decoded rows of the tensor.
     Values { rows: Range<u64>, dtype: DType },
 }
@@ -85,22 +85,30 @@ const SHORT: u64 = 64 << 10;
 /// it that are used.
 const TOGETHER: u64 = 2 << 20;
 
-/// Collected short runs: their tensor, the range that contains them, their destination.
-type Collected<'a> = (&'a StoredHandle, Range<u64>, Range<u64>, Vec<ByteRuns>);
+/// Runs of the stored tensor of a source that are read together.
+struct CollectedRuns<'t> {
+    source: u32,
+    tensor: StoredTensor<'t>,
+    /// The range of the part that contains them.
+    within: Range<u64>,
+    /// Their destination.
+    to: Range<u64>,
+    runs: Vec<ByteRuns>,
+}
 
 /// Splits the values of all rows into pieces of at most `piece` bytes, unless one row is longer.
 /// Any dtype other than F16 and BF16 means F32.
 pub(crate) fn plan_values(
-    view: &Tensor,
+    tensor: &Tensor,
     dtype: DType,
     start: u64,
     piece: u64,
     planned: &mut Vec<BufferPiece>,
 ) {
     let width = u64::from(dtype.descriptor().block_bytes);
-    let (rows, columns) = view.gathered_shape();
+    let (rows, columns) = tensor.gathered_shape();
     let row = columns.saturating_mul(width);
-    let step = match view.rows_at_once() {
+    let step = match tensor.rows_at_once() {
         Some(together) => together,
         // An even number of rows is a multiple of 4 bytes.
         None => match piece.checked_div(row).unwrap_or(0) {
@@ -111,7 +119,7 @@ pub(crate) fn plan_values(
     let mut first = 0;
     while first < rows && row > 0 {
         let end = rows.min(first + step);
-        let (to, place) = (start + first * row..start + end * row, view.file_position(first));
+        let (to, place) = (start + first * row..start + end * row, tensor.file_position(first));
         planned.push(BufferPiece {
             to,
             place,
@@ -125,7 +133,7 @@ pub(crate) fn plan_values(
 /// runs that lie close together are combined. Long runs are cut at multiples of `unit` if possible,
 /// counted from the start of the buffer.
 pub(crate) fn plan_packed(
-    view: &Tensor,
+    tensor: &Tensor,
     packed: &PackedPart,
     start: u64,
     piece: u64,
@@ -133,50 +141,79 @@ pub(crate) fn plan_packed(
     planned: &mut Vec<BufferPiece>,
 ) {
     let block = u64::from(packed.dtype.descriptor().block_bytes).max(1);
-    let step = (piece / block).max(1) * block;
-    let mut push = |tensor: &StoredHandle, within: Range<u64>, to: Range<u64>, runs| {
-        let place = tensor.get().place(packed.part).unwrap_or_default();
-        let place = (place.0, place.1.saturating_add(within.start));
-        let work = PieceOrigin::Bytes { tensor: tensor.clone(), part: packed.part, within, runs };
-        planned.push(BufferPiece { to, place, work });
-    };
-    // The short runs collected so far.
-    let mut held: Option<Collected<'_>> = None;
-    for copy in view.copies(packed, 0..view.gathered_shape().0) {
-        let mut to = start + copy.to;
-        let each = copy.len();
-        if let ([whole], SHORT..) = (&*copy.taken, each) {
-            if let Some((tensor, within, to, runs)) = held.take() {
-                push(tensor, within, to, runs);
-            }
-            for turn in 0..copy.count {
-                let from = copy.from + turn * copy.stride + whole.start;
-                let mut at = 0;
-                while at < each {
-                    // Up to the end of a piece of the buffer, at a block boundary.
-                    let end = (at + piece - to % piece) / block * block;
-                    let mut len = if end > at { end - at } else { step };
-                    // Four blocks are a multiple of every unit, up to 4 bytes.
-                    for _ in 0..3 {
-                        if !(to + len).is_multiple_of(unit) && len > block {
-                            len -= block;
-                        }
-                    }
-                    let len = len.min(each - at);
-                    let from = from + at;
-                    let run = ByteRuns {
-                        from,
-                        taken: Arc::from(std::slice::from_ref(&(0..len))),
-                        stride: len,
-                        count: 1,
-                    };
-                    push(copy.tensor, from..from + len, to..to + len, vec![run]);
-                    (at, to) = (at + len, to + len);
-                }
-            }
-            continue;
+    let part = packed.part;
+    let mut planner = PackedPlanner { part, piece, unit, block, planned, collected: None };
+    for copy in tensor.copies(packed, 0..tensor.gathered_shape().0) {
+        let to = start + copy.to;
+        match (&*copy.taken, copy.len()) {
+            ([whole], SHORT..) => planner.add_long(&copy, whole, to),
+            _ => planner.add_short(&copy, to),
         }
-        // The number of rows that are read at once.
+    }
+    planner.finish_collected();
+}
+
+/// Plans the pieces of a packed part.
+struct PackedPlanner<'t, 'p> {
+    part: Part,
+    piece: u64,
+    unit: u64,
+    /// The bytes of a block.
+    block: u64,
+    planned: &'p mut Vec<BufferPiece>,
+    /// The short runs collected so far.
+    collected: Option<CollectedRuns<'t>>,
+}
+
+impl<'t> PackedPlanner<'t, '_> {
+    fn push(&mut self, CollectedRuns { source, tensor, within, to, runs }: CollectedRuns<'t>) {
+        let (file, offset) = tensor.place(self.part).unwrap_or_default();
+        let place = (file, offset.saturating_add(within.start));
+        let work = PieceOrigin::Bytes { source, part: self.part, within, runs };
+        self.planned.push(BufferPiece { to, place, work });
+    }
+
+    fn finish_collected(&mut self) {
+        if let Some(collected) = self.collected.take() {
+            self.push(collected);
+        }
+    }
+
+    /// Adds rows with one long run each.
+    fn add_long(&mut self, copy: &RowCopy<'t>, whole: &Range<u64>, mut to: u64) {
+        self.finish_collected();
+        let step = (self.piece / self.block).max(1) * self.block;
+        let each = whole.end - whole.start;
+        for turn in 0..copy.count {
+            let start = copy.from + turn * copy.stride + whole.start;
+            let mut at = 0;
+            while at < each {
+                // Up to the end of a piece of the buffer, at a block boundary.
+                let end = (at + self.piece - to % self.piece) / self.block * self.block;
+                let mut len = if end > at { end - at } else { step };
+                // Four blocks are a multiple of every unit, up to 4 bytes.
+                for _ in 0..3 {
+                    if !(to + len).is_multiple_of(self.unit) && len > self.block {
+                        len -= self.block;
+                    }
+                }
+                let len = len.min(each - at);
+                let from = start + at;
+                let taken = Arc::from(std::slice::from_ref(&(0..len)));
+                self.push(CollectedRuns {
+                    source: copy.source,
+                    tensor: copy.tensor,
+                    within: from..from + len,
+                    to: to..to + len,
+                    runs: vec![ByteRuns { from, taken, stride: len, count: 1 }],
+                });
+                (at, to) = (at + len, to + len);
+            }
+        }
+    }
+
+    /// Adds rows with short runs, as many as are read at once.
+    fn add_short(&mut self, copy: &RowCopy<'t>, mut to: u64) {
         let reach = copy.taken.iter().map(|run| run.end).max().unwrap_or(0);
         let together = (TOGETHER / copy.stride.max(reach).max(1)).max(1);
         let mut turn = 0;
@@ -185,32 +222,38 @@ pub(crate) fn plan_packed(
             let from = copy.from + turn * copy.stride;
             let (taken, stride) = (Arc::clone(&copy.taken), copy.stride);
             let run = ByteRuns { from, taken, stride, count };
-            let stretch = from..from + (count - 1) * copy.stride + reach;
-            let bytes = count * each;
-            let joins = held.as_ref().is_some_and(|(tensor, within, to, _)| {
-                let all = within.start.min(stretch.start)..within.end.max(stretch.end);
-                tensor.get().is(&copy.tensor.get())
-                    && all.end - all.start <= TOGETHER
-                    && to.end - to.start + bytes <= TOGETHER
-            });
-            match &mut held {
-                Some((_, within, to, runs)) if joins => {
-                    *within = within.start.min(stretch.start)..within.end.max(stretch.end);
-                    to.end += bytes;
-                    runs.push(run);
+            let within = from..from + (count - 1) * copy.stride + reach;
+            let bytes = count * copy.len();
+            match &mut self.collected {
+                Some(collected) if collected.can_join(copy.tensor, &within, bytes) => {
+                    collected.within = collected.joined(&within);
+                    collected.to.end += bytes;
+                    collected.runs.push(run);
                 }
                 _ => {
-                    if let Some((tensor, within, to, runs)) = held.take() {
-                        push(tensor, within, to, runs);
-                    }
-                    held = Some((copy.tensor, stretch, to..to + bytes, vec![run]));
+                    self.finish_collected();
+                    let (source, tensor) = (copy.source, copy.tensor);
+                    let (to, runs) = (to..to + bytes, vec![run]);
+                    self.collected = Some(CollectedRuns { source, tensor, within, to, runs });
                 }
             }
             (turn, to) = (turn + count, to + bytes);
         }
     }
-    if let Some((tensor, within, to, runs)) = held.take() {
-        push(tensor, within, to, runs);
+}
+
+impl CollectedRuns<'_> {
+    /// The range that contains these runs and another range.
+    fn joined(&self, within: &Range<u64>) -> Range<u64> {
+        self.within.start.min(within.start)..self.within.end.max(within.end)
+    }
+
+    /// Whether another run, of which `bytes` are used, is read together with these.
+    fn can_join(&self, tensor: StoredTensor<'_>, within: &Range<u64>, bytes: u64) -> bool {
+        let all = self.joined(within);
+        self.tensor.is(&tensor)
+            && all.end - all.start <= TOGETHER
+            && self.to.end - self.to.start + bytes <= TOGETHER
     }
 }
 
@@ -218,33 +261,38 @@ impl PieceOrigin {
     /// Produces the bytes of a piece.
     pub(crate) fn fill(
         &self,
-        view: &Tensor,
+        tensor: &Tensor,
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<Narrowing> {
         match self {
-            Self::Bytes { tensor, part, within, runs } => {
+            Self::Bytes { source, part, within, runs } => {
+                let Some(source) = tensor.sources.get(*source as usize) else {
+                    return Err(
+                        Error::mismatch("a piece of another tensor").in_tensor(tensor.name())
+                    );
+                };
+                let stored = source.tensor();
                 if let [ByteRuns { taken, count: 1, .. }] = runs.as_slice()
                     && let [run] = &**taken
                 {
-                    tensor.get().fill(*part, within.start + run.start, out, scratch)?;
+                    stored.fill(*part, within.start + run.start, out, scratch)?;
                     return Ok(Narrowing::default());
                 }
-                let tensor = tensor.get();
                 let place = |byte: u64| usize::try_from(byte).unwrap_or(usize::MAX);
                 let mut rest = out;
                 let used: u64 = runs.iter().map(ByteRuns::len).sum();
-                if view.is_share && !reads_all(used, within.end - within.start) {
+                if tensor.is_share && !reads_all(used, within.end - within.start) {
                     for run in runs.iter().flat_map(ByteRuns::each) {
                         let (now, later) = std::mem::take(&mut rest)
                             .split_at_mut_checked(place(run.end - run.start))
                             .ok_or_else(|| Error::mismatch("rows exceed their buffer"))?;
-                        tensor.fill(*part, run.start, now, scratch)?;
+                        stored.fill(*part, run.start, now, scratch)?;
                         rest = later;
                     }
                     return Ok(Narrowing::default());
                 }
-                let bytes = tensor.read_range(*part, within.clone(), scratch)?;
+                let bytes = stored.read_range(*part, within.clone(), scratch)?;
                 for ByteRuns { from, taken, stride, count } in runs {
                     for turn in 0..*count {
                         let row = from + turn * stride - within.start;
@@ -256,7 +304,7 @@ impl PieceOrigin {
                                 .split_at_mut_checked(place(run.end - run.start))
                                 .ok_or_else(|| Error::mismatch("rows exceed their buffer"))?;
                             now.copy_from_slice(bytes);
-                            tensor.swap(*part, now)?;
+                            stored.swap(*part, now)?;
                             rest = later;
                         }
                     }
@@ -271,17 +319,17 @@ impl PieceOrigin {
                     DType::F16 => {
                         let out =
                             bytemuck::try_cast_slice_mut::<u8, f16>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
+                        tensor.decode_bulk(rows, out, &decoding, scratch)
                     }
                     DType::BF16 => {
                         let out =
                             bytemuck::try_cast_slice_mut::<u8, bf16>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
+                        tensor.decode_bulk(rows, out, &decoding, scratch)
                     }
                     _ => {
                         let out =
                             bytemuck::try_cast_slice_mut::<u8, f32>(out).map_err(unaligned)?;
-                        view.decode_bulk(rows, out, &decoding, scratch)
+                        tensor.decode_bulk(rows, out, &decoding, scratch)
                     }
                 }
             }

@@ -9,8 +9,8 @@ use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{
-    BlockScales, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, SchemeArrays,
-    StoredArray, narrow,
+    BlockScales, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, RowsDecode,
+    Runs, SchemeArrays, StoredArray, narrow,
 };
 use crate::shape;
 use crate::store::Part;
@@ -389,83 +389,108 @@ impl<'a> DecodePlan<'a> {
     ) -> Result<Narrowing> {
         let runs = match &self.codec.0 {
             Decoder::Runs(runs) => runs,
-            Decoder::Rows(decode) => {
-                let first = elements.start.checked_div(self.columns).unwrap_or(0);
-                let rows = out.len() as u64 / self.columns.max(1);
-                let range = usize::try_from(first).ok().zip(usize::try_from(first + rows).ok());
-                let mut exact = try_vec(out.len())?;
-                exact.resize(out.len(), 0.0);
-                return self
-                    .parts
-                    .as_ref()
-                    .zip(range)
-                    .and_then(|(parts, (start, end))| decode(parts, start..end, &mut exact))
-                    .map(|()| narrow(&exact, out))
-                    .ok_or_else(|| self.malformed("the parts do not match"));
-            }
+            Decoder::Rows(decode) => return self.piece_of_rows(*decode, &elements, out),
         };
         let global = usize::try_from(elements.start / self.each_global).unwrap_or(usize::MAX);
         let global = self.globals.get(global).copied().unwrap_or(Global::None);
-        match (self.row.packing, self.row.row_head) {
-            (Packing::Group, _) => {
-                let per_group = |format: Option<Float>| {
-                    let bytes = format?.bytes() as u64;
-                    let at = |element: u64| (element / self.group_size).checked_mul(bytes);
-                    Some(at(elements.start)?..at(elements.end)?)
-                };
-                let scale = match per_group(self.formats.0) {
-                    Some(range) => self.group_bytes(Part::Scale, range, window)?,
-                    None => return Err(self.malformed("the tensor has no scales")),
-                };
-                let bias = match per_group(self.formats.1) {
-                    Some(range) => self.group_bytes(Part::Bias, range, window)?,
-                    None => Cow::Borrowed(&[][..]),
-                };
-                let packed = Packed {
-                    weight: &self.weight(&elements, window)?,
-                    scale: &scale,
-                    bias: &bias,
-                    formats: (
-                        self.formats.0.unwrap_or(Float::F32),
-                        self.formats.1.or(self.formats.0).unwrap_or(Float::F32),
-                    ),
-                    group_size: usize::try_from(self.group_size).unwrap_or(1),
-                    global,
-                };
-                Ok(runs.decode(&packed, out, rounding, past))
-            }
-            (_, 0) => {
-                let weight = self.weight(&elements, window)?;
-                let packed = Packed::blocks(&weight);
-                let Global::Factor(factor) = global else {
-                    return Ok(runs.decode(&packed, out, rounding, past));
-                };
-                // The block's value times the factor: two roundings.
-                let mut exact = vec![0.0; out.len()];
-                runs.decode(&packed, &mut exact, rounding, false);
-                exact.iter_mut().for_each(|value| *value *= factor);
-                Ok(narrow(&exact, out))
-            }
-            (_, head) => {
-                let weight = self.weight(&elements, window)?;
-                let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
-                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
-                let columns = usize::try_from(self.columns).unwrap_or(usize::MAX).max(1);
-                let block_bytes = self.row.block_bytes as usize;
-                let blocks = usize::try_from(PIECE / u64::from(self.row.block_len)).unwrap_or(1);
-                let step = blocks * self.row.block_len as usize;
-                let mut lost = Narrowing::default();
-                for (row, out) in weight.chunks(bytes).zip(out.chunks_mut(columns)) {
-                    let (head, row) = row.split_at_checked(head as usize).unwrap_or((&[], &[]));
-                    // A row may be as long as its file.
-                    for (row, out) in row.chunks(blocks * block_bytes).zip(out.chunks_mut(step)) {
-                        let packed = Packed { scale: head, ..Packed::blocks(row) };
-                        lost += runs.decode(&packed, out, rounding, past);
-                    }
-                }
-                Ok(lost)
+        if self.row.packing == Packing::Group {
+            let [scale, bias] = self.scales_and_biases(&elements, window)?;
+            let packed = Packed {
+                weight: &self.weight(&elements, window)?,
+                scale: &scale,
+                bias: &bias,
+                formats: (
+                    self.formats.0.unwrap_or(Float::F32),
+                    self.formats.1.or(self.formats.0).unwrap_or(Float::F32),
+                ),
+                group_size: usize::try_from(self.group_size).unwrap_or(1),
+                global,
+            };
+            return Ok(runs.decode(&packed, out, rounding, past));
+        }
+        let weight = self.weight(&elements, window)?;
+        if self.row.row_head > 0 {
+            return Ok(self.piece_with_heads(runs, &weight, out, rounding, past));
+        }
+        let packed = Packed::blocks(&weight);
+        let Global::Factor(factor) = global else {
+            return Ok(runs.decode(&packed, out, rounding, past));
+        };
+        // The block's value times the factor: two roundings.
+        let mut exact = vec![0.0; out.len()];
+        runs.decode(&packed, &mut exact, rounding, false);
+        exact.iter_mut().for_each(|value| *value *= factor);
+        Ok(narrow(&exact, out))
+    }
+
+    /// Decodes rows that need all parts of the tensor.
+    fn piece_of_rows<T: Element>(
+        &self,
+        decode: RowsDecode,
+        elements: &Range<u64>,
+        out: &mut [T],
+    ) -> Result<Narrowing> {
+        let first = elements.start.checked_div(self.columns).unwrap_or(0);
+        let rows = out.len() as u64 / self.columns.max(1);
+        let range = usize::try_from(first).ok().zip(usize::try_from(first + rows).ok());
+        let mut exact = try_vec(out.len())?;
+        exact.resize(out.len(), 0.0);
+        self.parts
+            .as_ref()
+            .zip(range)
+            .and_then(|(parts, (start, end))| decode(parts, start..end, &mut exact))
+            .map(|()| narrow(&exact, out))
+            .ok_or_else(|| self.malformed("the parts do not match"))
+    }
+
+    /// The bytes of the scales and of the biases of whole groups.
+    fn scales_and_biases(
+        &self,
+        elements: &Range<u64>,
+        window: Option<ByteWindow<'_>>,
+    ) -> Result<[Cow<'a, [u8]>; 2]> {
+        let per_group = |format: Option<Float>| {
+            let bytes = format?.bytes() as u64;
+            let at = |element: u64| (element / self.group_size).checked_mul(bytes);
+            Some(at(elements.start)?..at(elements.end)?)
+        };
+        let scale = match per_group(self.formats.0) {
+            Some(range) => self.group_bytes(Part::Scale, range, window)?,
+            None => return Err(self.malformed("the tensor has no scales")),
+        };
+        let bias = match per_group(self.formats.1) {
+            Some(range) => self.group_bytes(Part::Bias, range, window)?,
+            None => Cow::Borrowed(&[][..]),
+        };
+        Ok([scale, bias])
+    }
+
+    /// Decodes whole rows, each of which starts with bytes for all of its blocks.
+    fn piece_with_heads<T: Element>(
+        &self,
+        runs: &Runs,
+        weight: &[u8],
+        out: &mut [T],
+        rounding: Rounding,
+        past: bool,
+    ) -> Narrowing {
+        let bytes = self.row.dtype.row_bytes(self.columns).unwrap_or(0);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(1);
+        let columns = usize::try_from(self.columns).unwrap_or(usize::MAX).max(1);
+        let block_bytes = self.row.block_bytes as usize;
+        let blocks = usize::try_from(PIECE / u64::from(self.row.block_len)).unwrap_or(1);
+        let step = blocks * self.row.block_len as usize;
+        let mut lost = Narrowing::default();
+        for (row, out) in weight.chunks(bytes).zip(out.chunks_mut(columns)) {
+            let (head, row) =
+                row.split_at_checked(self.row.row_head as usize).unwrap_or((&[], &[]));
+            // A row may be as long as its file.
+            for (row, out) in row.chunks(blocks * block_bytes).zip(out.chunks_mut(step)) {
+                let packed = Packed { scale: head, ..Packed::blocks(row) };
+                lost += runs.decode(&packed, out, rounding, past);
             }
         }
+        lost
     }
 
     /// The weight's bytes for some elements, little-endian.

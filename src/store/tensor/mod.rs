@@ -9,7 +9,6 @@ mod sub_scales;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::bytes::{Source, Text, try_zeroed};
 use crate::dtype::{DType, describe_ggml};
@@ -48,25 +47,6 @@ pub(crate) struct StoredTensor<'a> {
     number: u32,
 }
 
-/// A [`StoredTensor`] that keeps its store open.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredHandle {
-    store: Arc<Store>,
-    number: u32,
-}
-
-impl StoredHandle {
-    /// The tensor.
-    pub(crate) fn get(&self) -> StoredTensor<'_> {
-        StoredTensor { store: &self.store, number: self.number }
-    }
-
-    /// The store that it keeps open.
-    pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-}
-
 /// The number of values decoded at a time when they are not all needed at once.
 const CHUNK: u64 = 1 << 20;
 
@@ -93,10 +73,9 @@ impl<'a> StoredTensor<'a> {
         Self { store, number }
     }
 
-    /// A handle that keeps the store open. `store` must be the tensor's own store.
-    pub(crate) fn handle(&self, store: &Arc<Store>) -> StoredHandle {
-        debug_assert!(std::ptr::eq(self.store, &**store), "a tensor of this store");
-        StoredHandle { store: Arc::clone(store), number: self.number }
+    /// The number of the tensor in its store.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// The stored name: that of the weight part, or, for a tensor grouped from several arrays, the
