@@ -1,11 +1,33 @@
 //! Rules of the repository that no compiler checks.
 
+#[path = "house/imports.rs"]
+mod imports;
+#[path = "house/tokens.rs"]
+mod tokens;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weighbridge::arch::{Architecture, NameRule, StoredForm, architectures};
 use weighbridge::container::CONTAINERS;
 use weighbridge::dtype::DTYPES;
+
+use crate::imports::{Crate, Edges, circles};
+use crate::tokens::{Token, functions, tokens};
+
+/// The sources of every crate of the workspace, and of the Python package.
+const CRATES: &[&str] = &[
+    "capi/src",
+    "cli/src",
+    "crates/weighbridge-quant/src",
+    "dlpack/src",
+    "python/src",
+    "reference/src",
+    "src",
+    "web/src",
+    "web/wasm/src",
+    "xtask/src",
+];
 
 /// Files that may hold unsafe code.
 const UNSAFE: &[&str] = &[
@@ -14,15 +36,30 @@ const UNSAFE: &[&str] = &[
     "device/gpu/import.rs",
     "weighbridge_quant/kernel.rs",
     "weighbridge_quant/simd/aarch64.rs",
+    "weighbridge_quant/simd/aarch64/registers.rs",
     "weighbridge_quant/simd/x86_64.rs",
     "weighbridge_quant/simd/x86_64/avx512.rs",
 ];
 
-/// The crate of dtypes, whose modules `lib.rs` re-exports: every module may use it.
-const QUANT: &str = "weighbridge_quant";
-
 /// Lines that a file may have before its tests.
 const LINES: usize = 800;
+
+/// Lines that a function may have.
+const FUNCTION_LINES: usize = 80;
+
+/// Longer functions, and why.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
+    (
+        "src/arch/config/derive.rs",
+        "config",
+        "it becomes generic steps and a function of each family",
+    ),
+    (
+        "src/arch/config/derive.rs",
+        "layout",
+        "it becomes generic steps and a function of each family",
+    ),
+];
 
 /// Canonical tensors that may be the very same as another one: the architecture and the name.
 /// Falcon 7B has one norm before attention and the feed-forward network, Falcon 40B one for each.
@@ -52,22 +89,38 @@ fn sources() -> BTreeMap<String, String> {
     all
 }
 
-/// The sources in a folder, with `start` before their paths.
+/// The sources in a folder up to their tests, with `start` before their paths.
 fn sources_in(folder: &str, start: &str) -> BTreeMap<String, String> {
+    let cut = |(name, text): (String, String)| {
+        let end = text.find("\n#[cfg(test)]").unwrap_or(text.len());
+        (format!("{start}{name}"), text[..end].to_owned())
+    };
+    whole_sources(folder).into_iter().map(cut).collect()
+}
+
+/// The sources in a folder, except for files of tests, which may use everything.
+fn whole_sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = Vec::new();
     let src = root().join(folder);
     files(&src, &mut found);
-    // Tests may use everything.
     let of_tests =
         |path: &Path| path.ends_with("tests.rs") || path.with_file_name("").ends_with("tests");
     found.retain(|path| !of_tests(path));
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("a source file");
-        let end = text.find("\n#[cfg(test)]").unwrap_or(text.len());
         let name = path.strip_prefix(&src).expect("a path below src").to_string_lossy();
-        (format!("{start}{}", name.replace('\\', "/")), text[..end].to_owned())
+        (name.replace('\\', "/"), text)
     };
     found.into_iter().map(read).collect()
+}
+
+/// What the files of a crate use of each other. A program next to a library is a crate of its own.
+fn edges(folder: &str) -> Edges {
+    let mut sources = whole_sources(folder);
+    if sources.contains_key("lib.rs") {
+        sources.remove("main.rs");
+    }
+    Crate::new(sources.iter().map(|(file, text)| (file.as_str(), text.as_str()))).edges()
 }
 
 /// The module of `src/` that a file belongs to.
@@ -92,43 +145,6 @@ fn cell(text: &str) -> String {
     text.trim().trim_matches('`').to_owned()
 }
 
-fn identifier(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    &text[..end.unwrap_or(text.len())]
-}
-
-/// The modules that a file imports with `crate::`; `homes` says which module a root item is from.
-fn used(text: &str, homes: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let code: Vec<&str> = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
-    let code = code.join("\n");
-    let mut used = BTreeSet::new();
-    for (place, _) in code.match_indices("crate::") {
-        let after = &code[place + "crate::".len()..];
-        let names: Vec<&str> = match after.strip_prefix('{') {
-            Some(list) => list.split('}').next().unwrap_or("").split(',').map(str::trim).collect(),
-            None => vec![after],
-        };
-        for name in names.into_iter().map(identifier).filter(|name| !name.is_empty()) {
-            used.insert(homes.get(name).map_or(name, String::as_str).to_owned());
-        }
-    }
-    used
-}
-
-/// The modules of the items that `lib.rs` re-exports.
-fn homes(lib: &str) -> BTreeMap<String, String> {
-    let mut homes = BTreeMap::new();
-    for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
-        let Some((module, items)) = line.split_once("::") else { continue };
-        let items = items.trim_matches(['{', '}', ';']).split(',').map(str::trim);
-        // A renamed item is imported by its new name.
-        for item in items.map(|item| item.rsplit(" as ").next().unwrap_or(item)) {
-            homes.insert(identifier(item).to_owned(), module.to_owned());
-        }
-    }
-    homes
-}
-
 /// The table of modules in CONTRIBUTING.md lists every module of `src/` once, and nothing else.
 #[test]
 fn modules_are_listed() {
@@ -144,29 +160,19 @@ fn modules_are_listed() {
 /// A file imports only modules above its own in that table, except for the exceptions listed below it.
 #[test]
 fn modules_import_those_above_them() {
-    let sources = sources_in("src", "");
-    let homes = homes(&sources["lib.rs"]);
-    assert!(homes.len() > 10, "{homes:?}");
     let order: Vec<String> = contributing("module").into_iter().map(|row| row[0].clone()).collect();
-    let position = |name: &str| order.iter().position(|module| module == name);
-    let mut found = BTreeSet::new();
-    for (file, text) in sources.iter().filter(|(file, _)| *file != "lib.rs") {
-        let here = module(file);
-        for used in used(text, &homes).into_iter().filter(|used| used != here && used != QUANT) {
-            assert!(
-                position(&used).is_some(),
-                "src/{file} imports crate::{used}, which is not listed"
-            );
-            if position(&used) > position(here) {
-                found.insert((file.clone(), used));
-            }
+    let position = |file: &str| order.iter().position(|name| name == module(file));
+    let mut below = BTreeSet::new();
+    for (file, used) in edges("src").into_keys().filter(|(file, _)| file != "lib.rs") {
+        if position(&used) > position(&file) {
+            below.insert((file, module(&used).to_owned()));
         }
     }
     let allowed = contributing("file | imports").into_iter().map(|row| {
         assert!(!row[2].is_empty(), "{}: the exception has no reason", row[0]);
         (row[0].clone(), row[1].clone())
     });
-    assert_eq!(found, allowed.collect::<BTreeSet<(String, String)>>(), "imports of modules below");
+    assert_eq!(below, allowed.collect::<BTreeSet<(String, String)>>(), "imports of modules below");
 }
 
 #[test]
@@ -180,9 +186,11 @@ fn unsafe_code_is_where_it_is_known_to_be() {
 
 #[test]
 fn files_are_short() {
-    for (file, text) in sources() {
-        let lines = text.lines().count();
-        assert!(lines <= LINES, "src/{file} has {lines} lines before its tests");
+    for folder in CRATES {
+        for (file, text) in sources_in(folder, "") {
+            let lines = text.lines().count();
+            assert!(lines <= LINES, "{folder}/{file} has {lines} lines before its tests");
+        }
     }
 }
 
@@ -209,6 +217,24 @@ fn engines_have_the_pinned_versions() {
             "engines/{file}: {version}, but {package}=={pin} is pinned"
         );
     }
+}
+
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for folder in CRATES {
+        for (file, text) in whole_sources(folder) {
+            let all = functions(&tokens(&text)).into_iter();
+            let all = all.filter(|(_, lines)| *lines > FUNCTION_LINES);
+            long.extend(
+                all.map(|(name, lines)| (format!("{folder}/{file}"), name.to_owned(), lines)),
+            );
+        }
+    }
+    long.retain(|(file, name, _)| {
+        !LONG_FUNCTIONS.iter().any(|(other, function, _)| file == other && name == function)
+    });
+    assert_eq!(long, [], "functions of more than {FUNCTION_LINES} lines");
 }
 
 fn unique<T: Ord + std::fmt::Debug>(what: &str, names: impl IntoIterator<Item = T>) {
@@ -360,26 +386,25 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// String literals of a source, without its comments.
-fn literals(text: &str) -> BTreeSet<&str> {
-    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    code.flat_map(|line| line.split('"').skip(1).step_by(2)).collect()
+/// String literals of a source.
+fn literals(text: &str) -> BTreeSet<String> {
+    tokens(text).iter().filter_map(Token::literal).map(str::to_owned).collect()
 }
 
 #[test]
 fn families_are_named_in_their_files_alone() {
     let rows = architectures().into_iter();
-    let names: BTreeSet<&str> =
-        rows.flat_map(|row| row.gguf.iter().chain(row.hf)).copied().collect();
+    let names: BTreeSet<String> =
+        rows.flat_map(|row| row.gguf.iter().chain(row.hf)).map(|name| (*name).to_owned()).collect();
     let mut found = BTreeMap::new();
     let of_a_family = |file: &str| {
         let shared = ["arch/family/mod.rs", "arch/family/decoder/"];
         file.starts_with("arch/family/") && !shared.iter().any(|start| file.starts_with(start))
     };
     for (file, text) in sources().iter().filter(|(file, _)| !of_a_family(file)) {
-        let here: Vec<&str> = literals(text).intersection(&names).copied().collect();
+        let here: Vec<String> = literals(text).intersection(&names).cloned().collect();
         if !here.is_empty() {
-            found.insert(file.clone(), here.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            found.insert(file.clone(), here);
         }
     }
     let allowed = NAMES_ELSEWHERE.iter().map(|(file, names, _)| {
@@ -388,123 +413,53 @@ fn families_are_named_in_their_files_alone() {
     assert_eq!(found, allowed.collect::<BTreeMap<String, Vec<String>>>());
 }
 
-/// Files that import each other all the same, and why.
-const CIRCLES: &[(&str, &str, &str)] = &[
-    ("bytes", "error", "messages show paths as `Text`, and reading bytes fails with `Error`"),
-    (
-        "weighbridge_quant/element",
-        "weighbridge_quant/kernel",
-        "elements select kernels, which are generic over elements",
-    ),
+/// Files that import each other all the same, by the starts of their paths, and why.
+const CIRCLES: &[(&str, &str)] = &[
+    ("src/arch/", "families become data, which imports nothing"),
+    ("src/model/tensor/", "the changes that an adapter makes to a tensor are products of tensors"),
+    ("src/ops/verify/", "the consistency check moves to a file that its rules import"),
 ];
-
-/// The modules that a file imports, by its `use` declarations and paths: `super` and `crate` are
-/// resolved to the longest module that exists.
-fn imported(module: &[&str], text: &str, modules: &BTreeSet<String>) -> BTreeSet<String> {
-    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
-    let mut found = BTreeSet::new();
-    for start in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(start) {
-            let before = code[..at].chars().next_back();
-            if before.is_none_or(|c| !c.is_alphanumeric() && !"_:".contains(c)) {
-                leaves(&code[at..], &mut Vec::new(), &mut |path: &[&str]| {
-                    let mut whole: Vec<&str> = Vec::new();
-                    for (number, part) in path.iter().enumerate() {
-                        match *part {
-                            "crate" => {}
-                            "super" if number == 0 => {
-                                whole = module[..module.len().saturating_sub(1)].to_vec();
-                            }
-                            "super" => drop(whole.pop()),
-                            part => whole.push(part),
-                        }
-                    }
-                    let lengths = (1..=whole.len()).rev();
-                    let known = lengths.map(|len| whole[..len].join("/"));
-                    found.extend(known.into_iter().find(|name| modules.contains(name)));
-                });
-            }
-        }
-    }
-    found
-}
-
-/// Visits the paths of a `use` tree; returns what follows it.
-fn leaves<'t>(
-    mut text: &'t str,
-    path: &mut Vec<&'t str>,
-    visit: &mut impl FnMut(&[&str]),
-) -> &'t str {
-    let depth = path.len();
-    loop {
-        text = text.trim_start();
-        if let Some(mut rest) = text.strip_prefix('{') {
-            while let Some(more) = rest.trim_start().strip_prefix(',').or(Some(rest)) {
-                if let Some(end) = more.trim_start().strip_prefix('}') {
-                    rest = end;
-                    break;
-                }
-                let left = leaves(more, path, visit);
-                if left.len() == more.len() {
-                    break;
-                }
-                rest = left;
-            }
-            text = rest;
-            break;
-        }
-        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-        let (name, rest) = text.split_at(end);
-        if !name.is_empty() {
-            path.push(name);
-        }
-        match rest.strip_prefix("::") {
-            Some(rest) if !name.is_empty() => text = rest,
-            _ => {
-                visit(path);
-                text = rest;
-                break;
-            }
-        }
-    }
-    path.truncate(depth);
-    text
-}
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let sources = sources();
-    let name = |file: &str| {
-        let name = file.strip_suffix(".rs").unwrap_or(file);
-        name.strip_suffix("/mod").unwrap_or(name).to_owned()
-    };
-    let modules: BTreeSet<String> = sources.keys().map(|file| name(file)).collect();
-    let family = |a: &str, b: &str| {
-        a == b || a.starts_with(&format!("{b}/")) || b.starts_with(&format!("{a}/"))
-    };
-    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (file, text) in sources.iter().filter(|(file, _)| *file != "lib.rs") {
-        let own = name(file);
-        let parts: Vec<&str> = own.split('/').collect();
-        let mut found = imported(&parts, text, &modules);
-        // A room's own `mod.rs` declares its files and shares their types.
-        found.retain(|other| !family(other, &own));
-        found.retain(|other| {
-            !CIRCLES.iter().any(|(a, b, _)| (own == *a && other == b) || (own == *b && other == a))
-        });
-        imports.insert(own, found);
-    }
-    assert!(imports["container/gguf/read"].contains("store"), "imports are found");
-    // What nothing imports any more, or what imports nothing, is in no circle.
-    loop {
-        let targets: BTreeSet<String> = imports.values().flatten().cloned().collect();
-        let before = imports.len();
-        imports.retain(|module, found| !found.is_empty() && targets.contains(module));
-        let left: BTreeSet<String> = imports.keys().cloned().collect();
-        imports.values_mut().for_each(|found| found.retain(|other| left.contains(other)));
-        if imports.len() == before {
-            break;
+    let mut found = Vec::new();
+    for folder in CRATES {
+        let path = |file: String| format!("{folder}/{file}");
+        let edges = edges(folder).into_iter().map(|((a, b), names)| ((path(a), path(b)), names));
+        let allowed = |a: &str, b: &str| {
+            CIRCLES.iter().any(|(start, _)| a.starts_with(start) && b.starts_with(start))
+        };
+        let edges: Edges = edges.filter(|((a, b), _)| !allowed(a, b)).collect();
+        for circle in circles(&edges) {
+            let inside =
+                edges.iter().filter(|((a, b), _)| circle.contains(a) && circle.contains(b));
+            let line = |((a, b), names): (&(String, String), &BTreeSet<String>)| {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                format!("{a} imports {b}: {}", names.join(", "))
+            };
+            found.extend(inside.map(line));
         }
     }
-    assert_eq!(imports, BTreeMap::new(), "files that import each other");
+    assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
+}
+
+/// The map follows re-exports to the file of the item, and sees parents and children.
+#[test]
+fn imports_are_found() {
+    let sources = [
+        ("lib.rs", "mod a;\nmod b;\npub use a::Item;\n"),
+        ("a/mod.rs", "mod c;\npub use c::Item;\npub struct Parent;\n"),
+        ("a/c.rs", "use super::Parent;\npub struct Item(Parent);\n"),
+        ("b.rs", "use crate::{Item, a::Parent as Other};\nfn f(_: Item, _: Other) {}\n"),
+    ];
+    let found = |sources: &[(&'static str, &'static str)]| {
+        Crate::new(sources.iter().copied()).edges().into_keys().collect::<Vec<_>>()
+    };
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let expected = [edge("a/c.rs", "a/mod.rs"), edge("b.rs", "a/c.rs"), edge("b.rs", "a/mod.rs")];
+    assert_eq!(found(&sources), expected);
+    let mut sources = sources;
+    sources[1].1 = "mod c;\npub use c::Item;\npub struct Parent;\nfn f(_: Item) {}\n";
+    let edges = Crate::new(sources).edges();
+    assert_eq!(circles(&edges), [BTreeSet::from(["a/c.rs", "a/mod.rs"].map(str::to_owned))]);
 }
