@@ -37,7 +37,7 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Debug)]
 pub struct GroupQuantizer {
-    kernels: GroupKernels,
+    pub(crate) kernels: GroupKernels,
     bits: usize,
     sizes: &'static [usize],
     /// Whether scales and biases have the values' own dtype; otherwise scales are bytes, without

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::super::kernel::Isa;
 use super::super::simd::{Portable, Simd};
-use super::super::{Decoder, Rounding};
+use super::super::{Decoder, GroupParts, Grouping, Rounding};
 use super::*;
 use crate::DType;
 
@@ -41,7 +41,7 @@ fn quantize_on<T: Element>(
     let sizes = quantizer.sizes::<T>(values.len(), grouping).unwrap();
     let [mut weight, mut scale, mut bias] = sizes.map(|size| vec![0xa5; size]);
     let out = GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
-    T::encoders(quantizer).run_on(isa, (values, grouping, out));
+    T::encoders(&quantizer.kernels).run_on(isa, (values, grouping, out));
     if !bias.is_empty() {
         for bytes in [&mut scale, &mut bias] {
             for number in bytes.chunks_mut(size_of::<T>()) {

@@ -117,7 +117,7 @@ fn quantize_groups<T: Element>(row: &DTypeDescriptor, values: &[f32], from: &str
             scale: &mut scale[..part(sizes[1])],
             bias: &mut bias[..part(sizes[2])],
         };
-        T::encoders(quantizer).run_on(isa, (&values[..elements], grouping, out));
+        T::encoders(&quantizer.kernels).run_on(isa, (&values[..elements], grouping, out));
     });
 }
 
