@@ -48,18 +48,7 @@ const LINES: usize = 800;
 const FUNCTION_LINES: usize = 80;
 
 /// Longer functions, and why.
-const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[
-    (
-        "src/arch/config/derive.rs",
-        "config",
-        "it becomes generic steps and a function of each family",
-    ),
-    (
-        "src/arch/config/derive.rs",
-        "layout",
-        "it becomes generic steps and a function of each family",
-    ),
-];
+const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[];
 
 /// Canonical tensors that may be the very same as another one: the architecture and the name.
 /// Falcon 7B has one norm before attention and the feed-forward network, Falcon 40B one for each.

@@ -6,6 +6,7 @@ mod conditional;
 pub(crate) mod config;
 mod cut;
 mod dialect_names;
+mod experts;
 pub(crate) mod family;
 mod generation;
 pub(crate) mod graph;
@@ -42,6 +43,7 @@ pub use config::{
 use config::{ConfigReader, Defaults, PromisedLayers};
 pub(crate) use cut::{Cut, Stage, TensorCut, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
+use experts::{Experts, add_experts};
 pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
 use habits::MlxModules;
@@ -499,22 +501,6 @@ fn detected_dialect(store: &Store, architecture: Option<&Architecture>) -> Diale
     }
 }
 
-/// Adds the stored names of experts to their mappings, in the order of their numbers.
-fn add_experts(all: impl Iterator<Item = Experts>, resolution: &mut Resolution) -> Result<()> {
-    for mut experts in all {
-        let Some(mapping) = resolution.mapped.get_mut(experts.place) else { continue };
-        experts.stored.sort();
-        let numbers = (0..).zip(&experts.stored).find(|(place, (number, _))| place != number);
-        if let Some((place, (_, stored))) = numbers {
-            let canonical = &mapping.canonical;
-            let fault = format!("expert {place} of \"{canonical}\" is missing before this one");
-            return Err(Error::malformed(fault).in_tensor(stored));
-        }
-        mapping.stored = experts.stored.into_iter().map(|(_, stored)| stored).collect();
-    }
-    Ok(())
-}
-
 /// Keeps one mapping of each canonical tensor.
 fn keep_once(resolution: &mut Resolution, ranks: &[u32]) -> Result<()> {
     let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
@@ -562,14 +548,6 @@ fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
     let others = others.into_iter().map(|stored| Auxiliary { stored, reason });
     resolution.auxiliary.extend(others);
     resolution.mapped = kept;
-}
-
-/// The tensors of a layer's experts that form one canonical tensor.
-struct Experts {
-    /// Index into the mappings.
-    place: usize,
-    /// The number of each expert and its stored name.
-    stored: Vec<(u32, String)>,
 }
 
 /// Whether the files are the publisher's own: they contain the publisher's name of the embedding.

@@ -9,6 +9,7 @@
 //! A stored tensor, a fused tensor, experts that are stored one by one, q of a fused qkv and a shard
 //! of any of these all have this form: a list of runs of rows.
 
+mod arithmetic;
 mod arrange;
 mod low_rank;
 mod packed;
@@ -22,7 +23,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arch::{Axes, Change, Mapping, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
+use crate::arch::{Axes, Mapping, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
 use crate::quant::{BlockScales, Global};
@@ -30,6 +31,7 @@ use crate::shape;
 use crate::store::tensor::{self, StoredTensor};
 use crate::store::{Part, Store};
 
+use arithmetic::Arithmetic;
 pub(crate) use low_rank::{Adaptation, ProductUse};
 pub use packed::Derivation;
 pub(crate) use packed::PackedPart;
@@ -125,91 +127,6 @@ impl RowSource {
             (transposed, other) => transposed.is_none() && other.is_none(),
         };
         same && self.change == other.change && self.stored().len() == other.stored().len()
-    }
-}
-
-/// The change that is applied to stored values.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Arithmetic {
-    None,
-    AddOne,
-    SubtractOne,
-    /// x becomes -e^x.
-    NegExp,
-    /// x becomes log(-x).
-    LogNeg,
-    /// x becomes log(1 + e^x).
-    Softplus,
-    /// x becomes log(e^x - 1).
-    LogExpMinusOne,
-}
-
-/// `ln(1 + e^x)`, computed in `f64`. From 20 on, torch takes x itself.
-fn softplus(value: f32) -> f32 {
-    if value > 20.0 { value } else { rounded(f64::from(value).exp().ln_1p()) }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "values are kept as f32")]
-fn rounded(value: f64) -> f32 {
-    value as f32
-}
-
-impl Arithmetic {
-    /// The change from a dialect's stored values to canonical values.
-    fn from_stored(change: Change) -> Self {
-        match change {
-            Change::None => Self::None,
-            Change::PlusOne => Self::SubtractOne,
-            Change::NegExp => Self::LogNeg,
-            Change::Softplus => Self::LogExpMinusOne,
-        }
-    }
-
-    /// The change from canonical values to a dialect's stored values.
-    fn to_stored(change: Change) -> Self {
-        match change {
-            Change::None => Self::None,
-            Change::PlusOne => Self::AddOne,
-            Change::NegExp => Self::NegExp,
-            Change::Softplus => Self::Softplus,
-        }
-    }
-
-    /// The inverse, which is exact except for rounding.
-    const fn inverse(self) -> Self {
-        match self {
-            Self::None => Self::None,
-            Self::AddOne => Self::SubtractOne,
-            Self::SubtractOne => Self::AddOne,
-            Self::NegExp => Self::LogNeg,
-            Self::LogNeg => Self::NegExp,
-            Self::Softplus => Self::LogExpMinusOne,
-            Self::LogExpMinusOne => Self::Softplus,
-        }
-    }
-
-    fn change(self, values: &mut [f32]) {
-        match self {
-            Self::None => {}
-            Self::AddOne => values.iter_mut().for_each(|value| *value += 1.0),
-            Self::SubtractOne => values.iter_mut().for_each(|value| *value -= 1.0),
-            Self::NegExp => values.iter_mut().for_each(|value| *value = -value.exp()),
-            Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
-            Self::Softplus => values.iter_mut().for_each(|value| *value = softplus(*value)),
-            Self::LogExpMinusOne => {
-                let inverse = |value: f64| value + (-(-value).exp()).ln_1p();
-                values.iter_mut().for_each(|value| *value = rounded(inverse(f64::from(*value))));
-            }
-        }
-    }
-
-    /// The composition of two changes, or `None` if no single change is equal to it.
-    fn then(self, next: Self) -> Option<Self> {
-        match (self, next) {
-            (one, Self::None) | (Self::None, one) => Some(one),
-            (one, next) if one == next.inverse() => Some(Self::None),
-            _ => None,
-        }
     }
 }
 
