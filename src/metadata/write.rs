@@ -1,6 +1,8 @@
 //! Metadata for writing, in the encoding of GGUF version 3.
 
-use super::{Array, HeaderEncoding, Metadata, Value, ValueType, decode};
+use std::sync::Arc;
+
+use super::{Array, HeaderEncoding, Item, ItemKind, Metadata, Value, ValueType, decode};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 
@@ -137,6 +139,26 @@ impl KeyValues {
         }
     }
 
+    /// The keys and values as those of an opened model.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for more than 4 GiB of them.
+    pub(crate) fn to_metadata(&self) -> Result<Metadata> {
+        let (mut header, mut items) = (Vec::new(), Vec::new());
+        let mut put = |bytes: &[u8]| {
+            let start = header.len();
+            header.extend_from_slice(bytes);
+            let span = u32::try_from(start).ok().zip(u32::try_from(header.len()).ok());
+            span.ok_or_else(|| Error::unsupported("more than 4 GiB of metadata"))
+        };
+        for item in &self.items {
+            let (key, value) = (put(&item.key)?, put(&item.bytes)?);
+            items.push(Item { key, value, kind: ItemKind::Gguf(item.value_type) });
+        }
+        Ok(Metadata::new(Arc::new(header), WRITTEN, items)?.0)
+    }
+
     /// Checks for values that llama.cpp would refuse.
     pub(crate) fn check(&self) -> Result<()> {
         for item in &self.items {
@@ -254,5 +276,7 @@ mod tests {
             [true, false]
         );
         assert_eq!(found.len(), 3);
+        let opened = keys.to_metadata().unwrap();
+        assert!(keys.iter().eq(opened.iter()));
     }
 }

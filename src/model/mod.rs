@@ -118,12 +118,7 @@ impl OpenOptions {
         name: impl Into<PathBuf>,
         bytes: impl Into<Cow<'static, [u8]>>,
     ) -> Result<Model> {
-        self.open_source(Source::memory(name, bytes))
-    }
-
-    /// Opens bytes that are no file of their own.
-    pub(crate) fn open_source(&self, source: Source) -> Result<Model> {
-        container::open_source(source, self).map(Model::of_store)
+        container::open_source(Source::memory(name, bytes), self).map(Model::of_store)
     }
 }
 
@@ -143,7 +138,8 @@ impl Model {
         OpenOptions::new().open(path)
     }
 
-    fn of_store(store: Store) -> Self {
+    /// The model of an opened store.
+    pub(crate) fn of_store(store: Store) -> Self {
         let store = Arc::new(store);
         Self {
             inner: Arc::new(ModelInner { store, names: OnceLock::new(), config: OnceLock::new() }),

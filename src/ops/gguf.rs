@@ -8,7 +8,7 @@ use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use crate::arch::{Architecture, Dialect, family, graph};
 use crate::bytes::Text;
-use crate::container::{OpenOptions, gguf};
+use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
@@ -16,10 +16,12 @@ use crate::model::{Adaptation, Model, Sharding, Tensor};
 use crate::recipe::FileType;
 use crate::store::{Encoding, Store};
 use crate::translate::{self, kept::PREFIX, pruned::PrunedLayers};
-use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, choose, encoded};
+use crate::write::{
+    Builder, Method, OutTensor, Output, PlannedModel, Precision, Producer, choose, encoded,
+};
 
 /// The keys and tensors of a GGUF model that is being planned.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct GgufDraft {
     pub(super) keys: KeyValues,
     pub(super) tensors: Vec<OutTensor>,
@@ -136,7 +138,7 @@ impl GgufDraft {
                 self.keys.remove(&key);
             }
         }
-        let Some(gguf) = self.preview(model)? else { return Ok(self.builder(model)) };
+        let gguf = self.planned(model)?;
         if model.encoding() == Encoding::Gguf {
             // Other programs may load what llama.cpp does not: the file is written.
             let complete = model.resolution()?.missing.is_empty();
@@ -183,11 +185,11 @@ impl GgufDraft {
         Ok(self.builder(model))
     }
 
-    /// The model that the draft is so far, without the values of its tensors.
-    pub(super) fn preview(&self, model: &Model) -> Result<Option<Model>> {
-        let plan = self.clone().builder(model).plan()?;
-        let options = OpenOptions::new().limits(model.store().limits().clone());
-        plan.preview(model.path()).map(|file| options.open_source(file)).transpose()
+    /// The model that the draft describes so far.
+    pub(super) fn planned(&self, model: &Model) -> Result<Model> {
+        let Self { keys, tensors, .. } = self;
+        let writer = &gguf::write::WRITER;
+        PlannedModel { writer, metadata: keys, tensors, documents: &[] }.open(model.store())
     }
 
     /// Starts a builder with the draft's content, as one file.

@@ -65,7 +65,7 @@ pub fn quantize(
     }
     let pruned = PrunedLayers::of(&options.pruned, numbers.layers, numbers.nextn_layers);
     let pruned = pruned.map_err(here)?;
-    let whole = pruned.as_ref().map(|_| draft.preview(model)).transpose().map_err(here)?.flatten();
+    let whole = pruned.as_ref().map(|_| draft.planned(model)).transpose().map_err(here)?;
     if let Some(pruned) = &pruned {
         pruned.edit_keys(&mut draft.keys, &numbers.architecture).map_err(here)?;
     }
@@ -91,9 +91,8 @@ pub fn quantize(
     drop(recipe);
     draft.notes.extend(importance.and_then(|all| note_of_replaced(all, &replaced)));
     draft.tensors = tensors;
-    if let (Some(pruned), Some(whole)) = (&pruned, whole)
-        && let Some(left) = draft.preview(model).map_err(here)?
-    {
+    if let (Some(pruned), Some(whole)) = (&pruned, whole) {
+        let left = draft.planned(model).map_err(here)?;
         translate::check_pruned(&whole, &left, pruned).map_err(here)?;
     }
     let (extra, unloadable) = (options.extra_keys, options.allow_unloadable);

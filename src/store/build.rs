@@ -107,6 +107,33 @@ impl StoreBuilder {
         self.notes.push(Note::new(path, text.into()));
     }
 
+    /// Builds a store of tensors whose little-endian data follow each other from the start of `source`,
+    /// each with its name, dtype and shape.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if a name occurs twice; `Unsupported` for too many names or dimensions.
+    pub(crate) fn described<'t>(
+        mut self,
+        source: Source,
+        tensors: impl Iterator<Item = (&'t str, DType, &'t [u64])>,
+    ) -> Result<Store> {
+        let too_long = |_| Error::unsupported("more than 4 GiB of names");
+        let (mut listing, mut names, mut offset) = (ArrayListing::default(), Vec::new(), 0u64);
+        for (name, dtype, shape) in tensors {
+            let start = u32::try_from(names.len()).map_err(too_long)?;
+            names.extend_from_slice(name.as_bytes());
+            let end = u32::try_from(names.len()).map_err(too_long)?;
+            let rank = u8::try_from(shape.len())
+                .map_err(|_| Error::unsupported(format!("{} dimensions", shape.len())))?;
+            shape.iter().for_each(|&dim| listing.push_dim(dim));
+            listing.push(start..end, hash(name.as_bytes()), Ok(dtype), rank, offset)?;
+            offset = offset.saturating_add(dtype.tensor_bytes(shape).unwrap_or(0));
+        }
+        self.add(StoredFile { source, header: Arc::new(names), big_endian: false }, listing)?;
+        Ok(self.index(|_, _, _| Error::mismatch("duplicate tensor name"))?.finish())
+    }
+
     fn name(&self, number: u32) -> &[u8] {
         name(&self.listing, &self.files, number)
     }
@@ -149,17 +176,8 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
             format!("{} bytes, but a {dtype} array of shape {shape:?} has {needed}", source.len());
         return Err(Error::mismatch(fault).in_file(source.path()).in_tensor(name));
     }
-    let too_long = |_| Error::unsupported("the name exceeds 2^32 bytes");
-    let end = u32::try_from(name.len()).map_err(too_long)?;
-    let rank = u8::try_from(shape.len())
-        .map_err(|_| Error::unsupported(format!("{} dimensions", shape.len())))?;
-    let mut listing = ArrayListing::default();
-    shape.iter().for_each(|&dim| listing.push_dim(dim));
-    listing.push(0..end, hash(name.as_bytes()), Ok(dtype), rank, 0)?;
-    let mut builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
-    let header = Arc::new(name.as_bytes().to_vec());
-    builder.add(StoredFile { source, header, big_endian: false }, listing)?;
-    Ok(builder.index(|_, _, _| Error::malformed("duplicate tensor name"))?.finish())
+    let builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
+    builder.described(source, std::iter::once((name, dtype, shape)))
 }
 
 /// A [`StoreBuilder`] whose entries can be looked up by name, so that parts can be grouped.

@@ -1,7 +1,6 @@
 //! Plans: everything that will be written, decided before the first byte is.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::Value as Json;
 
@@ -9,7 +8,7 @@ use super::blobs::BlobTarget;
 use super::target::{WriteTarget, check_directory, check_file, finish_all};
 use super::{Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set};
 use crate::arch::Resolution;
-use crate::bytes::{ReadAt, Source, Text};
+use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
 use crate::place;
@@ -86,22 +85,6 @@ impl WritePlan {
     pub(crate) fn replacing(mut self, manifest: Json) -> Self {
         self.replaces = Some(manifest);
         self
-    }
-
-    /// The plan's only file before it is written, as far as it is known without reading a tensor:
-    /// its header and the tensors computed from the config. All other data reads as zeros. `None`
-    /// for a plan of several files.
-    pub(crate) fn preview(&self, name: &Path) -> Option<Source> {
-        let [file] = self.files.as_slice() else { return None };
-        let mut known = vec![(0, Arc::from(file.header.as_slice()))];
-        for placed in &file.tensors {
-            if let (Producer::Bytes { bytes, .. }, Some(offset)) =
-                (&placed.tensor.output.producer, placed.offsets.first())
-            {
-                known.push((*offset, Arc::clone(bytes)));
-            }
-        }
-        Some(Source::custom(name, PlannedFile { known, len: file.len }))
     }
 
     /// All bytes before the first tensor, if every tensor keeps its position in the only file of
@@ -303,37 +286,6 @@ impl WritePlan {
                 .in_file(path)),
             false => Ok(()),
         }
-    }
-}
-
-/// A file before it is written: the bytes that are known, each with its offset.
-#[derive(Debug)]
-struct PlannedFile {
-    known: Vec<(u64, Arc<[u8]>)>,
-    len: u64,
-}
-
-impl ReadAt for PlannedFile {
-    fn size(&self) -> u64 {
-        self.len
-    }
-
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        out.fill(0);
-        let end = offset.saturating_add(out.len() as u64);
-        for (at, bytes) in &self.known {
-            let start = offset.max(*at);
-            let stop = end.min(at.saturating_add(bytes.len() as u64));
-            let place = |of: u64| usize::try_from(start.saturating_sub(of)).ok();
-            let len = usize::try_from(stop.saturating_sub(start)).unwrap_or(0);
-            let (Some(from), Some(to)) = (place(*at), place(offset)) else { continue };
-            let from = bytes.get(from..from.saturating_add(len));
-            let to = out.get_mut(to..to.saturating_add(len));
-            if let (Some(from), Some(to)) = (from, to) {
-                to.copy_from_slice(from);
-            }
-        }
-        Ok(())
     }
 }
 
