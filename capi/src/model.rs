@@ -50,6 +50,10 @@ impl Options for WbOpenOptions {
 }
 
 impl WbOpenOptions {
+    pub(crate) fn is_strict(&self) -> bool {
+        self.strictness == 1
+    }
+
     pub(crate) fn options(&self) -> Result<OpenOptions> {
         let strictness = match self.strictness {
             0 => Strictness::Default,

@@ -15,7 +15,7 @@ use weighbridge_rs::ops::{
 use weighbridge_rs::recipe::llama_cpp::LlamaOptions;
 use weighbridge_rs::recipe::mlx_lm::{MlxMode, MlxOptions};
 use weighbridge_rs::recipe::{FileType, ImportanceMatrix};
-use weighbridge_rs::{Error, ErrorKind, Model, Result, WriteOptions, WritePlan};
+use weighbridge_rs::{Error, ErrorKind, Model, Result, Strictness, WriteOptions, WritePlan};
 
 use crate::fault::{WbStatus, guard, quietly};
 use crate::model::{WbModel, WbOpenOptions};
@@ -172,8 +172,12 @@ pub unsafe extern "C" fn wb_verify(
         // SAFETY: the caller passes NULL or valid pointers.
         let (path, options) = unsafe { (crate::path(path, "path")?, crate::options(options)?) };
         let watch = |progress| callback.report(progress);
-        let verify = VerifyOptions::new().deep(deep != 0).progress(&watch);
-        let found = ops::verify(path, &options.options()?, &verify)?;
+        let (mut open, mut verify) = (options.options()?, VerifyOptions::new().deep(deep != 0));
+        if options.is_strict() {
+            open = open.strictness(Strictness::Default);
+            verify = verify.strictness(Strictness::Strict);
+        }
+        let found = ops::verify(&open.open(path)?, &verify.progress(&watch))?;
         // SAFETY: as above.
         unsafe { report(&found, json)? };
         let status = if found.is_fine() { WbStatus::WB_OK } else { WbStatus::WB_FOUND };

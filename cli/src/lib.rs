@@ -13,7 +13,6 @@ mod print;
 mod settings;
 mod status;
 mod stdout;
-mod trial;
 mod writing;
 
 use std::ffi::OsString;

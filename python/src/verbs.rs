@@ -16,7 +16,7 @@ use weighbridge::ops::{
 use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
 use weighbridge::recipe::mlx_lm::{Mix, MlxMode, MlxOptions};
 use weighbridge::recipe::{FileType, ImportanceMatrix};
-use weighbridge::{DType, Error, ErrorKind, Result, WriteOptions, WritePlan};
+use weighbridge::{DType, Error, ErrorKind, Result, Strictness, WriteOptions, WritePlan};
 
 use crate::fault::{OrRaise, usage};
 use crate::model::Model;
@@ -114,11 +114,14 @@ pub(crate) fn verify(
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let open = crate::model::options(strictness, no_map, threads, all_files)?;
+    let strict = strictness == "strict";
+    let opened = if strict { "default" } else { strictness };
+    let open = crate::model::options(opened, no_map, threads, all_files)?;
+    let rules = if strict { Strictness::Strict } else { Strictness::Default };
     watched(py, progress, |watch| {
         let report = |progress| watch.report(progress);
-        let options = VerifyOptions::new().deep(deep).threads(threads).progress(&report);
-        json(&ops::verify(path, &open, &options)?)
+        let options = VerifyOptions::new().deep(deep).threads(threads).strictness(rules);
+        json(&ops::verify(&open.open(path)?, &options.progress(&report))?)
     })
 }
 

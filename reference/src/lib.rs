@@ -28,6 +28,7 @@ mod sound;
 mod state_space;
 mod streams;
 mod tokens;
+mod trial;
 mod weight;
 
 pub use chat::{ChatTemplate, Message};
@@ -41,3 +42,4 @@ pub use pooling::{Embedder, Pooling, normalize};
 pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
 pub use tokens::TextTokens;
+pub use trial::Trial;

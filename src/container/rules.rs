@@ -12,7 +12,8 @@ use crate::store::Note;
 #[derive(Debug)]
 pub(super) struct RuleViolations {
     strictness: Strictness,
-    kept: Vec<(String, u64)>,
+    /// Each case, the byte that has it, and whether it breaks a rule.
+    kept: Vec<(String, u64, bool)>,
     more: u64,
 }
 
@@ -43,23 +44,31 @@ impl RuleViolations {
             };
             return Err(Error::malformed(fault()).at(at).advise(option));
         }
-        self.noted(at, fault);
+        self.keep(at, fault, true);
         Ok(())
     }
 
     /// Records an oddity at a byte offset that every reader accepts.
     pub(super) fn noted(&mut self, at: u64, fault: impl FnOnce() -> String) {
+        self.keep(at, fault, false);
+    }
+
+    fn keep(&mut self, at: u64, fault: impl FnOnce() -> String, breaks_rule: bool) {
         if self.kept.len() < Self::MOST {
-            self.kept.push((fault(), at));
+            self.kept.push((fault(), at, breaks_rule));
         } else {
             self.more += 1;
         }
     }
 
     pub(super) fn into_notes(self, path: &Path) -> Vec<Note> {
-        let note = |text: String| Note::new(path, text);
-        let more = (self.more > 0).then(|| note(format!("and {} more of this kind", self.more)));
-        let kept = self.kept.into_iter().map(|(fault, at)| note(format!("{fault} (at byte {at})")));
-        kept.chain(more).collect()
+        let note = |text: String, breaks_rule| Note { breaks_rule, ..Note::new(path, text) };
+        let any = self.kept.iter().any(|(.., breaks_rule)| *breaks_rule);
+        let more = format!("and {} more of this kind", self.more);
+        let more = (self.more > 0).then(|| note(more, any));
+        let kept = self.kept.into_iter();
+        kept.map(|(fault, at, rule)| note(format!("{fault} (at byte {at})"), rule))
+            .chain(more)
+            .collect()
     }
 }

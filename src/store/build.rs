@@ -225,6 +225,11 @@ impl Indexed {
         self.builder.note(path, text);
     }
 
+    /// Adds a note about a rule that `path` breaks.
+    pub(crate) fn note_broken_rule(&mut self, path: &Path, text: &str) {
+        self.builder.notes.push(Note::broken_rule(path, text));
+    }
+
     /// The path that was opened.
     pub(crate) fn root(&self) -> &Path {
         &self.builder.path

@@ -129,13 +129,21 @@ pub struct Note {
     pub path: PathBuf,
     /// The remark, in one sentence without a full stop; safe to show on a terminal.
     pub text: String,
+    /// Whether the file breaks a rule of its format, for which
+    /// [`Strictness::Strict`](crate::Strictness::Strict) refuses it.
+    pub breaks_rule: bool,
 }
 
 impl Note {
     pub(crate) fn new(path: &Path, text: impl AsRef<str>) -> Self {
         // The text may contain names from files; they are escaped.
         let text = Text::new(text.as_ref().as_bytes()).brief();
-        Self { path: path.to_path_buf(), text }
+        Self { path: path.to_path_buf(), text, breaks_rule: false }
+    }
+
+    /// A remark on a broken rule.
+    pub(crate) fn broken_rule(path: &Path, text: impl AsRef<str>) -> Self {
+        Self { breaks_rule: true, ..Self::new(path, text) }
     }
 }
 

@@ -175,7 +175,7 @@ fn a_list_of_hashes_of_values_that_cannot_be_read() {
     let list = HashList::open(sound.path().join("list")).expect("a list");
     let verified = |folder: &TempDir| {
         let options = VerifyOptions::new().against(&list);
-        let report = ops::verify(folder.path(), &OpenOptions::new(), &options)?;
+        let report = ops::verify(&Model::open(folder.path())?, &options)?;
         Ok::<_, weighbridge::Error>(report.differences.expect("a comparison").len())
     };
     assert_eq!(verified(&sound).expect("a report"), 0);

@@ -480,7 +480,7 @@ fn blobs_that_are_gone_are_found() {
     ];
     let manifest = store.manifest("m/latest", &layers);
     let verified = || {
-        let report = ops::verify(&manifest, &OpenOptions::new(), &VerifyOptions::new()).unwrap();
+        let report = ops::verify(&Model::open(&manifest).unwrap(), &VerifyOptions::new()).unwrap();
         assert_eq!(report.digests, 3);
         report.faults.iter().map(|fault| without_path(fault, store.path())).collect::<Vec<_>>()
     };

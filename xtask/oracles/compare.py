@@ -17,7 +17,7 @@ import tempfile
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-TEXT = pathlib.Path(__file__).parents[2] / "cli/assets/comparison.txt"
+TEXT = pathlib.Path(__file__).parents[2] / "reference/assets/comparison.txt"
 
 
 def log_probabilities(folder, windows):

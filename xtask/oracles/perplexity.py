@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = ROOT / "cli/assets/comparison.txt"
+TEXT = ROOT / "reference/assets/comparison.txt"
 CONTEXT = "128"
 # What both call the figure, and how far they may differ: a part of the larger, and a number.
 FIGURES = [

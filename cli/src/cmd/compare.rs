@@ -7,13 +7,14 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops;
 use weighbridge::{Error, ErrorKind, Model};
-use weighbridge_reference::{Divergence, Likelihood, Prediction, Reference, Rows, TextTokens};
+use weighbridge_reference::{
+    Divergence, Likelihood, Prediction, Reference, Rows, TextTokens, Trial,
+};
 
 use super::Done;
 use crate::args::run::Compare;
 use crate::json::{self, Versioned};
 use crate::print::{self, Steps, Table, bits, bytes, left, right, shown};
-use crate::trial::TEXT;
 use crate::{Status, Stop, device, failure, remark};
 
 /// Tokens in a window, unless another number is given.
@@ -215,7 +216,7 @@ impl Tokens {
         let (name, tokens) = if args.ids.is_empty() {
             let (name, text) = match &args.text {
                 Some(path) => (shown(path), read(path)?),
-                None => ("the built-in text".to_owned(), TEXT.to_owned()),
+                None => ("the built-in text".to_owned(), Trial::TEXT.to_owned()),
             };
             (name, TextTokens::new(model)?.of(&text)?)
         } else {

@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use weighbridge::Strictness;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
+use weighbridge_reference::Trial;
 
 use super::{Done, each};
 use crate::args::Verify;
 use crate::json::{Reports, Versioned};
 use crate::print::{self, Bar, plural, shown};
-use crate::trial::{self, Trial};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
@@ -31,11 +32,20 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
         Some(list) => options.against(list),
         None => options,
     };
-    let report = ops::verify(path, &args.open.options(), &options)?;
+    // What only strict rules refuse is reported as a fault, so the file is opened without them.
+    let (open, options) = match args.open.strict {
+        true => (
+            args.open.options().strictness(Strictness::Default),
+            options.strictness(Strictness::Strict),
+        ),
+        false => (args.open.options(), options),
+    };
+    let model = open.open(path)?;
+    let report = ops::verify(&model, &options)?;
     drop(bar);
     // A model with faults may not run, and the faults say why.
     let trial = match args.run && report.is_fine() {
-        true => Some(trial::run(&args.open.options().open(path)?)?),
+        true => Some(Trial::run(&model)?),
         false => None,
     };
     let runs = trial.as_ref().is_none_or(|trial| trial.faults.is_empty());

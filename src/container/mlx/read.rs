@@ -211,7 +211,7 @@ fn gather(indexed: &mut Indexed, strictness: Strictness) -> Result<()> {
         Some((path, error, count)) => {
             let more =
                 if count > 1 { format!(" ({} more alike)", count - 1) } else { String::new() };
-            indexed.note(&path, format!("{}{more}", error.without_path()));
+            indexed.note_broken_rule(&path, &format!("{}{more}", error.without_path()));
             Ok(())
         }
     }

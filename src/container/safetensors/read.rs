@@ -214,7 +214,7 @@ fn check_packed(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     match groups::packed_without_config(indexed) {
         None => Ok(()),
         Some((path, note)) if options.strictness == Strictness::Lenient => {
-            indexed.note(&path, note.to_string());
+            indexed.note_broken_rule(&path, &note.to_string());
             Ok(())
         }
         // Without a config.json this is a single file, and nothing in it is contradictory.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::check_consistency;
 use crate::bytes::Text;
-use crate::container::{OpenOptions, Strictness};
+use crate::container::Strictness;
 use crate::error::{ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
@@ -21,6 +21,7 @@ use crate::threads::{self, Threads};
 #[non_exhaustive]
 pub struct VerifyOptions<'w> {
     deep: bool,
+    strictness: Strictness,
     against: Option<&'w HashList>,
     threads: Threads,
     watch: Option<Watch<'w>>,
@@ -43,6 +44,15 @@ impl<'w> VerifyOptions<'w> {
     #[must_use]
     pub fn deep(mut self, deep: bool) -> Self {
         self.deep = deep;
+        self
+    }
+
+    /// Sets whether what only [`Strictness::Strict`] refuses is a fault: rules of the format that the
+    /// files break, and what the container's reference reader refuses. Such a model is opened with
+    /// [`Strictness::Default`].
+    #[must_use]
+    pub fn strictness(mut self, strictness: Strictness) -> Self {
+        self.strictness = strictness;
         self
     }
 
@@ -196,19 +206,16 @@ impl HashDifference {
     }
 }
 
-/// Opens a model and checks it: headers, names, shapes and byte ranges, the digests that its
-/// container states, and the [consistency](check_consistency) of its files. If requested, it also
-/// checks the values and compares the tensors with a list of hashes.
-///
-/// A model that only [`Strictness::Strict`] refuses is still opened, and the reason for the refusal
-/// becomes a fault.
+/// Checks an opened model: the rules that its files break, the digests that its container states, and
+/// the [consistency](check_consistency) of its files. If requested, it also checks the values and
+/// compares the tensors with a list of hashes.
 ///
 /// ```
-/// use weighbridge::{OpenOptions, ops};
+/// use weighbridge::{Model, ops};
 ///
 /// # fn main() -> weighbridge::Result<()> {
-/// let options = ops::VerifyOptions::new().deep(true);
-/// let report = ops::verify("assets/sample/sample-Q8_0.gguf", &OpenOptions::new(), &options)?;
+/// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+/// let report = ops::verify(&model, &ops::VerifyOptions::new().deep(true))?;
 /// assert!(report.is_fine());
 /// # Ok(())
 /// # }
@@ -216,28 +223,14 @@ impl HashDifference {
 ///
 /// # Errors
 ///
-/// Same as [`Model::open`]; `Io` if a file cannot be read; `Cancelled` if the progress
-/// callback cancels.
-pub fn verify(
-    path: impl AsRef<Path>,
-    open: &OpenOptions,
-    options: &VerifyOptions<'_>,
-) -> Result<VerifyReport> {
-    let path = path.as_ref();
-    let strict = open.strictness == Strictness::Strict;
+/// `Io` if a file cannot be read; `Cancelled` if the progress callback cancels.
+pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport> {
+    let strict = options.strictness == Strictness::Strict;
     let mut faults = Vec::new();
-    let model = match open.open(path) {
-        Ok(model) => model,
-        // A fault that only the strict rules refuse is reported, and the model opened with the
-        // default rules.
-        Err(error) if strict && error.kind() == ErrorKind::Malformed => {
-            let open = open.clone().strictness(Strictness::Default);
-            let model = open.open(path).map_err(|_| error)?;
-            faults.extend(model.notes().iter().map(|note| note.text.clone()));
-            model
-        }
-        Err(error) => return Err(error),
-    };
+    if strict {
+        let broken = model.notes().iter().filter(|note| note.breaks_rule);
+        faults.extend(broken.map(|note| note.text.clone()));
+    }
     let checked = if options.deep { model.stored_bytes() } else { 0 };
     let compared = options.against.map(|list| {
         let hashing = hashing(list);
@@ -246,9 +239,8 @@ pub fn verify(
     });
     let read = [model.store().digest_bytes(), checked, compared.unwrap_or(0)];
     let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.watch);
-    faults.extend(digest_faults(&model, options, &meter)?);
-    let strictness = if strict { Strictness::Strict } else { Strictness::Default };
-    let meaning = check_consistency(&model, strictness)?;
+    faults.extend(digest_faults(model, options, &meter)?);
+    let meaning = check_consistency(model, options.strictness)?;
     faults.extend(meaning.faults);
     let mut notes = Vec::new();
     if !strict {
@@ -267,10 +259,10 @@ pub fn verify(
         differences: None,
     };
     if options.deep {
-        report.findings = Some(findings(&model, options, &meter, &mut report)?);
+        report.findings = Some(findings(model, options, &meter, &mut report)?);
     }
     if let Some(list) = options.against {
-        report.differences = Some(differences(&model, list, options, &meter)?);
+        report.differences = Some(differences(model, list, options, &meter)?);
     }
     Ok(report)
 }
