@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Adaptation, Model, Sharding, Tensor};
 use crate::recipe::FileType;
-use crate::store::{Encoding, Store};
+use crate::store::Encoding;
 use crate::translate::{self, kept::PREFIX, pruned::PrunedLayers};
 use crate::write::{
     Builder, Method, OutTensor, Output, PlannedModel, Precision, Producer, choose, encoded,
@@ -126,10 +126,9 @@ impl GgufDraft {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for what llama.cpp cannot load, or computes differently in a lossless
-    /// conversion.
+    /// `Unsupported` for what llama.cpp computes differently in a lossless conversion.
     pub(super) fn finish(mut self, model: &Model, options: Finish) -> Result<Builder> {
-        let Finish { extra, lossless, unloadable, pruned } = options;
+        let Finish { extra, lossless, pruned, .. } = options;
         if !extra {
             let own =
                 |key: Text<'_>| key.to_str().filter(|k| k.starts_with(PREFIX)).map(str::to_owned);
@@ -138,23 +137,10 @@ impl GgufDraft {
                 self.keys.remove(&key);
             }
         }
-        let gguf = self.planned(model)?;
         if model.encoding() == Encoding::Gguf {
-            // Other programs may load what llama.cpp does not: the file is written.
-            let complete = model.resolution()?.missing.is_empty();
-            self.notes.extend(refused(&gguf).filter(|_| complete));
             return Ok(self.builder(model));
         }
-        // An incomplete model is refused when the plan is run, unless it is wanted.
-        if model.resolution()?.missing.is_empty()
-            && let Some(fault) = refused(&gguf)
-        {
-            if !unloadable {
-                let advice = "--allow-incomplete writes it for other readers";
-                return Err(Error::unsupported(fault).advise(advice));
-            }
-            self.notes.push(fault);
-        }
+        let gguf = self.planned(model)?;
         let whole = self.lost.is_empty();
         let kept = translate::kept(model, &gguf, whole, pruned.as_ref())?.unwrap_or_default();
         let mut losses = Vec::new();
@@ -223,28 +209,6 @@ impl GgufDraft {
 const OUTPUT: &str = "output.weight";
 /// The reason of tensors that GGUF has no place for.
 const NAMELESS: &str = "gguf has no name for it";
-
-/// Why llama.cpp cannot load a model, if it cannot.
-fn refused(gguf: &Model) -> Option<String> {
-    let faults = graph_faults(gguf.store());
-    let first = faults.first()?;
-    let more = match faults.len() {
-        1 => String::new(),
-        2 => ", and 1 more fault".to_owned(),
-        several => format!(", and {} more faults", several.saturating_sub(1)),
-    };
-    Some(format!("llama.cpp could not load the file: {first}{more}"))
-}
-
-/// Why llama.cpp does not load a GGUF file, one sentence for each fault. Empty for an architecture
-/// of which the table knows nothing.
-pub(super) fn graph_faults(store: &Store) -> Vec<String> {
-    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
-    let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
-    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
-    let Some(graph) = family::graph(architecture) else { return Vec::new() };
-    graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
-}
 
 /// Chooses how a tensor is written in GGUF. `translated` is the architecture of a model of another
 /// container.

@@ -11,7 +11,7 @@ mod gguf;
 mod hash;
 mod inspect;
 mod load;
-mod mlx_class;
+mod judge;
 mod mmproj;
 mod modules;
 #[cfg(feature = "http")]

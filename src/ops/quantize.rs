@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::gguf::{Finish, GgufDraft};
+use super::judge::judged;
 use super::rewrite::stem;
 use crate::bytes::Text;
 use crate::container::Shards;
@@ -101,8 +102,7 @@ pub fn quantize(
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);
     }
-    let plan = builder.plan().map_err(here)?;
-    Ok(plan.for_whole_model(model.resolution()?))
+    judged(builder, model, unloadable).map_err(here)
 }
 
 /// Checks that the layers to remove exist.

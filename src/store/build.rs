@@ -31,6 +31,17 @@ pub(crate) struct NewGroup<'a> {
     pub(crate) companions: &'a [(Part, u32)],
 }
 
+/// A tensor that is known without the header of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DescribedTensor<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) dtype: DType,
+    /// Dimensions, outermost first.
+    pub(crate) shape: &'t [u64],
+    /// Elements that share a scale, for dtypes that leave the number to the tensor.
+    pub(crate) group_size: Option<u32>,
+}
+
 /// Collects what a container parses, and builds the store.
 #[derive(Debug)]
 pub(crate) struct StoreBuilder {
@@ -107,8 +118,7 @@ impl StoreBuilder {
         self.notes.push(Note::new(path, text.into()));
     }
 
-    /// Builds a store of tensors whose little-endian data follow each other from the start of `source`,
-    /// each with its name, dtype and shape.
+    /// Builds a store of tensors whose little-endian data follow each other from the start of `source`.
     ///
     /// # Errors
     ///
@@ -116,11 +126,13 @@ impl StoreBuilder {
     pub(crate) fn described<'t>(
         mut self,
         source: Source,
-        tensors: impl Iterator<Item = (&'t str, DType, &'t [u64])>,
+        tensors: impl Iterator<Item = DescribedTensor<'t>>,
     ) -> Result<Store> {
         let too_long = |_| Error::unsupported("more than 4 GiB of names");
         let (mut listing, mut names, mut offset) = (ArrayListing::default(), Vec::new(), 0u64);
-        for (name, dtype, shape) in tensors {
+        let mut grouped = Vec::new();
+        for (DescribedTensor { name, dtype, shape, group_size }, number) in tensors.zip(0u32..) {
+            grouped.extend(group_size.map(|size| (number, dtype, size)));
             let start = u32::try_from(names.len()).map_err(too_long)?;
             names.extend_from_slice(name.as_bytes());
             let end = u32::try_from(names.len()).map_err(too_long)?;
@@ -131,7 +143,12 @@ impl StoreBuilder {
             offset = offset.saturating_add(dtype.tensor_bytes(shape).unwrap_or(0));
         }
         self.add(StoredFile { source, header: Arc::new(names), big_endian: false }, listing)?;
-        Ok(self.index(|_, _, _| Error::mismatch("duplicate tensor name"))?.finish())
+        let mut indexed = self.index(|_, _, _| Error::mismatch("duplicate tensor name"))?;
+        for (number, dtype, group_size) in grouped {
+            let (name, shape, companions) = (None, None, &[][..]);
+            indexed.group(number, NewGroup { dtype, group_size, name, shape, companions })?;
+        }
+        Ok(indexed.finish())
     }
 
     fn name(&self, number: u32) -> &[u8] {
@@ -177,7 +194,10 @@ pub(crate) fn single(name: &str, dtype: DType, shape: &[u64], source: Source) ->
         return Err(Error::mismatch(fault).in_file(source.path()).in_tensor(name));
     }
     let builder = StoreBuilder::new("memory", Encoding::Safetensors, source.path());
-    builder.described(source, std::iter::once((name, dtype, shape)))
+    builder.described(
+        source,
+        std::iter::once(DescribedTensor { name, dtype, shape, group_size: None }),
+    )
 }
 
 /// A [`StoreBuilder`] whose entries can be looked up by name, so that parts can be grouped.

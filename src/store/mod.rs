@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::threads::{self, Threads};
 pub(crate) use beside::{CompanionFiles, is_companion};
-pub(crate) use build::{Indexed, NewGroup, StoreBuilder, single};
+pub(crate) use build::{DescribedTensor, Indexed, NewGroup, StoreBuilder, single};
 use listing::TensorGroup;
 pub(crate) use listing::{ArrayEntry, ArrayListing, ListedArray, check_count, check_range};
 pub use part::Part;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::method::{Precision, check_encodable, choose, encoded, grouped};
-use super::{Method, OutFile, OutTensor, Output, PlacedTensor, PlannedTensor, Producer, WritePlan};
+use super::{
+    Method, OutFile, OutTensor, Output, PlacedTensor, PlannedModel, PlannedTensor, Producer,
+    WritePlan,
+};
 use crate::container::writer::{
     FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
 };
@@ -225,6 +228,11 @@ impl Builder {
         }
     }
 
+    /// The documents that will be written: none if the model is a single file.
+    pub(crate) fn written_documents(&self) -> &[NewDocument] {
+        if self.placement == Placement::Files { &[] } else { &self.documents }
+    }
+
     /// The documents so far.
     pub(crate) fn documents(&self) -> &[NewDocument] {
         &self.documents
@@ -282,6 +290,22 @@ fn named(name: impl Into<String>, output: Output) -> Result<OutTensor> {
     let name = name.into();
     if name.is_empty() {
         return Err(Error::mismatch("a tensor cannot be written under an empty name"));
+    /// The model that is being built from `source`, before it is written: see [`PlannedModel::open`].
+    /// `None` for the shares of ranks, whose tensors have the same names, and for Ollama's store.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`PlannedModel::open`].
+    pub(crate) fn model(&self, source: &Model) -> Result<Option<Model>> {
+        let Self { writer, placement, metadata, tensors, .. } = self;
+        let is_share = tensors.iter().any(|tensor| tensor.rank.is_some());
+        if is_share || *placement == Placement::Store {
+            return Ok(None);
+        }
+        let documents = self.written_documents();
+        PlannedModel { writer, metadata, tensors, documents }.open(source.store()).map(Some)
+    }
+
     }
     Ok(OutTensor::new(name, output))
 }

@@ -38,7 +38,7 @@ use out::PlacedTensor;
 pub(crate) use out::{OutFile, OutTensor, Output};
 pub use plan::{WritePlan, WriteReport};
 pub use planned::{Method, PlannedTensor};
-pub(crate) use planned_model::PlannedModel;
+pub(crate) use planned_model::{PlannedModel, planned_config};
 pub(crate) use producer::Producer;
 pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};

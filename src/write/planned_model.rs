@@ -14,9 +14,10 @@ use crate::container::writer::{DocumentContent, NewDocument, Writer};
 use crate::container::{GGUF, MLX, SAFETENSORS};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::metadata::KeyValues;
 use crate::model::Model;
-use crate::store::{Document, Encoding, Part, Store, StoreBuilder, document};
+use crate::store::{DescribedTensor, Document, Encoding, Part, Store, StoreBuilder, document};
 
 /// The parts of a model that is being planned.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +47,9 @@ impl PlannedModel<'_> {
         let mut files = Files::Absent;
         if !self.documents.is_empty() {
             builder.folder = Some(path.to_path_buf());
-            builder.documents.extend(self.config(source)?);
+            let json = planned_config(self.documents, source.limits())?;
+            let name = || CONFIG.to_owned();
+            builder.documents.extend(json.map(|json| Document { name: name(), json }));
             files = Files::Custom(Arc::new(PlannedFiles::of(path, self.documents)?));
         }
         let mut described = Vec::new();
@@ -59,25 +62,29 @@ impl PlannedModel<'_> {
             if matches!(producer, Producer::Packed(_) | Producer::Bytes { .. }) {
                 known.push((start..end, producer.clone()));
             }
-            described.push((name.as_str(), dtype, shape));
+            let group_size = producer.group_size();
+            described.push(DescribedTensor { name, dtype, shape, group_size });
         }
         let data = Source::custom(path, PlannedData { known, len: end });
         let store = builder.described(data, described.into_iter())?;
         Ok(Model::of_store(store.among(&files, source.limits())))
     }
+}
 
-    /// `config.json`, if there is one.
-    fn config(&self, source: &Store) -> Result<Option<Document>> {
-        let named = |document: &&NewDocument| document.name == CONFIG;
-        let Some(document) = self.documents.iter().find(named) else { return Ok(None) };
-        let json = match &document.content {
-            DocumentContent::Json(keys) | DocumentContent::Config(keys) => {
-                Json::Object(keys.clone())
-            }
-            DocumentContent::Bytes(bytes) => document::parse(bytes, source.limits())?,
-            DocumentContent::Copy(_) => return Ok(None),
-        };
-        Ok(Some(Document { name: CONFIG.to_owned(), json }))
+/// The `config.json` among documents, without the keys that are set when the plan is made.
+///
+/// # Errors
+///
+/// `Malformed` if it is not valid JSON.
+pub(crate) fn planned_config(documents: &[NewDocument], limits: &Limits) -> Result<Option<Json>> {
+    let named = |document: &&NewDocument| document.name == CONFIG;
+    let Some(document) = documents.iter().find(named) else { return Ok(None) };
+    match &document.content {
+        DocumentContent::Json(keys) | DocumentContent::Config(keys) => {
+            Ok(Some(Json::Object(keys.clone())))
+        }
+        DocumentContent::Bytes(bytes) => document::parse(bytes, limits).map(Some),
+        DocumentContent::Copy(_) => Ok(None),
     }
 }
 

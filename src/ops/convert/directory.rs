@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
 use crate::ops::dialect::tensors_in;
-use crate::ops::{experts, left_out, mlx_class, modules};
+use crate::ops::{experts, left_out, modules};
 use crate::store::Encoding;
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{Builder, Method, OutTensor};
@@ -39,10 +39,6 @@ impl Conversion<'_> {
         }
         let mut shares = self.shares(&mut builder)?;
         let WrittenDocuments { config, others, absent } = self.documents(&mut builder)?;
-        if writer.dialect == Dialect::Mlx {
-            let note = mlx_class::check(model, config.as_ref(), options.finish.unloadable)?;
-            note.into_iter().for_each(|note| builder.note(note));
-        }
         let config = self.agreed(&mut shares, config, &mut builder)?;
         let (mut why_plain, mut file_type) = (Vec::new(), None);
         for mut share in shares {

@@ -7,6 +7,7 @@ mod tensors;
 use std::sync::Arc;
 
 use super::gguf::{Finish, GgufDraft};
+use super::judge::judged;
 use super::{mmproj, ranks};
 use crate::adapter::{self, Adapter};
 use crate::arch::Dialect;
@@ -192,8 +193,7 @@ pub(super) fn with_layers(
     if options.projector {
         return projector(model, writer, options).map_err(here);
     }
-    let plan = planned(model, writer, options, layers).map_err(here)?;
-    Ok(plan.for_whole_model(model.resolution()?))
+    planned(model, writer, options, layers).map_err(here)
 }
 
 /// Plans a file with the vision model alone.
@@ -229,7 +229,7 @@ fn planned(
     let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
     if gguf_store.is_some() && keeps_dtypes && options.adapters.is_empty() {
-        return ollama::gguf_blob(model, layers);
+        return Ok(ollama::gguf_blob(model, layers)?.for_whole_model(model.resolution()?));
     }
     let adaptation = merged_changes(model, gguf_store, options)?;
     let adaptation = adaptation.as_ref();
@@ -248,7 +248,7 @@ fn planned(
         let path = Text::from_path(adapter.path());
         builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
     }
-    builder.plan()
+    judged(builder, model, options.finish.unloadable)
 }
 
 /// The changes of the adapters that are merged into the model; `None` without adapters. `gguf_store` is

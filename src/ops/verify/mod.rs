@@ -2,11 +2,11 @@
 //! templates are consistent.
 
 mod classes;
+mod loader;
 mod report;
 mod shapes;
 mod vocabulary;
 
-use super::gguf::graph_faults;
 use crate::arch::{ModelConfig, Resolution};
 use crate::bytes::Text;
 use crate::container::Strictness;
@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 
+pub(super) use loader::MlxReader;
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
 
 /// The result of [`check_consistency`]. Each text is one line, safe to print on a terminal.
@@ -39,61 +40,107 @@ pub struct Consistency {
 ///
 /// `Io` if a file beside the weights cannot be read.
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
+    let Examination { faults, refused, .. } = Examination::of(model)?;
     let mut found = Consistency::default();
-    let store = &**model.store();
-    found.faults.extend(unknown_values(store));
-    let resolution = match model.resolution() {
-        Ok(resolution) => resolution,
-        Err(error) => {
-            found.faults.push(error.to_string());
-            return Ok(found);
-        }
-    };
-    // What is said of names and shapes is true of arrays that are understood.
-    let is_known = found.faults.is_empty();
-    let missing = resolution.missing.iter();
-    found.faults.extend(
-        missing.map(|name| format!("the model lacks {name}, which its architecture requires")),
-    );
-    let strict = strictness == Strictness::Strict;
-    let mut refused = Vec::new();
-    if !store.is_empty() && is_known {
-        architecture(store, resolution, &mut refused);
+    for (list, of) in [(&mut found.faults, faults), (&mut found.notes, refused)] {
+        // The texts contain names and keys from files, which are shortened and escaped.
+        list.extend(of.iter().map(|fault| Text::new(fault.text.as_bytes()).brief()));
     }
-    let config = match model.config() {
-        Ok(config) => Some(config),
-        // An adapter or a projector has no config of its own.
-        Err(error)
-            if resolution.architecture.is_some()
-                && error.kind() != ErrorKind::Unsupported
-                && !store.is_empty() =>
-        {
-            found.faults.push(error.to_string());
-            None
-        }
-        Err(_) => None,
-    };
-    if let Some(config) = config.filter(|_| resolution.architecture.is_some() && is_known) {
-        found.faults.extend(tensors(model, resolution, config));
-        found.faults.extend(numbers(config));
-        untied(store, config, &mut found.faults);
-        refused.extend(classes::faults(store, resolution, config));
-    }
-    // Other faults have the same causes.
-    if store.encoding() == Encoding::Gguf && found.faults.is_empty() {
-        refused.extend(graph_faults(store));
-    }
-    vocabulary::check(store, config, &mut found, &mut refused)?;
-    if strict {
-        found.faults.extend(refused);
-    } else {
-        found.notes.extend(refused);
-    }
-    // The texts contain names and keys from files, which are shortened and escaped.
-    for text in found.faults.iter_mut().chain(&mut found.notes) {
-        *text = Text::new(text.as_bytes()).brief();
+    if strictness == Strictness::Strict {
+        found.faults.append(&mut found.notes);
     }
     Ok(found)
+}
+
+/// The part of a model that a fault concerns.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Area {
+    Values,
+    Names,
+    Config,
+    Shapes,
+    Vocabulary,
+    Loader,
+}
+
+/// A fault in one sentence.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) area: Area,
+    pub(super) text: String,
+}
+
+/// All faults of a model, opened or planned.
+#[derive(Debug, Default)]
+pub(super) struct Examination {
+    /// Faults that make the model unusable.
+    pub(super) faults: Vec<Fault>,
+    /// What the reference readers refuse.
+    pub(super) refused: Vec<Fault>,
+    /// Why the loader of the reference reader does not load the model, one sentence for each fault.
+    pub(super) loader: Vec<String>,
+}
+
+/// Tags faults with the area that they concern.
+fn of(area: Area, texts: impl IntoIterator<Item = String>) -> impl Iterator<Item = Fault> {
+    texts.into_iter().map(move |text| Fault { area, text })
+}
+
+impl Examination {
+    /// Checks a model's names, shapes, keys and documents.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if a file next to the weights cannot be read.
+    pub(super) fn of(model: &Model) -> Result<Self> {
+        let mut found = Self::default();
+        let store = &**model.store();
+        found.faults.extend(of(Area::Values, unknown_values(store)));
+        let resolution = match model.resolution() {
+            Ok(resolution) => resolution,
+            Err(error) => {
+                found.faults.extend(of(Area::Names, [error.to_string()]));
+                return Ok(found);
+            }
+        };
+        // Names and shapes can be checked only if the arrays are understood.
+        let is_known = found.faults.is_empty();
+        let lacks =
+            |name: &String| format!("the model lacks {name}, which its architecture requires");
+        found.faults.extend(of(Area::Names, resolution.missing.iter().map(lacks)));
+        if !store.is_empty() && is_known {
+            found.refused.extend(of(Area::Names, architecture(store, resolution)));
+        }
+        let config = match model.config() {
+            Ok(config) => Some(config),
+            // An adapter or a projector has no config.
+            Err(error)
+                if resolution.architecture.is_some()
+                    && error.kind() != ErrorKind::Unsupported
+                    && !store.is_empty() =>
+            {
+                found.faults.extend(of(Area::Config, [error.to_string()]));
+                None
+            }
+            Err(_) => None,
+        };
+        if let Some(config) = config.filter(|_| resolution.architecture.is_some() && is_known) {
+            found.faults.extend(of(Area::Shapes, tensors(model, resolution, config)));
+            found.faults.extend(of(Area::Config, numbers(config)));
+            found.faults.extend(of(Area::Config, untied(store, config)));
+            found.refused.extend(of(Area::Loader, classes::faults(store, resolution, config)));
+        }
+        found.loader = loader::faults(store, resolution);
+        // Other faults have the same causes.
+        if found.faults.is_empty() {
+            found.refused.extend(of(Area::Loader, found.loader.iter().cloned()));
+        }
+        let (mut faults, mut refused) = (Vec::new(), Vec::new());
+        vocabulary::check(store, config, &mut faults, &mut refused)?;
+        found.faults.extend(of(Area::Vocabulary, faults));
+        found.refused.extend(of(Area::Vocabulary, refused));
+        Ok(found)
+    }
 }
 
 /// The fault of a model with tensors whose values are not known.
@@ -109,7 +156,8 @@ fn unknown_values(store: &Store) -> Option<String> {
 }
 
 /// What the reference readers refuse of a model that does not name its architecture.
-fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String>) {
+fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
+    let mut refused = Vec::new();
     let named = crate::arch::architecture_name(store).is_ok_and(|named| named.is_some());
     if !named && store.encoding() == Encoding::Gguf {
         refused.push("no general.architecture: llama.cpp does not load the file".to_owned());
@@ -122,6 +170,7 @@ fn architecture(store: &Store, resolution: &Resolution, refused: &mut Vec<String
         let fault = format!("{}, but no tensor has a name of that architecture", resolution.reason);
         refused.push(fault);
     }
+    refused
 }
 
 /// Faults of tensors that cannot be derived, or whose shape contradicts the config.
@@ -195,17 +244,16 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
 }
 
 /// The fault of a model without an output matrix whose config says that one is stored.
-fn untied(store: &Store, config: &ModelConfig, faults: &mut Vec<String>) {
+fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
     let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     let head = store.document("config.json").and_then(|json| {
         let classes = json.get("architectures")?.as_array()?;
         Some(classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForCausalLM"))))
     });
-    if tied && head == Some(true) && said.and_then(serde_json::Value::as_bool) == Some(false) {
-        faults.push(
-            "the model lacks output.weight, although tie_word_embeddings in config.json is false"
-                .to_owned(),
-        );
-    }
+    let stated = said.and_then(serde_json::Value::as_bool);
+    (tied && head == Some(true) && stated == Some(false)).then(|| {
+        "the model lacks output.weight, although tie_word_embeddings in config.json is false"
+            .to_owned()
+    })
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Consistency, is_io};
+use super::is_io;
 use crate::arch::ModelConfig;
 use crate::error::Result;
 use crate::store::{Encoding, Store};
@@ -25,14 +25,14 @@ const TOKEN_KEYS: [&str; 7] = [
 pub(super) fn check(
     store: &Store,
     config: Option<&ModelConfig>,
-    found: &mut Consistency,
+    faults: &mut Vec<String>,
     refused: &mut Vec<String>,
 ) -> Result<()> {
     let tokenizer = match Tokenizer::of(store) {
         Ok(tokenizer) => tokenizer,
         Err(error) if is_io(&error) => return Err(error),
         Err(error) => {
-            found.faults.push(error.to_string());
+            faults.push(error.to_string());
             return Ok(());
         }
     };
@@ -45,19 +45,19 @@ pub(super) fn check(
         // llama.cpp requires one embedding row for each token; elsewhere, unused rows are allowed.
         let exact = store.encoding() == Encoding::Gguf;
         if tokens > rows || (exact && tokens != rows) {
-            found.faults.push(format!(
+            faults.push(format!(
                 "{tokens} tokens ({}), but the embedding has {rows} rows",
                 tokenizer.kind.source
             ));
         }
     }
     if let Some(rows) = rows {
-        stated(store, u64::from(rows.value), found);
-        special_tokens(store, u64::from(rows.value), found);
+        stated(store, u64::from(rows.value), faults);
+        special_tokens(store, u64::from(rows.value), faults);
     }
     if let Some(tokenizer) = &tokenizer {
         #[cfg(feature = "chat-template")]
-        templates(tokenizer, found);
+        templates(tokenizer, faults);
         #[cfg(not(feature = "chat-template"))]
         let _ = tokenizer;
     } else if store.container() == "mlx" && !store.is_empty() {
@@ -71,20 +71,20 @@ pub(super) fn check(
 }
 
 /// Checks the vocabulary size that a config states against the rows of the embedding.
-fn stated(store: &Store, rows: u64, found: &mut Consistency) {
+fn stated(store: &Store, rows: u64, faults: &mut Vec<String>) {
     let fault =
         |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
     if let Some((at, config)) = configs(store)
         && let Some(said) = config.get("vocab_size").and_then(Json::as_u64)
         && said != rows
     {
-        found.faults.push(fault(&format!("config.json {at}vocab_size"), said));
+        faults.push(fault(&format!("config.json {at}vocab_size"), said));
     }
     if let Some(name) = store.metadata().str("general.architecture") {
         let key = format!("{name}.vocab_size");
         let said = store.metadata().get(&key).and_then(|value| value.to_u64());
         if let Some(said) = said.filter(|&said| said != rows) {
-            found.faults.push(fault(&key, said));
+            faults.push(fault(&key, said));
         }
     }
 }
@@ -100,10 +100,10 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
 }
 
 /// Checks that special tokens lie within the vocabulary.
-fn special_tokens(store: &Store, rows: u64, found: &mut Consistency) {
+fn special_tokens(store: &Store, rows: u64, faults: &mut Vec<String>) {
     let mut wrong = |source: String, id: u64| {
         if id >= rows {
-            found.faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));
+            faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));
         }
     };
     for (key, value) in store.metadata().iter() {
@@ -135,14 +135,12 @@ fn special_tokens(store: &Store, rows: u64, found: &mut Consistency) {
 
 /// Checks that chat templates are valid Jinja.
 #[cfg(feature = "chat-template")]
-fn templates(tokenizer: &Tokenizer<'_>, found: &mut Consistency) {
+fn templates(tokenizer: &Tokenizer<'_>, faults: &mut Vec<String>) {
     for template in &tokenizer.chat_templates {
         if let Err(error) = syntax(&template.text.value) {
             let name = template.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
             let source = &template.text.source;
-            found
-                .faults
-                .push(format!("the chat template{name} ({source}) is not valid Jinja: {error}"));
+            faults.push(format!("the chat template{name} ({source}) is not valid Jinja: {error}"));
         }
     }
 }

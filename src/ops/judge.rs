@@ -1,0 +1,91 @@
+//! Judges a plan before anything is written, by the checks that `verify` applies to a model of the
+//! plan's container.
+
+use super::verify::{Area, Examination, MlxReader};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::store::Encoding;
+use crate::write::{Builder, WritePlan};
+
+/// Plans a language model that is made from `source`. A fault of the written model that the source does
+/// not have is an error, or a note if `unloadable` is set.
+///
+/// Only complete models are judged: an incomplete one is refused when the plan is run. Copies of all
+/// tensors and keys (`merge`, `split`) have no faults but those of their source.
+///
+/// # Errors
+///
+/// `Unsupported` for such a fault; otherwise same as [`Builder::plan`].
+pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> Result<WritePlan> {
+    let resolution = source.resolution()?;
+    let planned = builder.model(source)?.filter(|_| resolution.missing.is_empty());
+    if let Some(planned) = planned {
+        let (fault, tolerated) = verdict(&planned, source, unloadable)?;
+        if let Some(fault) = fault {
+            if !tolerated {
+                let advice = "--allow-incomplete writes it for other readers";
+                return Err(Error::unsupported(fault).advise(advice));
+            }
+            builder.note(fault);
+        }
+    }
+    Ok(builder.plan()?.for_whole_model(resolution))
+}
+
+/// The fault of a planned model, and whether it is written nevertheless.
+fn verdict(planned: &Model, source: &Model, unloadable: bool) -> Result<(Option<String>, bool)> {
+    let found = Examination::of(planned)?;
+    if planned.container() == "mlx"
+        && let Some(MlxReader { fault, program }) =
+            MlxReader::of(planned.store(), planned.resolution()?)
+    {
+        let tolerated = unloadable || program.is_some();
+        let reader = program.unwrap_or("other readers");
+        let note = format!("{fault}: the directory is for {reader}");
+        return Ok((Some(if tolerated { note } else { fault }), tolerated));
+    }
+    if !found.loader.is_empty() {
+        // Other programs may load what llama.cpp does not: a file that it did not load before is written.
+        let shared =
+            source.encoding() == Encoding::Gguf && !Examination::of(source)?.loader.is_empty();
+        let fault = format!("llama.cpp could not load the file: {}", shortened(&found.loader));
+        return Ok((Some(fault), unloadable || shared));
+    }
+    let new = found.new(source)?;
+    let fault = (!new.is_empty())
+        .then(|| format!("the written model would have a fault: {}", shortened(&new)));
+    Ok((fault, unloadable))
+}
+
+impl Examination {
+    /// The faults in areas in which the source has none.
+    fn new(self, source: &Model) -> Result<Vec<String>> {
+        let mut faults: Vec<_> = self.faults.into_iter().chain(self.refused).collect();
+        if faults.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = Self::of(source)?;
+        let mut areas: Vec<Area> =
+            known.faults.iter().chain(&known.refused).map(|fault| fault.area).collect();
+        if areas.contains(&Area::Values) {
+            // Names and shapes of arrays that are not understood say nothing.
+            return Ok(Vec::new());
+        }
+        areas.extend((!known.loader.is_empty()).then_some(Area::Loader));
+        // Only some readers require a tokenizer.
+        let lacks_tokenizer = source.tokenizer().is_ok_and(|tokenizer| tokenizer.is_none());
+        areas.extend(lacks_tokenizer.then_some(Area::Vocabulary));
+        faults.retain(|fault| !areas.contains(&fault.area));
+        Ok(faults.into_iter().map(|fault| fault.text).collect())
+    }
+}
+
+/// The first fault of a list, and the number of the others.
+fn shortened(faults: &[String]) -> String {
+    let first = faults.first().map(String::as_str).unwrap_or_default();
+    match faults.len() {
+        0 | 1 => first.to_owned(),
+        2 => format!("{first}, and 1 more fault"),
+        several => format!("{first}, and {} more faults", several.saturating_sub(1)),
+    }
+}

@@ -1,0 +1,56 @@
+//! Checks what the loader of a container's reference reader requires: llama.cpp's graphs for GGUF, a
+//! class of mlx-lm for MLX.
+
+use crate::arch::{Resolution, family, graph};
+use crate::bytes::Text;
+use crate::engines::mlx_lm;
+use crate::store::{Encoding, Store};
+
+/// Why the reference reader does not load a model, one sentence for each fault. Empty for a model of
+/// which the tables know nothing.
+pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
+    match (store.encoding(), store.container()) {
+        (Encoding::Gguf, _) => graph_faults(store),
+        (_, "mlx") => match MlxReader::of(store, resolution) {
+            Some(MlxReader { fault, program: None }) => vec![fault],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Why llama.cpp does not load a GGUF file, one sentence for each fault.
+fn graph_faults(store: &Store) -> Vec<String> {
+    let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
+    let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
+    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
+    let Some(graph) = family::graph(architecture) else { return Vec::new() };
+    graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
+}
+
+/// The reader of an MLX directory that mlx-lm has no class for.
+#[derive(Debug)]
+pub(in crate::ops) struct MlxReader {
+    /// What mlx-lm lacks.
+    pub(in crate::ops) fault: String,
+    /// Another program that reads the directory, if one is known: mlx-vlm for models with a vision or
+    /// audio model, and the `mlx_readers` of the family.
+    pub(in crate::ops) program: Option<&'static str>,
+}
+
+impl MlxReader {
+    /// `None` for a directory that mlx-lm reads, or whose architecture is unknown.
+    pub(in crate::ops) fn of(store: &Store, resolution: &Resolution) -> Option<Self> {
+        let architecture = resolution.architecture?;
+        let model_type = store.document("config.json")?.get("model_type")?;
+        let model_type = model_type.as_str().filter(|name| !name.is_empty())?;
+        if mlx_lm::has_class(model_type) {
+            return None;
+        }
+        let fault = format!("mlx-lm has no class for {}", Text::new(model_type.as_bytes()).brief());
+        let mut readers = architecture.mlx_readers.iter();
+        let reader = readers.find(|(read, _)| *read == model_type).map(|(_, program)| *program);
+        let program = reader.or(resolution.has_towers().then_some("mlx-vlm"));
+        Some(Self { fault, program })
+    }
+}
