@@ -6,7 +6,6 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::left_out;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family};
@@ -15,6 +14,7 @@ use crate::engines::{mlx_lm, transformers};
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::Encoding;
+use crate::write::Builder;
 
 const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
@@ -37,8 +37,8 @@ pub(super) struct PlannedDirectory<'a> {
 type Tensors = Vec<(Option<String>, Tensor)>;
 
 impl PlannedDirectory<'_> {
-    /// Makes a config agree with the tensors, and returns a note for each change. Tensors that the class
-    /// has no place for are removed, an output matrix that mlx-lm's class requires is added.
+    /// Makes a config agree with the tensors, and notes each change in the builder. Tensors that the
+    /// class has no place for are left out, an output matrix that mlx-lm's class requires is added.
     ///
     /// # Errors
     ///
@@ -47,13 +47,14 @@ impl PlannedDirectory<'_> {
         &self,
         tensors: &mut Tensors,
         config: &mut Map<String, Json>,
-    ) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
-        let Some(architecture) = self.model.resolution()?.architecture else { return Ok(notes) };
+        builder: &mut Builder,
+    ) -> Result<()> {
+        let Some(architecture) = self.model.resolution()?.architecture else { return Ok(()) };
         let stored = tensors.iter().map(|(_, tensor)| tensor.name());
         let mut names = canonical_names(architecture, self.dialect, stored);
-        notes.extend(self.drop_layers(&mut names, tensors)?);
-        self.output_matrix(&names, tensors, config, &mut notes)?;
+        self.drop_layers(&mut names, tensors, builder)?;
+        let mut notes = Vec::new();
+        self.output_matrix(&names, tensors, config, (&mut notes, builder))?;
         self.flags(&names, config, &mut notes)?;
         if self.is_whole
             && let Some(embedding) = find(EMBEDDING, &names, tensors)
@@ -67,7 +68,8 @@ impl PlannedDirectory<'_> {
             }
         }
         notes.extend(self.doubles(tensors));
-        Ok(notes)
+        notes.into_iter().for_each(|note| builder.note(note));
+        Ok(())
     }
 
     /// Removes the tensors of layers beyond the number of layers in the config, which no class builds.
@@ -75,11 +77,12 @@ impl PlannedDirectory<'_> {
         &self,
         names: &mut Vec<(String, String)>,
         tensors: &mut Tensors,
-    ) -> Result<Vec<String>> {
+        builder: &mut Builder,
+    ) -> Result<()> {
         // GGUF counts its layers. Without a config, nothing is known of them.
-        let Ok(config) = self.model.config() else { return Ok(Vec::new()) };
+        let Ok(config) = self.model.config() else { return Ok(()) };
         if self.model.encoding() == Encoding::Gguf {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let next = config.experts.n_next_token_layers.as_ref().map_or(0, |more| more.value);
         let layers = config.n_layers.value.saturating_add(next);
@@ -100,15 +103,21 @@ impl PlannedDirectory<'_> {
             std::mem::take(names).into_iter().partition(|(canonical, _)| is_beyond(canonical));
         *names = within;
         if beyond.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let stated = &config.n_layers;
         let reason = format!("n_layers ({}) is {}", stated.source, stated.value);
-        tensors.retain(|(_, tensor)| beyond.iter().all(|(_, stored)| stored != tensor.name()));
+        let is_within = |tensor: &Tensor| beyond.iter().all(|(_, stored)| stored != tensor.name());
+        let dropped = tensors.iter().map(|(_, tensor)| tensor);
+        dropped
+            .filter(|tensor| !is_within(tensor))
+            .for_each(|tensor| builder.omit(tensor, &reason));
+        tensors.retain(|(_, tensor)| is_within(tensor));
         let mut dropped: Vec<_> =
             beyond.into_iter().map(|(_, stored)| (stored, reason.clone())).collect();
         dropped.dedup();
-        Ok(left_out(&dropped))
+        builder.leave_out(dropped);
+        Ok(())
     }
 
     /// Decides between an output matrix and a tied embedding, and states it.
@@ -117,7 +126,7 @@ impl PlannedDirectory<'_> {
         names: &[(String, String)],
         tensors: &mut Tensors,
         config: &mut Map<String, Json>,
-        notes: &mut Vec<String>,
+        (notes, builder): (&mut Vec<String>, &mut Builder),
     ) -> Result<()> {
         let Some(embedding) = find(EMBEDDING, names, tensors).cloned() else { return Ok(()) };
         // Encoders with decoders scale their logits by this flag.
@@ -145,7 +154,8 @@ impl PlannedDirectory<'_> {
                 if equal && !never {
                     tensors.retain(|(_, tensor)| tensor.name() != name);
                     let reason = format!("equal to {}, which serves instead", embedding.name());
-                    notes.extend(left_out(&[(name.clone(), reason)]));
+                    builder.omit(&head, &reason);
+                    builder.leave_out(vec![(name.clone(), reason)]);
                     (true, format!("{name} equals the embedding"))
                 } else if always {
                     let fault = format!(

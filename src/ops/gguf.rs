@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::dialect::{TranslatedTensors, adapted_tensors_in};
-use super::mmproj;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
+use super::{account, mmproj};
 use crate::arch::{Architecture, Dialect, family, graph};
 use crate::bytes::Text;
 use crate::container::gguf;
@@ -27,6 +27,8 @@ pub(super) struct GgufDraft {
     pub(super) tensors: Vec<OutTensor>,
     /// Notes for the plan.
     pub(super) notes: Vec<String>,
+    /// Tensors that are left out, each with the reason.
+    left_out: Vec<(String, String)>,
     /// Stored names of tensors that GGUF has no place for: poolers, heads.
     lost: Vec<String>,
     /// What else llama.cpp computes differently.
@@ -105,15 +107,14 @@ impl GgufDraft {
             let output = embedding.output.with_reason(reason);
             tensors.push(OutTensor::new(OUTPUT, output));
         }
-        let mut notes = super::left_out(&left_out);
-        notes.extend(mmproj::note(model)?);
+        let mut notes: Vec<String> = mmproj::note(model)?.into_iter().collect();
         notes.extend(remarks.into_iter().map(|note| note.text));
         notes.extend(ranker);
         notes.extend(modules::notes(model, |_| false)?);
         // Tensors of other models, and those that follow from the config, have another reason.
-        let lost = |(name, reason): (String, String)| (reason == NAMELESS).then_some(name);
-        let lost = left_out.into_iter().filter_map(lost).collect();
-        let mut draft = Self { keys, tensors, notes, lost, losses };
+        let lost = |(name, reason): &(String, String)| (reason == NAMELESS).then(|| name.clone());
+        let lost = left_out.iter().filter_map(lost).collect();
+        let mut draft = Self { keys, tensors, notes, left_out, lost, losses };
         if !own || precision.dtype.is_some() || adaptation.is_some() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
@@ -168,7 +169,9 @@ impl GgufDraft {
         if extra {
             kept.write(&mut self.keys);
         }
-        Ok(self.builder(model))
+        let mut builder = self.builder(model);
+        account::config_in_gguf(model, &kept, extra, builder.account());
+        Ok(builder)
     }
 
     /// The model that the draft describes so far.
@@ -184,6 +187,7 @@ impl GgufDraft {
         builder.reads(model.store());
         *builder.metadata() = self.keys;
         self.tensors.into_iter().for_each(|tensor| builder.push(tensor));
+        builder.leave_out(self.left_out);
         self.notes.into_iter().for_each(|note| builder.note(note));
         builder
     }

@@ -1,6 +1,7 @@
 //! Judges a plan before anything is written, by the checks that `verify` applies to a model of the
 //! plan's container.
 
+use super::account;
 use super::verify::{Area, Examination, MlxReader};
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -29,6 +30,7 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
             builder.note(fault);
         }
     }
+    account::complete(source, &mut builder)?;
     Ok(builder.plan()?.for_whole_model(resolution))
 }
 

@@ -127,7 +127,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
     let weights = weights.fold(0, u64::saturating_add);
     *builder.metadata() =
         translate::projector_metadata(model, tower, &config, weights, FileType::number_of(most))?;
-    super::left_out(&left).into_iter().for_each(|note| builder.note(note));
+    builder.leave_out(left);
     Ok(builder)
 }
 

@@ -1,5 +1,6 @@
 //! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
+mod account;
 mod agreement;
 mod config;
 mod convert;
@@ -10,8 +11,8 @@ mod experts;
 mod gguf;
 mod hash;
 mod inspect;
-mod load;
 mod judge;
+mod load;
 mod mmproj;
 mod modules;
 #[cfg(feature = "http")]
@@ -68,21 +69,4 @@ pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
 /// The bytes of a name in hexadecimal, if it is not UTF-8.
 fn odd_name(name: Text<'_>) -> Option<String> {
     name.to_str().is_none().then(|| hex(name.as_bytes()))
-}
-
-/// Notes on tensors that are left out, one for each reason.
-fn left_out(tensors: &[(String, String)]) -> Vec<String> {
-    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, reason) in tensors {
-        match by_reason.iter_mut().find(|(other, _)| other == reason) {
-            Some((_, names)) => names.push(name),
-            None => by_reason.push((reason, vec![name])),
-        }
-    }
-    let note = |(reason, names): (&str, Vec<&str>)| match names.as_slice() {
-        [one] => format!("left out: {one}: {reason}"),
-        [first, ..] => format!("left out: {first} and {} more: {reason}", names.len() - 1),
-        [] => String::new(),
-    };
-    by_reason.into_iter().map(note).collect()
 }

@@ -149,7 +149,7 @@ pub(super) fn files(
         let left = found.into_iter().filter(|document| document.name.contains('/'));
         let mut left: Vec<_> = left.map(|document| (document.name, no_folders(writer))).collect();
         left.sort();
-        super::left_out(&left).into_iter().for_each(|note| builder.note(note));
+        builder.leave_out(left);
         found = Vec::new();
     }
     Ok(found)

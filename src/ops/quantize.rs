@@ -1,6 +1,6 @@
 //! The `quantize` verb: quantizes a model as llama-quantize does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -64,6 +64,10 @@ pub fn quantize(
         let shape = without_outer_ones(output.producer.shape());
         tensors.push(OutTensor { shape, ..OutTensor::new(choice.name.clone(), output) });
     }
+    let chosen: BTreeSet<usize> = recipe.choices.iter().map(|choice| choice.source).collect();
+    let removed = (0..).zip(&draft.tensors).filter(|(number, _)| !chosen.contains(number));
+    let removed = removed.filter_map(|(_, tensor)| tensor.output.producer.view().cloned());
+    let removed: Vec<Tensor> = removed.collect();
     let pruned = PrunedLayers::of(&options.pruned, numbers.layers, numbers.nextn_layers);
     let pruned = pruned.map_err(here)?;
     let whole = pruned.as_ref().map(|_| draft.planned(model)).transpose().map_err(here)?;
@@ -99,6 +103,7 @@ pub fn quantize(
     let (extra, unloadable) = (options.extra_keys, options.allow_unloadable);
     let finish = Finish { extra, lossless: false, unloadable, pruned };
     let mut builder = draft.finish(model, finish).map_err(here)?;
+    removed.iter().for_each(|tensor| builder.omit(tensor, "its layer is removed"));
     if let Some(shards) = shards {
         builder.shards(shards, stem(path)?);
     }

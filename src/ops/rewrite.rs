@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::modules;
+use super::{account, modules};
 use crate::bytes::blob_behind;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::container::writer::{NewDocument, Writer};
@@ -30,6 +30,7 @@ pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
     if let Some(alignment) = alignment {
         builder.alignment(alignment);
     }
+    account::complete(model, &mut builder)?;
     builder.plan()
 }
 
@@ -60,6 +61,7 @@ pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
             }
         }
     }
+    account::complete(model, &mut builder)?;
     builder.plan()
 }
 
@@ -218,6 +220,7 @@ fn with_keys(model: &Model, keys: KeyValues, writer: &'static Writer) -> Result<
     builder.reads(model.store());
     *builder.metadata() = keys;
     builder.push_copies_of(model);
+    account::complete(model, &mut builder)?;
     builder.plan()
 }
 

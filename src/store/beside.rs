@@ -1,7 +1,7 @@
 //! Files that belong to a model besides its weights, read on request.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Store, document};
 use crate::bytes::{Access, Files};
@@ -26,6 +26,11 @@ impl Store {
     /// Whether the model was opened as a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.place.is_folder(&self.path)
+    }
+
+    /// The folder of the files next to the weights, for containers that have one.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Where the files of the model are.

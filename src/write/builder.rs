@@ -7,13 +7,15 @@ use serde_json::Value as Json;
 
 use super::method::{Precision, check_encodable, choose, encoded, grouped};
 use super::{
-    Method, OutFile, OutTensor, Output, PlacedTensor, PlannedModel, PlannedTensor, Producer,
-    WritePlan,
+    Account, Method, OutFile, OutTensor, Output, PlacedTensor, PlannedModel, PlannedTensor,
+    Producer, WritePlan,
 };
+use crate::bytes::Text;
 use crate::container::writer::{
     FileContent, NewDocument, NewFile, NewModel, NewTensor, Placement, Shards, Writer,
 };
 use crate::container::{Container, default_group_size};
+use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::KeyValues;
@@ -63,6 +65,9 @@ pub struct Builder {
     stem: String,
     alignment: Option<u64>,
     notes: Vec<String>,
+    /// Names of tensors and documents that are left out, each with the reason.
+    left_out: Vec<(String, String)>,
+    account: Account,
     /// The models that are read; their files are never written to.
     stores: Vec<Arc<Store>>,
 }
@@ -93,6 +98,8 @@ impl Builder {
             stem: "model".to_owned(),
             alignment: None,
             notes: Vec::new(),
+            left_out: Vec::new(),
+            account: Account::default(),
             stores: Vec::new(),
         }
     }
@@ -228,6 +235,39 @@ impl Builder {
         }
     }
 
+    /// Leaves tensors or documents out, with a note for each reason. A tensor is named as its note shall
+    /// name it: by its stored or its canonical name.
+    pub(crate) fn leave_out(&mut self, items: Vec<(String, String)>) {
+        left_out(&items).into_iter().for_each(|note| self.note(note));
+        self.left_out.extend(items);
+    }
+
+    /// Leaves stored tensors out, for a reason that is noted elsewhere or obvious.
+    pub(crate) fn omit(&mut self, tensor: &Tensor, reason: &str) {
+        let name = |stored: Text<'_>| (stored.spelling().into_owned(), reason.to_owned());
+        self.left_out.extend(tensor.stored_names().map(name));
+    }
+
+    /// Tensors and documents that are left out, each with the reason.
+    pub(crate) fn left_out(&self) -> &[(String, String)] {
+        &self.left_out
+    }
+
+    /// What becomes of everything that is read.
+    pub(crate) fn account(&mut self) -> &mut Account {
+        &mut self.account
+    }
+
+    /// The dialect of the tensors.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.writer.dialect
+    }
+
+    /// Whether a key is in the metadata.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.metadata.get(key).is_some()
+    }
+
     /// The documents that will be written: none if the model is a single file.
     pub(crate) fn written_documents(&self) -> &[NewDocument] {
         if self.placement == Placement::Files { &[] } else { &self.documents }
@@ -241,6 +281,22 @@ impl Builder {
     /// The tensors so far.
     pub(crate) fn tensors(&self) -> &[OutTensor] {
         &self.tensors
+    }
+
+    /// The model that is being built from `source`, before it is written: see [`PlannedModel::open`].
+    /// `None` for the shares of ranks, whose tensors have the same names, and for Ollama's store.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`PlannedModel::open`].
+    pub(crate) fn model(&self, source: &Model) -> Result<Option<Model>> {
+        let Self { writer, placement, metadata, tensors, .. } = self;
+        let is_share = tensors.iter().any(|tensor| tensor.rank.is_some());
+        if is_share || *placement == Placement::Store {
+            return Ok(None);
+        }
+        let documents = self.written_documents();
+        PlannedModel { writer, metadata, tensors, documents }.open(source.store()).map(Some)
     }
 
     /// Decides where every byte goes. Nothing is written yet.
@@ -278,6 +334,7 @@ impl Builder {
         let (format, notes) = (self.writer.name, self.notes);
         let mut plan = WritePlan::new(format, self.placement, files, planned, notes, sources);
         plan.file_type = file_type.and_then(FileType::from_number);
+        plan.account = self.account;
         let elsewhere = self.stores.iter().flat_map(|store| store.files_elsewhere());
         plan.elsewhere =
             elsewhere.map(|(path, bytes, version)| (path.to_path_buf(), bytes, version)).collect();
@@ -285,27 +342,28 @@ impl Builder {
     }
 }
 
+/// Notes on what is left out, one for each reason.
+fn left_out(items: &[(String, String)]) -> Vec<String> {
+    let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, reason) in items {
+        match by_reason.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, names)) => names.push(name),
+            None => by_reason.push((reason, vec![name])),
+        }
+    }
+    let note = |(reason, names): (&str, Vec<&str>)| match names.as_slice() {
+        [one] => format!("left out: {one}: {reason}"),
+        [first, others @ ..] => format!("left out: {first} and {} more: {reason}", others.len()),
+        [] => String::new(),
+    };
+    by_reason.into_iter().map(note).collect()
+}
+
 /// A tensor under a name of the caller's.
 fn named(name: impl Into<String>, output: Output) -> Result<OutTensor> {
     let name = name.into();
     if name.is_empty() {
         return Err(Error::mismatch("a tensor cannot be written under an empty name"));
-    /// The model that is being built from `source`, before it is written: see [`PlannedModel::open`].
-    /// `None` for the shares of ranks, whose tensors have the same names, and for Ollama's store.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`PlannedModel::open`].
-    pub(crate) fn model(&self, source: &Model) -> Result<Option<Model>> {
-        let Self { writer, placement, metadata, tensors, .. } = self;
-        let is_share = tensors.iter().any(|tensor| tensor.rank.is_some());
-        if is_share || *placement == Placement::Store {
-            return Ok(None);
-        }
-        let documents = self.written_documents();
-        PlannedModel { writer, metadata, tensors, documents }.open(source.store()).map(Some)
-    }
-
     }
     Ok(OutTensor::new(name, output))
 }

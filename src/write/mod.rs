@@ -9,6 +9,7 @@
 //! offsets. One pipeline, which all containers share, produces the bytes and writes them.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod account;
 mod blobs;
 mod builder;
 mod directory;
@@ -29,6 +30,7 @@ mod set;
 mod slices;
 mod target;
 
+pub use account::{Account, AccountedItem, ItemKind, Outcome};
 pub use builder::Builder;
 pub(crate) use groups::{GroupQuantization, TensorRepack};
 pub use loss::Loss;

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::blobs::BlobTarget;
 use super::target::{WriteTarget, check_directory, check_file, finish_all};
-use super::{Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set};
+use super::{Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set};
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
@@ -28,6 +28,9 @@ pub struct WritePlan {
     pub format: &'static str,
     /// The file type that the metadata state, by its llama-quantize name.
     pub file_type: Option<FileType>,
+    /// What becomes of everything that is read: each tensor, key and file of the model. Empty for a
+    /// plan that a [`Builder`](super::Builder) makes of tensors, without a model.
+    pub account: Account,
     /// Canonical names of tensors that the architecture requires and the model lacks. Running a
     /// plan with any is an error unless [`WriteOptions::allow_incomplete`] is set.
     pub missing: Vec<String>,
@@ -72,6 +75,7 @@ impl WritePlan {
             notes,
             format,
             file_type,
+            account: Account::default(),
             missing,
             files,
             placement,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{PlannedTensor, WriteOptions, WritePlan, WriteReport};
+use super::{Account, PlannedTensor, WriteOptions, WritePlan, WriteReport};
 use crate::bytes::Text;
 use crate::error::Result;
 
@@ -27,6 +27,8 @@ pub struct PlanReport<'p> {
     pub tensors: Vec<ReportedTensor<'p>>,
     /// The notes of the plan.
     pub notes: Vec<String>,
+    /// What becomes of everything that is read.
+    pub account: &'p Account,
 }
 
 /// A file of a [`PlanReport`].
@@ -105,6 +107,7 @@ impl WritePlan {
                 .collect(),
             tensors: self.tensors.iter().map(ReportedTensor::from).collect(),
             notes: self.notes.clone(),
+            account: &self.account,
         }
     }
 }

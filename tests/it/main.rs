@@ -22,6 +22,7 @@ mod hub;
 #[path = "../names/models.rs"]
 mod models;
 
+mod account;
 mod agreement;
 mod beside;
 mod builder;

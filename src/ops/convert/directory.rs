@@ -10,7 +10,7 @@ use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
 use crate::ops::dialect::tensors_in;
-use crate::ops::{experts, left_out, modules};
+use crate::ops::{experts, modules};
 use crate::store::Encoding;
 use crate::translate::{self, ConfigDocument, Documents};
 use crate::write::{Builder, Method, OutTensor};
@@ -121,7 +121,7 @@ impl Conversion<'_> {
             let named = absent.iter().map(|(name, _)| (name.clone(), reason(name)));
             let mut named: Vec<(String, String)> = named.collect();
             named.sort();
-            left_out(&named).into_iter().for_each(|note| builder.note(note));
+            builder.leave_out(named);
         }
         Ok(WrittenDocuments { config, others, absent })
     }
@@ -159,8 +159,7 @@ impl Conversion<'_> {
         };
         let mut keys = config.keys()?.into_owned();
         for share in shares {
-            let notes = directory.agree(&mut share.tensors, &mut keys)?;
-            notes.into_iter().for_each(|note| builder.note(note));
+            directory.agree(&mut share.tensors, &mut keys, builder)?;
         }
         let is_same = *config.keys()? == keys;
         Ok(Some(if is_same { config } else { ConfigDocument::Made(keys) }))

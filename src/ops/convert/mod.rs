@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
-use super::{mmproj, ranks};
+use super::{account, mmproj, ranks};
 use crate::adapter::{self, Adapter};
 use crate::arch::Dialect;
 use crate::bytes::Text;
@@ -229,7 +229,9 @@ fn planned(
     let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
     if gguf_store.is_some() && keeps_dtypes && options.adapters.is_empty() {
-        return Ok(ollama::gguf_blob(model, layers)?.for_whole_model(model.resolution()?));
+        let mut plan = ollama::gguf_blob(model, layers)?;
+        plan.account = account::of_copy(model);
+        return Ok(plan.for_whole_model(model.resolution()?));
     }
     let adaptation = merged_changes(model, gguf_store, options)?;
     let adaptation = adaptation.as_ref();

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::model::{Sharding, Tensor};
 use crate::ollama::TensorRules;
 use crate::ops::dialect::{TranslatedTensors, adapted_tensors_in};
-use crate::ops::{experts, left_out, ranks};
+use crate::ops::{experts, ranks};
 use crate::recipe::mlx_lm::MlxQuantization;
 use crate::store::Encoding;
 use crate::translate::{self, ConfigDocument};
@@ -85,7 +85,7 @@ impl Conversion<'_> {
         let translated = adapted_tensors_in(model, writer.dialect, adaptation, sharding)?;
         let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4 } = translated;
         absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
-        left_out(&absent).into_iter().for_each(|note| builder.note(note));
+        builder.leave_out(absent);
         if store.encoding() == Encoding::Gguf {
             let before = translate::rows_before_positions(store, resolution)?;
             let end = "embeddings.position_embeddings.weight";

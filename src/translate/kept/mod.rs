@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json, json};
 
 use crate::arch::family;
-pub(super) use crate::arch::source::KEPT_CONFIG as CONFIG;
+pub(crate) use crate::arch::source::KEPT_CONFIG as CONFIG;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Metadata, Value};
 use meaning::{defaults, group, is_group, meaning, same};
@@ -28,6 +28,11 @@ const WHOLE: &str = "weighbridge.config.whole";
 /// Keys that describe the files, not the model. They are set anew for each written model.
 const OF_FILES: &[&str] =
     &["torch_dtype", "dtype", "quantization", "quantization_config", "compression_config"];
+
+/// Whether a key of `config.json` describes the files, not the model.
+pub(crate) fn describes_files(key: &str) -> bool {
+    OF_FILES.contains(&key)
+}
 
 /// What `config.json` says and GGUF keys do not.
 #[derive(Debug, Default)]
@@ -65,7 +70,7 @@ impl Kept {
         };
         let moved = row(stated).zip(row(derived)).is_some_and(|(own, other)| own != other);
         for (key, value) in stated {
-            let skipped = OF_FILES.contains(&key.as_str()) || (named(key) && (!whole || moved));
+            let skipped = describes_files(key) || (named(key) && (!whole || moved));
             let unchanged = match group(key) == key {
                 true => derived.get(key).is_some_and(|given| same(value, given)),
                 // A group whose meaning is the same needs none of its keys.
@@ -96,7 +101,7 @@ impl Kept {
 
     /// Keeps a whole document, for a model whose `config.json` cannot be derived from its GGUF keys.
     pub(crate) fn whole(stated: &Map<String, Json>) -> Self {
-        let config = stated.iter().filter(|(key, _)| !OF_FILES.contains(&key.as_str()));
+        let config = stated.iter().filter(|(key, _)| !describes_files(key));
         let config = config.map(|(key, value)| (key.clone(), value.clone())).collect();
         Self { config, whole: true, stated: stated.clone(), ..Self::default() }
     }
@@ -140,6 +145,11 @@ impl Kept {
         let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
         let (config, derived) = (object(CONFIG)?, object(DERIVED)?);
         Ok(Self { config, derived, whole, ..Self::default() })
+    }
+
+    /// Whether a key is kept.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.config.contains_key(key)
     }
 
     /// A kept count.
