@@ -30,11 +30,33 @@ struct ErrorInner {
     kind: ErrorKind,
     fault: Cow<'static, str>,
     advice: Option<Cow<'static, str>>,
+    option: Option<Advice>,
     path: Option<PathBuf>,
     tensor: Option<String>,
     key: Option<String>,
     offset: Option<u64>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// An option that makes an operation do what it refused. The library does not know what its front ends
+/// call their options: a front end words the advice, and [`Display`](fmt::Display) words it for callers
+/// of the library.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Write a model that lacks tensors: `WriteOptions::allow_incomplete`.
+    AllowIncomplete,
+    /// Write a model that the reader of its container does not load: `allow_unloadable`.
+    AllowUnloadable,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AllowIncomplete => "fetch the missing files, or allow an incomplete model",
+            Self::AllowUnloadable => "allow an unloadable model to write it for other readers",
+        })
+    }
 }
 
 /// The class of an [`Error`]: what would have to change for the call to succeed.
@@ -102,6 +124,7 @@ impl Error {
             kind,
             fault: fault.into(),
             advice: None,
+            option: None,
             path: None,
             tensor: None,
             key: None,
@@ -203,6 +226,15 @@ impl Error {
         self
     }
 
+    /// Adds the option that makes the operation do what it refused, unless there is advice.
+    pub(crate) fn advise_option(mut self, option: Advice) -> Self {
+        if self.0.advice.is_none() {
+            self.0.option = Some(option);
+            self.0.advice = Some(option.to_string().into());
+        }
+        self
+    }
+
     /// The same error, where everything that does not fit comes from the model's own files: a
     /// mismatch between them is a fault of the model, not of the caller's request.
     pub(crate) fn of_model(mut self) -> Self {
@@ -241,6 +273,11 @@ impl Error {
     /// The byte offset in [`path`](Self::path) at which the faulty item starts, if known.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
+    }
+
+    /// The option that makes the operation do what it refused, if there is one.
+    pub fn option(&self) -> Option<Advice> {
+        self.0.option
     }
 
     /// What to do about it, if there is advice. Not part of the message.

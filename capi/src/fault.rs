@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use weighbridge_rs::write::Advice;
 use weighbridge_rs::{Error, Result};
 
 /// What a function returns: the exit statuses of the program `weighbridge`.
@@ -52,6 +53,17 @@ fn string(text: &[u8]) -> Option<CString> {
     CString::new(text.iter().copied().filter(|byte| *byte != 0).collect::<Vec<u8>>()).ok()
 }
 
+/// The advice of an error, with the names of the fields of options.
+fn advice(error: &Error) -> Option<&str> {
+    match error.option() {
+        Some(Advice::AllowIncomplete) => {
+            Some("fetch the missing files, or write the incomplete model with allow_incomplete")
+        }
+        Some(Advice::AllowUnloadable) => Some("allow_incomplete writes it for other readers"),
+        _ => error.advice(),
+    }
+}
+
 impl LastError {
     fn of(error: &Error) -> Self {
         let text = |text: &str| string(text.as_bytes());
@@ -62,7 +74,7 @@ impl LastError {
             path: error.path().and_then(|path| string(path.as_os_str().as_encoded_bytes())),
             tensor: error.tensor().and_then(text),
             key: error.key().and_then(text),
-            advice: error.advice().and_then(text),
+            advice: advice(error).and_then(text),
             offset: error.offset(),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
+use weighbridge::write::Advice;
 use weighbridge::{Error, ErrorKind};
 
 use crate::print;
@@ -107,6 +108,17 @@ impl Failure {
     }
 }
 
+/// The advice of an error, in the words of the program.
+fn advice(error: &Error) -> Option<&str> {
+    match error.option() {
+        Some(Advice::AllowIncomplete) => {
+            Some("fetch the missing files, or write the incomplete model with --allow-incomplete")
+        }
+        Some(Advice::AllowUnloadable) => Some("--allow-incomplete writes it for other readers"),
+        _ => error.advice(),
+    }
+}
+
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         let kind = error.kind();
@@ -115,7 +127,7 @@ impl From<&Error> for Failure {
             tensor: error.tensor().map(str::to_owned),
             key: error.key().map(str::to_owned),
             offset: error.offset(),
-            advice: error.advice().map(str::to_owned),
+            advice: advice(error).map(str::to_owned),
             ..Self::new(kind.name(), kind.exit_status(), error.to_string())
         }
     }

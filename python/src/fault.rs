@@ -1,6 +1,7 @@
 //! Errors of the library as Python's exceptions.
 
 use pyo3::prelude::*;
+use weighbridge::write::Advice;
 use weighbridge::{Error, ErrorKind};
 
 /// The exception of an error: see `weighbridge/_errors.py`.
@@ -11,6 +12,17 @@ pub(crate) fn exception(error: &Error) -> PyErr {
 /// The exception of looking up a name in a model, which need not exist there.
 pub(crate) fn lookup(error: &Error) -> PyErr {
     made(error, true)
+}
+
+/// The advice of an error, with the names of Python's arguments.
+fn advice(error: &Error) -> Option<&str> {
+    match error.option() {
+        Some(Advice::AllowIncomplete) => Some(
+            "fetch the missing files, or write the incomplete model with allow_incomplete=True",
+        ),
+        Some(Advice::AllowUnloadable) => Some("allow_incomplete=True writes it for other readers"),
+        _ => error.advice(),
+    }
 }
 
 fn made(error: &Error, in_model: bool) -> PyErr {
@@ -24,7 +36,7 @@ fn made(error: &Error, in_model: bool) -> PyErr {
                 error.tensor(),
                 error.key(),
                 error.offset(),
-                error.advice(),
+                advice(error),
                 in_model,
             );
             module.getattr("exception")?.call1(fields)

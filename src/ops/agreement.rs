@@ -11,7 +11,7 @@ use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::Encoding;
 use crate::write::Builder;
@@ -198,8 +198,8 @@ impl PlannedDirectory<'_> {
         if self.unloadable {
             return Ok(Some(format!("{name}: {fault}")));
         }
-        let advice = "--allow-incomplete writes it for other readers";
-        Err(Error::unsupported(fault).in_tensor(name).advise(advice))
+        let error = Error::unsupported(fault).in_tensor(name);
+        Err(error.advise_option(Advice::AllowUnloadable))
     }
 
     /// Whether the class of the config generates text, and so has an output matrix.

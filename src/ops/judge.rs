@@ -3,7 +3,7 @@
 
 use super::account;
 use super::verify::{Area, Examination, MlxReader};
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
 use crate::write::{Builder, WritePlan};
@@ -24,8 +24,7 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
         let (fault, tolerated) = verdict(&planned, source, unloadable)?;
         if let Some(fault) = fault {
             if !tolerated {
-                let advice = "--allow-incomplete writes it for other readers";
-                return Err(Error::unsupported(fault).advise(advice));
+                return Err(Error::unsupported(fault).advise_option(Advice::AllowUnloadable));
             }
             builder.note(fault);
         }

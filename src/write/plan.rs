@@ -10,7 +10,7 @@ use super::{Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, direc
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::place;
 use crate::recipe::FileType;
 use crate::store::{Part, Store};
@@ -133,9 +133,7 @@ impl WritePlan {
         }
         let shown = shortened(&self.missing);
         let fault = format!("the model is incomplete: its architecture requires {shown}");
-        let error = Error::malformed(fault).advise(
-            "fetch the missing files, or write the incomplete model with --allow-incomplete",
-        );
+        let error = Error::malformed(fault).advise_option(Advice::AllowIncomplete);
         Err(match self.sources.first() {
             Some(source) => error.in_file(source),
             None => error,

@@ -79,7 +79,7 @@ fn incomplete_models_need_permission() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(without_path(&told(&error), source.path()), @r"
             Malformed: ./model.safetensors: the model is incomplete: its architecture requires layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight
-            help: fetch the missing files, or write the incomplete model with --allow-incomplete
+            help: fetch the missing files, or allow an incomplete model
             ");
         }
         plan.run(&path, &WriteOptions::new().allow_incomplete(true)).unwrap();
