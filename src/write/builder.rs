@@ -292,7 +292,7 @@ impl Builder {
     pub(crate) fn model(&self, source: &Model) -> Result<Option<Model>> {
         let Self { writer, placement, metadata, tensors, .. } = self;
         let is_share = tensors.iter().any(|tensor| tensor.rank.is_some());
-        if is_share || *placement == Placement::Store {
+        if is_share || matches!(placement, Placement::Store(_)) {
             return Ok(None);
         }
         let documents = self.written_documents();

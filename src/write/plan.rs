@@ -6,7 +6,9 @@ use serde_json::Value as Json;
 
 use super::blobs::BlobTarget;
 use super::target::{WriteTarget, check_directory, check_file, finish_all};
-use super::{Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set};
+use super::{
+    Account, Loss, OutFile, PlannedTensor, Producer, WriteOptions, directory, pipeline, set,
+};
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
