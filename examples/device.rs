@@ -14,6 +14,7 @@ use weighbridge::load::Fusion;
 use weighbridge::{
     DType, Error, ErrorKind, LoadOptions, Model, Part, Policy, Result, WeightProvider,
 };
+use zerocopy::IntoBytes;
 
 fn main() -> Result<()> {
     let path = std::env::args().nth(1);
@@ -123,7 +124,7 @@ impl Device for Accelerator {
         drop(pool);
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         staging.resize(len.div_ceil(8), 0);
-        let bytes = bytemuck::cast_slice_mut(&mut staging).get_mut(..len).unwrap_or_default();
+        let bytes = staging.as_mut_bytes().get_mut(..len).unwrap_or_default();
         // The loader reads, permutes or decodes the file's bytes straight into the staging memory.
         write(bytes)?;
         let first = usize::try_from(range.start / WORD).unwrap_or(usize::MAX);

@@ -3,6 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use super::try_vec;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -96,29 +98,31 @@ pub struct AlignedBuffer<T> {
     element: PhantomData<T>,
 }
 
-impl<T: bytemuck::Pod> AlignedBuffer<T> {
+impl<T: FromBytes + Immutable + IntoBytes> AlignedBuffer<T> {
     /// Allocates `len` zeros.
     ///
     /// # Errors
     ///
     /// `Io` if there is not enough memory.
     pub fn zeroed(len: usize) -> Result<Self> {
+        // Then the bytes can always be read as numbers.
+        const { assert!(size_of::<T>() > 0 && align_of::<T>() <= ALIGNMENT) };
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         Ok(Self { pages: AlignedBytes::zeroed(bytes)?, element: PhantomData })
     }
 }
 
-impl<T: bytemuck::Pod> Deref for AlignedBuffer<T> {
+impl<T: FromBytes + Immutable + IntoBytes> Deref for AlignedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        bytemuck::cast_slice(&self.pages)
+        <[T]>::ref_from_bytes(&self.pages).unwrap_or_default()
     }
 }
 
-impl<T: bytemuck::Pod> DerefMut for AlignedBuffer<T> {
+impl<T: FromBytes + Immutable + IntoBytes> DerefMut for AlignedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        bytemuck::cast_slice_mut(&mut self.pages)
+        <[T]>::mut_from_bytes(&mut self.pages).unwrap_or_default()
     }
 }
 

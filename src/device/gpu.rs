@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use zerocopy::IntoBytes;
+
 use super::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -404,7 +406,7 @@ impl Device for Gpu {
                 .map_err(|_| Error::out_of_memory("the host", range.end - range.start, None))?;
             words.resize(len.div_ceil(8), 0);
         }
-        let bytes = bytemuck::cast_slice_mut(&mut words).get_mut(..len).unwrap_or_default();
+        let bytes = words.as_mut_bytes().get_mut(..len).unwrap_or_default();
         // Mapped memory of a GPU cannot be read, and reading from it is slow where it can: the
         // loader's decoders do both, so they write to this memory.
         write(bytes)?;

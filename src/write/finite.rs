@@ -7,6 +7,8 @@
 use std::num::Wrapping;
 use std::ops::{BitAnd, BitOr, Not, Range, Sub};
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use crate::bytes::try_vec;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -57,7 +59,7 @@ impl QuantizedRows<'_> {
         let blocks = out.chunks_mut(step.saturating_mul(row_bytes));
         let mut first = 0usize;
         for (values, blocks) in values.zip(blocks) {
-            self.check_values(bytemuck::cast_slice(values), DType::F32, first)?;
+            self.check_values(values.as_bytes(), DType::F32, first)?;
             self.dtype.quantize_rows(values, columns, importance, blocks)?;
             self.check_blocks(blocks, first)?;
             first = first.saturating_add(values.len());
@@ -213,8 +215,8 @@ where
 }
 
 /// The bytes of native numbers as words.
-fn cast<W: bytemuck::AnyBitPattern>(bytes: &[u8]) -> &[W] {
-    bytemuck::try_cast_slice(bytes).unwrap_or_default()
+fn cast<W: FromBytes + Immutable>(bytes: &[u8]) -> &[W] {
+    <[W]>::ref_from_bytes(bytes).unwrap_or_default()
 }
 
 /// The place of an element in a tensor.
@@ -244,8 +246,7 @@ mod tests {
     fn the_first_odd_number_is_found() {
         let mut values = vec![1.5f32; 5000];
         let first = |values: &[f32]| {
-            let words: &[Wrapping<u32>] = bytemuck::cast_slice(values);
-            first_above(words, Wrapping(0x7fff_ffff), Wrapping(0x7f7f_ffff))
+            first_above(cast(values.as_bytes()), Wrapping(0x7fff_ffff), Wrapping(0x7f7f_ffff))
         };
         values[7] = f32::MAX;
         values[8] = -0.0;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use zerocopy::IntoBytes;
+
 use super::Loss;
 use super::finite::QuantizedRows;
 use crate::bytes::{Scratch, try_vec};
@@ -382,7 +384,7 @@ impl GroupQuantization {
         let count = (rows.end - rows.start).saturating_mul(row);
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut values: Vec<T> = try_vec(count)?;
-        values.resize(count, T::zeroed());
+        values.resize(count, T::new_zeroed());
         let lost =
             self.view.decode_bulk(rows.clone(), &mut values, &DecodeOptions::new(), scratch)?;
         let grouping = Grouping { size: self.group_size as usize, amax: None };
@@ -392,7 +394,7 @@ impl GroupQuantization {
             .ok_or_else(|| Error::unsupported(format!("no quantizer for {}", self.dtype)))?;
         let check = QuantizedRows { view: &self.view, rows: rows.clone(), dtype: self.dtype };
         if checks {
-            check.check_values(bytemuck::cast_slice(&values), self.values, 0)?;
+            check.check_values(values.as_bytes(), self.values, 0)?;
         }
         quantizer.quantize(&values, grouping, parts_of(out, sizes)?)?;
         let format = self.scale_format();

@@ -18,6 +18,7 @@ use weighbridge::model::{Axis, Convention};
 use weighbridge::{
     DType, Error, ErrorKind, LoadOptions, OpenOptions, Part, Policy, Result, WeightProvider,
 };
+use zerocopy::{FromBytes, IntoBytes};
 
 const HEADS: u64 = 4;
 const KV_HEADS: u64 = 2;
@@ -140,13 +141,13 @@ fn policies_give_the_values_in_that_dtype() {
                 let loaded = provider.load(name).unwrap();
                 let exact = provider.tensor(name).unwrap().dequantize().unwrap();
                 let values: Vec<f32> = match policy {
-                    Policy::F32 => bytemuck::cast_slice(&loaded.buffer).to_vec(),
+                    Policy::F32 => <[f32]>::ref_from_bytes(&loaded.buffer).unwrap().to_vec(),
                     Policy::F16 => {
-                        let halves: &[half::f16] = bytemuck::cast_slice(&loaded.buffer);
+                        let halves = <[half::f16]>::ref_from_bytes(&loaded.buffer).unwrap();
                         halves.iter().map(|value| value.to_f32()).collect()
                     }
                     _ => {
-                        let halves: &[half::bf16] = bytemuck::cast_slice(&loaded.buffer);
+                        let halves = <[half::bf16]>::ref_from_bytes(&loaded.buffer).unwrap();
                         halves.iter().map(|value| value.to_f32()).collect()
                     }
                 };
@@ -425,7 +426,7 @@ impl Device for Far {
         // In eight-byte words, so that it is aligned.
         let len = (range.end - range.start) as usize;
         let mut staging = vec![0x5555_5555_5555_5555u64; len.div_ceil(8)];
-        let staging = &mut bytemuck::cast_slice_mut(&mut staging)[..len];
+        let staging = &mut staging.as_mut_bytes()[..len];
         write(staging)?;
         let mut bytes = buffer.bytes.lock().unwrap();
         bytes[range.start as usize..range.end as usize].copy_from_slice(staging);
@@ -577,7 +578,7 @@ fn a_dtype_that_the_device_does_not_support_is_decoded_if_asked() {
     let stored = stored.load(QKV[0]).unwrap();
     for kind in [Part::Scale, Part::Bias] {
         assert_eq!(loaded.part(kind).unwrap().dtype, DType::F32);
-        let halves: &[half::bf16] = bytemuck::cast_slice(part(&stored, kind));
+        let halves = <[half::bf16]>::ref_from_bytes(part(&stored, kind)).unwrap();
         let expected: Vec<f32> = halves.iter().map(|half| half.to_f32()).collect();
         assert_eq!(loaded.read(provider.device(), kind).unwrap(), f32s(&expected));
     }
@@ -600,7 +601,7 @@ fn floats_become_f16_and_codes_stay() {
     );
     let apart = stored.fuse(&QKV).unwrap();
     assert_eq!(part(&fused, Part::Weight), part(&apart, Part::Weight));
-    let halves: &[half::bf16] = bytemuck::cast_slice(part(&apart, Part::Scale));
+    let halves = <[half::bf16]>::ref_from_bytes(part(&apart, Part::Scale)).unwrap();
     let expected: Vec<u8> =
         halves.iter().flat_map(|half| half::f16::from_f32(half.to_f32()).to_le_bytes()).collect();
     assert_eq!(part(&fused, Part::Scale), expected);

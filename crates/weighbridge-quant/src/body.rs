@@ -1,6 +1,8 @@
 //! Bodies of kernels: traits for what codecs and quantizers compute, generic over the instruction set and
 //! the element, and the writers of values.
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::element::Element;
 use super::kernel::{BlockEncoding, GroupEncoding, InputProducts, KernelBody, ValueDecoding};
 use super::packed::{GroupParts, Grouping, Packed, QuantizerInput};
@@ -178,10 +180,15 @@ impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
         // Rounding all values takes longer than rounding the sixteen that there can be and looking
         // them up. Values that do not occur may be recorded; then all are checked.
         let nan = self.look([table]);
-        let mut entries = [T::zeroed(); 16];
+        let mut entries = [T::new_zeroed(); 16];
         T::put::<S, false>(self.simd, table, &mut entries, nan);
-        let entries = bytemuck::cast_ref(&entries);
-        let out = bytemuck::cast_mut(&mut self.out.as_chunks_mut::<2>().0[number]);
+        let out = self.out.as_chunks_mut::<2>().0[number].as_mut_bytes();
+        let (Ok(entries), Ok(out)) = (
+            <[u16; 16]>::ref_from_bytes(entries.as_bytes()),
+            <[[u16; 16]; 2]>::mut_from_bytes(out),
+        ) else {
+            unreachable!("an element has two bytes")
+        };
         match S::STREAMS && self.past {
             true => self.simd.put_entries::<true>(entries, codes, out),
             false => self.simd.put_entries::<false>(entries, codes, out),

@@ -1,13 +1,17 @@
 //! The number types that values are decoded to.
 
 use half::{bf16, f16};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::kernel::{GroupEncoding, GroupKernels, Kernels, Runs, ValueDecoding};
 use super::narrowing::Bounds;
 use super::simd::Simd;
 
 /// A number type that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].
-pub trait Element: bytemuck::Pod + PartialEq + Send + Sync + sealed::Sealed {}
+pub trait Element:
+    Copy + FromBytes + Immutable + IntoBytes + KnownLayout + PartialEq + Send + Sync + sealed::Sealed
+{
+}
 
 impl Element for f32 {}
 impl Element for f16 {}

@@ -154,7 +154,7 @@ fn bits<T: Bits>(values: &[T]) -> Vec<u32> {
 
 /// An output buffer whose start is a multiple of 64 bytes, plus `off` elements.
 fn room<T: Element>(len: usize, off: usize) -> (Vec<T>, std::ops::Range<usize>) {
-    let buffer = vec![T::zeroed(); len + off + 64];
+    let buffer = vec![T::new_zeroed(); len + off + 64];
     let start = buffer.as_ptr().align_offset(64) + off;
     (buffer, start..start + len)
 }

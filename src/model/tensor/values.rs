@@ -322,7 +322,7 @@ impl<'v, T: Element> ValueChunks<'v, T> {
         if self.values.capacity() < count {
             self.values = try_vec(count)?;
         }
-        self.values.resize(count, T::zeroed());
+        self.values.resize(count, T::new_zeroed());
         self.lost +=
             self.reader.decode(self.rows.start..end, &mut self.values, &DecodeOptions::new())?;
         self.rows.start = end;

@@ -4,6 +4,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::Tensor;
 use super::packed::{PackedPart, RowCopy};
 use crate::bytes::Scratch;
@@ -314,25 +316,22 @@ impl PieceOrigin {
             Self::Values { rows, dtype } => {
                 let decoding = DecodeOptions::new();
                 let rows = rows.clone();
-                let unaligned = |_| Error::mismatch("the buffer is not aligned for its numbers");
                 match dtype {
                     DType::F16 => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, f16>(out).map_err(unaligned)?;
-                        tensor.decode_bulk(rows, out, &decoding, scratch)
+                        tensor.decode_bulk(rows, numbers::<f16>(out)?, &decoding, scratch)
                     }
                     DType::BF16 => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, bf16>(out).map_err(unaligned)?;
-                        tensor.decode_bulk(rows, out, &decoding, scratch)
+                        tensor.decode_bulk(rows, numbers::<bf16>(out)?, &decoding, scratch)
                     }
-                    _ => {
-                        let out =
-                            bytemuck::try_cast_slice_mut::<u8, f32>(out).map_err(unaligned)?;
-                        tensor.decode_bulk(rows, out, &decoding, scratch)
-                    }
+                    _ => tensor.decode_bulk(rows, numbers::<f32>(out)?, &decoding, scratch),
                 }
             }
         }
     }
+}
+
+/// The numbers of a buffer.
+fn numbers<T: FromBytes + IntoBytes>(bytes: &mut [u8]) -> Result<&mut [T]> {
+    <[T]>::mut_from_bytes(bytes)
+        .map_err(|_| Error::mismatch("the buffer is not aligned for its numbers"))
 }

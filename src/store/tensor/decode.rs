@@ -298,7 +298,7 @@ impl<'a> DecodePlan<'a> {
                 }
                 end = next;
             }
-            out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), T::zeroed());
+            out.resize(usize::try_from(end - at).unwrap_or(usize::MAX), T::new_zeroed());
             lost += self.decode(at..end, &mut out, &DecodeOptions::new())?;
             sink(&out)?;
             at = end;

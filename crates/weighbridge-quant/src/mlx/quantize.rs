@@ -296,7 +296,7 @@ pub(super) fn store<S: Simd, T: Element>(simd: S, numbers: &Each, out: &mut [u8]
     let mut rounded = [T::round(0.0); TILE];
     T::put::<S, false>(simd, simd.load(numbers), &mut rounded, true);
     for (out, number) in out.chunks_exact_mut(size_of::<T>()).zip(&rounded) {
-        out.copy_from_slice(bytemuck::bytes_of(number));
+        out.copy_from_slice(number.as_bytes());
         if cfg!(target_endian = "big") {
             out.reverse();
         }

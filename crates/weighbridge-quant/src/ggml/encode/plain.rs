@@ -42,11 +42,11 @@ impl<N: Narrow> Encode for Narrowed<N> {
         let (values, rest) = rows.values.as_chunks::<16>();
         let (out, last) = out.as_chunks_mut::<32>();
         for (out, values) in out.iter_mut().zip(values) {
-            *out = bytemuck::cast(N::sixteen(simd, values).map(u16::to_le));
+            *out = zerocopy::transmute!(N::sixteen(simd, values).map(u16::to_le));
         }
         let mut values = [0.0; 16];
         values[..rest.len()].copy_from_slice(rest);
-        let bytes: [u8; 32] = bytemuck::cast(N::sixteen(simd, &values).map(u16::to_le));
+        let bytes: [u8; 32] = zerocopy::transmute!(N::sixteen(simd, &values).map(u16::to_le));
         last.copy_from_slice(&bytes[..last.len()]);
     }
 }
