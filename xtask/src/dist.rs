@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 use crate::page;
 use crate::tools::{Done, copy, create_folder, name, run_command, said, write};
 
-const OUT: &str = "target/dist";
+const OUT: &str = "target/dist-files";
 const VENV: &str = "target/dist-venv";
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "weighbridge.bash"),
@@ -91,7 +91,7 @@ fn program(host: &str, version: &str, has_zig: bool) -> Done<PathBuf> {
     let target = if is_static { &static_target } else { host };
     let mut cargo = cargo(if is_static { "zigbuild" } else { "build" }, "weighbridge-cli");
     run_command(cargo.args(["--target", target]).env("PATH", path()?))?;
-    let built = Path::new("target").join(target).join("release/weighbridge");
+    let built = Path::new("target").join(target).join("dist/weighbridge");
 
     let folder = format!("weighbridge-{version}-{target}");
     let root = Path::new(OUT).join(&folder);
@@ -119,7 +119,7 @@ fn library(host: &str, version: &str) -> Done<PathBuf> {
     copy(Path::new("docs/c.md"), &root.join("c.md"))?;
     let ending = if cfg!(target_os = "macos") { "dylib" } else { "so" };
     for file in ["libweighbridge.a".to_owned(), format!("libweighbridge.{ending}")] {
-        copy(&Path::new("target/release").join(&file), &lib.join(&file))?;
+        copy(&Path::new("target/dist").join(&file), &lib.join(&file))?;
     }
     let template = "capi/weighbridge.pc.in";
     let template =
@@ -168,7 +168,7 @@ fn path() -> Done<String> {
 /// Builds the Python package.
 fn wheel(has_zig: bool) -> Done<PathBuf> {
     let mut maturin = Command::new(format!("{VENV}/bin/maturin"));
-    maturin.args(["build", "--quiet", "--release", "--locked"]);
+    maturin.args(["build", "--quiet", "--profile", "dist", "--locked"]);
     maturin.args(["--manifest-path", "python/Cargo.toml"]);
     maturin.args(["--target-dir", "target/python", "--out", OUT]);
     match (has_zig, cfg!(target_os = "linux")) {
@@ -294,10 +294,10 @@ fn archive(folder: &str) -> Done<PathBuf> {
     Ok(Path::new(OUT).join(format!("{tar}.gz")))
 }
 
-/// An optimized build of a package.
+/// A build of a package for a release.
 fn cargo(verb: &str, package: &str) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args([verb, "--release", "--locked", "--package", package]);
+    cargo.args([verb, "--profile", "dist", "--locked", "--package", package]);
     cargo
 }
 
