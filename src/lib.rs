@@ -68,6 +68,7 @@
 //! | [`translate`] | config, tokenizer and metadata in the form of another container |
 //! | [`device`] | the [`Device`](device::Device) trait and host memory |
 //! | [`load`] | [`WeightProvider`] and its options |
+//! | [`remote`] | models on servers: how they are reached, and progress of requests |
 //! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp or mlx-lm; importance matrices |
 //! | [`write`](mod@write) | [`Builder`] and [`WritePlan`], which write files in bounded memory, complete or not at all |
 //! | [`ollama`] | [`Modelfile`](ollama::Modelfile) and the types that Ollama quantizes to, for [`ops::create`] |
@@ -83,23 +84,18 @@
 //!
 //! # Cargo features
 //!
-//! Without any feature, the library depends on 27 other crates on Linux. Each feature adds some.
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `npz` | yes | opens `weights.npz`, in which the first MLX models are stored |
+//! | `regex` | yes | patterns of tensor names in [`recipe::llama_cpp`] |
+//! | `sha256` | yes | verifies digests, hashes tensors and writes to Ollama's store |
+//! | `write` | yes | writes models in other containers, and quantizes; without it all containers can be read |
+//! | `chat-template` | no | [`ops::check_consistency`] and [`ops::verify`] also parse chat templates |
+//! | `gpu` | no | `device::gpu`: weights in the memory of a GPU, and kernels that compute with them |
+//! | `http` | no | opens and downloads models on servers by their names: [`remote`], `ops::plan_pull` |
+//! | `serde` | no | the reports of [`ops`] and [`json`](mod@json) implement `serde::Serialize`, in the form of the program's JSON |
 //!
-//! On by default; a program that does not need them can turn them off:
-//!
-//! - `npz` (2 crates, zip): opens `weights.npz`, in which the first MLX models are stored.
-//! - `regex` (3 crates, regex): tensor names may be selected by patterns in [`recipe::llama_cpp`].
-//! - `sha256` (8 crates, sha2): verifies digests, hashes tensors and writes to Ollama's store.
-//! - `write` (no crates): writes models in other containers, and quantizes. Without it all containers can be read.
-//!
-//! Off by default:
-//!
-//! - `serde` (2 crates): the reports of [`ops`] implement `serde::Serialize`, in the form of the program's
-//!   JSON.
-//! - `http` (27 crates, ureq with rustls): opens and downloads models on servers by their names; see [`remote`]
-//!   and [`ops`].
-//! - `chat-template` (1 crate, minijinja): [`ops::check_consistency`] and [`ops::verify`] also parse chat
-//!   templates.
+//! `cargo tree --no-default-features` lists the crates that a program gets without any feature.
 //!
 //! # What is not supported
 //!
@@ -107,6 +103,7 @@
 //! these dtypes can be listed and loaded packed, but reading their values is an
 //! [`Unsupported`](ErrorKind::Unsupported) error. Files of whisper.cpp can be read, but not written. Models of
 //! unknown families have stored names only.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 pub mod adapter;
@@ -115,6 +112,7 @@ pub mod bytes;
 pub mod container;
 pub mod device;
 pub mod inventory;
+pub mod json;
 pub mod load;
 pub mod metadata;
 pub mod model;
@@ -137,24 +135,17 @@ mod progress;
 mod store;
 mod threads;
 
-pub mod _documentation {
-    //! The documents of this project, included so that links and examples in them are checked.
-
+/// The documents of this project, whose examples are tests.
+#[cfg(doctest)]
+mod documents {
     #[doc = include_str!("../DESIGN.md")]
-    pub mod design {}
-    #[doc = include_str!("../VOCABULARY.md")]
-    pub mod vocabulary {}
-    #[doc = include_str!("../docs/performance.md")]
-    pub mod performance {}
-    #[doc = include_str!("../docs/performance-history.md")]
-    pub mod performance_history {}
-    #[doc = include_str!("../docs/many-machines.md")]
-    pub mod many_machines {}
-    #[doc = include_str!("../docs/formats/ggml-blocks.md")]
-    pub mod ggml_blocks {}
-    #[cfg(doctest)]
+    struct Design;
     #[doc = include_str!("../README.md")]
-    pub mod readme {}
+    struct Readme;
+    #[doc = include_str!("../VOCABULARY.md")]
+    struct Vocabulary;
+    #[doc = include_str!("../docs/many-machines.md")]
+    struct ManyMachines;
 }
 
 pub use arch::ModelConfig;

@@ -147,6 +147,28 @@ fn modules_are_listed() {
 }
 
 /// A file imports only modules above its own in that table, except for the exceptions listed below it.
+/// The first table of the crate's documentation that lists features, and whether they are on by default.
+#[test]
+fn features_are_documented() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let (_, features) = manifest.split_once("[features]\n").expect("features");
+    let features = features.split("\n[").next().unwrap_or_default();
+    let lines = features.lines().filter(|line| !line.starts_with('#'));
+    let rows: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(" = ")).collect();
+    let default = rows["default"];
+    let expected: BTreeSet<(String, bool)> = rows
+        .keys()
+        .filter(|name| **name != "default")
+        .map(|name| (name.to_string(), default.contains(&format!("\"{name}\""))))
+        .collect();
+    let lib = std::fs::read_to_string(root().join("src/lib.rs")).expect("the library");
+    let (_, table) = lib.split_once("//! | feature | default |").expect("a table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with("//! |"));
+    let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
+    let listed = cells.map(|cells| (cells[1].trim_matches('`').to_owned(), cells[2] == "yes"));
+    assert_eq!(listed.collect::<BTreeSet<_>>(), expected);
+}
+
 #[test]
 fn modules_import_those_above_them() {
     let order: Vec<String> = contributing("module").into_iter().map(|row| row[0].clone()).collect();

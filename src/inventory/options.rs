@@ -11,6 +11,7 @@ use crate::threads::Threads;
 
 /// How models with the same content are found.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum DuplicateSearch {
     /// By the digests that stores and the index have. No weights are read, and nothing is advised.
     #[default]
