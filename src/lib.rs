@@ -93,7 +93,7 @@
 //! | `chat-template` | no | [`ops::check_consistency`] and [`ops::verify`] also parse chat templates |
 //! | `gpu` | no | `device::gpu`: weights in the memory of a GPU, and kernels that compute with them |
 //! | `http` | no | opens and downloads models on servers by their names: [`remote`], `ops::plan_pull` |
-//! | `serde` | no | the reports of [`ops`] and [`json`](mod@json) implement `serde::Serialize`, in the form of the program's JSON |
+//! | `serde` | no | the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON |
 //!
 //! `cargo tree --no-default-features` lists the crates that a program gets without any feature.
 //!
@@ -112,7 +112,6 @@ pub mod bytes;
 pub mod container;
 pub mod device;
 pub mod inventory;
-pub mod json;
 pub mod load;
 pub mod metadata;
 pub mod model;

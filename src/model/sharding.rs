@@ -482,17 +482,18 @@ mod tests {
         ] {
             let mut end = 0;
             for rank in 0..of {
-                let part = part_of(length, unit, count, (rank, of)).unwrap();
+                let part = part_of(length, unit, count, Rank { index: rank, count: of }).unwrap();
                 assert_eq!(part.start, end);
                 end = part.end;
             }
             assert_eq!(end, length);
         }
         // Two key heads among four ranks: each has one.
-        let key = |rank| part_of(16, Unit::Key, Some(2), (rank, 4)).unwrap();
+        let key = |rank| part_of(16, Unit::Key, Some(2), Rank { index: rank, count: 4 }).unwrap();
         assert_eq!([0, 1, 2, 3].map(key), [0..8, 0..8, 8..16, 8..16]);
-        let error = part_of(24, Unit::Key, Some(3), (0, 2)).unwrap_err().to_string();
+        let two = Rank { index: 0, count: 2 };
+        let error = part_of(24, Unit::Key, Some(3), two).unwrap_err().to_string();
         assert_eq!(error, "3 key heads cannot be divided equally among 2 ranks");
-        assert!(part_of(25, Unit::Query, Some(4), (0, 2)).is_err());
+        assert!(part_of(25, Unit::Query, Some(4), two).is_err());
     }
 }

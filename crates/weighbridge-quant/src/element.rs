@@ -180,7 +180,6 @@ sealed!(
 
 #[cfg(test)]
 mod tests {
-    use super::sealed::Sealed;
     use super::*;
 
     #[test]
