@@ -217,6 +217,11 @@ impl Error {
         self
     }
 
+    /// What is wrong, without the place.
+    pub(crate) fn fault(&self) -> &str {
+        &self.0.fault
+    }
+
     /// Adds advice for the user, unless a deeper call already did.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<Cow<'static, str>>) -> Self {

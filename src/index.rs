@@ -28,6 +28,7 @@ fn spread(hash: u32) -> u64 {
 }
 
 /// A hash table of numbers whose names are stored elsewhere.
+#[derive(Clone, Default)]
 pub(crate) struct NameIndex {
     table: HashTable<u32>,
 }
@@ -64,6 +65,14 @@ impl NameIndex {
     /// The number under `name`.
     pub(crate) fn find<'n>(&self, name: &[u8], name_of: impl Fn(u32) -> &'n [u8]) -> Option<u32> {
         self.table.find(spread(hash(name)), |&other| name_of(other) == name).copied()
+    }
+
+    /// Removes the number under `name`.
+    pub(crate) fn remove<'n>(&mut self, name: &[u8], name_of: impl Fn(u32) -> &'n [u8]) {
+        let same = |&other: &u32| name_of(other) == name;
+        if let Ok(entry) = self.table.find_entry(spread(hash(name)), same) {
+            entry.remove();
+        }
     }
 
     /// Replaces the number under `name`.

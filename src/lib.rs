@@ -59,6 +59,7 @@
 //! | [`quant`] | codecs, which decode the bytes of a dtype to values, and quantizers, which do the reverse |
 //! | [`dtype`] | the table of dtypes; [`DType::quantize_rows`] quantizes values |
 //! | [`repack`] | lossless conversions between the packings of ggml, MLX and checkpoints |
+//! | [`json`](mod@json) | JSON values of documents, in order |
 //! | [`metadata`] | typed keys and values, decoded on request |
 //! | [`container`] | the table of containers: [`gguf`](container::gguf), [`safetensors`](container::safetensors), [`mlx`](container::mlx), [`ollama`](container::ollama), [`whisper_ggml`](container::whisper_ggml) |
 //! | [`arch`] | the table of model families: canonical names, transforms, the config |
@@ -112,6 +113,7 @@ pub mod bytes;
 pub mod container;
 pub mod device;
 pub mod inventory;
+pub mod json;
 pub mod load;
 pub mod metadata;
 pub mod model;

@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value as Json;
 use weighbridge_dlpack::PrivateMaps;
 use weighbridge_rs::arch::FamilyFile;
 use weighbridge_rs::ops::{self, ReportedField};
@@ -324,16 +323,12 @@ impl WbModel {
 }
 
 fn field((field, json): &(ReportedField, String)) -> WbField {
-    let number = match &field.value {
-        Json::Number(number) => number.as_f64(),
-        _ => None,
-    };
     WbField {
         group: WbStr::new(field.group.as_bytes()),
         name: WbStr::new(field.name.as_bytes()),
         json: WbStr::new(json.as_bytes()),
         source: WbStr::new(field.source.as_bytes()),
-        number: number.unwrap_or(f64::NAN),
+        number: field.value.as_f64().unwrap_or(f64::NAN),
     }
 }
 

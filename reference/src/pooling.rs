@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 use weighbridge::{Model, Tensor};
 
 use crate::error::{Error, Result};

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
 use weighbridge::Model;
+use weighbridge::json::Json;
 use weighbridge_reference::TextTokens;
 
 #[test]
@@ -21,7 +21,7 @@ fn texts_are_cut_as_by_tokenizers() {
                 continue;
             }
             let bytes = std::fs::read(&path).expect("a tokenizer");
-            let json: Json = serde_json::from_slice(&bytes).expect("JSON");
+            let json = Json::parse(&bytes).expect("JSON");
             let tokenizer = TextTokens::of_document(&json["tokenizer"]).expect("a tokenizer");
             for pair in json["texts"].as_array().expect("texts") {
                 let text = pair[0].as_str().expect("a text");
@@ -55,7 +55,7 @@ fn texts_are_cut_as_by_sentencepiece() {
             let tokenizer = TextTokens::new(&model).expect("a tokenizer");
             let path = folder.join(format!("{name}.tokens.json"));
             let texts = std::fs::read(path).expect("tokens");
-            let texts: Json = serde_json::from_slice(&texts).expect("JSON");
+            let texts = Json::parse(&texts).expect("JSON");
             for pair in texts.as_array().expect("texts") {
                 let text = pair[0].as_str().expect("a text");
                 let found = Json::from(tokenizer.of_rendered(text).expect("tokens"));
@@ -69,8 +69,7 @@ fn texts_are_cut_as_by_sentencepiece() {
 #[test]
 fn a_damaged_trie_ends_the_search() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pieces/split.json");
-    let mut json: Json =
-        serde_json::from_slice(&std::fs::read(path).expect("a tokenizer")).expect("JSON");
+    let mut json = Json::parse(&std::fs::read(path).expect("a tokenizer")).expect("JSON");
     let document = &mut json["tokenizer"];
     for charsmap in ["", "AA", "BAAAAP////8=", "/////wAA", "CAAAAAEAAAABAAAA"] {
         document["normalizer"]["precompiled_charsmap"] = charsmap.into();

@@ -1,11 +1,10 @@
 //! PEFT's adapters: `adapter_config.json`, and the matrices of each changed module in
 //! `adapter_model.safetensors`.
 
-use serde_json::{Map, Value as Json};
-
 use super::{Adapter, Embedding, LowRankPair, paired, rank_of};
 use crate::arch::Dialect;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::model::Model;
 
 const CONFIG: &str = "adapter_config.json";

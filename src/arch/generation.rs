@@ -1,9 +1,8 @@
 //! Recommended settings for generating text.
 
-use serde_json::{Map, Value as Json};
-
 use super::Field;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::store::Store;
 
 /// Settings for generating text, from `generation_config.json`, GGUF's `general.sampling.` keys, or

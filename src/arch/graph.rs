@@ -6,11 +6,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value as Json};
-
 use super::rule::expand;
 use crate::engines::expression::{Expression, Term};
 use crate::engines::llama_cpp::{self, Check, Graph};
+use crate::json::{Json, Map};
 use crate::metadata::Metadata;
 
 /// The most layers and experts that llama.cpp has room for (`LLAMA_MAX_LAYERS`,

@@ -27,11 +27,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 use foldhash::fast::RandomState;
-use serde_json::Value as Json;
 
 use crate::bytes::Text;
 pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::{Encoding, Store};
 pub(crate) use auxiliary::NEXT_TOKENS;
 pub(crate) use conditional::ConditionalName;
@@ -383,7 +383,6 @@ pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<Mod
 /// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
 /// name.
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
-    let gguf = is_gguf(store);
     let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| named.architecture(store));
     let reason = match &named {
@@ -395,7 +394,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         architecture: found,
         dialect,
         reason,
-        wrapper: if gguf { String::new() } else { wrapper::prefix(store) },
+        wrapper: if is_gguf(store) { String::new() } else { wrapper::prefix(store) },
         mapped: Vec::new(),
         auxiliary: Vec::new(),
         unknown: Vec::new(),

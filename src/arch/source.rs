@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use serde_json::Value as Json;
-
 use super::config::{
     ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key, pooling,
 };
 use super::{KeyedTensor, Resolution};
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
 
@@ -47,9 +46,7 @@ impl<'a> SourceModel<'a> {
 
     /// A value of the model's `config.json` that a GGUF file keeps.
     pub(crate) fn kept(&self, key: &str) -> Option<Json> {
-        let kept = serde_json::from_str(self.metadata().str(KEPT_CONFIG)?).ok()?;
-        let Json::Object(mut kept) = kept else { return None };
-        kept.remove(key)
+        Map::parse(self.metadata().str(KEPT_CONFIG)?.as_bytes()).ok()?.remove(key)
     }
 
     /// The architecture, as the model's files name it.
@@ -301,7 +298,7 @@ impl<'k> KeyWriter<'k> {
                 Some(Json::Bool(_)) => {
                     self.out.set_array(&key, list.iter().filter_map(Json::as_bool));
                 }
-                Some(first) if first.is_u64() => {
+                Some(first) if first.as_u64().is_some() => {
                     let counts = list.iter().filter_map(count);
                     self.out.set_array(&key, counts.map(u32::cast_signed));
                 }

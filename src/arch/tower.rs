@@ -8,8 +8,6 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use serde_json::{Map, Value as Json};
-
 use super::config::TEXT_CONFIGS;
 use super::rule::{expand, pattern};
 use super::runs::RowLoops;
@@ -17,6 +15,7 @@ use super::source::KeyWriter;
 use crate::dtype::DType;
 use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::store::Store;
 
 /// A kind of vision model, and its form in GGUF.

@@ -1,13 +1,12 @@
 //! Facts about a family other than tensor names: rules for its config, its tokenizer and the
 //! choices of quantizing programs.
 
-use serde_json::{Map, Value as Json};
-
 use super::config::Defaults;
 use super::habits::{LlamaQuantize, TokenizerHabits};
 use super::source::{KeyWriter, SourceModel};
 pub(crate) use crate::engines::Constant;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// One value of `general.architecture` in GGUF, the values of `model_type` in `config.json` that
 /// map to it, and the facts about such models.

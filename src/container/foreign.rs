@@ -2,6 +2,7 @@
 
 use super::Probe;
 use crate::error::{Error, ErrorKind};
+use crate::json::Json;
 
 /// A file format that is not supported, recognized by its first bytes.
 struct Foreign {
@@ -194,10 +195,10 @@ fn server_answer(probe: &Probe<'_>) -> Option<Error> {
     if text.is_empty() || !text.chars().all(printable) {
         return None;
     }
-    let json: Option<serde_json::Value> = serde_json::from_str(text).ok();
+    let json = Json::parse(text.as_bytes()).ok();
     let said = json.as_ref().and_then(|json| {
         ["error", "message", "detail"].iter().find_map(|key| match json.get(key)? {
-            serde_json::Value::String(said) => Some(said.as_str()),
+            Json::String(said) => Some(said.as_str()),
             inner => inner.get("message")?.as_str(),
         })
     });

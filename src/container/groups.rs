@@ -3,11 +3,10 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value as Json;
-
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
 /// One of MLX's quantization modes.

@@ -7,12 +7,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value as Json};
-
 use crate::bytes::Source;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::KeyValues;
 use crate::store::Part;
 
@@ -311,10 +310,10 @@ impl NewFile {
         let body = match content {
             DocumentContent::Bytes(bytes) => FileContent::Bytes(bytes),
             DocumentContent::Copy(source) => FileContent::Copy(source),
-            DocumentContent::Json(json) => FileContent::Bytes(serialized(&name, &json)?),
+            DocumentContent::Json(json) => FileContent::Bytes(format!("{json:#}").into_bytes()),
             DocumentContent::Config(mut config) => {
                 complete(&mut config);
-                FileContent::Bytes(serialized(&name, &config)?)
+                FileContent::Bytes(format!("{config:#}").into_bytes())
             }
         };
         Ok(Self { name, role, body })
@@ -345,11 +344,6 @@ impl NewFile {
         let body = FileContent::Tensors { layout, tensors };
         Ok(Self { name: name.into(), role: role.to_owned(), body })
     }
-}
-
-fn serialized(name: &str, json: &Map<String, Json>) -> Result<Vec<u8>> {
-    let fault = |error| Error::malformed(format!("{name} cannot be written: {error}"));
-    serde_json::to_vec_pretty(json).map_err(fault)
 }
 
 /// An array, as a file's header lists it.

@@ -5,7 +5,6 @@
 //! same time leave one of their versions; what the other found is found again. An index that is
 //! damaged, or that another version of this library wrote, counts as empty.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use foldhash::fast::RandomState;
 use crate::bytes::{Access, Source, put};
 use crate::container::CONTAINERS;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Json, json};
 
 /// The first word of the file; the number is that of its form.
 const MAGIC: &str = "weighbridge-models-2";
@@ -71,22 +71,6 @@ pub(super) struct Entry {
     pub(super) seen: u64,
 }
 
-/// A line of the file.
-type Row<'e> = (
-    Cow<'e, str>,
-    u64,
-    Option<Cow<'e, str>>,
-    Option<Cow<'e, str>>,
-    Option<u64>,
-    Option<u64>,
-    Option<Cow<'e, str>>,
-    u64,
-    Option<(Cow<'e, str>, Cow<'e, str>, Option<Cow<'e, str>>)>,
-    Cow<'e, [String]>,
-    Option<Cow<'e, str>>,
-    (Option<u64>, u64, u64),
-);
-
 /// The kinds of errors that stay until the file changes.
 const LASTING: [ErrorKind; 4] = [
     ErrorKind::Malformed,
@@ -103,61 +87,60 @@ impl Entry {
 
     /// The path and the entry of a line.
     fn parse(line: &str) -> Option<(String, Self)> {
-        let row: Row<'_> = serde_json::from_str(line).ok()?;
-        let (path, stamp, container, architecture, parameters, bits, quantization, ..) = row;
-        let (.., tensors, error, digests, values, (used, looked, seen)) = row;
-        let container = match container {
+        let row = Json::parse(line.as_bytes()).ok()?;
+        let text = |json: &Json| json.as_str().map(str::to_owned);
+        let path = text(&row[0])?;
+        let container = match row[2].as_str() {
             None => None,
             Some(name) => Some(CONTAINERS.iter().find(|row| row.name == name)?.name),
         };
-        let error = match error {
+        let error = match text(&row[8][1]) {
             None => None,
-            Some((kind, fault, advice)) => {
-                let kind = LASTING.into_iter().find(|known| known.name() == kind)?;
-                let error = Error::new(kind, fault).in_file(Path::new(&*path));
-                Some(advice.into_iter().fold(error, Error::advise))
+            Some(fault) => {
+                let kind = LASTING.into_iter().find(|known| row[8][0] == known.name())?;
+                let error = Error::new(kind, fault).in_file(Path::new(&path));
+                Some(text(&row[8][2]).into_iter().fold(error, Error::advise))
             }
         };
         let entry = Self {
-            stamp: Stamp(stamp),
+            stamp: Stamp(row[1].as_u64()?),
             container,
-            architecture: architecture.map(Cow::into_owned),
-            parameters,
-            bits_per_weight: bits.map(f64::from_bits),
-            quantization: quantization.map(Cow::into_owned),
-            tensors,
+            architecture: text(&row[3]),
+            parameters: row[4].as_u64(),
+            bits_per_weight: row[5].as_u64().map(f64::from_bits),
+            quantization: text(&row[6]),
+            tensors: row[7].as_u64()?,
             error,
-            digests: digests.into_owned(),
-            values: values.map(Cow::into_owned),
-            used,
-            looked,
-            seen,
+            digests: row[9].as_array()?.iter().map(text).collect::<Option<_>>()?,
+            values: text(&row[10]),
+            used: row[11][0].as_u64(),
+            looked: row[11][1].as_u64()?,
+            seen: row[11][2].as_u64()?,
         };
-        Some((path.into_owned(), entry))
+        Some((path, entry))
     }
 
     /// Adds the line of the entry.
     fn write(&self, path: &str, text: &mut Vec<u8>) {
         let error = self.error.as_ref().map(|error| {
             let fault = error.clone().without_path().to_string();
-            (error.kind().name().into(), fault.into(), error.advice().map(Cow::from))
+            json!([error.kind().name(), fault, error.advice()])
         });
-        let row: Row<'_> = (
-            path.into(),
+        let row = json!([
+            path,
             self.stamp.0,
-            self.container.map(Cow::from),
-            self.architecture.as_deref().map(Cow::from),
+            self.container,
+            self.architecture,
             self.parameters,
             self.bits_per_weight.map(f64::to_bits),
-            self.quantization.as_deref().map(Cow::from),
+            self.quantization,
             self.tensors,
             error,
-            Cow::from(&self.digests),
-            self.values.as_deref().map(Cow::from),
-            (self.used, self.looked, self.seen),
-        );
-        // Neither the row nor memory has anything that could fail.
-        let _ = serde_json::to_writer(&mut *text, &row);
+            self.digests,
+            self.values,
+            [self.used, self.looked, self.seen],
+        ]);
+        text.extend_from_slice(row.to_string().as_bytes());
         text.push(b'\n');
     }
 }

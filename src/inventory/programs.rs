@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 /// A program that keeps models on this machine.
 pub struct Program {
@@ -234,7 +234,7 @@ fn webui(places: &Places<'_>) -> Vec<PathBuf> {
 
 /// A path in a JSON file of settings.
 fn setting(file: &Path, key: &str) -> Option<PathBuf> {
-    let json: Json = serde_json::from_str(&small_text(file)?).ok()?;
+    let json = Json::parse(small_text(file)?.as_bytes()).ok()?;
     let path = PathBuf::from(json.get(key)?.as_str()?);
     path.is_absolute().then_some(path)
 }

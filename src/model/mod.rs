@@ -13,8 +13,6 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value as Json;
-
 use crate::arch::{
     ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, model_config, resolve,
 };
@@ -22,6 +20,7 @@ use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, NameIndex};
+use crate::json::Json;
 use crate::metadata::Metadata;
 use crate::store::Store;
 use crate::threads::Threads;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use super::QuantType;
 use super::parameters::Parameters;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
-
 use crate::container::ollama::quoted;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 
 /// The type of a parameter's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -101,9 +100,7 @@ impl Parameters {
     /// `Malformed` if the layer is not a JSON object.
     pub(crate) fn add_missing(&mut self, layer: &[u8]) -> Result<()> {
         let fault = |error| Error::malformed(format!("the layer of parameters: {error}"));
-        let existing: serde_json::Map<String, Json> =
-            serde_json::from_slice(layer).map_err(fault)?;
-        for (name, value) in existing {
+        for (name, value) in Map::parse(layer).map_err(fault)? {
             self.0.entry(name).or_insert_with(|| json_text(&value));
         }
         Ok(())
@@ -121,9 +118,9 @@ fn json_text(value: &Json) -> String {
     match value {
         Json::Null => "null".to_owned(),
         Json::Bool(value) => value.to_string(),
-        Json::Number(number) => match number.as_f64() {
-            Some(float) if !number.is_i64() && !number.is_u64() => number_text(float, false),
-            _ => number.to_string(),
+        Json::Number(number) => match number.is_float() {
+            true => number_text(number.as_f64(), false),
+            false => number.to_string(),
         },
         Json::String(text) => quoted(text),
         Json::Array(list) => {

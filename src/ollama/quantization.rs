@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use crate::container::ollama::types::QuantType;
 use crate::recipe::more_bits;
@@ -92,7 +92,7 @@ impl OllamaModel {
             });
             groups.next()?.pointer("/weights/block_structure").cloned()
         };
-        all.into_iter().find_map(size).is_some_and(|size| size == serde_json::json!([128, 128]))
+        all.into_iter().find_map(size).is_some_and(|size| size == crate::json::json!([128, 128]))
     }
 
     /// The type of a tensor; `None` if it is not quantized.

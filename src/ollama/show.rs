@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
-
 use super::layers::base_config;
 use super::modelfile::{Instruction, Modelfile};
 use super::served::{GgufFacts, Template, shown_capabilities};
@@ -11,6 +9,7 @@ use crate::bytes::{Access, Text};
 use crate::container::ollama::types::TYPES;
 use crate::container::ollama::{ConfigBlob, OLLAMA, human};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::place::ollama::name_of_manifest;
@@ -225,7 +224,7 @@ impl<'s> Layers<'s> {
         let Some(layer) = self.of(kind).last() else { return Ok(None) };
         let fault =
             |error| Error::malformed(format!("the layer {kind}: {error}")).in_file(&layer.path);
-        serde_json::from_str(&self.text(layer)?).map(Some).map_err(fault)
+        Json::parse(self.text(layer)?.as_bytes()).map(Some).map_err(fault)
     }
 }
 

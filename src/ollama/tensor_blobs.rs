@@ -1,6 +1,6 @@
 //! Models of tensor blobs: how each tensor is written, and the documents, layers and config of the model.
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use super::layers::{NewLayers, base_config, stored_layers};
 use super::quantization::OllamaModel;

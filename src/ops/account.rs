@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::container::gguf::write::SPLIT_KEYS;

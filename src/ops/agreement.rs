@@ -4,7 +4,7 @@
 //! tensor without a module, and a module without a tensor is refused or left at random. So the tensors
 //! decide, and a note reports each change.
 
-use serde_json::{Map, Value as Json};
+use crate::json::{Json, Map};
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value as Json, json};
-
 use crate::arch::{ConfigValue, Dialect, Field, GenerationConfig};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 use crate::model::Model;
 use crate::store::QuantizationSummary;
 use crate::tokenizer::Tokenizer;
@@ -169,7 +168,7 @@ fn generation(generation: GenerationConfig) -> GenerationReport {
 
 #[cfg(feature = "serde")]
 mod serialize {
-    use serde::ser::{Serialize, SerializeStruct, Serializer};
+    use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
 
     use super::*;
     use crate::store::DTypeSummary;
@@ -182,8 +181,7 @@ mod serialize {
             let tokenizer = or_error(&self.tokenizer, |fields| by_name(fields));
             report.serialize_field("tokenizer", &tokenizer)?;
             report.serialize_field("generation", &or_error(&self.generation, generation))?;
-            let other = self.other.iter().map(|(key, value)| (key.clone(), verbatim(value)));
-            report.serialize_field("other", &other.collect::<Map<_, _>>())?;
+            report.serialize_field("other", &Verbatim(&self.other))?;
             report.end()
         }
     }
@@ -214,10 +212,19 @@ mod serialize {
         }
     }
 
-    fn verbatim(value: &ConfigValue<'_>) -> Json {
-        match value {
-            ConfigValue::Json(json) => (*json).clone(),
-            ConfigValue::Metadata(value) => serde_json::to_value(value).unwrap_or(Json::Null),
+    /// The values as the model's files have them.
+    struct Verbatim<'a>(&'a [(String, ConfigValue<'a>)]);
+
+    impl Serialize for Verbatim<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(Some(self.0.len()))?;
+            for (key, value) in self.0 {
+                match value {
+                    ConfigValue::Json(json) => map.serialize_entry(key, json)?,
+                    ConfigValue::Metadata(value) => map.serialize_entry(key, value)?,
+                }
+            }
+            map.end()
         }
     }
 

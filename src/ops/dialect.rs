@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
 use crate::arch::source::SourceModel;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
@@ -12,6 +10,7 @@ use crate::arch::{
 };
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::model::Model;
 use crate::model::{Adaptation, Convention, Sharding, Tensor};
 use crate::store::{Encoding, Store};
@@ -284,7 +283,9 @@ fn unknown_fault(
         0 | 1 => String::new(),
         several => format!(", and {} more", several.saturating_sub(1)),
     };
-    let class = store.document("config.json").and_then(|json| json.get("architectures")?.get(0));
+    let class = store
+        .document("config.json")
+        .and_then(|json| json.get("architectures")?.as_array()?.first());
     let class = class.and_then(Json::as_str).filter(|class| class.ends_with("Classification"));
     let class = class.map_or_else(String::new, |class| {
         format!(", but of {class}, whose head {} has no place for", dialect.name())

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use serde_json::Value as Json;
-
 use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
 use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family};
 use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::{Value as Json, json};
-
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
 use crate::container::OpenOptions;
@@ -13,6 +11,7 @@ use crate::container::safetensors::write::{ALIGNMENT, Order, layout};
 use crate::container::writer::{DocumentContent, DocumentKinds, NewArray, NewDocument, Writer};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
 use crate::store::folder::{Companion, Module, companion};
@@ -181,8 +180,8 @@ fn dense_documents(model: &Model) -> Result<Vec<NewDocument>> {
             "in_features": inputs, "out_features": outputs, "bias": false,
             "activation_function": "torch.nn.modules.linear.Identity",
         });
-        let config = serde_json::to_vec_pretty(&config).unwrap_or_default();
-        documents.push(NewDocument::new(format!("{folder}/config.json"), config));
+        let config = format!("{config:#}");
+        documents.push(NewDocument::new(format!("{folder}/config.json"), config.into_bytes()));
         let weights = one_tensor("linear.weight", &tensor)?;
         documents.push(NewDocument::new(format!("{folder}/model.safetensors"), weights));
     }

@@ -4,13 +4,12 @@
 //! A module is anything with a `weight`: `model.layers.0.mlp.up_proj`. Names are those of mlx-lm's
 //! models, where the experts of a layer are one module (`mlp.switch_mlp.up_proj`).
 
-use serde_json::{Map, Value as Json, json};
-
 use super::more_bits;
 use crate::arch::family;
 use crate::arch::habits::MlxChoice;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
 
 /// A quantization mode, as `--q-mode` names it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

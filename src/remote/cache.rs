@@ -7,12 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use serde_json::{Value as Json, json};
-
 use super::Network;
 use crate::bytes::{Access, Source, put};
 use crate::digest;
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 
 /// The size at which the oldest entries are removed.
 const MOST: u64 = 1 << 30;
@@ -76,7 +75,7 @@ pub(super) fn read(network: &Network, address: &str) -> Result<Option<Kept>> {
 
 fn parse(entry: &[u8], address: &str) -> Option<Kept> {
     let end = entry.iter().position(|&byte| byte == b'\n')?;
-    let json: Json = serde_json::from_slice(entry.get(..end)?).ok()?;
+    let json = Json::parse(entry.get(..end)?).ok()?;
     let text = |key: &str| json.get(key).and_then(Json::as_str).map(str::to_owned);
     let start = entry.get(end + 1..)?.to_vec();
     let version =

@@ -5,8 +5,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
 use super::RemoteModel;
 use super::address::{escaped, origin};
 use super::cache::{self, Version};
@@ -15,6 +13,7 @@ use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source, Text};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::place::choice;
 use crate::place::hub::{HubName, is_word};

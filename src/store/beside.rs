@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Store, document};
 use crate::bytes::{Access, Files};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::limits::Limits;
 
 /// A file beside the weights.
@@ -114,10 +115,7 @@ impl Store {
     /// # Errors
     ///
     /// `Malformed` if the file is not valid JSON; `LimitExceeded`; `Io` if it cannot be read.
-    pub(crate) fn read_document(
-        &self,
-        name: &'static str,
-    ) -> Result<Option<Cow<'_, serde_json::Value>>> {
+    pub(crate) fn read_document(&self, name: &'static str) -> Result<Option<Cow<'_, Json>>> {
         if let Some(json) = self.document(name) {
             return Ok(Some(Cow::Borrowed(json)));
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::Document;
 use crate::bytes::{Access, Files};
 use crate::error::{Error, Result};
+use crate::json::{self, Json, Words};
 use crate::limits::Limits;
 
 /// Reads and parses a JSON document.
@@ -29,43 +30,26 @@ pub(crate) fn read_object(
     limits: &Limits,
 ) -> Result<Document> {
     let document = read(files, path, name, limits)?;
-    let found = match &document.json {
-        serde_json::Value::Object(_) => return Ok(document),
-        serde_json::Value::Array(_) => "an array",
-        serde_json::Value::String(_) => "a string",
-        serde_json::Value::Null => "null",
-        _ => "a number or a boolean",
-    };
-    let error = Error::malformed(format!("{found}, but a JSON object is required"));
+    if document.json.is_object() {
+        return Ok(document);
+    }
+    let error = document.json.no_object();
     Err(error.advise("fetch the file again, or correct it").in_file(path))
 }
 
 /// Parses JSON, including the bare words `NaN` and `Infinity` that Python writes.
-pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<serde_json::Value> {
-    let check = |bytes: &[u8]| {
-        let most = limits.document_values;
-        // No byte weighs more than 8, so a short text need not be weighed.
-        if (bytes.len() as u64).saturating_mul(8) < most {
-            return Ok(());
+pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Json> {
+    let most = limits.document_values;
+    // No byte weighs more than 12, so a short text need not be weighed.
+    if (bytes.len() as u64).saturating_mul(12) >= most {
+        let values = weight(bytes);
+        if values > most {
+            return Err(Error::limit("values of JSON", values, most, "document_values"));
         }
-        match weight(bytes) {
-            values if values > most => {
-                Err(Error::limit("values of JSON", values, most, "document_values"))
-            }
-            _ => Ok(()),
-        }
-    };
-    check(bytes)?;
-    let mut parsed = serde_json::from_slice(bytes);
-    if parsed.is_err()
-        && let Some(quoted) = quote_non_finite(bytes)
-    {
-        check(&quoted)?;
-        parsed = serde_json::from_slice(&quoted);
     }
+    let parsed = json::parse(bytes, Words::Python);
     parsed.map_err(|error| {
         let start = bytes.trim_ascii_start();
-        let error = Error::malformed(format!("not valid JSON: {error}"));
         if start.is_empty() {
             error.advise("the file is empty: fetch or copy it again")
         } else if start.starts_with(b"<") {
@@ -89,40 +73,12 @@ fn weight(bytes: &[u8]) -> u64 {
             b':' => values = values.saturating_add(3),
             b'[' => values = values.saturating_add(4),
             b'{' => values = values.saturating_add(8),
+            // The words for numbers that JSON cannot hold become objects.
+            b'N' | b'I' => values = values.saturating_add(11),
             _ => {}
         }
     }
     values
-}
-
-/// The words that Python's `json` writes for numbers that JSON cannot represent, longest first.
-const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
-
-/// Replaces bare words such as `NaN` outside strings by `{"__float__":"NaN"}`. Returns `None` if
-/// there are none.
-fn quote_non_finite(bytes: &[u8]) -> Option<Vec<u8>> {
-    let (mut out, mut found, mut in_string) = (Vec::new(), false, false);
-    let mut rest = bytes;
-    while let [first, tail @ ..] = rest {
-        let word = WORDS.iter().find(|word| !in_string && rest.starts_with(word.as_bytes()));
-        if let Some(word) = word {
-            out.extend_from_slice(format!("{{\"__float__\":\"{word}\"}}").as_bytes());
-            rest = rest.get(word.len()..)?;
-            found = true;
-            continue;
-        }
-        out.push(*first);
-        rest = tail;
-        match (*first, rest) {
-            (b'"', _) => in_string = !in_string,
-            (b'\\', [escaped, tail @ ..]) if in_string => {
-                out.push(*escaped);
-                rest = tail;
-            }
-            _ => {}
-        }
-    }
-    found.then_some(out)
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
 use super::{Store, document};
 use crate::error::Result;
+use crate::json::Json;
 use crate::place::choice::{TEMPLATES, is_folder_of_model};
 
 /// What a file next to the weights is for.

@@ -18,6 +18,7 @@ use crate::bytes::{Files, Source, Text};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::NameIndex;
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::threads::{self, Threads};
@@ -118,7 +119,7 @@ pub struct Document {
     pub name: String,
     /// The content. The bare words `NaN`, `Infinity` and `-Infinity`, which Python writes, become
     /// `{"__float__": "NaN"}` and so on, the form that transformers writes since version 5.
-    pub json: serde_json::Value,
+    pub json: Json,
 }
 
 /// A remark about a model that opened.
@@ -283,7 +284,7 @@ impl Store {
 
     /// The JSON document with this file name, if opening the model read it: `config.json`,
     /// `params.json`. [`read_document`](Self::read_document) reads other documents.
-    pub(crate) fn document(&self, file_name: &str) -> Option<&serde_json::Value> {
+    pub(crate) fn document(&self, file_name: &str) -> Option<&Json> {
         self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
     }
 

@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value as Json, json};
-
 use super::kinds::{TokenKind, TokenizerKind};
 use super::tokens::{Tokenizer, Tokens};
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 
 /// SentencePiece's character for a space.
 pub(crate) const BLOCK: char = '\u{2581}';

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value as Json};
-
 use super::kinds::{TokenKind, TokenizerKind};
 use super::vocabulary::{MergeEntry, TextRange, Vocabulary, VocabularyEntry, push};
-use crate::bytes::{Scanner, Text};
+use crate::bytes::Text;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, Scanner};
 use crate::limits::Limits;
 use crate::store::document;
 

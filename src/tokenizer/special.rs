@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value as Json;
-
 use super::template::ChatTemplate;
 use super::tokens::{Tokenizer, Tokens};
 use crate::arch::{ConfigValue, Field};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::metadata::Value;
 use crate::place::choice::TEMPLATES;
 use crate::store::{Attachment, CompanionFiles, Encoding, Store};
@@ -157,7 +156,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
             |model: &'_ Json| model.get("text_config").and_then(|c| c.get(&key)).cloned();
         let id = model.and_then(|model| model.get(&key).cloned().or_else(|| text_config(model)));
         // If there are several end tokens, the first is used; generation uses the others.
-        let id = id.and_then(|id| id.as_u64().or_else(|| id.get(0)?.as_u64()));
+        let id = id.and_then(|id| id.as_u64().or_else(|| id[0].as_u64()));
         let id = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| tokenizer.has(id));
         if let Some(value) = id.filter(|_| special.iter().all(|(other, _)| other != name)) {
             let source = format!("config.json {key}").into();

@@ -3,11 +3,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde_json::Value as Json;
-
 use super::kinds::{Merge, Token, TokenKind, TokenizerKind};
-use crate::bytes::{JsonSpan, Scanner};
 use crate::error::{Error, Result};
+use crate::json::{Json, JsonSpan, Scanner};
 use crate::limits::Limits;
 
 /// A range of the file.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value as Json};
-
 use crate::arch::{Axes, Mapping, Resolution};
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 

@@ -14,13 +14,12 @@ mod tokenizer;
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value as Json};
-
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::{Dialect, Resolution};
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::store::{Encoding, Note, Store, folder};
@@ -165,14 +164,10 @@ pub struct Documents {
 
 impl Documents {
     /// All files by name, `config.json` first.
-    ///
-    /// # Errors
-    ///
-    /// `Malformed` if `config.json` cannot be serialized.
-    pub fn into_files(self) -> Result<Vec<(&'static str, Vec<u8>)>> {
-        let mut files = vec![(ConfigDocument::NAME, self.config.into_bytes()?)];
+    pub fn into_files(self) -> Vec<(&'static str, Vec<u8>)> {
+        let mut files = vec![(ConfigDocument::NAME, self.config.into_bytes())];
         files.extend(self.others);
-        Ok(files)
+        files
     }
 }
 
@@ -189,10 +184,6 @@ pub enum ConfigDocument {
 impl ConfigDocument {
     const NAME: &'static str = "config.json";
 
-    fn fault(error: &serde_json::Error) -> Error {
-        Error::malformed(format!("{}: {error}", Self::NAME))
-    }
-
     /// The keys of the document.
     ///
     /// # Errors
@@ -201,7 +192,8 @@ impl ConfigDocument {
     pub fn keys(&self) -> Result<Cow<'_, Map<String, Json>>> {
         match self {
             Self::Stored(bytes) => {
-                serde_json::from_slice(bytes).map(Cow::Owned).map_err(|e| Self::fault(&e))
+                let fault = |error| Error::malformed(format!("{}: {error}", Self::NAME));
+                Map::parse(bytes).map(Cow::Owned).map_err(fault)
             }
             Self::Made(map) => Ok(Cow::Borrowed(map)),
         }
@@ -220,14 +212,10 @@ impl ConfigDocument {
     }
 
     /// The bytes of the document: those of the file, or indented JSON.
-    ///
-    /// # Errors
-    ///
-    /// `Malformed` if it cannot be serialized.
-    pub fn into_bytes(self) -> Result<Vec<u8>> {
+    pub fn into_bytes(self) -> Vec<u8> {
         match self {
-            Self::Stored(bytes) => Ok(bytes),
-            Self::Made(map) => serde_json::to_vec_pretty(&map).map_err(|e| Self::fault(&e)),
+            Self::Stored(bytes) => bytes,
+            Self::Made(map) => format!("{map:#}").into_bytes(),
         }
     }
 }
@@ -269,9 +257,7 @@ pub fn tokenizer_json(model: &Model) -> Result<Option<Json>> {
     if store.encoding() != Encoding::Gguf {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
         if let Some(file) = store.read_companion(name, limit)? {
-            let json = serde_json::from_slice(&file.bytes);
-            let fault = |error| Error::malformed(format!("not valid JSON: {error}"));
-            return json.map(Some).map_err(|error| fault(error).in_file(&file.path));
+            return Json::parse(&file.bytes).map(Some).map_err(|error| error.in_file(&file.path));
         }
     }
     let mut made = tokenizer::hf::files(store, None)?.into_iter();
@@ -304,15 +290,11 @@ fn documents(model: &Model) -> Result<Documents> {
         }
     }
     config::hf::without_padding(&mut config);
-    let written = |(name, json): (&'static str, Json)| {
-        let bytes = serde_json::to_vec_pretty(&json);
-        let fault = |error| Error::malformed(format!("{name} cannot be serialized: {error}"));
-        Ok((name, bytes.map_err(fault)?))
-    };
+    let written = |(name, json): (&'static str, Json)| (name, format!("{json:#}").into_bytes());
     let generation = [("generation_config.json", Json::Object(generation))];
     let modules = modules::files(store, model.resolution()?);
     let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
-    Ok(Documents { config: ConfigDocument::Made(config), others: others.collect::<Result<_>>()? })
+    Ok(Documents { config: ConfigDocument::Made(config), others: others.collect() })
 }
 
 /// Special tokens whose ids `config.json` states.

@@ -1,10 +1,9 @@
 //! The modules of sentence-transformers: the files that state how the outputs of an embedding model
 //! become one vector, from GGUF's keys and tensors.
 
-use serde_json::{Map, Value as Json, json};
-
 use crate::arch::config::pooling::MODES;
 use crate::arch::{Architecture, Resolution};
+use crate::json::{Json, Map, json};
 use crate::store::Store;
 
 /// The canonical names of the dense layers after the pooling, in their order. They are GGUF's names

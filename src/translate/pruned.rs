@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value as Json};
-
 use super::kept::{CONFIG, DERIVED, layer_meanings};
 use crate::arch::ModelConfig;
 use crate::arch::config::key;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 
 /// The layers that are removed from a model. The others are numbered anew.
@@ -147,10 +146,9 @@ impl PrunedLayers {
     fn edit_kept(&self, keys: &mut KeyValues, name: &str) -> Result<()> {
         let text = keys.get(name).and_then(|value| value.to_text()?.to_str().map(str::to_owned));
         let Some(text) = text else { return Ok(()) };
-        let document = serde_json::from_str::<Map<String, Json>>(&text);
-        let mut document = document.map_err(|e| Error::malformed(e.to_string()).in_key(name))?;
+        let mut document = Map::parse(text.as_bytes()).map_err(|error| error.in_key(name))?;
         self.edit_config(&mut document);
-        keys.set_text(name, Json::Object(document).to_string());
+        keys.set_text(name, document.to_string());
         Ok(())
     }
 
@@ -294,7 +292,7 @@ impl PrunedLayers {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use crate::json::json;
 
     use super::*;
 

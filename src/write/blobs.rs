@@ -20,8 +20,6 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value as Json;
-
 use super::pipeline::{self, OpenFile, TensorLosses};
 use super::rename::{exists, rename_to_new};
 use super::target::{claimed, folder, is_same, open_or_create, reserve};
@@ -30,6 +28,7 @@ use crate::bytes::{Access, Source};
 use crate::container::writer::{BlobStore, NewBlob};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::Json;
 use crate::threads::{self, Threads};
 
 /// The prefix of the names of unfinished files.

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value as Json;
-
 use super::method::{Precision, check_encodable, choose, encoded, grouped};
 use super::{
     Account, Method, OutFile, OutTensor, Output, PlacedTensor, PlannedModel, PlannedTensor,
@@ -18,6 +16,7 @@ use crate::container::{Container, default_group_size};
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::KeyValues;
 use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
@@ -174,7 +173,7 @@ impl Builder {
         let document = match name.as_str() {
             "config.json" => {
                 let fault = |error| Error::malformed(format!("config.json: {error}"));
-                NewDocument::config(serde_json::from_slice(&bytes).map_err(fault)?)
+                NewDocument::config(Map::parse(&bytes).map_err(fault)?)
             }
             _ => NewDocument::new(name, bytes),
         };

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
 use super::blobs::BlobTarget;
 use super::target::{WriteTarget, check_directory, check_file, finish_all};
 use super::{
@@ -13,6 +11,7 @@ use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Advice, Error, Result};
+use crate::json::Json;
 use crate::place;
 use crate::recipe::FileType;
 use crate::store::{Part, Store};

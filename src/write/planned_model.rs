@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use super::out::{OutTensor, Output};
 use super::producer::Producer;
@@ -104,8 +104,7 @@ impl PlannedFiles {
             let bytes = match content {
                 DocumentContent::Bytes(bytes) => bytes.clone(),
                 DocumentContent::Json(json) | DocumentContent::Config(json) => {
-                    let fault = |error| Error::malformed(format!("{name}: {error}"));
-                    serde_json::to_vec(json).map_err(fault)?
+                    json.to_string().into_bytes()
                 }
                 DocumentContent::Copy(_) => continue,
             };

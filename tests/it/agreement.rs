@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
+use weighbridge::json::{Json, Map, json};
 use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::{DType, Model, WriteOptions};
@@ -73,7 +73,7 @@ fn write(tensors: &Tensors, config: &Json, dtype: &str) -> TempDir {
         };
         file = file.tensor(name, dtype, shape, bytes);
     }
-    let text = serde_json::to_vec(config).expect("JSON");
+    let text = config.to_string().into_bytes();
     folder(&[("config.json", text), ("model.safetensors", file.build())])
 }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::ollama_store::Store;
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, sample};
-use serde_json::json;
 use weighbridge::container::{GGUF, MLX, SAFETENSORS, Shards};
+use weighbridge::json::json;
 use weighbridge::model::Convention;
 use weighbridge::ops::{self, ConvertOptions, DiffOptions, DiffOutcome};
 use weighbridge::write::Method;
@@ -389,15 +389,15 @@ fn values_lost_to_rounding_are_counted() {
 
 /// A checkpoint of Qwen 2 with a tokenizer of these documents.
 fn checkpoint(
-    config: serde_json::Value,
-    documents: &[(&str, serde_json::Value)],
+    config: weighbridge::json::Json,
+    documents: &[(&str, weighbridge::json::Json)],
 ) -> tempfile::TempDir {
     let mut all = json!({
         "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1,
         "intermediate_size": 8, "vocab_size": 6, "rms_norm_eps": 1e-6, "max_position_embeddings": 16,
     });
     for (key, value) in config.as_object().expect("an object") {
-        all[key] = value.clone();
+        all[key.as_str()] = value.clone();
     }
     let weights = Safetensors::new()
         .tensor("model.embed_tokens.weight", "F32", &[6, 8], f32s(&[0.5; 48]))
@@ -444,9 +444,9 @@ fn one_of_two_names_and_dtypes() {
         let to = files.path().join("out");
         plan.run(&to, &WriteOptions::new().allow_incomplete(true)).expect("written");
         let config = std::fs::read(to.join("config.json")).expect("a config");
-        let config: serde_json::Value = serde_json::from_slice(&config).expect("JSON");
+        let config = weighbridge::json::Json::parse(&config).expect("JSON");
         let dtypes: Vec<&str> =
-            ["dtype", "torch_dtype"].iter().filter_map(|key| config[key].as_str()).collect();
+            ["dtype", "torch_dtype"].iter().filter_map(|key| config[*key].as_str()).collect();
         assert!(
             !dtypes.is_empty() && dtypes.iter().all(|dtype| *dtype == "float16"),
             "{stated}: {dtypes:?}"

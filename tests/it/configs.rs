@@ -285,7 +285,7 @@ fn published_configs_come_back_from_gguf() {
         let (_folder, store) = directory(config.as_bytes());
         let gguf = file(&store, tensors);
         let documents = hf_documents(&gguf).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let config = documents.config.into_bytes().expect("JSON");
+        let config = documents.config.into_bytes();
         let made: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         for (key, value) in &stated {
             let found = made.get(key).unwrap_or(&Json::Null);
@@ -305,7 +305,7 @@ fn published_configs_come_back_from_gguf() {
 
         // mlx-lm has some within others.
         let documents = mlx_documents(&gguf).expect("documents");
-        let config = documents.config.into_bytes().expect("JSON");
+        let config = documents.config.into_bytes();
         let within: Map<String, Json> = serde_json::from_slice(&config).expect("JSON");
         match mlx {
             None => says_all_of(&within, &made, name),
@@ -363,7 +363,7 @@ fn widths_of_heads_are_never_left_to_the_class() {
         let (_folder, store) = directory(config(name).as_bytes());
         let gguf = file(&store, &[]);
         let documents = hf_documents(&gguf).expect(name);
-        let config = documents.config.into_bytes().expect("JSON");
+        let config = documents.config.into_bytes();
         let made: Json = serde_json::from_slice(&config).expect("JSON");
         assert_eq!(made["head_dim"], 32, "{name}");
     }
@@ -393,7 +393,7 @@ fn layers_behind_the_others_are_not_counted() {
     let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0])).build();
     let store = weighbridge::OpenOptions::new().open_memory("file", file).expect("a file");
     let documents = hf_documents(&store).expect("documents");
-    let config = documents.config.into_bytes().expect("JSON");
+    let config = documents.config.into_bytes();
     let made: Json = serde_json::from_slice(&config).expect("JSON");
     let stated: Json = serde_json::from_str(CASES[1].config).expect("JSON");
     for key in ["num_hidden_layers", "layer_types", "full_attention_interval"] {

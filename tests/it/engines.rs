@@ -98,7 +98,7 @@ fn without(json: &mut Json, key: &str) {
 /// The `config.json` that these GGUF keys give.
 fn config_of_gguf(file: Gguf) -> Json {
     let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let files = hf_documents(&model).and_then(Documents::into_files).expect("documents");
+    let files = hf_documents(&model).map(Documents::into_files).expect("documents");
     serde_json::from_slice(&files[0].1).expect("JSON")
 }
 
@@ -476,7 +476,7 @@ fn a_model_with_images_stays_whole() {
 fn a_text_model_alone_gets_a_config_of_its_own() {
     let config = |folder: TempDir| -> Json {
         let model = Model::open(folder.path()).expect("a model");
-        let files = hf_documents(&model).and_then(Documents::into_files).expect("documents");
+        let files = hf_documents(&model).map(Documents::into_files).expect("documents");
         serde_json::from_slice(&files[0].1).expect("JSON")
     };
     let alone = config(gemma3("mlx", false));

@@ -42,7 +42,7 @@ pub(crate) fn integers(keys: &KeyValues, key: &str) -> Vec<i128> {
 pub(crate) fn config_of_gguf(model: &NamedModel) -> Json {
     let (form, tensors) = model.forms.iter().find(|(form, _)| *form == Form::Gguf).expect("a form");
     let opened = open(model, *form, tensors);
-    let files = hf_documents(&opened.model).and_then(Documents::into_files).expect("documents");
+    let files = hf_documents(&opened.model).map(Documents::into_files).expect("documents");
     serde_json::from_slice(&files[0].1).expect("JSON")
 }
 
@@ -286,7 +286,7 @@ fn mlx_config(config: &Json) -> Json {
     let files = [("config.json", config.to_string().into_bytes()), ("model.safetensors", weights)];
     let folder = folder(&files);
     let model = Model::open(folder.path()).expect("a directory");
-    let files = mlx_documents(&model).and_then(Documents::into_files).expect("documents");
+    let files = mlx_documents(&model).map(Documents::into_files).expect("documents");
     serde_json::from_slice(&files[0].1).expect("JSON")
 }
 
@@ -447,7 +447,7 @@ fn divisors_that_gemma_4_has_not_are_refused() {
     };
     let len = divisors(&mut model, &[1.0, 1.0, 1.0, 1.0]);
     let opened = gguf_of_list(&model, &[]);
-    let files = hf_documents(&opened).and_then(Documents::into_files).expect("documents");
+    let files = hf_documents(&opened).map(Documents::into_files).expect("documents");
     let config: Json = serde_json::from_slice(&files[0].1).expect("JSON");
     let full = &config["rope_parameters"]["full_attention"];
     assert_eq!(full["partial_rotary_factor"], 4.0 / len as f64);
@@ -495,7 +495,7 @@ fn starcoder_2_has_a_window() {
     let model = listed("starcoder2", &json!({"max_position_embeddings": 64}));
     let config = |keys: &[(&str, Kv)]| {
         let opened = gguf_of_list(&model, keys);
-        let files = hf_documents(&opened).and_then(Documents::into_files).expect("documents");
+        let files = hf_documents(&opened).map(Documents::into_files).expect("documents");
         serde_json::from_slice::<Json>(&files[0].1).expect("JSON")
     };
     let eps = ("attention.layer_norm_epsilon", Kv::F32(1e-5));

@@ -100,7 +100,7 @@ pub(crate) fn back(
     });
     let file = file.tensor("t", DType::F32, &[1], f32s(&[1.0]));
     let model = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let documents = hf_documents(&model).and_then(Documents::into_files)?;
+    let documents = hf_documents(&model).map(Documents::into_files)?;
     let config: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
     Ok(config.as_object().cloned().unwrap_or_default())
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::json;
 use tempfile::TempDir;
 use weighbridge::bytes::{Access, FileSystem, Source};
+use weighbridge::json::json;
 use weighbridge::model::Mesh;
 use weighbridge::ops::{
     self, GridOptions, HashList, HashOptions, StatisticsOptions, VerifyOptions,
@@ -64,7 +64,9 @@ fn settings_have_few_digits() {
         .filter(|field| settings.get(&field.name).is_some())
         .map(|field| (field.name.as_str(), field.value.clone(), field.source.as_str()))
         .collect();
-    let row = |name| (name, settings[name].clone(), format!("generation_config.json {name}"));
+    let row = |name: &'static str| {
+        (name, settings[name].clone(), format!("generation_config.json {name}"))
+    };
     let expected = ["temperature", "top_k", "top_p", "min_p"].map(row);
     let expected: Vec<_> =
         expected.iter().map(|(name, value, from)| (*name, value.clone(), from.as_str())).collect();

@@ -703,7 +703,7 @@ fn ollama_policies() {
 #[test]
 fn ollama_policies_without_cases_upstream() {
     use ollama::{OllamaModel, QuantType as Q};
-    let json = |text: &str| serde_json::from_str::<Json>(text).expect("JSON");
+    let json = |text: &str| weighbridge::json::Json::parse(text.as_bytes()).expect("JSON");
     let choose = |model: &OllamaModel, name: &str, asked| model.choose(name, &[2048, 2048], asked);
 
     let qwen = OllamaModel::of(&json(r#"{"architectures": ["Qwen3NextForCausalLM"]}"#));

@@ -69,7 +69,7 @@ fn shown(value: &Value<'_>) -> String {
 }
 
 fn of_documents(out: &mut Lines, form: &str, documents: Result<Documents>) -> Result<()> {
-    for (name, bytes) in documents?.into_files()? {
+    for (name, bytes) in documents?.into_files() {
         let at = format!("{form} {name}");
         match serde_json::from_slice(&bytes) {
             Ok(json) => flatten(out, &at, &json),

@@ -172,7 +172,7 @@ fn bitsandbytes() {
     l.weight BNB_FP4 [1, 1, 1, 1, 1, 1, 1, 32]
     Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [1, 1, 1, 1, 1, 1, 1, 1, 32], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [56]
     Unsupported: "l.weight": codes of x (config.json) in a packing that is not supported (weight U8, weight.absmax F32): quant_state gives the shape [4294967296, 4294967296], but the packed weight [16, 1], l.weight.absmax F32 [1], l.weight.quant_map F32 [16], l.weight.quant_state.bitsandbytes__fp4 U8 [52]
-    Malformed: "l.weight": not valid JSON: expected value at line 1 column 1
+    Malformed: "l.weight": not valid JSON: a value expected here, found 's' at line 1 column 1
     help: correct the file or fetch it again
     "#);
     assert_snapshot!(all(&[

@@ -252,9 +252,9 @@ fn check_names(model: &Model, rank: u64, of: u64) -> bool {
     let (Ok(whole), 0) = (model.config(), rank) else { return false };
     let heads = whole.n_heads.value;
     let mut config = config.clone();
-    let each = |config: &mut serde_json::Value, key: &str| {
-        if let Some(number) = config.get(key).and_then(serde_json::Value::as_u64) {
-            config[key] = serde_json::json!((number / of).max(1));
+    let each = |config: &mut weighbridge::json::Json, key: &str| {
+        if let Some(number) = config.get(key).and_then(weighbridge::json::Json::as_u64) {
+            config[key] = weighbridge::json::json!((number / of).max(1));
         }
     };
     let keys = [
@@ -270,7 +270,7 @@ fn check_names(model: &Model, rank: u64, of: u64) -> bool {
         if config.get("text_config").is_some() { &mut config["text_config"] } else { &mut config };
     keys.iter().for_each(|key| each(text, key));
     if text.get("head_dim").is_none() && text.get("qk_nope_head_dim").is_none() {
-        text["head_dim"] = serde_json::json!(whole.dim.value / heads);
+        text["head_dim"] = weighbridge::json::json!(whole.dim.value / heads);
     }
     let folder = tempfile::tempdir().unwrap();
     let mut file = Builder::new(&SAFETENSORS).unwrap();

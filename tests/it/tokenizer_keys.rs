@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, told, without_path};
 use crate::tokenizer::{field, piece};
-use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use weighbridge::json::{Json, json};
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{gguf_metadata, tokenizer_json};
 use weighbridge::{DType, Limits, Model, OpenOptions};
@@ -222,7 +222,7 @@ fn merges_of_gemma_4_come_back() {
 fn families_name_further_special_tokens() {
     let tokenizer_with = |eot: &str| {
         let mut json = merges_with_bytes();
-        json["added_tokens"][3]["content"] = eot.into();
+        json["added_tokens"].as_array_mut().expect("tokens")[3]["content"] = eot.into();
         json["model"]["vocab"][eot] = 3.into();
         json["model"]["vocab"].as_object_mut().expect("tokens").remove("<|turn>");
         let files = [("tokenizer.json", json.to_string())];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder, outside, put};
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::translate::{
     Documents, gguf_metadata, gguf_metadata_and_notes, gguf_tensors, hf_documents,
@@ -61,7 +61,7 @@ fn keys_are_those_of_the_converter() {
 /// What the documents of a GGUF file are, by name.
 fn documents(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
     let store = Model::open(path).expect("a GGUF file");
-    hf_documents(&store).and_then(Documents::into_files).expect("documents").into_iter().collect()
+    hf_documents(&store).map(Documents::into_files).expect("documents").into_iter().collect()
 }
 
 /// Fields that a directory made from GGUF has otherwise, and why.
@@ -171,15 +171,15 @@ fn real_vocabularies_go_there_and_back() {
         }
 
         // What came from files goes back to files as it is.
-        let again = hf_documents(&store).and_then(Documents::into_files).expect("documents");
+        let again = hf_documents(&store).map(Documents::into_files).expect("documents");
         let again: BTreeMap<_, _> = again.into_iter().collect();
         assert_eq!(again, documents, "{file}");
 
-        let json: Json = serde_json::from_slice(&documents["tokenizer.json"]).expect("JSON");
+        let json = Json::parse(&documents["tokenizer.json"]).expect("JSON");
         if file.ends_with("spm") {
             assert_eq!(json["model"]["byte_fallback"], true);
             // The first token that merges make: two blocks, of the highest score of all.
-            assert_eq!(json["model"]["merges"][0], serde_json::json!(["▁", "t"]));
+            assert_eq!(json["model"]["merges"][0], weighbridge::json::json!(["▁", "t"]));
             assert_eq!(json["model"]["vocab"]["<0x0A>"], 13);
         } else {
             assert_eq!(json["pre_tokenizer"]["pretokenizers"][1]["pattern"]["Regex"], r"\s?\p{L}+");
@@ -190,7 +190,7 @@ fn real_vocabularies_go_there_and_back() {
 
 /// A Llama of this much more config.
 fn llama(more: Json) -> (tempfile::TempDir, Model) {
-    let mut config = serde_json::json!({
+    let mut config = weighbridge::json::json!({
         "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
     });
     let (Some(all), Json::Object(more)) = (config.as_object_mut(), more) else { unreachable!() };
@@ -200,7 +200,7 @@ fn llama(more: Json) -> (tempfile::TempDir, Model) {
 
 #[test]
 fn rotary_factors_are_made_and_read_again() {
-    let (_folder, store) = llama(serde_json::json!({
+    let (_folder, store) = llama(weighbridge::json::json!({
         "rope_theta": 500_000.0, "head_dim": 16,
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
@@ -223,8 +223,8 @@ fn rotary_factors_are_made_and_read_again() {
     });
     let file = file.tensor(*name, DType::F32, &[8], f32s(factors));
     let store = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let documents = hf_documents(&store).and_then(Documents::into_files).expect("documents");
-    let config: Json = serde_json::from_slice(&documents[0].1).expect("JSON");
+    let documents = hf_documents(&store).map(Documents::into_files).expect("documents");
+    let config = Json::parse(&documents[0].1).expect("JSON");
     let scaling = &config["rope_scaling"];
     assert_eq!(scaling["rope_type"], "llama3");
     assert_eq!((&scaling["factor"], &scaling["high_freq_factor"]), (&8.0.into(), &4.0.into()));
@@ -233,7 +233,7 @@ fn rotary_factors_are_made_and_read_again() {
 
 #[test]
 fn what_has_no_rules_is_refused_by_name() {
-    let (_folder, store) = llama(serde_json::json!({"model_type": "bloom"}));
+    let (_folder, store) = llama(weighbridge::json::json!({"model_type": "bloom"}));
     let error = gguf_metadata(&store).expect_err("no rules");
     assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
     assert!(error.to_string().contains("bloom"), "{error}");
@@ -241,12 +241,12 @@ fn what_has_no_rules_is_refused_by_name() {
 
 #[test]
 fn text_that_is_split_in_an_unknown_way_is_noted() {
-    let tokenizer = serde_json::json!({
+    let tokenizer = weighbridge::json::json!({
         "added_tokens": [{"id": 2, "content": "<|end|>", "special": false, "normalized": true}],
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
         "model": {"type": "BPE", "vocab": {"a": 0, "b c": 1}, "merges": [["a", "b c"]]},
     });
-    let config = serde_json::json!({
+    let config = weighbridge::json::json!({
         "model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,
         "vocab_size": 4,
     });
@@ -271,12 +271,12 @@ fn models_are_named_after_their_config() {
         ("meta-llama/Llama-3.2-1B", "Llama 3.2 1B"),
         ("alone", "Alone"),
     ] {
-        let (_folder, store) = llama(serde_json::json!({"_name_or_path": path}));
+        let (_folder, store) = llama(weighbridge::json::json!({"_name_or_path": path}));
         let keys = gguf_metadata(&store).expect("metadata");
         let name = keys.get("general.name").and_then(|name| name.to_text());
         assert_eq!(name.and_then(|name| name.to_str()), Some(title), "{path}");
     }
-    let (folder, store) = llama(serde_json::json!({"_name_or_path": "/home/me/models/x"}));
+    let (folder, store) = llama(weighbridge::json::json!({"_name_or_path": "/home/me/models/x"}));
     let keys = gguf_metadata(&store).expect("metadata");
     let name = keys.get("general.name").and_then(|name| name.to_text()).expect("a name");
     let folder = folder.path().file_name().expect("a name").to_str().expect("UTF-8").to_lowercase();
@@ -297,8 +297,8 @@ fn keeping(architecture: &str, keys: &[(&str, Kv)]) -> Model {
 }
 
 fn config_of(model: &Model) -> weighbridge::Result<Json> {
-    let files = hf_documents(model).and_then(Documents::into_files)?;
-    Ok(serde_json::from_slice(&files[0].1).expect("JSON"))
+    let files = hf_documents(model).map(Documents::into_files)?;
+    Ok(Json::parse(&files[0].1).expect("JSON"))
 }
 
 /// A model without all of its tensors keeps its type and not its class.
@@ -332,7 +332,7 @@ fn whole_configs_are_kept_for_models_that_have_no_other() {
     let kept = ("weighbridge.config", Kv::text(r#"{"model_type": "rwkv7", "hidden_size": 64}"#));
     let whole = ("weighbridge.config.whole", Kv::Bool(true));
     let config = config_of(&keeping("rwkv7", &[kept.clone(), whole])).expect("a config");
-    assert_eq!(config, serde_json::json!({"model_type": "rwkv7", "hidden_size": 64}));
+    assert_eq!(config, weighbridge::json::json!({"model_type": "rwkv7", "hidden_size": 64}));
     let error = config_of(&keeping("rwkv7", &[kept])).expect_err("no rules");
     assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
 }

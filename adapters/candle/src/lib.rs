@@ -50,8 +50,10 @@ impl Weights {
 /// # Errors
 ///
 /// Same as [`weighbridge::translate::hf_documents`].
-pub fn config(model: &Model) -> weighbridge::Result<serde_json::Map<String, serde_json::Value>> {
-    weighbridge::translate::hf_documents(model)?.config.into_keys()
+pub fn config(model: &Model) -> weighbridge::Result<serde_json::Value> {
+    let bytes = weighbridge::translate::hf_documents(model)?.config.into_bytes();
+    serde_json::from_slice(&bytes)
+        .map_err(|error| weighbridge::Error::new(weighbridge::ErrorKind::Malformed, error.to_string()))
 }
 
 impl SimpleBackend for Weights {

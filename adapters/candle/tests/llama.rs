@@ -16,7 +16,7 @@ fn sample(name: &str) -> PathBuf {
 
 fn config(model: &Model) -> Config {
     let keys = weighbridge_candle::config(model).expect("a config");
-    let config: LlamaConfig = serde_json::from_value(keys.into()).expect("candle's config");
+    let config: LlamaConfig = serde_json::from_value(keys).expect("candle's config");
     config.into_config(false)
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::Value;
+use weighbridge::json::Json;
 use weighbridge::model::QuantizationSummary;
 use weighbridge::ops;
 
@@ -83,12 +83,12 @@ fn stored(quantization: &QuantizationSummary) -> Table {
 }
 
 /// One cell of a table. Lists are shown as runs of equal elements.
-fn shown(value: &Value) -> String {
+fn shown(value: &Json) -> String {
     match value {
         // Chat templates are long.
-        Value::String(text) if text.len() > 72 => format!("{} bytes", text.len()),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
+        Json::String(text) if text.len() > 72 => format!("{} bytes", text.len()),
+        Json::String(text) => text.clone(),
+        Json::Array(list) => {
             let mut runs: Vec<(String, usize)> = Vec::new();
             for value in list {
                 let cell = shown(value);
@@ -105,8 +105,8 @@ fn shown(value: &Value) -> String {
             let runs: Vec<String> = runs.iter().take(8).map(run).collect();
             format!("{}{more}", runs.join(", "))
         }
-        Value::Object(parts) => {
-            let part = |(name, value): (&String, &Value)| format!("{name} {}", shown(value));
+        Json::Object(parts) => {
+            let part = |(name, value): (&String, &Json)| format!("{name} {}", shown(value));
             parts.iter().map(part).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use weighbridge::json::{Json, json};
 use weighbridge::remote::Network;
 use weighbridge::write::{Slices, check_sources};
 use weighbridge::{Error, ErrorKind, WriteOptions};
@@ -183,8 +183,7 @@ pub(super) fn read(path: &Path) -> Result<PlanDocument, Stop> {
     };
     let text = weighbridge::bytes::Source::open(path, weighbridge::bytes::Access::Read)?;
     let text = text.bytes(0..text.len())?;
-    let document: Json =
-        serde_json::from_slice(&text).map_err(|error| malformed(&format!("no plan: {error}")))?;
+    let document = Json::parse(&text).map_err(|error| malformed(&format!("no plan: {error}")))?;
     let version = document["version"].as_str().unwrap_or_default();
     if version != VERSION {
         let fault = format!("the plan is of version \"{version}\", but this program is {VERSION}");

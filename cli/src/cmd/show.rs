@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use serde_json::Value;
 use weighbridge::Model;
 use weighbridge::bytes::Text;
+use weighbridge::json::Json;
 use weighbridge::ops::{self, ShowReport};
 
 use super::Done;
@@ -52,7 +52,7 @@ fn write_sections(report: &ShowReport, out: &mut impl Write) -> std::io::Result<
             let at = |kind: &str| info.get(&format!("{architecture}.{kind}.{key}"));
             text(at("vision").or_else(|| at("audio")))
         };
-        let weights = info.get("general.parameter_count").and_then(Value::as_u64);
+        let weights = info.get("general.parameter_count").and_then(Json::as_u64);
         let rows = [
             ("architecture", architecture.clone()),
             ("parameters", weights.map(crate::print::count).unwrap_or_default()),
@@ -95,10 +95,10 @@ fn named<const N: usize>(rows: [(&str, String); N]) -> Rows {
     known.map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
-fn text(value: Option<&Value>) -> String {
+fn text(value: Option<&Json>) -> String {
     match value {
         None => String::new(),
-        Some(Value::String(text)) => text.clone(),
+        Some(Json::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 
 use super::document::{id, unsupported};
 use crate::error::{Error, Result};
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn bpe(more: &[(&str, Json)]) -> Bpe {
-        let mut json = serde_json::json!({
+        let mut json = weighbridge::json::json!({
             "type": "BPE",
             "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "?": 6, "aa": 7},
             "merges": ["b c", ["a", "b"], "a bc", "a a"],

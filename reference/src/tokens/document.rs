@@ -1,6 +1,6 @@
 //! Values of a `tokenizer.json`.
 
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 
 use crate::error::Error;
 

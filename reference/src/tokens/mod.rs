@@ -12,8 +12,8 @@ mod unigram;
 mod word_piece;
 
 use fancy_regex::Regex;
-use serde_json::Value as Json;
 use unicode_normalization::UnicodeNormalization;
+use weighbridge::json::Json;
 use weighbridge::{Model, translate};
 
 use crate::error::{Error, Result};
@@ -326,7 +326,7 @@ fn template(json: &Json, around: &mut [Vec<u32>; 2]) -> Result<()> {
             }
         }
         Some("RobertaProcessing" | "BertProcessing") => {
-            let of = |key: &str| json.get(key).and_then(|pair| id(pair.get(1)?));
+            let of = |key: &str| json.get(key).and_then(|pair| id(&pair[1]));
             before.extend(of("cls"));
             behind.extend(of("sep"));
         }
@@ -337,12 +337,14 @@ fn template(json: &Json, around: &mut [Vec<u32>; 2]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use weighbridge::json::{Map, json};
+
     use super::*;
 
     /// As tokenizers of Llama 2 are: spaces are letters, and bytes stand for unknown characters.
     fn of_blocks() -> TextTokens {
         let pieces = "▁ t w o m i l tw two ▁two ▁m il ▁mil ▁mill";
-        let mut vocabulary = serde_json::Map::new();
+        let mut vocabulary = Map::new();
         for text in ["<unk>", "<s>", "</s>"] {
             vocabulary.insert(text.to_owned(), vocabulary.len().into());
         }
@@ -352,8 +354,8 @@ mod tests {
         for text in pieces.split(' ') {
             vocabulary.insert(text.to_owned(), vocabulary.len().into());
         }
-        let added = |id: u32, text: &str| serde_json::json!({"id": id, "content": text});
-        let json = serde_json::json!({
+        let added = |id: u32, text: &str| json!({"id": id, "content": text});
+        let json = json!({
             "added_tokens": [added(0, "<unk>"), added(1, "<s>"), added(2, "</s>")],
             "normalizer": {"type": "Sequence", "normalizers": [
                 {"type": "Prepend", "prepend": "▁"},
@@ -390,9 +392,9 @@ mod tests {
     #[test]
     fn words_of_bert_are_cut_from_the_front() {
         let words = "[PAD] [UNK] [CLS] [SEP] the un ##aff ##able mill ##s . , 山 cafe ! ##! a";
-        let vocabulary: serde_json::Map<String, Json> =
+        let vocabulary: Map =
             words.split(' ').zip(0u32..).map(|(word, id)| (word.to_owned(), id.into())).collect();
-        let json = serde_json::json!({
+        let json = json!({
             "added_tokens": [{"id": 2, "content": "[CLS]"}, {"id": 3, "content": "[SEP]"}],
             "normalizer": {"type": "BertNormalizer", "clean_text": true,
                 "handle_chinese_chars": true, "strip_accents": null, "lowercase": true},
@@ -411,7 +413,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_not_here_are_named() {
-        let json = serde_json::json!({"normalizer": {"type": "Nmt"}, "model": {}});
+        let json = json!({"normalizer": {"type": "Nmt"}, "model": {}});
         let error = TextTokens::of_document(&json).expect_err("a step that is not here");
         assert_eq!(error.to_string(), "unsupported: a tokenizer with the normalizer Nmt");
     }

@@ -1,7 +1,7 @@
 //! Steps that split text into pieces, each of which is merged by itself.
 
 use fancy_regex::Regex;
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 use weighbridge::tokenizer::byte_letters;
 
 use super::document::{text, unsupported};
@@ -192,13 +192,13 @@ mod tests {
 
     #[test]
     fn words_take_the_space_before_them() {
-        let json = serde_json::json!({"type": "ByteLevel", "add_prefix_space": false});
+        let json = weighbridge::json::json!({"type": "ByteLevel", "add_prefix_space": false});
         assert_eq!(pieces(json, "Two  mills, 12!"), ["Two", "Ġ", "Ġmills", ",", "Ġ12", "!"]);
     }
 
     #[test]
     fn matches_go_where_the_behavior_says() {
-        let json = |behavior: &str| serde_json::json!({"type": "Split", "pattern": {"String": "-"}, "behavior": behavior});
+        let json = |behavior: &str| weighbridge::json::json!({"type": "Split", "pattern": {"String": "-"}, "behavior": behavior});
         assert_eq!(pieces(json("Isolated"), "a-b"), ["a", "-", "b"]);
         assert_eq!(pieces(json("Removed"), "a-b"), ["a", "b"]);
         assert_eq!(pieces(json("MergedWithPrevious"), "a-b"), ["a-", "b"]);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn spaces_become_letters() {
-        let json = serde_json::json!({"type": "Metaspace", "prepend_scheme": "first"});
+        let json = weighbridge::json::json!({"type": "Metaspace", "prepend_scheme": "first"});
         assert_eq!(pieces(json, "two mills"), ["\u{2581}two", "\u{2581}mills"]);
     }
 }

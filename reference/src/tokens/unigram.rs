@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 
 use super::document::{text, unsupported};
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ impl Unigram {
         let listed = listed.ok_or_else(|| unsupported("model", json))?;
         let mut pieces = HashMap::new();
         for (piece, token) in listed.iter().zip(0u32..) {
-            let read = || Some((piece.get(0)?.as_str()?, piece.get(1)?.as_f64()?));
+            let read = || Some((piece[0].as_str()?, piece[1].as_f64()?));
             let (text, score) = read().ok_or_else(|| {
                 Error::Mismatch(format!("tokenizer.json: piece {token} is no text with a score"))
             })?;

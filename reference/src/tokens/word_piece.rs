@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value as Json;
+use weighbridge::json::Json;
 
 use super::document::{id, text, unsupported};
 use crate::error::{Error, Result};

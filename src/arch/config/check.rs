@@ -4,10 +4,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value as Json;
-
 use super::ConfigValue;
 use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
+use crate::json::Json;
 use crate::metadata::Value;
 
 /// The largest length of a list: more than the layers of any model and the pairs of any head.

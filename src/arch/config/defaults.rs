@@ -1,9 +1,8 @@
 //! Defaults for numbers that the files of a family leave out.
 
-use serde_json::{Value as Json, json};
-
 use super::values::{NormKind, Reported};
 use crate::engines::Constant;
+use crate::json::{Json, json};
 
 /// Values used where a model's files do not state them: defaults of the family's own code, or of
 /// llama.cpp's loader.

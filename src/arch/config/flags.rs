@@ -1,6 +1,6 @@
 //! Flags of `config.json` that say which tensors the layers of a model have.
 
-use serde_json::{Map, Value as Json};
+use crate::json::{Json, Map};
 
 use crate::engines::transformers;
 

@@ -15,11 +15,10 @@ mod values;
 use std::borrow::Cow;
 use std::fmt;
 
-use serde_json::Value as Json;
-
 use super::{Architecture, Resolution};
 use crate::bytes::Text;
 use crate::error::Result;
+use crate::json::Json;
 use crate::metadata::Value;
 use crate::store::Store;
 pub(crate) use defaults::{Defaults, GgufDefaults};

@@ -1,9 +1,8 @@
 //! How the outputs of an embedding model are pooled, from the files of sentence-transformers beside
 //! the model.
 
-use serde_json::Value as Json;
-
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::Store;
 
 /// Poolings by their old key, their new name, and their number in GGUF.

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde_json::Value as Json;
-
 use super::check::Check;
 use super::{ConfigValue, Defaults, Field, TEXT_CONFIGS};
 use crate::arch::architecture_name;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::{Encoding, Store};
 
 /// The documents that hold config values, in the order of precedence.

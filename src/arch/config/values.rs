@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 /// How rotary embeddings are scaled to contexts longer than those of training.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -311,10 +311,10 @@ impl Reported for LayerLayout {
         match self {
             Self::Same(kind) => kind.reported(),
             Self::Period(period, kind) => {
-                serde_json::json!({"period": period.get(), "last": "full_attention", "others": kind.name()})
+                crate::json::json!({"period": period.get(), "last": "full_attention", "others": kind.name()})
             }
             Self::From(first, kind) => {
-                serde_json::json!({"from": first, "kind": kind.name(), "before": "full_attention"})
+                crate::json::json!({"from": first, "kind": kind.name(), "before": "full_attention"})
             }
             Self::Each(kinds) => kinds.reported(),
         }

@@ -1,11 +1,10 @@
 //! BERT and the encoders that share its tensor names.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::ModelConfig;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::store::Encoding;
 
 /// The functions that the families' files name.

@@ -1,10 +1,9 @@
 //! Command R and its successors: attention and feed-forward network run in parallel after one norm.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

@@ -1,12 +1,11 @@
 //! DeepSeek 2 and 3, and Kimi K2: multi-head latent attention, shared and routed experts.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::step::{Step, Steps};
 use crate::arch::Gating;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

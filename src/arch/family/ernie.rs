@@ -1,10 +1,9 @@
 //! ERNIE 4.5, dense and with experts. The rows of q and k are in pairs in all containers.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps =

@@ -1,12 +1,11 @@
 //! EXAONE 3 and 3.5: Llama's network under GPT-2's names. Transformers runs them by code of the
 //! model's own.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps =

@@ -1,12 +1,11 @@
 //! EXAONE 4: norms after attention and feed-forward network only. In the larger models most layers
 //! attend to a window, and the others have no rotary embeddings.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps =

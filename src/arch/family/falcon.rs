@@ -1,11 +1,10 @@
 //! Falcon: attention and the feed-forward network run in parallel. In Falcon RW they follow each
 //! other, with biases and ALiBi instead of rotary embeddings.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// Of all Falcons, those of this kind alone have biases.
 const BIASED: &str = "layers.0.ffn.up.bias";

@@ -1,12 +1,11 @@
 //! Gemma. Up to Gemma 3, norms multiply by `1 + w`. GGUF stores the sum, mlx-lm stores `w`.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

@@ -1,10 +1,9 @@
 //! GPT-2, whose matrices are stored as `[inputs, outputs]`.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("plain_width", Step::Config(plain_width))];

@@ -1,10 +1,9 @@
 //! gpt-oss: attention sinks, biases everywhere, and experts in MXFP4.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("untruncated", Step::Config(untruncated))];

@@ -1,14 +1,13 @@
 //! Granite 3 and 4: Llama with scales, dense or with experts, and in Granite 4 with Mamba 2 in most
 //! layers. In GGUF, the rows of q and k are reordered into pairs.
 
-use serde_json::{Map, Value as Json};
-
 use super::mamba;
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

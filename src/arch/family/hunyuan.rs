@@ -1,10 +1,9 @@
 //! Hunyuan, dense and with experts: norms of the heads of q and k, which follow the rotation.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

@@ -3,18 +3,17 @@
 //!
 //! The model for code also has norms of queries and keys, and a second norm after attention.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("code", Step::Config(code)), ("is_own", Step::Is(is_own))];
 
 /// Whether a `config.json` of BERT is that of Jina's class.
 pub(super) fn is_own(config: &Json) -> bool {
-    let class = config.get("architectures").and_then(|list| list.get(0)).and_then(Json::as_str);
+    let class = config.get("architectures").and_then(|list| list[0].as_str());
     class.is_some_and(|class| class.starts_with("JinaBert"))
 }
 

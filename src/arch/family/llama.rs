@@ -1,8 +1,6 @@
 //! Llama, Mistral and Mixtral, and families that differ from them in their numbers only. In GGUF,
 //! the rows of q and k are reordered into pairs.
 
-use serde_json::{Map, Value as Json};
-
 use super::decoder::json;
 use super::step::{Step, Steps};
 use crate::arch::ModelConfig;
@@ -10,6 +8,7 @@ use crate::arch::config::Field;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

@@ -2,12 +2,11 @@
 //! q and k, and attention within chunks, but for every fourth layer, which has no rotary embeddings.
 //! The rows of q and k are in pairs in all containers.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

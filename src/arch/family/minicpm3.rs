@@ -1,10 +1,9 @@
 //! MiniCPM 3: DeepSeek's latent attention with rotary embeddings in halves, and the scales of MiniCPM.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps =

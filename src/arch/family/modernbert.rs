@@ -1,13 +1,12 @@
 //! ModernBERT: an encoder with norms before attention and network, rotary embeddings, and layers that
 //! attend to a window on both sides.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

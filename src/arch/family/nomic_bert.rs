@@ -3,11 +3,10 @@
 //! The second version has biases, no gates, and experts in every other layer. Its class is in a
 //! repository of its own on the hub.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -37,7 +36,7 @@ fn short_length(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
 /// Where transformers finds the class, and a setting that the class requires to be unset.
 fn code(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let of = |file: &str| format!("nomic-ai/nomic-bert-2048--{file}");
-    let map = serde_json::json!({
+    let map = crate::json::json!({
         "AutoConfig": of("configuration_hf_nomic_bert.NomicBertConfig"),
         "AutoModel": of("modeling_hf_nomic_bert.NomicBertModel"),
     });

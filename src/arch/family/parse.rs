@@ -294,7 +294,7 @@ struct VariantDraft {
     variant: Variant,
     /// Whether files with this name belong to another family.
     is_elsewhere: bool,
-    when: Vec<Condition<fn(&serde_json::Value) -> bool>>,
+    when: Vec<Condition<fn(&crate::json::Json) -> bool>>,
     keys: Slices<KeyRule>,
     classes: Vec<Class>,
     special: Vec<(&'static str, &'static str)>,

@@ -1,12 +1,11 @@
 //! Phi 3 and 4, and Phi 3.5 with experts.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

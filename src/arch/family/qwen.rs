@@ -1,11 +1,10 @@
 //! Qwen 2 and 3, dense and with experts.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::decoder::json;
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

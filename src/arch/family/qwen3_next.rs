@@ -3,14 +3,13 @@
 //! Norms multiply by `1 + w`; llama.cpp's converter and mlx-lm store the sum. The norm within
 //! linear attention is an exception: it multiplies by `w`.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::decoder::{json, keys};
 use super::step::{Step, Steps};
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::{LayerKind, LayerLayout};
 use crate::error::Result;
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[

@@ -1,10 +1,9 @@
 //! Seed-OSS.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("output_bias", Step::Config(output_bias))];

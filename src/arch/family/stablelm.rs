@@ -1,11 +1,10 @@
 //! StableLM: layer norms, and rotary embeddings of a quarter of each head. In StableLM 2 12B attention
 //! and the feed-forward network run in parallel, and each head of q and k has a norm of its own.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps =

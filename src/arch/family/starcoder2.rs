@@ -1,10 +1,9 @@
 //! StarCoder 2: biases everywhere, and a feed-forward network without a gate.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("narrow_window", Step::Config(narrow_window))];

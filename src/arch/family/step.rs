@@ -1,6 +1,6 @@
 //! Functions that files of families name: what cannot be said in a table.
 
-use serde_json::{Map, Value as Json};
+use crate::json::{Json, Map};
 
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{MlxConfig, RopeFreqs};

@@ -5,11 +5,10 @@
 //! The network of the first version has no gate; that of the later ones has one. Except in UMT5, the
 //! first layer of a stack has the bias of all its layers.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
@@ -26,7 +25,7 @@ pub(super) const STEPS: Steps = &[
 
 /// Whether a `config.json` is that of an encoder alone.
 fn is_encoder(config: &Json) -> bool {
-    let class = config.get("architectures").and_then(|list| list.get(0)).and_then(Json::as_str);
+    let class = config.get("architectures").and_then(|list| list[0].as_str());
     class.is_some_and(|class| class.ends_with("EncoderModel"))
 }
 

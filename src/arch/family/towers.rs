@@ -1,11 +1,10 @@
 //! Vision models whose form in GGUF is known: names and keys as llama.cpp's converter writes them
 //! with `--mmproj`.
 
-use serde_json::Value as Json;
-
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Sizes, Tower, TowerConfig, usual_sizes};
 use crate::error::Result;
+use crate::json::Json;
 
 /// All of them.
 pub(super) static TOWERS: &[Tower] = &[

@@ -3,11 +3,10 @@
 //! GGUF files and whisper.cpp's files use OpenAI's names, and add a last axis of length 1 to the
 //! biases of the convolutions. mlx-examples' converter changes some names.
 
-use serde_json::{Map, Value as Json};
-
 use super::step::{Step, Steps};
 use crate::arch::source::SourceModel;
 use crate::error::Result;
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[("whisper_numbers", Step::Config(whisper_numbers))];

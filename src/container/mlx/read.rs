@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value as Json;
-
 use super::super::groups::{
     GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction,
 };
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, safetensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::{Indexed, Part, Store, document};
 
 /// The name of the container.

@@ -1,12 +1,11 @@
 //! Writes MLX directories as mlx-lm does.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::super::groups::MODES;
 use super::super::safetensors::write::{DirectoryLayout, directory, is_plain};
 use super::super::writer::{DocumentKinds, NewPart, NewTensor, Placement, Writer};
 use crate::dialect::Dialect;
 use crate::dtype::DType;
+use crate::json::{Json, Map, json};
 use crate::store::Part;
 
 /// How MLX directories are written.

@@ -3,8 +3,7 @@
 //! Ollama fb307609 (2026-08-21) decides this from `config.json` and the chat template
 //! (x/create/client) for tensor blobs, and from the architecture (server/create.go) for GGUF.
 
-use serde_json::Value as Json;
-
+use crate::json::Json;
 /// The texts that decide: the config, and the chat templates in both places where they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sources<'s> {
@@ -201,7 +200,7 @@ pub(crate) fn offers_tools(template: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::json::json;
 
     fn spoken(config: &Json, template: &str, standalone: &str) -> String {
         let sources = Sources { config: Some(config), embedded: template, standalone };

@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use serde_json::Value as Json;
-
 use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
 use super::super::safetensors::header::{self, SafetensorsHeader};
 use super::super::{OpenOptions, Probe};
@@ -13,6 +11,7 @@ use super::types::{QuantType, QuantTypeDescriptor, TYPES};
 use crate::bytes::{Access, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::metadata::Metadata;
 use crate::store::{Document, Encoding, Indexed, Part, Store, StoreBuilder, StoredFile, document};
 

@@ -1,9 +1,8 @@
 //! The config blob of a model, in the form that Ollama fb307609 (2026-08-21) writes.
 
-use serde_json::Value as Json;
-
 use super::abilities::{ChatFormat, Sources, gguf_chat_format};
 use super::manifest::quoted;
+use crate::json::Json;
 
 /// The config blob of a model (`ConfigV2` of types/model/config.go). Empty fields are omitted where
 /// Ollama omits them.
@@ -238,13 +237,13 @@ mod tests {
             parser: Some("harmony".to_owned()),
             requires: Some("0.30.0".to_owned()),
             draft: None,
-            base: Some(serde_json::from_str(&base.to_json()).unwrap()),
+            base: Some(Json::parse(base.to_json().as_bytes()).unwrap()),
             ..ConfigSettings::default()
         };
         let config = ConfigBlob::of_tensors(&Sources::default(), "int4", &settings);
         let text = config.to_json();
         insta::assert_snapshot!(text, @r#"{"model_format":"safetensors","model_family":"","model_families":null,"model_type":"","file_type":"int4","renderer":"r\u003c1\u003e","parser":"harmony","requires":"0.30.0","capabilities":["completion","tools","thinking"],"draft":{"model_format":"safetensors","architecture":"Assistant","tensor_prefix":"draft.","config":"draft/config.json"},"architecture":"","os":""}"#);
-        assert_eq!(ConfigBlob::parse(&serde_json::from_str(&text).unwrap()), config);
+        assert_eq!(ConfigBlob::parse(&Json::parse(text.as_bytes()).unwrap()), config);
     }
 
     #[test]

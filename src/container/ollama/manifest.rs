@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
 use super::super::writer::NewBlob;
 use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::Json;
 
 /// The blobs of one model.
 #[derive(Debug)]

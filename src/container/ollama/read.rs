@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
 use super::super::{DetectedPath, OpenOptions, Probe, gguf};
 use super::blobs;
 use super::config::{ConfigBlob, DraftEntry};
 use super::manifest::{self, Digest, Layer, Manifest};
 use crate::bytes::{Access, Files, Text};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::place::ollama::TREES;
 use crate::store::{Attachment, Store, document};
 

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
 use super::super::gguf;
 use super::super::safetensors::write::{Order, describe, layout};
 use super::super::writer::{
@@ -19,6 +17,7 @@ use crate::bytes::Files;
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::place::ollama::{self as name, ModelName};
 use crate::store::{Part, document};
@@ -207,7 +206,7 @@ pub(crate) fn tensor_config(
 fn json_of(document: &NewDocument) -> Result<Json> {
     Ok(match &document.content {
         DocumentContent::Json(map) | DocumentContent::Config(map) => Json::Object(map.clone()),
-        DocumentContent::Bytes(bytes) => serde_json::from_slice(bytes)
+        DocumentContent::Bytes(bytes) => Json::parse(bytes)
             .map_err(|error| Error::malformed(format!("{}: {error}", document.name)))?,
         DocumentContent::Copy(_) => Json::Null,
     })

@@ -4,11 +4,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value as Json;
-
 use super::stated::StatedScheme;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::store::{Indexed, ListedArray, NewGroup, Part};
 

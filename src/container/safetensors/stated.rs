@@ -1,7 +1,6 @@
 //! What the documents beside the weights state about a checkpoint's quantization.
 
-use serde_json::Value as Json;
-
+use crate::json::Json;
 use crate::store::Document;
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
 
@@ -175,7 +174,7 @@ mod tests {
     #[test]
     fn schemes_are_named_by_what_distinguishes_them() {
         let name = |name: &str, json: &str| {
-            let json = serde_json::from_str(json).unwrap();
+            let json = Json::parse(json.as_bytes()).unwrap();
             let documents = [Document { name: name.to_owned(), json }];
             StatedScheme::of(&documents).map(|stated| stated.name())
         };

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::{Component, Path};
 
 use super::super::OpenOptions;
-use crate::bytes::{Access, Scanner, Source, Text};
+use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
+use crate::json::Scanner;
 use crate::limits::Limits;
 
 /// An index and its text.

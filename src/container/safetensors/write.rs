@@ -5,8 +5,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
-use serde_json::{Map, Value as Json, json};
-
 use super::super::writer::{
     DocumentKinds, Layout, NewArray, NewDocument, NewFile, NewModel, NewPart, NewTensor, Placement,
     Writer,
@@ -14,6 +12,7 @@ use super::super::writer::{
 use crate::dialect::Dialect;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Value};
 use crate::shape;
 use crate::store::Part;
@@ -158,9 +157,7 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
 /// The index of a directory of shards, as transformers writes it.
 fn index_json(bytes: u64, index: &BTreeMap<String, String>) -> Vec<u8> {
     let map = json!({ "metadata": { "total_size": bytes }, "weight_map": index });
-    let mut text = serde_json::to_string_pretty(&map).unwrap_or_default();
-    text.push('\n');
-    text.into_bytes()
+    format!("{map:#}\n").into_bytes()
 }
 
 /// The `quantization_config` for experts in MXFP4. Only gpt-oss has them; the names are those of
@@ -347,7 +344,7 @@ fn too_large() -> Error {
 
 /// Writes a JSON string.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    Json::from(text).to_string()
 }
 
 #[cfg(test)]

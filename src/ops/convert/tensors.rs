@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value as Json;
+use crate::json::Json;
 
 use super::{Conversion, QuantizationRules, mlx};
 use crate::arch::Dialect;

@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
-
 use super::ranges::Ranges;
 use crate::bytes::{Access, Source, put_by, write_all_at};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Json, json};
 use crate::progress::{Meter, Watch};
 use crate::remote::{Client, Located, Version};
 use crate::write::{is_same, open_or_create};
@@ -106,12 +105,12 @@ impl Download {
             found?;
             let source = Source::open(&self.list(), Access::Read).ok()?;
             let text = source.bytes(0..source.len().min(1 << 20)).ok()?;
-            let json: Json = serde_json::from_slice(&text).ok()?;
+            let json: Json = Json::parse(&text).ok()?;
             let same = json.get("digest")?.as_str()? == self.content.name()?
                 && json.get("size")?.as_u64()? == self.size;
             let mut ranges = Ranges::default();
             for range in json.get("fetched")?.as_array()? {
-                let (from, to) = (range.get(0)?.as_u64()?, range.get(1)?.as_u64()?);
+                let (from, to) = (range[0].as_u64()?, range[1].as_u64()?);
                 (from <= to && to <= self.size).then(|| ranges.add(from..to))?;
             }
             same.then_some(ranges)

@@ -1,12 +1,11 @@
 //! What the classes of transformers and mlx-lm refuse of a directory, and what they ignore although
 //! the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
 
-use serde_json::{Map, Value as Json};
-
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
 use crate::engines::transformers;
+use crate::json::{Json, Map};
 use crate::store::Store;
 
 /// Names of kinds in older files.
@@ -89,7 +88,7 @@ fn places(
     config: &ModelConfig,
     faults: &mut Vec<String>,
 ) {
-    let class = root.get("architectures").and_then(|list| list.get(0)).and_then(Json::as_str);
+    let class = root.get("architectures").and_then(|list| list[0].as_str());
     // A class with another head than that of a language model reads the tensors of its head.
     let headless = class.is_none_or(|class| HEADLESS.iter().any(|end| class.ends_with(end)));
     let instead = match headless {

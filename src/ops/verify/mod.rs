@@ -251,7 +251,7 @@ fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
         let classes = json.get("architectures")?.as_array()?;
         Some(classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForCausalLM"))))
     });
-    let stated = said.and_then(serde_json::Value::as_bool);
+    let stated = said.and_then(crate::json::Json::as_bool);
     (tied && head == Some(true) && stated == Some(false)).then(|| {
         "the model lacks output.weight, although tie_word_embeddings in config.json is false"
             .to_owned()

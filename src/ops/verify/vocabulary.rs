@@ -1,11 +1,10 @@
 //! Checks the vocabulary against the embedding, special tokens against the vocabulary, and chat
 //! templates.
 
-use serde_json::Value as Json;
-
 use super::is_io;
 use crate::arch::ModelConfig;
 use crate::error::Result;
+use crate::json::Json;
 use crate::store::{Encoding, Store};
 #[cfg(feature = "chat-template")]
 use crate::tokenizer::ChatTemplate;

@@ -8,6 +8,7 @@ use super::{Segment, StoredTensor};
 use crate::bytes::{AlignedBuffer, Scratch, try_vec, try_zeroed};
 use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::quant::{
     BlockScales, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, RowsDecode,
     Runs, SchemeArrays, StoredArray, narrow,
@@ -617,16 +618,16 @@ impl<'a> StoredTensor<'a> {
             return Ok(None);
         }
         let text = self.bytes(Part::Description)?;
-        let state: serde_json::Value = serde_json::from_slice(&text).map_err(|error| {
-            Error::malformed(format!("quant_state is not valid JSON: {error}"))
+        let state = Json::parse(&text).map_err(|error| {
+            Error::malformed(format!("quant_state: {error}"))
                 .in_file(self.store.path())
                 .in_tensor(self.name())
         })?;
         let number = |key: &str| {
-            let number = state.get(key).and_then(serde_json::Value::as_u64);
+            let number = state.get(key).and_then(Json::as_u64);
             number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
         };
-        let offset = state.get("nested_offset").and_then(serde_json::Value::as_f64);
+        let offset = state.get("nested_offset").and_then(Json::as_f64);
         #[expect(clippy::cast_possible_truncation, reason = "what the library does")]
         let nested_offset = offset.unwrap_or(0.0) as f32;
         let (block, nested_block) = (number("blocksize"), number("nested_blocksize"));

@@ -1,7 +1,5 @@
 //! The config as GGUF keys: applies the table of config fields in reverse, by the family's rules.
 
-use serde_json::Value as Json;
-
 use crate::arch::config::key;
 use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
@@ -9,6 +7,7 @@ use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, Variant};
 use crate::arch::{Field, Resolution, RopeScalingKind, config_reader};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::metadata::KeyValues;
 use crate::store::Store;
 
@@ -21,7 +20,7 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let (_, named) = config_reader(store)?;
     let model_type = named.value.as_str();
     let config = store.document("config.json");
-    let class = config.and_then(|config| config.get("architectures")?.get(0));
+    let class = config.and_then(|config| config.get("architectures")?.as_array()?.first());
     let class = class.and_then(Json::as_str);
     let rows = || family::variants().filter(|variant| variant.hf.contains(&model_type));
     let is_own = |variant: &&Variant| {

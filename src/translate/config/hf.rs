@@ -2,8 +2,6 @@
 //! transformers' names. The older names are used, which every version reads: `rope_theta` and
 //! `rope_scaling`, not `rope_parameters`.
 
-use serde_json::{Map, Value as Json, json};
-
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule, Constant};
@@ -11,6 +9,7 @@ use crate::arch::{LayerKind, ModelConfig, Resolution, family};
 use crate::dtype::DType;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, Number, json};
 use crate::store::Store;
 
 /// The `config.json` of a model.
@@ -58,7 +57,8 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     for (key, default) in defaults {
         // Transformers refuses a float where its class has an integer.
         if let (Constant::Count(_), Some(value)) = (default, out.get_mut(*key)) {
-            let whole = value.as_f64().filter(|real| real.fract() == 0.0 && value.is_f64());
+            let whole = value.as_number().filter(|number| number.is_float()).map(Number::as_f64);
+            let whole = whole.filter(|real| real.fract() == 0.0);
             #[expect(clippy::cast_possible_truncation, reason = "counts fit")]
             whole.map(|real| real as i64).into_iter().for_each(|whole| *value = whole.into());
         }

@@ -1,13 +1,12 @@
 //! The config as mlx-lm's classes read it: `config.json` with the keys that they require, and with
 //! the numbers of rotary embeddings under the older names as well.
 
-use serde_json::{Map, Value as Json};
-
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::SourceModel;
 use crate::arch::{LayerKind, LayerLayout, Resolution, family};
 use crate::engines::{Constant, mlx_lm, transformers};
 use crate::error::Result;
+use crate::json::{Json, Map};
 use crate::store::Store;
 
 /// Adds to a `config.json` what mlx-lm's class of the model requires, or would take from a default

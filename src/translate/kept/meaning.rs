@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json, json};
-
 use crate::arch::{LayerKind, family};
 use crate::engines::transformers;
+use crate::json::{Json, Map, json};
 
 /// What the class of a `model_type` takes for keys that a document leaves out; null where it derives
 /// the value from others. `None` if transformers has no class.
@@ -112,11 +111,11 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
 /// Whether two values of a key mean the same. A missing value is the same as `false` and as none.
 pub(super) fn same(a: &Json, b: &Json) -> bool {
     match (a, b) {
-        (Json::Number(a), Json::Number(b)) => match (a.as_f64(), b.as_f64()) {
+        (Json::Number(a), Json::Number(b)) => {
+            let (a, b) = (a.as_f64(), b.as_f64());
             // GGUF stores 32-bit floats.
-            (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs().max(b.abs()),
-            _ => a == b,
-        },
+            (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+        }
         (Json::Array(a), Json::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
@@ -308,7 +307,7 @@ impl Reader<'_> {
     /// The kind of each layer of a model that attends within chunks where it rotates.
     fn chunks(&self, layers: u32) -> Json {
         let rotates = self.rotated_layers(layers);
-        let kind = |layer: u32| match rotates.get(layer as usize).and_then(Json::as_bool) {
+        let kind = |layer: u32| match rotates[layer as usize].as_bool() {
             Some(false) => LayerKind::Full.name(),
             _ => LayerKind::Chunked.name(),
         };

@@ -8,11 +8,10 @@ mod meaning;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value as Json, json};
-
 use crate::arch::family;
 pub(crate) use crate::arch::source::KEPT_CONFIG as CONFIG;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Metadata, Value};
 use meaning::{defaults, group, is_group, meaning, same};
 
@@ -139,8 +138,7 @@ impl Kept {
     pub(crate) fn read(metadata: &Metadata) -> Result<Self> {
         let object = |key: &'static str| match metadata.str(key) {
             None => Ok(Map::new()),
-            Some(text) => serde_json::from_str(text)
-                .map_err(|error| Error::malformed(error.to_string()).in_key(key)),
+            Some(text) => Map::parse(text.as_bytes()).map_err(|error| error.in_key(key)),
         };
         let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
         let (config, derived) = (object(CONFIG)?, object(DERIVED)?);

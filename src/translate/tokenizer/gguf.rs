@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value as Json};
 
 use super::pre;
 use crate::arch::habits::TokenizerHabits;
 use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;

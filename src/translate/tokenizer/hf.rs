@@ -8,11 +8,11 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, Value as Json, json};
 
 use super::pre;
 use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
 use crate::metadata::Value;
 use crate::store::Store;
 use crate::tokenizer::{BLOCK, Token, TokenKind, Tokenizer, TokenizerKind};

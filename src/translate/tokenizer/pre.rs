@@ -6,9 +6,8 @@
 //! a test text. This module compares the steps instead; if several names have the same steps, the
 //! family decides. The table is not split by family, because names stand for vocabularies.
 
-use serde_json::{Value as Json, json};
-
 use crate::arch::family;
+use crate::json::{Json, json};
 
 /// A step, applied to the result of the previous one.
 #[derive(Clone, Copy, Debug)]

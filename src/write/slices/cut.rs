@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
+use crate::json::Json;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::layout::{FILES, PIECE};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value as Json, json};
+use crate::json::{Json, json};
 
 use super::produce::work_of;
 use crate::bytes::{Access, Source, Text};

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::{Value as Json, json};
-
 use super::cut::Slices;
 use super::description::array;
 use super::finished::{self, FinishedFile, FinishedState};
@@ -15,6 +13,7 @@ use super::store;
 use crate::bytes::{Access, Source, Text};
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 use crate::progress;
 use crate::threads::{self, Threads};
 use crate::write::set::{self, Move};
@@ -40,7 +39,7 @@ impl Checked {
         let path = folder.join(CHECKED);
         let text = Source::open(&path, Access::Read)?;
         let text = text.bytes(0..text.len())?;
-        let json: Json = serde_json::from_slice(&text).unwrap_or_default();
+        let json: Json = Json::parse(&text).unwrap_or_default();
         let checksums = array(&json, "xxh3_128").iter().map(|text| text.as_str()?.parse().ok());
         let checksums: Option<Vec<Checksum>> = checksums.collect();
         let malformed = || Error::malformed("no list of checksums").advise("delete it");

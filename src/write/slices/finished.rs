@@ -8,14 +8,13 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use serde_json::{Value as Json, json};
-
 use super::cut::SlicesStatus;
 use super::description::array;
 use super::layout::PIECE;
 use super::records::{Checksum, SliceRecord, missing};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 use crate::threads::{self, Threads};
 
 /// What a record says about a plan.
@@ -98,7 +97,7 @@ pub(super) fn state(
     let text = Source::open(record, Access::Read)?;
     let text = text.bytes(0..text.len())?;
     // A record that cannot be parsed, and that of another plan, say nothing about this one.
-    let json: Json = serde_json::from_slice(&text).unwrap_or_default();
+    let json: Json = Json::parse(&text).unwrap_or_default();
     let files: Option<Vec<FinishedFile>> =
         array(&json, "files").iter().map(FinishedFile::parse).collect();
     let is_of_plan = json.get("plan_sha256").is_some_and(|recorded| *recorded == digest);

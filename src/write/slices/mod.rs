@@ -27,14 +27,13 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::{Value as Json, json};
-
 use super::pipeline::OpenFile;
 use super::{OutFile, WriteOptions, WritePlan, target};
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::digest::sha256_of;
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 use crate::place;
 use crate::progress;
 #[cfg(feature = "http")]

@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde_json::{Value as Json, json};
-
 use super::description::array;
 use super::layout::RECORDS;
 use crate::bytes::{Access, Source};
 use crate::error::{Error, Result};
+use crate::json::{Json, json};
 
 /// XXH3 of 128 bits, <https://xxhash.com>. It finds bytes that a disk or a network lost, at the speed of
 /// memory. A worker could forge it, but a worker is trusted with the bytes too.
@@ -75,7 +74,7 @@ impl SliceRecord {
     ///
     /// `Malformed` for other bytes.
     pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
-        let json: Option<Json> = serde_json::from_slice(bytes).ok();
+        let json = Json::parse(bytes).ok();
         let record = json.as_ref().and_then(|json| {
             let tags = array(json, "tags").iter().map(|tag| tag.as_str().map(str::to_owned));
             Some(Self {

@@ -8,8 +8,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde_json::{Value as Json, json};
-
 use super::cut::{SlicePiece, SliceReport, Slices, SlicesStatus};
 use super::description::{array, check_sources};
 use super::finished::{self, FinishedFile, FinishedState, status_of};
@@ -19,6 +17,7 @@ use super::records::{Checksum, SliceRecord};
 use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Json, json};
 use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
 use crate::threads;
@@ -86,7 +85,7 @@ fn abort(bucket: &WritableBucket, places: &[PathBuf], uploads: &[String]) -> Res
 fn uploads(slices: &Slices<'_>, bucket: &WritableBucket) -> Result<Option<Vec<String>>> {
     let path = folder(&slices.path, &slices.digest)?.join(UPLOADS);
     let Some(text) = bucket.read(&path)? else { return Ok(None) };
-    let json: Json = serde_json::from_slice(&text).unwrap_or_default();
+    let json: Json = Json::parse(&text).unwrap_or_default();
     let names = array(&json, "uploads").iter().map(|name| name.as_str().map(str::to_owned));
     let names = names.collect::<Option<Vec<String>>>();
     let names = names.filter(|names| names.len() == slices.plan.files().len());

@@ -1,13 +1,12 @@
 //! Keys of `config.json` that decoders share, under transformers' names, and one of encoders.
 
-use serde_json::{Map, Value as Json, json};
-
 use super::super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::SourceModel;
 use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(crate) const STEPS: Steps = &[

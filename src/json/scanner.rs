@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::{Kind, Number};
 use crate::error::{Error, Result};
 
 /// The deepest nesting that is skipped, as in the JSON library of the reference crate.
@@ -160,13 +161,22 @@ impl<'a> Scanner<'a> {
         if !span.escaped {
             return Ok(Cow::Borrowed(self.raw(span)));
         }
-        let quoted = [b"\"", self.raw(span), b"\""].concat();
-        let text: String = serde_json::from_slice(&quoted).map_err(|error| {
-            let at = self.base + span.range.start as u64;
-            Error::malformed(format!("not valid JSON: a string with an invalid escape: {error}"))
-                .at(at)
-        })?;
-        Ok(Cow::Owned(text.into_bytes()))
+        let (raw, mut text) = (self.raw(span), Vec::new());
+        let mut rest = raw;
+        while let Some((plain, escape)) =
+            rest.iter().position(|byte| *byte == b'\\').and_then(|at| rest.split_at_checked(at))
+        {
+            text.extend_from_slice(plain);
+            let (character, after) = escaped(escape).ok_or_else(|| {
+                let at = span.range.start + raw.len() - escape.len();
+                Error::malformed("not valid JSON: a string with an invalid escape")
+                    .at(self.base + at as u64)
+            })?;
+            text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = after;
+        }
+        text.extend_from_slice(rest);
+        Ok(Cow::Owned(text))
     }
 
     /// Consumes a number without sign, point or exponent that fits in 64 bits.
@@ -237,7 +247,7 @@ impl<'a> Scanner<'a> {
                         continue;
                     }
                 }
-                Some(b'-' | b'0'..=b'9') => self.skip_number()?,
+                Some(b'-' | b'0'..=b'9') => drop(self.number()?),
                 _ => {
                     let word = self.eat_text(b"true") || self.eat_text(b"null");
                     if !word && !self.eat_text(b"false") {
@@ -261,20 +271,96 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_number(&mut self) -> Result<()> {
+    /// Consumes a number.
+    pub(super) fn number(&mut self) -> Result<Number> {
         let start = self.pos;
-        while self.byte().is_some_and(|b| b.is_ascii_digit() || b".eE+-".contains(&b)) {
-            self.pos += 1;
+        let negative = self.eat_text(b"-");
+        let first = self.byte();
+        let whole = self.digits();
+        if whole == 0 || whole > 1 && first == Some(b'0') {
+            self.pos = start;
+            return Err(self.unexpected("a number"));
         }
-        let text = self.text.get(start..self.pos).unwrap_or_default();
-        match serde_json::from_slice::<serde_json::Number>(text) {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                self.pos = start;
-                Err(self.unexpected("a number"))
+        let integer = self.text.get(start..self.pos).unwrap_or_default();
+        let mut is_integer = true;
+        if self.eat_text(b".") {
+            is_integer = false;
+            if self.digits() == 0 {
+                return Err(self.unexpected("a digit"));
             }
         }
+        if let Some(b'e' | b'E') = self.byte() {
+            is_integer = false;
+            self.pos += 1;
+            if let Some(b'+' | b'-') = self.byte() {
+                self.pos += 1;
+            }
+            if self.digits() == 0 {
+                return Err(self.unexpected("a digit"));
+            }
+        }
+        if is_integer && let Some(number) = exact(integer, negative) {
+            return Ok(number);
+        }
+        let text = self.text.get(start..self.pos).and_then(|text| std::str::from_utf8(text).ok());
+        let float = text.and_then(|text| text.parse().ok()).filter(|float: &f64| float.is_finite());
+        float.map(|float| Number(Kind::Float(float))).ok_or_else(|| {
+            self.pos = start;
+            self.error("not valid JSON: a number beyond the range of 64-bit floats")
+        })
     }
+
+    /// Skips digits, and returns how many there were.
+    fn digits(&mut self) -> usize {
+        let rest = self.rest();
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.pos += count;
+        count
+    }
+}
+
+/// An integer, unless it exceeds 64 bits. -0 is a float.
+fn exact(text: &[u8], negative: bool) -> Option<Number> {
+    let text = std::str::from_utf8(text).ok()?;
+    let kind = match negative {
+        true => Kind::Negative(text.parse().ok().filter(|number| *number != 0)?),
+        false => Kind::Positive(text.parse().ok()?),
+    };
+    Some(Number(kind))
+}
+
+/// The character of an escape, and the text after it.
+fn escaped(escape: &[u8]) -> Option<(char, &[u8])> {
+    let (code, rest) = match escape.split_at_checked(2)? {
+        (b"\\u", rest) => code_unit(rest)?,
+        ([_, letter], rest) => {
+            let character = match letter {
+                b'"' | b'\\' | b'/' => char::from(*letter),
+                b'b' => '\u{8}',
+                b'f' => '\u{c}',
+                b'n' => '\n',
+                b'r' => '\r',
+                b't' => '\t',
+                _ => return None,
+            };
+            return Some((character, rest));
+        }
+        _ => return None,
+    };
+    // A character beyond 16 bits is two escapes: a high surrogate, then a low one.
+    let (0xd800..0xdc00, Some(low)) = (code, rest.strip_prefix(b"\\u")) else {
+        return Some((char::from_u32(code)?, rest));
+    };
+    let (low, rest) = code_unit(low)?;
+    let low = low.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+    Some((char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + low)?, rest))
+}
+
+/// Four hexadecimal digits, and the text after them.
+fn code_unit(text: &[u8]) -> Option<(u32, &[u8])> {
+    let (digits, rest) = text.split_first_chunk::<4>()?;
+    let add = |code, digit: &u8| Some(code * 16 + char::from(*digit).to_digit(16)?);
+    Some((digits.iter().try_fold(0, add)?, rest))
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
