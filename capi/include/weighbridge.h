@@ -347,6 +347,9 @@ int32_t wb_metadata_integers(const wb_model *model, const char *key, int64_t *ou
 // the content. Reads headers only. `options` may be NULL. Free *out with wb_model_free.
 int32_t wb_open(const char *path, const wb_open_options *options, wb_model **out);
 
+// Adds the model families of a file to the built-in ones, for the whole process.
+int32_t wb_add_families(const char *path);
+
 // Opens a GGUF, safetensors or whisper.cpp file that is in memory. The bytes are copied. `name`
 // stands for the path in messages.
 int32_t wb_open_memory(const char *name, const void *bytes, size_t len, const wb_open_options *options, wb_model **out);
