@@ -52,7 +52,7 @@ impl SettingsSource<'_> {
         read: impl Fn(&Json) -> Option<T>,
     ) -> Result<Option<Field<T>>> {
         for key in keys {
-            let Some(json) = self.json.remove(*key).filter(|json| !json.is_null()) else {
+            let Some(json) = self.json.remove(key).filter(|json| !json.is_null()) else {
                 continue;
             };
             let source = format!("{}{key}", self.shown);

@@ -131,8 +131,8 @@ impl Numbers<'_> {
 /// The value of a term in a `config.json`.
 fn stated_term(stated: &Map<String, Json>, term: &Term) -> Option<u64> {
     match term {
-        Term::Key(key) => stated.get(*key)?.as_bool().map(u64::from),
-        Term::Is(key, text) => Some((stated.get(*key).and_then(Json::as_str) == Some(text)).into()),
+        Term::Key(key) => stated.get(key)?.as_bool().map(u64::from),
+        Term::Is(key, text) => Some((stated.get(key).and_then(Json::as_str) == Some(text)).into()),
         _ => None,
     }
 }

@@ -59,7 +59,7 @@ pub(crate) enum Size {
     /// The channels of a short convolution.
     ShortConv,
     /// Several sizes one after another.
-    Sum(&'static [Size]),
+    Sum(&'static [Self]),
 }
 
 /// What is not divided further.

@@ -135,7 +135,7 @@ impl<'a> TowerConfig<'a> {
 
     /// A value of the language model's config.
     pub(crate) fn language(&self, key: &str) -> Option<&Json> {
-        let inner = TEXT_CONFIGS.iter().find_map(|name| self.root.get(*name));
+        let inner = TEXT_CONFIGS.iter().find_map(|name| self.root.get(name));
         inner?.get(key).filter(|value| !value.is_null())
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Variant {
     pub(crate) class: Option<&'static str>,
     /// The conditions on `config.json` that distinguish it from another variant of the same
     /// `model_type`.
-    pub(crate) when: &'static [Condition<fn(&Json) -> bool>],
+    pub(crate) when: &'static [ConfigCondition],
     /// Its keys in GGUF, as llama.cpp's converter writes them (`conversion/*.py`,
     /// `set_gguf_parameters`). A later rule overrides an earlier one.
     pub(crate) keys: &'static [&'static [KeyRule]],
@@ -109,6 +109,12 @@ pub(crate) enum Condition<F> {
     Has(&'static str),
 }
 
+/// A condition on a `config.json`.
+pub(crate) type ConfigCondition = Condition<fn(&Json) -> bool>;
+
+/// A condition on a model.
+pub(crate) type ModelCondition = Condition<fn(&SourceModel<'_>) -> bool>;
+
 /// A class of transformers that a variant maps to in `config.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -117,7 +123,7 @@ pub(crate) struct Class {
     /// `architectures`.
     pub(crate) class: &'static str,
     /// The conditions, which must all hold.
-    pub(crate) when: &'static [Condition<fn(&SourceModel<'_>) -> bool>],
+    pub(crate) when: &'static [ModelCondition],
     /// The `model_type` of mlx-lm's outer config, which holds this one under `text_config`.
     pub(crate) within: Option<&'static str>,
     /// Its keys. A later rule overrides an earlier one.

@@ -86,6 +86,7 @@ impl Entry {
     }
 
     /// The path and the entry of a line.
+    #[expect(clippy::indexing_slicing, reason = "a value that a list does not have is null")]
     fn parse(line: &str) -> Option<(String, Self)> {
         let row = Json::parse(line.as_bytes()).ok()?;
         let text = |json: &Json| json.as_str().map(str::to_owned);

@@ -146,7 +146,7 @@ fn faults_have_a_line_and_a_column() {
 fn literals_are_documents() {
     let (name, sizes, none) = ("é".to_owned(), [1u64, 2], None::<f32>);
     let json = json!({
-        "null": null, "flag": !false, "number": -1.5, ("name"): name, "list": [sizes, [], none, 3 + 4],
+        "null": null, "flag": !name.is_empty(), "number": -1.5, ("name"): name, "list": [sizes, [], none, 3 + 4],
         "object": {"empty": {}, "text": name.as_str()},
     });
     let text = r#"{"null":null,"flag":true,"number":-1.5,"name":"é","list":[[1,2],[],null,7],"object":{"empty":{},"text":"é"}}"#;

@@ -173,7 +173,7 @@ fn config_keys(source: &Model) -> Vec<(Option<&'static str>, &String, bool)> {
     let Some(root) = root.filter(|_| source.encoding() != Encoding::Gguf) else {
         return Vec::new();
     };
-    let inner = TEXT_CONFIGS.iter().find_map(|name| Some((*name, root.get(*name)?.as_object()?)));
+    let inner = TEXT_CONFIGS.iter().find_map(|name| Some((*name, root.get(name)?.as_object()?)));
     let Some((part, inner)) = inner else {
         return root.keys().map(|key| (None, key, true)).collect();
     };
@@ -221,7 +221,7 @@ fn config_in_directory(source: &Model, builder: &Builder, account: &mut Account)
                 (Outcome::Derived, "set for the written tensors")
             }
             Some(keys) => {
-                let text = TEXT_CONFIGS.iter().filter_map(|name| keys.get(*name)?.as_object());
+                let text = TEXT_CONFIGS.iter().filter_map(|name| keys.get(name)?.as_object());
                 match text.chain([keys]).any(|keys| keys.contains_key(key)) {
                     true => (Outcome::Written, CONFIG),
                     false => (Outcome::LeftOut, "the written config.json has another form"),

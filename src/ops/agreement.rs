@@ -307,12 +307,12 @@ impl Level {
     /// The levels of a document, the outer one first.
     fn all(config: &Map<String, Json>) -> &'static [Self] {
         let has_text =
-            TEXT_CONFIGS.iter().any(|name| config.get(*name).is_some_and(Json::is_object));
+            TEXT_CONFIGS.iter().any(|name| config.get(name).is_some_and(Json::is_object));
         if has_text { &[Self::Outer, Self::Text] } else { &[Self::Outer] }
     }
 
     fn of(self, config: &Map<String, Json>) -> &Map<String, Json> {
-        let text = || TEXT_CONFIGS.iter().find_map(|name| config.get(*name)?.as_object());
+        let text = || TEXT_CONFIGS.iter().find_map(|name| config.get(name)?.as_object());
         if self == Self::Text { text().unwrap_or(config) } else { config }
     }
 
@@ -324,9 +324,9 @@ impl Level {
         why: &str,
         notes: &mut Vec<String>,
     ) {
-        let name = TEXT_CONFIGS.iter().find(|name| config.get(**name).is_some_and(Json::is_object));
+        let name = TEXT_CONFIGS.iter().find(|name| config.get(name).is_some_and(Json::is_object));
         let name = name.filter(|_| self == Self::Text);
-        let level = match name.and_then(|name| config.get_mut(*name)) {
+        let level = match name.and_then(|name| config.get_mut(name)) {
             Some(Json::Object(text)) => text,
             _ => config,
         };

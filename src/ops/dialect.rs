@@ -124,7 +124,7 @@ fn translated(
     let spelled = translation.names(&mut named)?;
     named.tensors.extend(from_keys(model, architecture)?);
     for tensor in &spelled {
-        translation.add(tensor, &adapted, &mut named)?;
+        translation.add(tensor, adapted, &mut named)?;
     }
     Ok(named)
 }

@@ -52,7 +52,7 @@ fn verdict(planned: &Model, source: &Model, unloadable: bool) -> Result<(Option<
         let fault = format!("llama.cpp could not load the file: {}", shortened(&found.loader));
         return Ok((Some(fault), unloadable || shared));
     }
-    let new = found.new(source)?;
+    let new = found.new_faults(source)?;
     let fault = (!new.is_empty())
         .then(|| format!("the written model would have a fault: {}", shortened(&new)));
     Ok((fault, unloadable))
@@ -60,7 +60,7 @@ fn verdict(planned: &Model, source: &Model, unloadable: bool) -> Result<(Option<
 
 impl Examination {
     /// The faults in areas in which the source has none.
-    fn new(self, source: &Model) -> Result<Vec<String>> {
+    fn new_faults(self, source: &Model) -> Result<Vec<String>> {
         let mut faults: Vec<_> = self.faults.into_iter().chain(self.refused).collect();
         if faults.is_empty() {
             return Ok(Vec::new());

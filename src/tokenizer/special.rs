@@ -156,7 +156,7 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
             |model: &'_ Json| model.get("text_config").and_then(|c| c.get(&key)).cloned();
         let id = model.and_then(|model| model.get(&key).cloned().or_else(|| text_config(model)));
         // If there are several end tokens, the first is used; generation uses the others.
-        let id = id.and_then(|id| id.as_u64().or_else(|| id[0].as_u64()));
+        let id = id.and_then(|id| id.as_u64().or_else(|| id.as_array()?.first()?.as_u64()));
         let id = id.and_then(|id| u32::try_from(id).ok()).filter(|&id| tokenizer.has(id));
         if let Some(value) = id.filter(|_| special.iter().all(|(other, _)| other != name)) {
             let source = format!("config.json {key}").into();

@@ -39,7 +39,7 @@ pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
     let document = "generation_config.json";
     let Some(config) = store.read_document(document)? else { return Ok(()) };
     for (name, names, kind) in SAMPLING {
-        let found = names.iter().find_map(|name| Some((*name, config.get(*name)?)));
+        let found = names.iter().find_map(|name| Some((*name, config.get(name)?)));
         let Some((found_name, json)) = found.filter(|(_, json)| !json.is_null()) else { continue };
         let key = format!("general.sampling.{name}");
         let integer = json.as_i64().and_then(|number| i32::try_from(number).ok());

@@ -349,7 +349,7 @@ pub(crate) fn kept(
     let Some(root) = model.store().document(ConfigDocument::NAME).and_then(Json::as_object) else {
         return Ok(None);
     };
-    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(*name)?.as_object());
+    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
     let mut stated = inner.unwrap_or(root).clone();
     for (key, value) in root.iter().filter(|_| inner.is_some()) {
         if key.ends_with("_token_id") || key == "tie_word_embeddings" {

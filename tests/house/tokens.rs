@@ -63,14 +63,14 @@ fn first(text: &str) -> (&str, bool) {
     if text.starts_with('"') {
         return (up_to(end_of_string(text)), true);
     }
-    if text.starts_with('\'') {
-        let mut chars = text.chars().skip(1);
+    if let Some(rest) = text.strip_prefix('\'') {
+        let mut chars = rest.chars();
         let (first, second) = (chars.next(), chars.next());
         let is_lifetime = first.is_some_and(is_word) && second != Some('\'');
         let end = match (is_lifetime, first) {
-            (true, _) => text[1..].find(|c| !is_word(c)).map(|end| 1 + end),
-            (false, Some('\\')) => text[3..].find('\'').map(|end| 3 + end + 1),
-            (false, _) => text[1..].find('\'').map(|end| 1 + end + 1),
+            (true, _) => rest.find(|c| !is_word(c)).map(|end| 1 + end),
+            (false, Some('\\')) => rest[2..].find('\'').map(|end| 3 + end + 1),
+            (false, _) => rest.find('\'').map(|end| 1 + end + 1),
         };
         return (up_to(end), true);
     }

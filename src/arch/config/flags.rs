@@ -50,7 +50,7 @@ pub(crate) fn tensor_flags<'a>(
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let defaults = transformers::defaults(model_type);
     let flag = |(key, ends): &(&'static str, &'static [&'static str])| {
-        let stated = text.get(*key).and_then(Json::as_bool);
+        let stated = text.get(key).and_then(Json::as_bool);
         let default = defaults.iter().find(|(name, _)| name == key);
         let value = stated.or_else(|| Json::from(default?.1).as_bool())?;
         let has =

@@ -1,6 +1,5 @@
 //! The kinds of layers: full attention, windows, chunks, linear attention.
 
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use super::Field;
@@ -88,15 +87,11 @@ impl Layouts<'_> {
     }
 
     /// Layers with attention between others.
-    fn between(
-        &self,
-        attends: impl Fn(u32) -> bool,
-        source: &Cow<'static, str>,
-    ) -> Option<Field<LayerLayout>> {
+    fn between(&self, attends: impl Fn(u32) -> bool, source: &str) -> Option<Field<LayerLayout>> {
         let other = LayerKind::named(self.defaults.without_attention?);
         let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
         let kinds = (0..self.n_layers).map(of).collect();
-        Some(Field::derived(LayerLayout::of(kinds), source.clone()))
+        Some(Field::derived(LayerLayout::of(kinds), source.to_owned()))
     }
 
     /// Layers with attention by their numbers.

@@ -89,7 +89,7 @@ fn plain_bias(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
 /// Mistral's YaRN, and Ministral 3's attention temperature. GGUF has one magnitude factor for two
 /// in the config, which are equal in the published models.
 fn mistral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(*key));
+    let rope = ["rope_parameters", "rope_scaling"].into_iter().find(|key| out.contains_key(key));
     let Some(Json::Object(rope)) = rope.and_then(|key| out.get_mut(key)) else { return Ok(()) };
     if let Some(multiplier) = &model.config.rope_scaling.log_multiplier {
         rope.insert("mscale".to_owned(), multiplier.value.reported());

@@ -5,7 +5,7 @@ use super::table::{Tables, number, value};
 use super::text::{Line, Parsed, Section};
 use crate::arch::config::NormKind;
 use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath};
-use crate::arch::variant::{Class, Condition, ConfigRule, KeyRule, Variant};
+use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
     Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
     RopeLayout,
@@ -294,7 +294,7 @@ struct VariantDraft {
     variant: Variant,
     /// Whether files with this name belong to another family.
     is_elsewhere: bool,
-    when: Vec<Condition<fn(&crate::json::Json) -> bool>>,
+    when: Vec<ConfigCondition>,
     keys: Slices<KeyRule>,
     classes: Vec<Class>,
     special: Vec<(&'static str, &'static str)>,

@@ -16,7 +16,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     let Some(root) = store.document("config.json").and_then(Json::as_object) else {
         return Vec::new();
     };
-    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(*name)?.as_object());
+    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
     let text = inner.unwrap_or(root);
     let mut faults = Vec::new();
     for key in ["hidden_act", "hidden_activation", "activation_function"] {
@@ -49,7 +49,7 @@ fn rope(key: &str, stated: &Map<String, Json>) -> Option<String> {
     let Some(mut required) = transformers::rope_keys(kind) else {
         return Some(format!("the type of {key} is \"{kind}\", which transformers does not know"));
     };
-    let lacking = required.find(|name| !stated.contains_key(*name))?;
+    let lacking = required.find(|name| !stated.contains_key(name))?;
     Some(format!("{key} of type \"{kind}\" has no {lacking}, which transformers requires"))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     let defaults = transformers::defaults(class.model_type);
     for (key, default) in defaults {
         // Transformers refuses a float where its class has an integer.
-        if let (Constant::Count(_), Some(value)) = (default, out.get_mut(*key)) {
+        if let (Constant::Count(_), Some(value)) = (default, out.get_mut(key)) {
             let whole = value.as_number().filter(|number| number.is_float()).map(Number::as_f64);
             let whole = whole.filter(|real| real.fract() == 0.0);
             #[expect(clippy::cast_possible_truncation, reason = "counts fit")]
@@ -156,7 +156,7 @@ fn alike_in_all_layers(model: &SourceModel<'_>, field: &str) -> Result<()> {
 
 /// Checks a width of heads that is not stated: it must be `hidden_size / num_attention_heads`.
 fn follows_from_the_others(model: &SourceModel<'_>, out: &Map<String, Json>) -> Result<()> {
-    let states = ["head_dim", "qk_nope_head_dim", "d_kv"].iter().any(|key| out.contains_key(*key));
+    let states = ["head_dim", "qk_nope_head_dim", "d_kv"].iter().any(|key| out.contains_key(key));
     let ModelConfig { dim, n_heads, head_dim, .. } = &model.config;
     if states || dim.value.checked_div(n_heads.value) == Some(head_dim.value) {
         return Ok(());

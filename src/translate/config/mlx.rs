@@ -22,8 +22,8 @@ pub(crate) fn state_for_mlx_lm(
     config: &mut Map<String, Json>,
 ) -> Result<()> {
     let model = SourceModel::of(store, resolution)?;
-    let inner = TEXT_CONFIGS.iter().find(|name| config.get(**name).is_some_and(Json::is_object));
-    let text = match inner.and_then(|name| config.get_mut(*name)) {
+    let inner = TEXT_CONFIGS.iter().find(|name| config.get(name).is_some_and(Json::is_object));
+    let text = match inner.and_then(|name| config.get_mut(name)) {
         Some(Json::Object(text)) => text,
         _ => &mut *config,
     };
@@ -44,7 +44,7 @@ pub(crate) fn state_for_mlx_lm(
         for key in &class.stated {
             let of_class = defaults.iter().find(|(name, _)| name == key);
             // `null` is a statement only where the class has a default.
-            let omitted = match text.get(*key) {
+            let omitted = match text.get(key) {
                 None => true,
                 Some(Json::Null) => of_class.is_none(),
                 Some(_) => false,

@@ -154,7 +154,7 @@ impl Reader<'_> {
         let object = |key: &str| self.get(key).and_then(Json::as_object);
         let stated = object("rope_scaling").or_else(|| object("rope_parameters"));
         let kinds = ["full_attention", "sliding_attention"];
-        let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(*kind)));
+        let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(kind)));
         if let Some(nested) = nested {
             let each = kinds.into_iter().filter_map(|kind| {
                 let own = nested.get(kind)?.as_object();
@@ -307,7 +307,8 @@ impl Reader<'_> {
     /// The kind of each layer of a model that attends within chunks where it rotates.
     fn chunks(&self, layers: u32) -> Json {
         let rotates = self.rotated_layers(layers);
-        let kind = |layer: u32| match rotates[layer as usize].as_bool() {
+        let rotated = |layer: u32| rotates.as_array()?.get(layer as usize)?.as_bool();
+        let kind = |layer: u32| match rotated(layer) {
             Some(false) => LayerKind::Full.name(),
             _ => LayerKind::Chunked.name(),
         };

@@ -80,7 +80,7 @@ impl Kept {
             }
             kept.keep(key, value.clone(), derived.get(key));
         }
-        for (key, value) in derived.iter().filter(|(key, _)| !stated.contains_key(*key)) {
+        for (key, value) in derived.iter().filter(|(key, _)| !stated.contains_key(key)) {
             let wrong = match group(key) == key {
                 // The class's default is what the document means.
                 true => class

@@ -237,8 +237,7 @@ impl<'p> Slices<'p> {
         check_sources(description)?;
         description::check_versions(description, &self.description)?;
         let fields = ["format", "destination", "bytes", "pieces", "piece_bytes", "files"];
-        let field =
-            fields.iter().find(|name| self.description.get(*name) != description.get(*name));
+        let field = fields.iter().find(|name| self.description.get(name) != description.get(name));
         let field = field.copied().unwrap_or("sources");
         let fault = format!("the plan would be another one now: its {field} differ");
         Err(Error::mismatch(fault).advise("make a new plan").in_file(&self.path))

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
+use zerocopy::IntoBytes;
 
 use super::Simd;
 use crate::body::Encode;
@@ -42,12 +43,12 @@ impl<N: Narrow> Encode for Narrowed<N> {
         let (values, rest) = rows.values.as_chunks::<16>();
         let (out, last) = out.as_chunks_mut::<32>();
         for (out, values) in out.iter_mut().zip(values) {
-            *out = zerocopy::transmute!(N::sixteen(simd, values).map(u16::to_le));
+            out.copy_from_slice(N::sixteen(simd, values).map(u16::to_le).as_bytes());
         }
         let mut values = [0.0; 16];
         values[..rest.len()].copy_from_slice(rest);
-        let bytes: [u8; 32] = zerocopy::transmute!(N::sixteen(simd, &values).map(u16::to_le));
-        last.copy_from_slice(&bytes[..last.len()]);
+        let words = N::sixteen(simd, &values).map(u16::to_le);
+        last.copy_from_slice(&words.as_bytes()[..last.len()]);
     }
 }
 
