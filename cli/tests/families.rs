@@ -27,9 +27,9 @@ fn a_file_describes_a_family_that_is_not_built_in() {
     assert_eq!(json(&["inspect", &model, "--json"])["architecture"], serde_json::Value::Null);
     assert_eq!(json(&["inspect", &model, "--json", "--family", &family])["architecture"], "boreal");
 
-    // It quantizes as any other.
+    // It converts as any other.
     let to = path("mlx");
-    let words = ["quantize", &model, &to, "--mlx", "--allow-incomplete", "--family", &family];
+    let words = ["convert", &model, &to, "--to", "mlx", "--allow-incomplete", "--family", &family];
     assert_eq!(run(&words).status, Some(0));
 
     std::fs::write(&family, "[family boreal]\ncolour red\n").expect("a file");

@@ -69,11 +69,12 @@ fn the_program() {
       man          Write the manual pages
 
     Options:
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
-      -V, --version       Print version
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
+      -V, --version        Print version
 
     Examples:
       weighbridge load                          load the built-in sample model and time it
@@ -144,6 +145,7 @@ fn inspect() {
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
           --wide            Show tables in full on a terminal, even if they are wider
+          --family <FILE>   Read model families from a file, in addition to the built-in ones
       -h, --help            Print help
 
     Examples:
@@ -170,17 +172,18 @@ fn config() {
       <PATH>  A file, any shard of a split GGUF, a directory, or the name of an Ollama model
 
     Options:
-          --json          Print JSON
-          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
-                          format's specification for safetensors
-          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-          --no-map        Read tensor data from the file instead of memory-mapping it
-          --all-files     Include safetensors files that the index does not name
-          --offline       Contact no server: use the headers that earlier runs kept
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
+          --json           Print JSON
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
+          --offline        Contact no server: use the headers that earlier runs kept
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
 
     Examples:
       weighbridge config model.gguf
@@ -199,20 +202,21 @@ fn hash() {
       <PATH>...  Models: files, any shard of a split GGUF, directories, or names of Ollama models
 
     Options:
-          --values        Also hash the values, as little-endian f32 in row-major order
-          --save <FILE>   Print nothing; save the hashes, including those of scales, for `verify
-                          --against`. FILE must not exist yet, or be such a list
-          --json          Print JSON
-          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
-                          format's specification for safetensors
-          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-          --no-map        Read tensor data from the file instead of memory-mapping it
-          --all-files     Include safetensors files that the index does not name
-          --offline       Contact no server: use the headers that earlier runs kept
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
+          --values         Also hash the values, as little-endian f32 in row-major order
+          --save <FILE>    Print nothing; save the hashes, including those of scales, for `verify
+                           --against`. FILE must not exist yet, or be such a list
+          --json           Print JSON
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
+          --offline        Contact no server: use the headers that earlier runs kept
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
 
     Examples:
       weighbridge hash model.gguf
@@ -285,6 +289,9 @@ fn dump() {
           --wide
               Show tables in full on a terminal, even if they are wider
 
+          --family <FILE>
+              Read model families from a file, in addition to the built-in ones
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -323,6 +330,7 @@ fn diff() {
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
           --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
       -h, --help           Print help
 
     Examples:
@@ -363,6 +371,7 @@ fn verify() {
           --color <WHEN>    Controls when to use color [default: auto] [possible values: auto, always,
                             never]
           --wide            Show tables in full on a terminal, even if they are wider
+          --family <FILE>   Read model families from a file, in addition to the built-in ones
       -h, --help            Print help
 
     Examples:
@@ -387,18 +396,19 @@ fn view() {
                  several, the others are compared with the first
 
     Options:
-          --no-open       Print the address only, without starting a browser
-          --port <N>      Port to listen on; 0 means any free port [default: 0]
-          --strict        Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
-                          format's specification for safetensors
-          --lenient       Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-          --no-map        Read tensor data from the file instead of memory-mapping it
-          --all-files     Include safetensors files that the index does not name
-          --offline       Contact no server: use the headers that earlier runs kept
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
+          --no-open        Print the address only, without starting a browser
+          --port <N>       Port to listen on; 0 means any free port [default: 0]
+          --strict         Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the
+                           format's specification for safetensors
+          --lenient        Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
+          --no-map         Read tensor data from the file instead of memory-mapping it
+          --all-files      Include safetensors files that the index does not name
+          --offline        Contact no server: use the headers that earlier runs kept
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
 
     The server listens on the loopback interface, and serves only the models named.
 
@@ -431,6 +441,7 @@ fn report() {
           --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
                            never]
           --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
       -h, --help           Print help
 
     The file needs no other file, and has no scripts: it can be attached to an issue.
@@ -520,6 +531,9 @@ fn load() {
           --wide
               Show tables in full on a terminal, even if they are wider
 
+          --family <FILE>
+              Read model families from a file, in addition to the built-in ones
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -593,6 +607,9 @@ fn list() {
           --wide
               Show tables in full on a terminal, even if they are wider
 
+          --family <FILE>
+              Read model families from a file, in addition to the built-in ones
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -617,10 +634,11 @@ fn completions() {
       <SHELL>  The shell to complete for [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
 
     Examples:
       weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge
@@ -645,11 +663,12 @@ fn man() {
       <FOLDER>  The folder for the pages, which is created if it does not exist
 
     Options:
-          --overwrite     Replace the pages of an earlier version
-          --color <WHEN>  Controls when to use color [default: auto] [possible values: auto, always,
-                          never]
-          --wide          Show tables in full on a terminal, even if they are wider
-      -h, --help          Print help
+          --overwrite      Replace the pages of an earlier version
+          --color <WHEN>   Controls when to use color [default: auto] [possible values: auto, always,
+                           never]
+          --wide           Show tables in full on a terminal, even if they are wider
+          --family <FILE>  Read model families from a file, in addition to the built-in ones
+      -h, --help           Print help
 
     Examples:
       weighbridge man ~/.local/share/man/man1      then: man weighbridge, man weighbridge-convert

@@ -54,7 +54,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) wide: bool,
     /// Read model families from a file, in addition to the built-in ones
-    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) family: Vec<PathBuf>,
 }
 
