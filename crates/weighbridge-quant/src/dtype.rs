@@ -56,6 +56,9 @@ pub struct DTypeDescriptor {
     pub group_quantizer: Option<&'static GroupQuantizer>,
 }
 
+/// Whether quantizers are part of the program.
+const QUANTIZE: bool = cfg!(feature = "quantize");
+
 macro_rules! dtypes {
     ($(
         #[doc = $doc:literal]
@@ -85,8 +88,8 @@ macro_rules! dtypes {
             safetensors: $safetensors,
             units: &[$($unit),*],
             codec: $codec,
-            quantizer: [$(Some(&$quantizer),)? None][0],
-            group_quantizer: [$(Some(&$group_quantizer),)? None][0],
+            quantizer: if QUANTIZE { [$(Some(&$quantizer),)? None][0] } else { None },
+            group_quantizer: if QUANTIZE { [$(Some(&$group_quantizer),)? None][0] } else { None },
         }),*];
     };
 }
