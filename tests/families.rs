@@ -80,6 +80,18 @@ fn an_unknown_family_works_from_a_file_alone() {
     assert!(config.contains("\"AuroraForCausalLM\"") && config.contains("aurora_flag"), "{config}");
 }
 
+/// The example of `families/README.md` is a file of families, and takes no model of another family.
+#[test]
+fn the_example_of_the_guide_is_sound() {
+    let guide = include_str!("../families/README.md");
+    let blocks = guide.split("```text\n").skip(1).filter_map(|block| block.split("```").next());
+    let blocks = blocks.filter(|block| block.contains('['));
+    let example: String = blocks.collect();
+    let file = FamilyFile::parse("helium.family", &example).unwrap();
+    let [helium] = file.architectures() else { panic!("{file:?}") };
+    assert_eq!((helium.name, helium.gguf, helium.hf), ("helium", &["helium"][..], &["helium"][..]));
+}
+
 /// The built-in files are such files: parsed as a given one, each describes the same.
 #[test]
 fn a_built_in_family_is_the_same_as_a_given_one() {
@@ -112,6 +124,12 @@ fn faults_name_the_file_and_the_line() {
         ("[family a]\nhf a\n", "family a: it has no tensors"),
         ("[family a]\ntensors decoder\n", "family a: it has no name in GGUF and none in config"),
         ("[family a]\nhf a\ncolour red\n", "line 3: colour: no such line of a family"),
+        ("[family a]\nhf a\ninstead b if c\n", "line 3: instead: FAMILY when FUNCTION is needed"),
+        (
+            "[family a]\nhf a\nnamed x. of y. with z.weight\n",
+            "line 3: named: NAME for NAME with or without TENSOR is needed",
+        ),
+        ("[gguf a]\nfamily\n", "line 2: family: 0 values, but at least 1 are needed"),
         (
             "[tensors t]\na.weight b.weight c.weight gguf:turned\n",
             "line 2: a.weight: no transform \"turned\"",

@@ -167,7 +167,10 @@ impl FamilyDraft {
             "joined-experts" => row.joined_experts = line.list(0),
             "mlx-uncast" => row.mlx_uncast = line.list(0),
             "instead" => {
-                let [architecture, _when, condition] = line.words()?;
+                let [architecture, when, condition] = line.words()?;
+                if when != "when" {
+                    return Err(line.fault("FAMILY when FUNCTION is needed"));
+                }
                 let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
                 row.instead =
                     Some(Instead { when: tables.step(line, condition, is)?, architecture });
@@ -203,11 +206,11 @@ impl FamilyDraft {
             "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
             "rename" => self.renames.push(rename(line)?),
             "named" => {
-                let [name, _for, usual, condition, beside] = line.words()?;
-                let present = match condition {
-                    "with" => true,
-                    "without" => false,
-                    _ => return Err(line.fault("with or without is needed")),
+                let [name, word, usual, condition, beside] = line.words()?;
+                let present = match (word, condition) {
+                    ("for", "with") => true,
+                    ("for", "without") => false,
+                    _ => return Err(line.fault("NAME for NAME with or without TENSOR is needed")),
                 };
                 self.conditional_names.push(ConditionalName { beside, present, usual, name });
             }
@@ -320,7 +323,10 @@ impl VariantDraft {
         let variant = &mut self.variant;
         match line.keyword {
             "hf" => variant.hf = line.list(0),
-            "family" => self.is_elsewhere = true,
+            "family" => {
+                line.word(0)?;
+                self.is_elsewhere = true;
+            }
             "architectures" => variant.class = Some(line.word(0)?),
             "when" => {
                 let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
