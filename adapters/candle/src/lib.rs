@@ -96,7 +96,7 @@ fn decode<T: Element + WithDType>(tensor: &weighbridge::Tensor, device: &Device)
     // Also an error, and no abort, for a size that no memory has.
     let mut values = Vec::new();
     values.try_reserve_exact(count).map_err(Error::wrap)?;
-    values.resize(count, T::zero());
+    values.resize(count, T::from_f64(0.0));
     tensor.dequantize_into(&mut values, &DecodeOptions::new()).map_err(Error::wrap)?;
     Tensor::from_vec(values, shape, device)
 }
