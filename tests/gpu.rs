@@ -11,13 +11,12 @@
 mod support;
 
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::Arc;
 
-use support::{Gguf, Safetensors, f32s, fixture, folder};
+use support::{Gguf, Safetensors, f32s, fixture, folder, root};
 use weighbridge::device::Device as _;
 use weighbridge::device::gpu::{ChosenExperts, Gpu, KernelCall};
-use weighbridge::device::kernel::{Exactness, KERNELS, Operation};
+use weighbridge::device::kernel::{Exactness, KERNELS, Operation, WIDTH};
 use weighbridge::load::{Fusion, LoadedTensor};
 use weighbridge::{
     DType, ErrorKind, LoadOptions, Model, OpenOptions, Part, Policy, WeightProvider,
@@ -66,7 +65,7 @@ fn normal(seed: u64, len: usize) -> Vec<f32> {
 fn buffer(gpu: &Gpu, bytes: u64, contents: &[u8]) -> wgpu::Buffer {
     let buffer = gpu.wgpu_device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
-        size: bytes.next_multiple_of(4).max(4),
+        size: bytes.max(1).next_multiple_of(WIDTH),
         usage: wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST,
@@ -259,8 +258,7 @@ fn is_product(case: &str, found: f32, weights: &[f32], x: &[f32]) {
 }
 
 fn data() -> Model {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden.safetensors");
-    Model::open(path).expect("the golden rows")
+    Model::open(root().join("tests/data/golden.safetensors")).expect("the golden rows")
 }
 
 /// Rows of ggml's dtypes and of plain ones: golden blocks, and random bytes, which have NaN,
@@ -274,35 +272,42 @@ fn every_block_and_plain_dtype_computes_as_the_cpu() {
     for (number, kernel) in KERNELS.iter().enumerate().filter(|(_, kernel)| !kernel.is_grouped()) {
         let dtype = kernel.dtype;
         let row = dtype.descriptor();
-        let columns = match row.block_len {
-            1 => 7,
-            2 | 4 => 12,
-            block => u64::from(block) * if block < 256 { 5 } else { 2 },
+        // Short rows, and such in which every invocation has pieces and some columns are left.
+        let shapes = match row.block_len {
+            1 => vec![7, 1004],
+            2 | 4 => vec![12],
+            block => vec![u64::from(block) * if block < 256 { 37 } else { 5 }],
         };
-        let rows = 5;
-        let bytes = dtype.tensor_bytes(&[rows, columns]).expect("whole blocks") as usize;
-        let mut contents = random(number as u64, bytes);
-        // The golden blocks first.
-        if let Ok(tensor) = golden.stored_tensor(&format!("{}.raw", row.name)) {
-            let blocks = tensor.bytes(Part::Weight).expect("bytes");
-            let each = dtype.row_bytes(columns).expect("a row") as usize;
-            let len = blocks.len().min(each);
-            contents[..len].copy_from_slice(&blocks[..len]);
-            if len == each {
-                contents[each..2 * each].copy_from_slice(&blocks[..len]);
+        for columns in shapes {
+            let rows = 5;
+            let bytes = dtype.tensor_bytes(&[rows, columns]).expect("whole blocks") as usize;
+            let mut contents = random(number as u64, bytes);
+            // The golden blocks first.
+            if let Ok(tensor) = golden.stored_tensor(&format!("{}.raw", row.name)) {
+                let blocks = tensor.bytes(Part::Weight).expect("bytes");
+                let each = dtype.row_bytes(columns).expect("a row") as usize;
+                let len = blocks.len().min(each);
+                contents[..len].copy_from_slice(&blocks[..len]);
+                if len == each {
+                    contents[each..2 * each].copy_from_slice(&blocks[..len]);
+                }
+                checked += 1;
             }
-            checked += 1;
+            let file = match row.ggml {
+                Some(_) => {
+                    Gguf::new().tensor("t", dtype, &[rows, columns], contents.clone()).build()
+                }
+                None => {
+                    let label = row.safetensors.expect("a name").to_owned();
+                    Safetensors::new()
+                        .tensor("t", &label, &[rows, columns], contents.clone())
+                        .build()
+                }
+            };
+            let model = OpenOptions::new().open_memory("file", file).expect("a file");
+            let provider = WeightProvider::new(model, Arc::clone(&gpu)).expect("a provider");
+            check(row.name, &provider, &["t"]);
         }
-        let file = match row.ggml {
-            Some(_) => Gguf::new().tensor("t", dtype, &[rows, columns], contents.clone()).build(),
-            None => {
-                let label = row.safetensors.expect("a name").to_owned();
-                Safetensors::new().tensor("t", &label, &[rows, columns], contents.clone()).build()
-            }
-        };
-        let model = OpenOptions::new().open_memory("file", file).expect("a file");
-        let provider = WeightProvider::new(model, Arc::clone(&gpu)).expect("a provider");
-        check(row.name, &provider, &["t"]);
     }
     assert!(checked >= 30, "{checked}");
 }
@@ -312,7 +317,7 @@ fn every_block_and_plain_dtype_computes_as_the_cpu() {
 fn every_group_dtype_computes_as_the_cpu() {
     let Some(gpu) = gpu("every_group_dtype_computes_as_the_cpu") else { return };
     let gpu = Arc::new(gpu);
-    let hf = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/sample/mlx-4bit");
+    let hf = &root().join("assets/sample/mlx-4bit");
     let provider = WeightProvider::new(Model::open(hf).unwrap(), Arc::clone(&gpu)).unwrap();
     let q = "layers.0.attention.q.weight";
     check("sample", &provider, &[q]);
@@ -817,7 +822,7 @@ fn every_model_is_loaded_and_read_back() {
     let Some(gpu) = gpu("every_model_is_loaded_and_read_back") else { return };
     let gpu = Arc::new(gpu);
     let mut paths: Vec<_> = ["sample-Q8_0.gguf", "hf", "mlx-4bit"]
-        .map(|form| Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample").join(form))
+        .map(|form| root().join("assets/sample").join(form))
         .into();
     for folder in ["gguf", "hf", "hfq", "mlx"] {
         let Some(folder) = fixture(folder) else { continue };
@@ -917,6 +922,29 @@ fn faults_are_errors_and_leave_nothing() {
     assert_eq!(error.kind(), ErrorKind::Device, "{error}");
     assert!(error.to_string().contains("failed"), "{error}");
     assert_eq!(gpu.usage(), (0, 0));
+}
+
+/// Kernels read 16 bytes of the input at once.
+#[test]
+fn inputs_have_a_multiple_of_16_bytes() {
+    let Some(gpu) = gpu("inputs_have_a_multiple_of_16_bytes") else { return };
+    let gpu = Arc::new(gpu);
+    let file = Gguf::new().tensor("t", DType::F32, &[2, 3], random(1, 24)).build();
+    let model = OpenOptions::new().open_memory("file", file).unwrap();
+    let provider = WeightProvider::new(model, Arc::clone(&gpu)).unwrap();
+    let loaded = provider.load("t").unwrap();
+    let tensor = loaded.kernel_tensor(&gpu).unwrap();
+    let usage = wgpu::BufferUsages::STORAGE;
+    let [input, output] = [12, 16].map(|size| {
+        let (label, mapped_at_creation) = (None, false);
+        let new = wgpu::BufferDescriptor { label, size, usage, mapped_at_creation };
+        gpu.wgpu_device().create_buffer(&new)
+    });
+    let (operation, input, output) = (Operation::MatrixVector, Some(&input), &output);
+    let call = KernelCall { operation, count: 1, input, output, experts: None };
+    let error = gpu.compute(&tensor, &loaded.buffer, call).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert!(error.to_string().contains("the input has 12 bytes"), "{error}");
 }
 
 #[test]

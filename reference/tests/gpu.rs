@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "shared with the tests on the CPU")]
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -115,7 +115,7 @@ fn the_sample_tells_its_tales_on_a_gpu() {
     };
     let cases = tales["cases"].as_array().expect("cases");
     for form in ["hf", "sample-Q8_0.gguf", "mlx-4bit"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample").join(form);
+        let path = support::root().join("../assets/sample").join(form);
         let model = Model::open(path).expect("the sample");
         let plan = Plan::of(&model).expect("a Llama");
         let on_gpu = Reference::on_gpu(&model, plan, Arc::clone(&gpu)).expect("it fits");

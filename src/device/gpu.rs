@@ -1,36 +1,32 @@
 //! The memory of a GPU, by Vulkan, Metal or Direct3D 12.
 
 mod compute;
-#[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
+mod halves;
+#[cfg_attr(not(any(windows, all(unix, not(target_vendor = "apple")))), path = "gpu/no_import.rs")]
 mod import;
 mod pipelines;
+mod upload;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::fmt;
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use zerocopy::IntoBytes;
-
+use super::kernel::WIDTH;
 use super::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout, beyond};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 pub use compute::{ChosenExperts, KernelCall};
 use pipelines::Pipelines;
+use upload::Uploads;
 /// The version of wgpu whose types are in this module.
 pub use wgpu;
 
 /// The most bytes that are staged at a time for one transfer, and that are read back at a time.
 const STAGE: u64 = 8 << 20;
-
-/// Transfers that are under way at a time. Together with the memory that threads fill, they bound
-/// the host memory that loading takes.
-const IN_FLIGHT: usize = 3;
 
 /// What the driver of a GPU says about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,10 +56,7 @@ pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
     state: Arc<GpuState>,
-    /// Transfers that are not known to be finished, the oldest first.
-    flight: Mutex<VecDeque<wgpu::SubmissionIndex>>,
-    /// Staging memory that is not in use.
-    staging: Mutex<Vec<Vec<u64>>>,
+    uploads: Uploads,
     pipelines: Pipelines,
 }
 
@@ -108,6 +101,14 @@ impl GpuBuffer {
     /// writes to it ends the program.
     pub fn chunks(&self) -> &[GpuChunk] {
         &self.chunks
+    }
+
+    /// The chunks that have bytes of a range, and which.
+    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (&GpuChunk, Range<u64>)> {
+        let part =
+            |chunk: &GpuChunk| range.start.max(chunk.range.start)..range.end.min(chunk.range.end);
+        let all = self.chunks.iter().map(move |chunk| (chunk, part(chunk)));
+        all.filter(|(_, part)| !part.is_empty())
     }
 }
 
@@ -158,17 +159,12 @@ impl Gpu {
         let info = info(adapter);
         let description = wgpu::DeviceDescriptor {
             label: Some("weighbridge"),
+            required_features: wgpu::Features::IMMEDIATES,
             required_limits: adapter.limits(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..wgpu::DeviceDescriptor::default()
         };
-        // To a GPU with memory of its own, host memory is far away.
-        let is_near = matches!(info.kind, "integrated" | "cpu");
-        #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
-        let importing = is_near.then(|| import::open(adapter, &description)).flatten();
-        #[cfg(not(any(windows, all(unix, not(target_vendor = "apple")))))]
-        let importing: Option<(wgpu::Device, wgpu::Queue, u64)> = None.filter(|_| is_near);
-        let (device, queue, import) = match importing {
+        let (device, queue, import) = match import::open(adapter, &description) {
             Some((device, queue, alignment)) => (device, queue, Some(alignment)),
             None => {
                 let opened = block_on(adapter.request_device(&description));
@@ -194,13 +190,16 @@ impl Gpu {
         let mut limits = DeviceLimits::new(info.alignment);
         limits.unit = wgpu::COPY_BUFFER_ALIGNMENT;
         (limits.binding, limits.buffer) = (info.max_binding_bytes, info.max_buffer_bytes);
-        limits.import = import;
-        if info.kind == "cpu" {
-            limits.threads = 1;
-        }
-        let (flight, staging) = (Mutex::default(), Mutex::default());
+        // To a GPU with memory of its own, host memory is far away.
+        limits.import = import.filter(|_| matches!(info.kind, "integrated" | "cpu"));
+        limits.threads = match info.kind {
+            "cpu" => 1,
+            // More than these wait for each other in the driver.
+            _ => 8,
+        };
+        let uploads = Uploads::new(import);
         let pipelines = Pipelines::new(&device);
-        Ok(Self { info, limits, device, queue, state, flight, staging, pipelines })
+        Ok(Self { info, limits, device, queue, state, uploads, pipelines })
     }
 
     /// Lowers the limits: the bytes of the device's memory, of a buffer, and of a binding.
@@ -272,7 +271,7 @@ impl Gpu {
         let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
-            size: bytes,
+            size: bytes.next_multiple_of(WIDTH),
             usage: wgpu::BufferUsages::STORAGE
                 | wgpu::BufferUsages::COPY_DST
                 | wgpu::BufferUsages::COPY_SRC,
@@ -347,7 +346,6 @@ impl Device for Gpu {
         Some(super::kernel::instead(dtype))
     }
 
-    #[cfg(any(windows, all(unix, not(target_vendor = "apple"))))]
     fn import(&self, memory: HostMemory) -> Option<GpuBuffer> {
         let bytes = memory.bytes().len() as u64;
         if bytes == 0 || bytes > self.limits.buffer {
@@ -395,56 +393,11 @@ impl Device for Gpu {
         (buffer, range): Self::Region<'_>,
         write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        self.check()?;
-        let mut pool = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut words = pool.pop().unwrap_or_default();
-        drop(pool);
-        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        if words.len() < len.div_ceil(8) {
-            words
-                .try_reserve_exact(len.div_ceil(8) - words.len())
-                .map_err(|_| Error::out_of_memory("the host", range.end - range.start, None))?;
-            words.resize(len.div_ceil(8), 0);
-        }
-        let bytes = words.as_mut_bytes().get_mut(..len).unwrap_or_default();
-        // Mapped memory of a GPU cannot be read, and reading from it is slow where it can: the
-        // loader's decoders do both, so they write to this memory.
-        write(bytes)?;
-        for chunk in &buffer.chunks {
-            let mut at = range.start.max(chunk.range.start);
-            let end = range.end.min(chunk.range.end);
-            while at < end {
-                let piece = at..end.min(at + STAGE);
-                let place = |at: u64| usize::try_from(at - range.start).unwrap_or(usize::MAX);
-                let bytes = bytes.get(place(piece.start)..place(piece.end)).unwrap_or_default();
-                let offset = piece.start - chunk.range.start;
-                let mut view = NonZeroU64::new(bytes.len() as u64)
-                    .and_then(|size| self.queue.write_buffer_with(&chunk.buffer, offset, size))
-                    .ok_or_else(|| self.fault("no staging memory"))?;
-                view.copy_from_slice(bytes);
-                drop(view);
-                let submission = self.queue.submit([]);
-                let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
-                flight.push_back(submission);
-                let oldest = if flight.len() > IN_FLIGHT { flight.pop_front() } else { None };
-                drop(flight);
-                if let Some(oldest) = oldest {
-                    self.wait(Some(oldest))?;
-                }
-                at = piece.end;
-            }
-        }
-        // A longer piece than usual is not kept.
-        if words.len() as u64 * 8 <= 2 * STAGE {
-            self.staging.lock().unwrap_or_else(PoisonError::into_inner).push(words);
-        }
-        Ok(())
+        self.upload(buffer, range, write)
     }
 
     fn finish(&self) -> Result<()> {
-        self.flight.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.wait(None)
+        self.land()
     }
 
     fn read(&self, buffer: &GpuBuffer, offset: u64, out: &mut [u8]) -> Result<()> {
@@ -499,7 +452,7 @@ fn info(adapter: &wgpu::Adapter) -> GpuInfo {
         backend: info.backend.to_str(),
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         name: info.name,
-        alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(4),
+        alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(WIDTH),
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         max_buffer_bytes: limits.max_buffer_size,
     }

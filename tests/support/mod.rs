@@ -34,8 +34,10 @@ pub(crate) fn resolved(model: Model) -> weighbridge::Result<Model> {
     Ok(model)
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+/// The folder of the library: where Cargo or `cargo xtask device-check` says it is, or else where it was built.
+pub(crate) fn root() -> PathBuf {
+    let said = std::env::var_os("CARGO_MANIFEST_DIR");
+    said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }
 
 /// The path of the sample model in one of its formats.

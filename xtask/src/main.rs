@@ -1,5 +1,6 @@
 //! The project's maintenance commands, by name: `cargo xtask ci` runs what CI runs.
 
+mod device_check;
 mod dist;
 mod faults;
 mod header;
@@ -375,6 +376,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some((name, options)) = words.split_first() {
         match name.as_str() {
+            "device-check" => return device_check::run(options),
             "dist" => return dist::run(options),
             "faults" => return faults::run(options),
             "header" => return header::run(options),
@@ -392,6 +394,8 @@ fn main() -> ExitCode {
         for task in TASKS {
             eprintln!("    {:<12} {}", task.name, task.help);
         }
+        let help = "check and measure a GPU [--quick: what CI runs] [--pack: only an archive for another machine]";
+        eprintln!("    {:<12} {help}", "device-check");
         let help = "make and check the archives and the wheel of a release";
         eprintln!("    {:<12} {help}", "dist");
         let help =

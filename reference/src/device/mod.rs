@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weighbridge::device::Device as _;
 use weighbridge::device::gpu::{ChosenExperts, Gpu, KernelCall, wgpu};
-use weighbridge::device::kernel::{KernelTensor, Operation};
+use weighbridge::device::kernel::{KernelTensor, Operation, WIDTH};
 use weighbridge::load::LoadedTensor;
 use weighbridge::{DType, Error, ErrorKind, Model, WeightProvider};
 
@@ -17,8 +17,11 @@ use crate::error::Result;
 /// Commands that are collected before they are submitted.
 const COMMANDS: usize = 256;
 
-/// The arrays that a step reads and writes; the parameters have the binding behind them.
+/// The arrays that a step reads and writes.
 const ARRAYS: u32 = 4;
+
+/// The bytes of a step's numbers.
+const NUMBERS: u32 = 64;
 
 /// A GPU on which a model runs.
 pub(crate) struct Engine {
@@ -38,6 +41,8 @@ pub(crate) struct Engine {
 #[derive(Default)]
 struct Pending {
     commands: Option<wgpu::CommandEncoder>,
+    /// The pass of the last computations, until something is copied.
+    pass: Option<wgpu::ComputePass<'static>>,
     count: usize,
 }
 
@@ -99,9 +104,9 @@ fn number(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// The bytes of so many words, at least those of the smallest binding.
+/// The bytes of so many words, as kernels read them.
 fn bytes(words: usize) -> u64 {
-    (words as u64).saturating_mul(4).max(16)
+    (words as u64).saturating_mul(4).max(1).next_multiple_of(WIDTH)
 }
 
 impl Engine {
@@ -111,16 +116,13 @@ impl Engine {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: match binding {
-                    ARRAYS => wgpu::BufferBindingType::Uniform,
-                    _ => wgpu::BufferBindingType::Storage { read_only: binding > 0 },
-                },
+                ty: wgpu::BufferBindingType::Storage { read_only: binding > 0 },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },
             count: None,
         };
-        let entries: Vec<_> = (0..=ARRAYS).map(entry).collect();
+        let entries: Vec<_> = (0..ARRAYS).map(entry).collect();
         let bindings = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: None,
             entries: &entries,
@@ -128,7 +130,7 @@ impl Engine {
         let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
             bind_group_layouts: &[Some(&bindings)],
-            immediate_size: 0,
+            immediate_size: NUMBERS,
         });
         let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some("steps"),
@@ -163,21 +165,40 @@ impl Engine {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 
+    /// Adds a copy.
     fn record(&self, add: impl FnOnce(&mut wgpu::CommandEncoder)) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let commands = pending.commands.get_or_insert_with(|| {
-            let new = wgpu::CommandEncoderDescriptor::default();
-            self.gpu.wgpu_device().create_command_encoder(&new)
-        });
-        add(commands);
+        pending.pass = None;
+        add(pending.commands.get_or_insert_with(|| self.commands()));
+        self.recorded(&mut pending);
+    }
+
+    /// Adds a computation. Those that follow each other share a pass: each pass costs the GPU microseconds.
+    fn compute(&self, add: impl FnOnce(&mut wgpu::ComputePass<'_>)) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let Pending { commands, pass, .. } = &mut *pending;
+        let commands = commands.get_or_insert_with(|| self.commands());
+        add(pass.get_or_insert_with(|| {
+            let new = wgpu::ComputePassDescriptor::default();
+            commands.begin_compute_pass(&new).forget_lifetime()
+        }));
+        self.recorded(&mut pending);
+    }
+
+    fn commands(&self) -> wgpu::CommandEncoder {
+        self.gpu.wgpu_device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+    }
+
+    fn recorded(&self, pending: &mut Pending) {
         pending.count += 1;
         if pending.count >= COMMANDS {
-            self.submit(&mut pending);
+            self.submit(pending);
         }
     }
 
     fn submit(&self, pending: &mut Pending) {
         pending.count = 0;
+        pending.pass = None;
         if let Some(commands) = pending.commands.take() {
             self.gpu.wgpu_queue().submit([commands.finish()]);
         }
@@ -242,16 +263,14 @@ impl Engine {
                 cache: None,
             })
         });
-        let mut parameters = [0u8; 64];
+        let mut parameters = [0u8; NUMBERS as usize];
         for (to, number) in parameters.as_chunks_mut().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
-        let parameters = self.buffer(64, wgpu::BufferUsages::UNIFORM, &parameters);
         let buffers = std::iter::once(&out.buffer)
             .chain(inputs.iter().map(|input| &input.buffer))
             .chain(std::iter::repeat(&self.nothing))
-            .take(ARRAYS as usize)
-            .chain(std::iter::once(&parameters));
+            .take(ARRAYS as usize);
         let entries: Vec<_> = (0..)
             .zip(buffers)
             .map(|(binding, buffer)| wgpu::BindGroupEntry {
@@ -267,9 +286,9 @@ impl Engine {
         // At most 65,535 in each direction.
         let side = usize::from(u16::MAX);
         let across = groups.clamp(1, side);
-        self.record(|commands| {
-            let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        self.compute(|pass| {
             pass.set_pipeline(pipeline);
+            pass.set_immediates(0, &parameters);
             pass.set_bind_group(0, &group, &[]);
             pass.dispatch_workgroups(number(across), number(groups.div_ceil(across)), 1);
         });
@@ -357,9 +376,9 @@ impl Matrix {
 
     fn compute(&self, call: KernelCall<'_>) {
         let Self { engine, tensor, loaded } = self;
-        engine.record(|commands| {
+        engine.compute(|pass| {
             let rows = 0..tensor.rows;
-            if let Err(error) = engine.gpu.record(commands, tensor, &loaded.buffer, rows, call) {
+            if let Err(error) = engine.gpu.record(pass, tensor, &loaded.buffer, rows, call) {
                 engine.note(error);
             }
         });

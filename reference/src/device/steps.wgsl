@@ -5,7 +5,7 @@
 @group(0) @binding(1) var<storage, read> a: array<u32>;
 @group(0) @binding(2) var<storage, read> b: array<u32>;
 @group(0) @binding(3) var<storage, read> c: array<u32>;
-@group(0) @binding(4) var<uniform> numbers: array<vec4<u32>, 4>;
+var<immediate> numbers: array<vec4<u32>, 4>;
 
 // A parameter: an integer, or the bits of a float.
 fn n(i: u32) -> u32 {

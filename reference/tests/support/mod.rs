@@ -25,11 +25,17 @@ pub(crate) enum Container {
     Ollama,
 }
 
+/// The folder of this crate: where Cargo or `cargo xtask device-check` says it is, or else where it was built.
+pub(crate) fn root() -> PathBuf {
+    let said = std::env::var_os("CARGO_MANIFEST_DIR");
+    said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
 /// A file or folder of the larger set of fixtures: below `WEIGHBRIDGE_FIXTURES`, else beside the
 /// repository. Where it is missing the test is skipped, and says so.
 pub(crate) fn outside(path: &str) -> Option<PathBuf> {
     let set = std::env::var_os("WEIGHBRIDGE_FIXTURES").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
+    let beside = || root().join("../../shared/fixtures");
     let found = set.unwrap_or_else(beside).join(path);
     if found.exists() {
         return Some(found);

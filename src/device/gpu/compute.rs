@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use super::super::kernel::{Binding, KernelTensor, Operation, Window};
-use super::{Gpu, GpuBuffer, block_on};
+use super::super::kernel::{Binding, KernelTensor, Operation, WIDTH, Window};
+use super::{Gpu, GpuBuffer, block_on, pipelines};
 use crate::error::{Error, Result};
 
 /// A call of a kernel: what it computes, and the buffers of its input and output.
@@ -15,7 +15,7 @@ pub struct KernelCall<'a> {
     /// The number of indices, of vectors or of chosen experts; 1 for other operations.
     pub count: u32,
     /// `u32` row numbers of `get_rows`, or `f32` vectors one after another; `None` for other
-    /// operations.
+    /// operations. Its size is a multiple of 16 bytes ([`WIDTH`]); what is behind is not used.
     pub input: Option<&'a wgpu::Buffer>,
     /// The output, with usage `STORAGE`.
     pub output: &'a wgpu::Buffer,
@@ -65,21 +65,23 @@ impl Gpu {
     ) -> Result<()> {
         let mut commands =
             self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        self.record(&mut commands, tensor, buffer, rows, call)?;
+        let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        self.record(&mut pass, tensor, buffer, rows, call)?;
+        drop(pass);
         self.queue.submit([commands.finish()]);
         self.check()
     }
 
-    /// Adds a computation to commands that the caller submits: for engines with steps of their own
-    /// between those of this library.
+    /// Adds a computation to a pass that the caller submits: for engines with steps of their own
+    /// between those of this library. A pass for many computations costs less than many passes.
     ///
     /// # Errors
     ///
     /// Same as [`KernelTensor::windows`]; `Mismatch` if experts are given to another operation than
-    /// `expert_vectors`, or not to that.
+    /// `expert_vectors`, or not to that, or if the input has another size than documented.
     pub fn record(
         &self,
-        commands: &mut wgpu::CommandEncoder,
+        pass: &mut wgpu::ComputePass<'_>,
         tensor: &KernelTensor,
         buffer: &GpuBuffer,
         rows: Range<u64>,
@@ -89,15 +91,23 @@ impl Gpu {
             let fault = format!("{} with or without experts", call.operation.name());
             return Err(Error::mismatch(fault));
         }
+        if let Some(input) = call.input.filter(|input| !input.size().is_multiple_of(WIDTH)) {
+            let fault = format!("the input has {} bytes, not a multiple of {WIDTH}", input.size());
+            return Err(Error::mismatch(fault));
+        }
         let windows = tensor.windows(call.operation, rows)?;
         let pipeline = self.pipeline(tensor, call.operation)?;
+        pass.set_pipeline(&pipeline);
         for window in windows {
             let group = self.bind(tensor, buffer, &window, call)?;
-            let Window { parameters, .. } = window;
+            let mut parameters = window.parameters;
             let rows = call.experts.map_or(parameters.rows, |experts| experts.rows);
+            parameters.count = call.count;
+            if let Some(ChosenExperts { rows, per_vector, .. }) = call.experts {
+                (parameters.all_rows, parameters.per_vector) = (rows, per_vector.max(1));
+            }
             let [x, y, z] = call.operation.workgroups(rows, parameters.columns, call.count);
-            let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-            pass.set_pipeline(&pipeline);
+            pass.set_immediates(0, &parameters.bytes());
             pass.set_bind_group(0, &group, &[]);
             pass.dispatch_workgroups(x, y, z);
         }
@@ -117,14 +127,12 @@ impl Gpu {
         if let Some(found) = pipelines.get(&(text, operation)) {
             return Ok(Arc::clone(found));
         }
+        let halves = self.has_exact_halves();
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let mut modules = held.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let module = modules.entry(text).or_insert_with(|| {
-            let source = tensor.kernel.source(scale, bias);
-            self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-                label: Some(tensor.kernel.dtype.name()),
-                source: wgpu::ShaderSource::Wgsl(source.into()),
-            })
+            let source = tensor.kernel.source(scale, bias, halves);
+            pipelines::finite_module(&self.device, tensor.kernel.dtype.name(), source)
         });
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(operation.name()),
@@ -146,15 +154,34 @@ impl Gpu {
     }
 
     /// A buffer with these bytes.
-    fn constant(&self, bytes: &[u8], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+    pub(super) fn constant(&self, bytes: &[u8], usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+        // Written to before the GPU has it, so that no transfer is between two computations.
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
-            size: bytes.len() as u64,
-            usage: usage | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
+            size: (bytes.len() as u64).next_multiple_of(WIDTH),
+            usage,
+            mapped_at_creation: true,
         });
-        self.queue.write_buffer(&buffer, 0, bytes);
-        buffer
+        let view = buffer.slice(..bytes.len() as u64).get_mapped_range_mut();
+        view.map_err(|error| self.fault(error))?.copy_from_slice(bytes);
+        buffer.unmap();
+        Ok(buffer)
+    }
+
+    /// The codebook of a tensor's dtype, made on first use; nothing for most dtypes.
+    fn table(&self, tensor: &KernelTensor) -> Result<wgpu::Buffer> {
+        let mut tables = self.pipelines.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = tables.get(&tensor.kernel.dtype) {
+            return Ok(found.clone());
+        }
+        let words = tensor.kernel.table();
+        if words.is_empty() {
+            return Ok(self.pipelines.nothing.clone());
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let buffer = self.constant(&bytes, wgpu::BufferUsages::STORAGE)?;
+        tables.insert(tensor.kernel.dtype, buffer.clone());
+        Ok(buffer)
     }
 
     fn bind(
@@ -164,28 +191,8 @@ impl Gpu {
         window: &Window,
         call: KernelCall<'_>,
     ) -> Result<wgpu::BindGroup> {
-        let mut parameters = window.parameters;
-        parameters.count = call.count;
-        if let Some(ChosenExperts { rows, per_vector, .. }) = call.experts {
-            (parameters.all_rows, parameters.per_vector) = (rows, per_vector.max(1));
-        }
-        let parameters = self.constant(&parameters.bytes(), wgpu::BufferUsages::UNIFORM);
         let held = &self.pipelines;
-        let table = {
-            let mut tables = held.tables.lock().unwrap_or_else(PoisonError::into_inner);
-            let words = tensor.kernel.table();
-            match words.is_empty() {
-                true => held.nothing.clone(),
-                false => tables
-                    .entry(tensor.kernel.dtype)
-                    .or_insert_with(|| {
-                        let bytes: Vec<u8> =
-                            words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                        self.constant(&bytes, wgpu::BufferUsages::STORAGE)
-                    })
-                    .clone(),
-            }
-        };
+        let table = self.table(tensor)?;
         let whole = |buffer| wgpu::BufferBinding { buffer, offset: 0, size: None };
         let part = |binding: &'_ Option<Binding>| -> Result<wgpu::BufferBinding<'_>> {
             let Some(Binding { buffer: number, offset, bytes }) = binding else {
@@ -212,7 +219,6 @@ impl Gpu {
             whole(&table),
             whole(call.input.unwrap_or(&held.nothing)),
             output,
-            whole(&parameters),
             whole(call.experts.map_or(&held.nothing, |experts| experts.chosen)),
         ];
         let entries: Vec<_> = (0..)

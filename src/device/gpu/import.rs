@@ -3,9 +3,11 @@
 #![allow(unsafe_code, reason = "wgpu has no safe way to import memory")]
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use ash::ext::external_memory_host as extension;
 use ash::vk;
+use memmap2::{MmapOptions, MmapRaw};
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan::Buffer;
 
@@ -46,10 +48,53 @@ pub(super) fn open(
     alignment.is_power_of_two().then_some((device, queue, alignment))
 }
 
+/// Host memory of this program that the GPU copies from: nothing of the driver is between.
+#[derive(Debug)]
+pub(super) struct Stage {
+    map: Arc<MmapRaw>,
+    buffer: wgpu::Buffer,
+}
+
+impl Stage {
+    /// Memory of at least this many bytes, or `None` if the driver refuses it.
+    pub(super) fn new(device: &wgpu::Device, len: usize, alignment: u64) -> Option<Self> {
+        let alignment = usize::try_from(alignment).ok()?.max(4);
+        // Pages are aligned to at least 4096 bytes, and no driver asks for more.
+        let map = MmapOptions::new().len(len.checked_next_multiple_of(alignment)?).map_anon();
+        let map = Arc::new(MmapRaw::from(map.ok()?));
+        let owner = Arc::clone(&map);
+        let buffer = import(device, map.as_ptr(), map.len() as u64, move || drop(owner))?;
+        Some(Self { map, buffer })
+    }
+
+    /// The memory as a buffer.
+    pub(super) fn buffer(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+
+    /// The memory. Nothing must be copied from it while it is written to.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the map exists as long as this value, no other reference to its bytes is ever made, and the
+        // GPU only reads.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr(), self.map.len()) }
+    }
+}
+
 /// A buffer that is this memory, or `None` if the driver refuses it.
 pub(super) fn buffer(device: &wgpu::Device, memory: HostMemory) -> Option<wgpu::Buffer> {
     let bytes = memory.bytes();
-    let (pointer, size) = (bytes.as_ptr().cast::<c_void>().cast_mut(), bytes.len() as u64);
+    let (pointer, size) = (bytes.as_ptr(), bytes.len() as u64);
+    import(device, pointer, size, move || drop(memory))
+}
+
+/// A buffer of host memory, which stays until `give_up` is called: when the GPU is done with it.
+fn import(
+    device: &wgpu::Device,
+    pointer: *const u8,
+    size: u64,
+    give_up: impl FnOnce() + Send + Sync + 'static,
+) -> Option<wgpu::Buffer> {
+    let pointer = pointer.cast::<c_void>().cast_mut();
     let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
     // SAFETY: the device is only used for calls that Vulkan allows from any thread.
     let vulkan = unsafe { device.as_hal::<Vulkan>() }?;
@@ -86,7 +131,7 @@ pub(super) fn buffer(device: &wgpu::Device, memory: HostMemory) -> Option<wgpu::
         .memory_type_index(types.trailing_zeros())
         .push_next(&mut import);
     // SAFETY: the memory type is one that both the buffer and the pointer allow. The caller has aligned
-    // the memory, and `memory` keeps it until the buffer is gone.
+    // the memory, and it stays until `give_up` is called.
     let imported = (types != 0 && needs.size <= size)
         .then(|| unsafe { raw.allocate_memory(&allocation, None) }.ok())
         .flatten();
@@ -108,7 +153,7 @@ pub(super) fn buffer(device: &wgpu::Device, memory: HostMemory) -> Option<wgpu::
             own.destroy_buffer(made, None);
             own.free_memory(bound, None);
         }
-        drop(memory);
+        give_up();
     };
     // SAFETY: the buffer is valid until `release` is called.
     let whole = unsafe { Buffer::from_raw_externally_owned(made, Box::new(release)) };

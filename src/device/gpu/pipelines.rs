@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use super::super::kernel::Operation;
+use super::super::kernel::{Operation, Parameters};
 use crate::dtype::DType;
 
 /// What distinguishes the texts of shaders: a dtype, and those of scales and biases.
@@ -18,6 +18,8 @@ pub(super) struct Pipelines {
     pub(super) pipelines: Mutex<HashMap<(Text, Operation), Arc<wgpu::ComputePipeline>>>,
     /// The codebooks of dtypes that have one.
     pub(super) tables: Mutex<HashMap<DType, wgpu::Buffer>>,
+    /// Whether the driver converts `f16` exactly.
+    pub(super) halves: OnceLock<bool>,
     /// Bound in place of parts that a tensor does not have.
     pub(super) nothing: wgpu::Buffer,
 }
@@ -28,11 +30,8 @@ impl fmt::Debug for Pipelines {
     }
 }
 
-/// The number of bindings.
-const BINDINGS: u32 = 8;
-
-/// The binding of the parameters. All others are arrays.
-const PARAMETERS: u32 = 6;
+/// The number of bindings, all of them arrays.
+const BINDINGS: u32 = 7;
 
 /// The binding that kernels write to.
 const OUTPUT: u32 = 5;
@@ -43,10 +42,7 @@ impl Pipelines {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,
             ty: wgpu::BindingType::Buffer {
-                ty: match binding {
-                    PARAMETERS => wgpu::BufferBindingType::Uniform,
-                    _ => wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
-                },
+                ty: wgpu::BufferBindingType::Storage { read_only: binding != OUTPUT },
                 has_dynamic_offset: false,
                 min_binding_size: None,
             },
@@ -60,7 +56,7 @@ impl Pipelines {
         let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
             bind_group_layouts: &[Some(&bindings)],
-            immediate_size: 0,
+            immediate_size: Parameters::BYTES,
         });
         let nothing = device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
@@ -69,6 +65,28 @@ impl Pipelines {
             mapped_at_creation: false,
         });
         let (modules, pipelines, tables) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { bindings, layout, modules, pipelines, tables, nothing }
+        let halves = OnceLock::new();
+        Self { bindings, layout, modules, pipelines, tables, halves, nothing }
     }
+}
+
+/// A module whose loops end. Where wgpu cannot know that, it counts the rounds of each loop, and drivers do not
+/// unroll it.
+#[allow(unsafe_code, reason = "wgpu cannot know that loops end")]
+pub(super) fn finite_module(
+    device: &wgpu::Device,
+    name: &str,
+    source: String,
+) -> wgpu::ShaderModule {
+    let checks = wgpu::ShaderRuntimeChecks {
+        force_loop_bounding: false,
+        ..wgpu::ShaderRuntimeChecks::checked()
+    };
+    let description = wgpu::ShaderModuleDescriptor {
+        label: Some(name),
+        source: wgpu::ShaderSource::Wgsl(source.into()),
+    };
+    // SAFETY: every loop of the kernels ends: it counts up to a number, or takes the same away each time. Accesses
+    // are checked.
+    unsafe { device.create_shader_module_trusted(description, checks) }
 }

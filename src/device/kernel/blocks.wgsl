@@ -223,3 +223,152 @@ fn iq4_ks(b: u32, i: u32, row: u32) -> vec4<f32> {
     let levels = select(LEVELS, OTHER_LEVELS, vec4<bool>((s & 1u) == 1u));
     return looked_up(levels, q) * (bitcast<f32>(word(row)) * (f32(s & 254u) - 127.0));
 }
+
+// Products, for the types that most models have. `start` is the byte at which a row begins.
+
+// Half of 64 elements with two scales: a lane has 16 bytes, whose nibbles are elements of both. Eight pieces in
+// a block.
+fn q4_k_dot(start: u32, u: u32, v: u32) -> f32 {
+    return k_dot(start / 16u + (u >> 3u) * 9u, 1u, u, v, vec4<u32>(0u), vec4<u32>(0u));
+}
+
+fn q5_k_dot(start: u32, u: u32, v: u32) -> f32 {
+    let block = start / 16u + (u >> 3u) * 11u;
+    // Bit 2 c of a byte is the fifth of an element of chunk c's first 32, and bit 2 c + 1 of its second.
+    let bits = w[block + 1u + (u & 1u)] >> vec4<u32>((u >> 1u & 3u) * 2u);
+    return k_dot(block, 3u, u, v, bits & vec4<u32>(0x01010101u), (bits >> vec4<u32>(1u)) & vec4<u32>(0x01010101u));
+}
+
+// `codes` is where the codes begin in the block, in 16 bytes; `low` and `high` are fifth bits.
+fn k_dot(block: u32, codes: u32, u: u32, v: u32, low: vec4<u32>, high: vec4<u32>) -> f32 {
+    let c = u >> 1u & 3u;
+    let header = w[block];
+    let q = w[block + codes + c * 2u + (u & 1u)];
+    // Scales and minima of groups 2 c and 2 c + 1, in two bytes each.
+    let shift = (c & 1u) * 16u;
+    let a = header.y >> shift;
+    let b = header.z >> shift;
+    let e = header.w >> shift;
+    let s = select((e & 0x0f0fu) | ((a >> 2u) & 0x3030u), a & 0x3f3fu, c < 2u);
+    let m = select(((e >> 4u) & 0x0f0fu) | ((b >> 2u) & 0x3030u), b & 0x3f3fu, c < 2u);
+    let i = v + (u >> 3u) * 64u + c * 16u + (u & 1u) * 4u;
+    let l0 = vector(i);
+    let l1 = vector(i + 1u);
+    let l2 = vector(i + 2u);
+    let l3 = vector(i + 3u);
+    let h0 = vector(i + 8u);
+    let h1 = vector(i + 9u);
+    let h2 = vector(i + 10u);
+    let h3 = vector(i + 11u);
+    var sum = planes_dot(vec4<f32>(0.0), q.x, 0.0, l0, h0);
+    sum = planes_dot(sum, q.y, 0.0, l1, h1);
+    sum = planes_dot(sum, q.z, 0.0, l2, h2);
+    sum = planes_dot(sum, q.w, 0.0, l3, h3);
+    var first = sum.x + 0x1p-8f * sum.z;
+    var second = 0x1p-4f * sum.y + 0x1p-12f * sum.w;
+    if codes == 3u {
+        first += 16.0 * (fifths(low.x, l0) + fifths(low.y, l1) + fifths(low.z, l2) + fifths(low.w, l3));
+        second += 16.0 * (fifths(high.x, h0) + fifths(high.y, h1) + fifths(high.z, h2) + fifths(high.w, h3));
+    }
+    let d = halves2(header.x);
+    let scaled = f32(s & 255u) * first + f32(s >> 8u) * second;
+    let less = f32(m & 255u) * sum4((l0 + l1) + (l2 + l3)) + f32(m >> 8u) * sum4((h0 + h1) + (h2 + h3));
+    return d.x * scaled - d.y * less;
+}
+
+// The sum of the values whose bit is set in the bytes of a word.
+fn fifths(bits: u32, values: vec4<f32>) -> f32 {
+    return dot(bytes4(bits, 0u, 0.0) * BYTES, values);
+}
+
+// Eight bytes of each plane: eight elements of each of four groups. Eight pieces in a block.
+fn q6_k_dot(start: u32, u: u32, v: u32) -> f32 {
+    let b = start + (u >> 3u) * 210u;
+    let upper = u >> 2u & 1u;
+    let l = (u & 3u) * 8u;
+    let odd = (b & 2u) != 0u;
+    let i = (b + upper * 64u + l) / 4u;
+    let p1 = weights(i + 1u);
+    let p0 = shifted(weights(i), p1, odd);
+    let p2 = shifted(p1, weights(i + 2u), odd);
+    let r1 = weights(i + 9u);
+    let r0 = shifted(weights(i + 8u), r1, odd);
+    let r2 = shifted(r1, weights(i + 10u), odd);
+    let j = (b + 128u + upper * 32u + l) / 4u;
+    let t1 = weights(j + 1u);
+    let t0 = shifted(weights(j), t1, odd);
+    let t2 = shifted(t1, weights(j + 2u), odd);
+    let k = v + (u >> 3u) * 64u + upper * 32u + (u & 3u) * 2u;
+    let n = 0x0f0f0f0fu;
+    let m = 0x30303030u;
+    let sums = vec4<f32>(
+        sixes_dot((p0 & n) | ((t0 << 4u) & m), (p2 & n) | ((t2 << 4u) & m), k),
+        sixes_dot((r0 & n) | ((t0 << 2u) & m), (r2 & n) | ((t2 << 2u) & m), k + 8u),
+        sixes_dot(((p0 >> 4u) & n) | (t0 & m), ((p2 >> 4u) & n) | (t2 & m), k + 16u),
+        sixes_dot(((r0 >> 4u) & n) | ((t0 >> 2u) & m), ((r2 >> 4u) & n) | ((t2 >> 2u) & m), k + 24u));
+    // Every second scale of eight.
+    let at = b + 192u + upper * 8u;
+    let g1 = weights(at / 4u + 1u);
+    let low = shifted(weights(at / 4u), g1, odd) >> (l / 16u * 8u);
+    let high = shifted(g1, weights(at / 4u + 2u), odd) >> (l / 16u * 8u);
+    let scales = vec4<i32>(i32(low << 24u), i32(low << 8u), i32(high << 24u), i32(high << 8u)) >> vec4<u32>(24u);
+    return half_at(b + 208u) * dot(vec4<f32>(scales), sums);
+}
+
+fn sixes_dot(a: u32, b: u32, v: u32) -> f32 {
+    return dot(fma(bytes4(a, 0u, 32.0), vector(v), bytes4(b, 0u, 32.0) * vector(v + 1u)), BYTES);
+}
+
+// Half a block.
+fn q8_0_dot(start: u32, u: u32, v: u32) -> f32 {
+    let b = start + u / 2u * 34u;
+    let at = b + 2u + (u & 1u) * 16u;
+    let odd = (at & 2u) != 0u;
+    let i = at / 4u;
+    let q1 = weights(i + 1u);
+    let q2 = weights(i + 2u);
+    let q3 = weights(i + 3u);
+    let k = v + u * 4u;
+    var sum = bytes4(shifted(weights(i), q1, odd), 0x80u, 128.0) * vector(k);
+    sum = fma(bytes4(shifted(q1, q2, odd), 0x80u, 128.0), vector(k + 1u), sum);
+    sum = fma(bytes4(shifted(q2, q3, odd), 0x80u, 128.0), vector(k + 2u), sum);
+    sum = fma(bytes4(shifted(q3, weights(i + 4u), odd), 0x80u, 128.0), vector(k + 3u), sum);
+    return half_at(b) * dot(sum, BYTES);
+}
+
+// Half the bytes of a block.
+fn q4_0_dot(start: u32, u: u32, v: u32) -> f32 {
+    let b = start + u / 2u * 18u;
+    let at = b + 2u + (u & 1u) * 8u;
+    let odd = (at & 2u) != 0u;
+    let i = at / 4u;
+    let q1 = weights(i + 1u);
+    let k = v + u / 2u * 8u + (u & 1u) * 2u;
+    let sum = planes_dot(vec4<f32>(0.0), shifted(weights(i), q1, odd), 8.0, vector(k), vector(k + 4u));
+    let q2 = shifted(q1, weights(i + 2u), odd);
+    return half_at(b) * dot(planes_dot(sum, q2, 8.0, vector(k + 1u), vector(k + 5u)), SIXTEENTHS);
+}
+
+// The same. The bits of E2M1 are those of a small f16, if zeros are put between.
+fn mxfp4_dot(start: u32, u: u32, v: u32) -> f32 {
+    let b = start + u / 2u * 17u;
+    let at = b + 1u + (u & 1u) * 8u;
+    let shift = (at & 3u) * 8u;
+    let i = at / 4u;
+    let q1 = weights(i + 1u);
+    let k = v + u / 2u * 8u + (u & 1u) * 2u;
+    let low = (weights(i) >> shift) | ((q1 << (31u - shift)) << 1u);
+    let high = (q1 >> shift) | ((weights(i + 2u) << (31u - shift)) << 1u);
+    let sum = e2m1_dot(low, vector(k), vector(k + 4u)) + e2m1_dot(high, vector(k + 1u), vector(k + 5u));
+    let e = byte(b);
+    return bitcast<f32>(select(e << 23u, 0x400000u, e == 0u)) * (sum * 0x1p14f);
+}
+
+fn e2m1_pair(bits: u32) -> vec2<f32> {
+    return halves2((bits & 0x80008000u) | ((bits & 0x70007000u) >> 3u));
+}
+
+fn e2m1_dot(q: u32, l: vec4<f32>, h: vec4<f32>) -> f32 {
+    let low = dot(vec4<f32>(e2m1_pair(q << 12u), e2m1_pair(q << 4u)), vec4<f32>(l.x, l.z, l.y, l.w));
+    return low + dot(vec4<f32>(e2m1_pair(q << 8u), e2m1_pair(q)), vec4<f32>(h.x, h.z, h.y, h.w));
+}

@@ -15,7 +15,7 @@ use crate::store::Part;
 
 pub use crate::quant::BlockScales;
 pub use schemes::Parameters;
-pub use windows::{Binding, KernelTensor, Window, computes};
+pub use windows::{Binding, KernelTensor, WIDTH, Window, computes};
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -71,8 +71,8 @@ impl Operation {
     pub const fn per_workgroup(self) -> (u32, &'static str) {
         match self {
             Self::DequantizeF32 | Self::DequantizeF16 | Self::GetRows => (256, "elements"),
-            Self::MatrixVector | Self::ExpertVectors => (1, "row"),
-            Self::MatrixMatrix => (4, "products of a row"),
+            Self::MatrixVector | Self::ExpertVectors => (8, "rows"),
+            Self::MatrixMatrix => (8, "products of two rows"),
         }
     }
 
@@ -94,9 +94,9 @@ impl Operation {
                 (flat(elements.div_ceil(256)), 1)
             }
             Self::GetRows => (flat(quads(count).div_ceil(64)), 1),
-            Self::MatrixVector => (flat(u64::from(rows)), 1),
-            Self::MatrixMatrix => (flat(u64::from(rows)), count.div_ceil(4).max(1)),
-            Self::ExpertVectors => (flat(u64::from(rows)), count.max(1)),
+            Self::MatrixVector => (flat(u64::from(rows).div_ceil(8)), 1),
+            Self::MatrixMatrix => (flat(u64::from(rows).div_ceil(2)), count.div_ceil(4).max(1)),
+            Self::ExpertVectors => (flat(u64::from(rows).div_ceil(8)), count.max(1)),
         };
         [x, y, z]
     }
@@ -274,6 +274,21 @@ kernels! {
     BNB_INT8: Within, scheme("bitsandbytes_int8", true);
 }
 
+/// The dtypes whose rows are multiplied by a function of their own: its name, the columns of a piece, and the
+/// alignment in bytes that rows need. Others are multiplied four values at a time, and so is what remains.
+#[rustfmt::skip]
+const PRODUCTS: &[(DType, &str, u32, u32)] = &[
+    (DType::F16, "f16_dot", 8, 16),
+    (DType::BF16, "bf16_dot", 8, 16),
+    (DType::Q4_0, "q4_0_dot", 16, 2),
+    (DType::Q8_0, "q8_0_dot", 16, 2),
+    (DType::Q4_K, "q4_k_dot", 32, 16),
+    (DType::Q5_K, "q5_k_dot", 32, 16),
+    (DType::Q6_K, "q6_k_dot", 32, 2),
+    (DType::MXFP4, "mxfp4_dot", 16, 1),
+    (DType::MLX_AFFINE4, "affine4_dot", 32, 16),
+];
+
 /// The kernel of a dtype, if it has one.
 pub fn kernel(dtype: DType) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.dtype == dtype)
@@ -338,9 +353,29 @@ impl Kernel {
         }
     }
 
+    /// How rows are multiplied: constants, and the function of [`PRODUCTS`] for a row by its number.
+    fn product(&self) -> String {
+        let of = |columns: u32, alignment: u32, call: &str| {
+            format!(
+                "const DOT_COLUMNS = {columns}u;\nconst DOT_ALIGNMENT = {alignment}u;\n\n\
+                 fn product(row: u32, u: u32, v: u32) -> f32 {{\n    return {call};\n}}\n"
+            )
+        };
+        match PRODUCTS.iter().find(|(dtype, ..)| *dtype == self.dtype) {
+            None => of(0, 1, "0.0"),
+            Some((_, function, columns, alignment)) if self.is_grouped() => {
+                of(*columns, *alignment, &format!("{function}(row, u, v)"))
+            }
+            Some((_, function, columns, alignment)) => {
+                let start = "p.weight_at + row * p.row_bytes";
+                of(*columns, *alignment, &format!("{function}({start}, u, v)"))
+            }
+        }
+    }
+
     /// The text of the shader, in WGSL. `scale` and `bias` are the dtypes of these parts, for dtypes
-    /// that have them.
-    pub fn source(&self, scale: Option<DType>, bias: Option<DType>) -> String {
+    /// that have them; `halves` says whether the driver's conversion of `f16` keeps subnormal numbers.
+    pub fn source(&self, scale: Option<DType>, bias: Option<DType>, halves: bool) -> String {
         const PRELUDE: &str = include_str!("prelude.wgsl");
         const OPERATIONS: &str = include_str!("operations.wgsl");
         let row = self.dtype.descriptor();
@@ -410,8 +445,10 @@ impl Kernel {
             _ => "let start = p.weight_at + row * p.row_bytes;\n    ",
         };
         format!(
-            "{PRELUDE}\n{constants}\n{text}\nfn bits4(row: u32, column: u32) -> vec4<u32> {{\n    \
-             {start}{body}\n}}\n\n{OPERATIONS}"
+            "const HALVES = {halves};\n{PRELUDE}\n{constants}\n{text}\n\
+             fn bits4(row: u32, column: u32) -> vec4<u32> {{\n    {start}{body}\n}}\n\n\
+             {product}\n{OPERATIONS}",
+            product = self.product(),
         )
     }
 
@@ -487,7 +524,7 @@ mod tests {
     #[test]
     fn calls_fit_their_functions() {
         for kernel in KERNELS {
-            let text = kernel.source(Some(DType::F16), Some(DType::F16));
+            let text = kernel.source(Some(DType::F16), Some(DType::F16), false);
             let count = |start: &str| {
                 let (_, rest) = text.split_once(start)?;
                 Some(rest.split_once(')')?.0.split(',').count())
@@ -512,7 +549,7 @@ mod tests {
             (DType::U8, "(start + column * 1u);".to_owned()),
             (DType::F32, "(start + column * 4u);".to_owned()),
         ] {
-            let text = kernel(dtype).unwrap().source(None, None);
+            let text = kernel(dtype).unwrap().source(None, None, false);
             assert!(text.contains(&address), "{dtype}");
         }
     }
@@ -520,7 +557,7 @@ mod tests {
     #[test]
     fn texts_have_balanced_brackets_and_every_operation() {
         for kernel in KERNELS {
-            let text = kernel.source(Some(DType::F16), Some(DType::F16));
+            let text = kernel.source(Some(DType::F16), Some(DType::F16), false);
             let count = |c: char| text.chars().filter(|&found| found == c).count();
             assert_eq!((count('{'), count('(')), (count('}'), count(')')), "{}", kernel.dtype);
             for operation in Operation::ALL {

@@ -118,3 +118,18 @@ fn i32s(at: u32) -> vec4<u32> {
 fn u32s(at: u32) -> vec4<u32> {
     return bitcast<vec4<u32>>(vec4<f32>(f32s(at)));
 }
+
+// Products of eight elements.
+
+fn f16_dot(start: u32, u: u32, v: u32) -> f32 {
+    let q = w[start / 16u + u];
+    let a = vec4<f32>(halves2(q.x), halves2(q.y));
+    return sum4(fma(a, vector(v + u * 2u), vec4<f32>(halves2(q.z), halves2(q.w)) * vector(v + u * 2u + 1u)));
+}
+
+fn bf16_dot(start: u32, u: u32, v: u32) -> f32 {
+    let q = w[start / 16u + u];
+    let a = vec4<u32>(q.x << 16u, q.x & 0xffff0000u, q.y << 16u, q.y & 0xffff0000u);
+    let b = vec4<u32>(q.z << 16u, q.z & 0xffff0000u, q.w << 16u, q.w & 0xffff0000u);
+    return sum4(fma(bitcast<vec4<f32>>(a), vector(v + u * 2u), bitcast<vec4<f32>>(b) * vector(v + u * 2u + 1u)));
+}

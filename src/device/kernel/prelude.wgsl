@@ -1,6 +1,6 @@
 // What every kernel has: the bindings, the parameters, and numbers read at any byte.
 //
-// Bytes are read as 32-bit words, so that no feature is needed. f16 is decoded by integer
+// Bytes are read as words of 32 bits or four of them, so that no feature is needed. f16 is decoded by integer
 // operations: unpack2x16float may flush subnormal numbers. Nothing is divided, and no sum relies on
 // its order beyond the one of the loop.
 
@@ -48,17 +48,26 @@ struct Parameters {
     nothing: u32,
 }
 
-@group(0) @binding(0) var<storage, read> w: array<u32>;
+@group(0) @binding(0) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> scales: array<u32>;
 @group(0) @binding(2) var<storage, read> biases: array<u32>;
 @group(0) @binding(3) var<storage, read> table: array<u32>;
-@group(0) @binding(4) var<storage, read> x: array<u32>;
+@group(0) @binding(4) var<storage, read> x: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> y: array<u32>;
-@group(0) @binding(6) var<uniform> p: Parameters;
-@group(0) @binding(7) var<storage, read> chosen: array<u32>;
+var<immediate> p: Parameters;
+@group(0) @binding(6) var<storage, read> chosen: array<u32>;
+
+// A word of the weight, and one of the input.
+fn weights(i: u32) -> u32 {
+    return w[i >> 2u][i & 3u];
+}
+
+fn input(i: u32) -> u32 {
+    return x[i >> 2u][i & 3u];
+}
 
 fn byte(at: u32) -> u32 {
-    return (w[at >> 2u] >> ((at & 3u) * 8u)) & 255u;
+    return (weights(at >> 2u) >> ((at & 3u) * 8u)) & 255u;
 }
 
 // 32 bits from any byte on.
@@ -66,9 +75,9 @@ fn word(at: u32) -> u32 {
     let i = at >> 2u;
     let shift = (at & 3u) * 8u;
     if shift == 0u {
-        return w[i];
+        return weights(i);
     }
-    return (w[i] >> shift) | (w[i + 1u] << (32u - shift));
+    return (weights(i) >> shift) | (weights(i + 1u) << (32u - shift));
 }
 
 // The same of the parts behind the scales.
@@ -180,3 +189,67 @@ fn e2m1(code: u32) -> f32 {
 fn e2m1s(codes: vec4<u32>) -> vec4<f32> {
     return vec4<f32>(e2m1(codes.x), e2m1(codes.y), e2m1(codes.z), e2m1(codes.w));
 }
+
+// What products need: see `dot` of the dtypes that have one. A dot function multiplies so many columns of a
+// row that one invocation reads much at a time, decodes a header once, and has the neighbours of what its
+// neighbours read. `u` is the number of these columns in the row, and `v` of the vector's first four values.
+
+fn vector(v: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(x[v]);
+}
+
+fn sum4(v: vec4<f32>) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// Two f16. HALVES says whether the driver's own function keeps subnormal numbers.
+fn halves2(bits: u32) -> vec2<f32> {
+    if HALVES {
+        return unpack2x16float(bits);
+    }
+    return vec2<f32>(half(bits & 0xffffu), half(bits >> 16u));
+}
+
+// The f16 at an even byte.
+fn half_at(at: u32) -> f32 {
+    return halves2((weights(at >> 2u) >> ((at & 2u) * 8u)) & 0xffffu).x;
+}
+
+// 32 bits of two words, from the third byte on if `odd`.
+fn shifted(a: u32, b: u32, odd: bool) -> u32 {
+    return select(a, (a >> 16u) | (b << 16u), odd);
+}
+
+// The bits of 2^23, to which the lowest bits of a number are added by setting them: converting integers is
+// slow. The parameter is 0, which no compiler knows: each of these constants would cost an instruction.
+fn magic() -> vec4<u32> {
+    return vec4<u32>(0x4b000000u | p.nothing);
+}
+
+// The nibbles of the lower half of a word less `zero`, times 1, 16, 256 and 4096.
+fn nibbles4(v: u32, zero: f32) -> vec4<f32> {
+    let bits = (vec4<u32>(v) & vec4<u32>(0xfu, 0xf0u, 0xf00u, 0xf000u)) | magic();
+    return bitcast<vec4<f32>>(bits) - (0x1p23f + zero * vec4<f32>(1.0, 16.0, 256.0, 4096.0));
+}
+
+const SIXTEENTHS = vec4<f32>(1.0, 0x1p-4f, 0x1p-8f, 0x1p-12f);
+
+// The products of the nibbles of a word with eight columns, in the order of the nibbles.
+fn nibbles_dot(sum: vec4<f32>, v: u32, zero: f32, a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    return fma(nibbles4(v >> 16u, zero), b, fma(nibbles4(v, zero), a, sum));
+}
+
+// The same if the lower nibbles of the bytes belong to four columns, and the upper ones to others.
+fn planes_dot(sum: vec4<f32>, v: u32, zero: f32, l: vec4<f32>, h: vec4<f32>) -> vec4<f32> {
+    return nibbles_dot(sum, v, zero, vec4<f32>(l.x, h.x, l.y, h.y), vec4<f32>(l.z, h.z, l.w, h.w));
+}
+
+// The bytes of a word less `zero`, times 1, 256, 1 and 256. `flip` has the bits to change in each byte.
+fn bytes4(v: u32, flip: u32, zero: f32) -> vec4<f32> {
+    let u = vec4<u32>(v, v, v >> 16u, v >> 16u);
+    let changed = magic() ^ vec4<u32>(flip, flip << 8u, flip, flip << 8u);
+    let bits = (u & vec4<u32>(0xffu, 0xff00u, 0xffu, 0xff00u)) ^ changed;
+    return bitcast<vec4<f32>>(bits) - (0x1p23f + zero * vec4<f32>(1.0, 256.0, 1.0, 256.0));
+}
+
+const BYTES = vec4<f32>(1.0, 0x1p-8f, 1.0, 0x1p-8f);

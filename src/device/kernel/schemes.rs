@@ -8,7 +8,7 @@ use crate::quant::scale_reach;
 use crate::shape;
 use crate::store::Part;
 
-/// The parameters of a shader: binding 6, in this order, each as `u32`.
+/// The parameters of a shader, which come with its command, in this order, each as `u32`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Parameters {
@@ -69,8 +69,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The bytes of the uniform buffer, a multiple of 16.
-    pub fn bytes(&self) -> [u8; 112] {
+    /// The number of bytes that a shader's parameters have: a multiple of 16, and at most what every driver
+    /// takes with a command.
+    pub const BYTES: u32 = 112;
+
+    /// The bytes that a shader gets with its command.
+    pub fn bytes(&self) -> [u8; Self::BYTES as usize] {
         let Self { rows, columns, row_bytes, weight_at, scale_at, bias_at, .. } = *self;
         let Self { groups, group_size, count, first_row, all_rows, per_vector, .. } = *self;
         let Self { start_row, outputs, zero_at, index_at, values_at, nested_at, .. } = *self;
@@ -83,7 +87,7 @@ impl Parameters {
             nested_at, nested_values_at, zero_words, matrix_scales, row_group, block, nested_block,
             nested_offset, global_kind,
         ];
-        let mut bytes = [0; 112];
+        let mut bytes = [0; Self::BYTES as usize];
         for (to, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }

@@ -41,7 +41,7 @@ pub struct Binding {
     pub buffer: usize,
     /// The offset in that buffer, a multiple of the alignment.
     pub offset: u64,
-    /// The bytes, a multiple of 4.
+    /// The bytes, a multiple of [`WIDTH`].
     pub bytes: u64,
 }
 
@@ -58,6 +58,9 @@ pub struct Window {
     /// The bytes of the output that precede this window's.
     pub output_offset: u64,
 }
+
+/// The bytes that kernels read at once: buffers of weights, and of inputs, have a multiple of them.
+pub const WIDTH: u64 = 16;
 
 /// The number of rows whose outputs are a multiple of the alignment.
 fn aligned_rows(row_bytes: u64, alignment: u64) -> u64 {
@@ -203,7 +206,7 @@ impl KernelTensor {
         let Some(row) = row.filter(|row| *row > 0) else {
             let (_, cut) = self.cut(range.start)?;
             let start = range.start - (range.start - cut.start) % self.limits.alignment.max(1);
-            let bytes = (range.end - start).next_multiple_of(4);
+            let bytes = (range.end - start).next_multiple_of(WIDTH);
             if bytes > self.limits.binding || cut.end < range.end {
                 let fault = format!("a part of {bytes} bytes cannot be divided between rows");
                 return Err(Error::unsupported(fault));
@@ -212,8 +215,8 @@ impl KernelTensor {
         };
         let start = range.start + first.saturating_mul(row);
         let (_, cut) = self.cut(start)?;
-        // The binding starts up to one alignment earlier, and ends at a multiple of 4.
-        let room = self.limits.binding.saturating_sub(self.limits.alignment + 4);
+        // The binding starts up to one alignment earlier, and ends at a multiple of the width.
+        let room = self.limits.binding.saturating_sub(self.limits.alignment + WIDTH);
         Ok(first + room.min(cut.end - start) / row)
     }
 
@@ -243,7 +246,7 @@ impl KernelTensor {
             let (buffer, cut) = self.cut(start)?;
             let within = start - cut.start;
             let offset = within / self.limits.alignment.max(1) * self.limits.alignment.max(1);
-            let bytes = (end - cut.start - offset).next_multiple_of(4);
+            let bytes = (end - cut.start - offset).next_multiple_of(WIDTH);
             *binding = Some(Binding { buffer, offset, bytes });
             *at = narrow(within - offset)?;
             *row_bytes = row.unwrap_or(0);
@@ -341,7 +344,8 @@ mod tests {
                         let at = cut.start + found.offset + u64::from(window.parameters.weight_at);
                         assert_eq!(at, start + row * window.rows.start);
                         assert!(
-                            found.offset + found.bytes <= (cut.end - cut.start).next_multiple_of(4)
+                            found.offset + found.bytes
+                                <= (cut.end - cut.start).next_multiple_of(WIDTH)
                         );
                         let dequantizes =
                             operation.output_bytes() == 2 || operation == Operation::DequantizeF32;
