@@ -34,6 +34,7 @@ const UNSAFE: &[&str] = &[
     "bytes/bounce.rs",
     "bytes/mmap.rs",
     "device/gpu/import.rs",
+    "device/gpu/pipelines.rs",
     "weighbridge_quant/kernel.rs",
     "weighbridge_quant/simd/aarch64.rs",
     "weighbridge_quant/simd/aarch64/registers.rs",

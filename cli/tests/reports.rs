@@ -839,13 +839,13 @@ fn kernels_and_dispatches() {
         assert_eq!(row["values"], "rounded to F32");
     }
     assert_snapshot!(printed(&["inspect", MLX, "--dispatch", "--filter", "layers.0.*"]), @"
-    TENSORS                                                                                  KERNEL            SHAPE       SIZE  WINDOWS    WORKGROUPS   FLOPS
-    layers.0.ffn.gate.weight + layers.0.ffn.up.weight                                        MLX_AFFINE4  1024 x 256  144.0 KiB        1  1024 x 1 x 1  524288
-    layers.0.attention.q.weight + layers.0.attention.k.weight + layers.0.attention.v.weight  MLX_AFFINE4   512 x 256   72.0 KiB        1   512 x 1 x 1  262144
-    layers.0.attention_norm.weight                                                           BF16                256      512 B        1     1 x 1 x 1     512
-    layers.0.ffn.down.weight                                                                 MLX_AFFINE4   256 x 512   72.0 KiB        1   256 x 1 x 1  262144
-    layers.0.ffn_norm.weight                                                                 BF16                256      512 B        1     1 x 1 x 1     512
-    layers.0.attention.output.weight                                                         MLX_AFFINE4   256 x 256   36.0 KiB        1   256 x 1 x 1  131072
+    TENSORS                                                                                  KERNEL            SHAPE       SIZE  WINDOWS   WORKGROUPS   FLOPS
+    layers.0.ffn.gate.weight + layers.0.ffn.up.weight                                        MLX_AFFINE4  1024 x 256  144.0 KiB        1  128 x 1 x 1  524288
+    layers.0.attention.q.weight + layers.0.attention.k.weight + layers.0.attention.v.weight  MLX_AFFINE4   512 x 256   72.0 KiB        1   64 x 1 x 1  262144
+    layers.0.attention_norm.weight                                                           BF16                256      512 B        1    1 x 1 x 1     512
+    layers.0.ffn.down.weight                                                                 MLX_AFFINE4   256 x 512   72.0 KiB        1   32 x 1 x 1  262144
+    layers.0.ffn_norm.weight                                                                 BF16                256      512 B        1    1 x 1 x 1     512
+    layers.0.attention.output.weight                                                         MLX_AFFINE4   256 x 256   36.0 KiB        1   32 x 1 x 1  131072
     workgroups are those of matrix_vector, in the first window of rows
     ");
     let report = json(&["inspect", GGUF, "--dispatch", "--json"]);

@@ -21,12 +21,9 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 pub use compute::{ChosenExperts, KernelCall};
 use pipelines::Pipelines;
-use upload::Uploads;
+use upload::{Place, STAGE, Uploads};
 /// The version of wgpu whose types are in this module.
 pub use wgpu;
-
-/// The most bytes that are staged at a time for one transfer, and that are read back at a time.
-const STAGE: u64 = 8 << 20;
 
 /// What the driver of a GPU says about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -103,12 +100,13 @@ impl GpuBuffer {
         &self.chunks
     }
 
-    /// The chunks that have bytes of a range, and which.
-    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = (&GpuChunk, Range<u64>)> {
-        let part =
-            |chunk: &GpuChunk| range.start.max(chunk.range.start)..range.end.min(chunk.range.end);
+    /// Where the bytes of a range are.
+    fn places(&self, range: &Range<u64>) -> impl Iterator<Item = Place<'_>> {
+        let (start, end) = (range.start, range.end);
+        let part = move |chunk: &GpuChunk| start.max(chunk.range.start)..end.min(chunk.range.end);
         let all = self.chunks.iter().map(move |chunk| (chunk, part(chunk)));
-        all.filter(|(_, part)| !part.is_empty())
+        let some = all.filter(|(_, part)| !part.is_empty());
+        some.map(|(chunk, part)| (&chunk.buffer, part.start - chunk.range.start, part))
     }
 }
 
@@ -197,7 +195,7 @@ impl Gpu {
             // More than these wait for each other in the driver.
             _ => 8,
         };
-        let uploads = Uploads::new(import);
+        let uploads = Uploads::new(&device, &queue, import);
         let pipelines = Pipelines::new(&device);
         Ok(Self { info, limits, device, queue, state, uploads, pipelines })
     }
@@ -393,11 +391,15 @@ impl Device for Gpu {
         (buffer, range): Self::Region<'_>,
         write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        self.upload(buffer, range, write)
+        self.check()?;
+        let wait = |submission| self.wait(Some(submission));
+        self.uploads.fill(&range, buffer.places(&range), write, &wait)
     }
 
     fn finish(&self) -> Result<()> {
-        self.land()
+        let waited = self.wait(None);
+        self.uploads.clear();
+        waited
     }
 
     fn read(&self, buffer: &GpuBuffer, offset: u64, out: &mut [u8]) -> Result<()> {

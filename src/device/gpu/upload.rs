@@ -7,8 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use zerocopy::IntoBytes;
 
-use super::{Gpu, GpuBuffer, STAGE, import};
-use crate::error::{Error, Result};
+use super::import;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most bytes that are staged at a time for one transfer, and that are read back at a time.
+pub(super) const STAGE: u64 = 8 << 20;
 
 /// Transfers that are under way at a time. Together with the memory that threads fill, they bound
 /// the host memory that loading takes.
@@ -31,8 +34,13 @@ impl Stage {
     }
 }
 
+/// A buffer of the driver, the byte in it at which a transfer begins, and the bytes of the range.
+pub(super) type Place<'b> = (&'b wgpu::Buffer, u64, Range<u64>);
+
 /// Host memory for transfers, and what is under way.
 pub(super) struct Uploads {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
     /// The alignment of host memory that the GPU can copy from; `None` if the driver cannot import it.
     alignment: Option<u64>,
     /// Transfers that are not known to be finished, the oldest first, and the memory they read.
@@ -41,12 +49,13 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    pub(super) fn new(alignment: Option<u64>) -> Self {
-        Self { alignment, flight: Mutex::default(), free: Mutex::default() }
+    pub(super) fn new(device: &wgpu::Device, queue: &wgpu::Queue, alignment: Option<u64>) -> Self {
+        let (device, queue) = (device.clone(), queue.clone());
+        Self { device, queue, alignment, flight: Mutex::default(), free: Mutex::default() }
     }
 
     /// Memory of at least so many bytes.
-    fn take(&self, device: &wgpu::Device, len: usize) -> Result<Stage> {
+    fn take(&self, len: usize) -> Result<Stage> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = free.iter_mut().rposition(|stage| stage.bytes().len() >= len) {
             return Ok(free.swap_remove(found));
@@ -55,7 +64,8 @@ impl Uploads {
         // To import memory takes milliseconds, in which the driver copies what is small.
         let stage = usize::try_from(STAGE).unwrap_or(len);
         let alignment = self.alignment.filter(|_| len >= stage / 8);
-        let imported = alignment.and_then(|at| import::Stage::new(device, len.max(stage), at));
+        let imported =
+            alignment.and_then(|at| import::Stage::new(&self.device, len.max(stage), at));
         if let Some(stage) = imported {
             return Ok(Stage::Imported(stage));
         }
@@ -74,82 +84,70 @@ impl Uploads {
         }
     }
 
-    /// Notes a transfer; the oldest one, if too many are under way.
+    /// Fills a range of places by `write`. `wait` waits for a transfer.
+    pub(super) fn fill<'b>(
+        &self,
+        range: &Range<u64>,
+        places: impl Iterator<Item = Place<'b>>,
+        write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+        wait: &dyn Fn(wgpu::SubmissionIndex) -> Result<()>,
+    ) -> Result<()> {
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let mut stage = self.take(len)?;
+        // Mapped memory of a GPU cannot be read, and reading from it is slow where it can: the
+        // loader's decoders do both, so they write to this memory.
+        if let Err(error) = write(stage.bytes().get_mut(..len).unwrap_or_default()) {
+            self.keep(stage);
+            return Err(error);
+        }
+        if let Stage::Imported(imported) = &stage {
+            let new = wgpu::CommandEncoderDescriptor::default();
+            let mut commands = self.device.create_command_encoder(&new);
+            for (buffer, offset, part) in places {
+                let (from, size) = (part.start - range.start, part.end - part.start);
+                commands.copy_buffer_to_buffer(imported.buffer(), from, buffer, offset, size);
+            }
+            return self.sent(self.queue.submit([commands.finish()]), Some(stage), wait);
+        }
+        for (buffer, offset, part) in places {
+            for at in (part.start..part.end).step_by(usize::try_from(STAGE).unwrap_or(usize::MAX)) {
+                let end = part.end.min(at + STAGE);
+                let place = |at: u64| usize::try_from(at - range.start).unwrap_or(usize::MAX);
+                let bytes = stage.bytes().get(place(at)..place(end)).unwrap_or_default();
+                let offset = offset + (at - part.start);
+                let view = NonZeroU64::new(bytes.len() as u64)
+                    .and_then(|size| self.queue.write_buffer_with(buffer, offset, size));
+                let fault = "the GPU's driver failed: it has no memory for a transfer";
+                let view = view.ok_or_else(|| Error::new(ErrorKind::Device, fault));
+                view?.copy_from_slice(bytes);
+                self.sent(self.queue.submit([]), None, wait)?;
+            }
+        }
+        self.keep(stage);
+        Ok(())
+    }
+
+    /// Notes a transfer, and waits for the oldest one if too many are under way.
     fn sent(
         &self,
         submission: wgpu::SubmissionIndex,
         stage: Option<Stage>,
-    ) -> Option<(wgpu::SubmissionIndex, Option<Stage>)> {
+        wait: &dyn Fn(wgpu::SubmissionIndex) -> Result<()>,
+    ) -> Result<()> {
         let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
         flight.push_back((submission, stage));
-        (flight.len() > IN_FLIGHT).then(|| flight.pop_front()).flatten()
-    }
-}
-
-impl Gpu {
-    /// Fills a range of a buffer by `write`.
-    pub(super) fn upload(
-        &self,
-        buffer: &GpuBuffer,
-        range: Range<u64>,
-        write: &mut dyn FnMut(&mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.check()?;
-        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let mut stage = self.uploads.take(&self.device, len)?;
-        // Mapped memory of a GPU cannot be read, and reading from it is slow where it can: the
-        // loader's decoders do both, so they write to this memory.
-        let written = write(stage.bytes().get_mut(..len).unwrap_or_default());
-        if let Err(error) = written {
-            self.uploads.keep(stage);
-            return Err(error);
-        }
-        if let Stage::Imported(imported) = &stage {
-            let mut commands =
-                self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            for (chunk, part) in buffer.within(&range) {
-                let (from, to) = (part.start - range.start, part.start - chunk.range.start);
-                let size = part.end - part.start;
-                commands.copy_buffer_to_buffer(imported.buffer(), from, &chunk.buffer, to, size);
-            }
-            let submission = self.queue.submit([commands.finish()]);
-            return self.sent(submission, Some(stage));
-        }
-        for (chunk, part) in buffer.within(&range) {
-            let mut at = part.start;
-            while at < part.end {
-                let end = part.end.min(at + STAGE);
-                let place = |at: u64| usize::try_from(at - range.start).unwrap_or(usize::MAX);
-                let bytes = stage.bytes().get(place(at)..place(end)).unwrap_or_default();
-                let mut view = NonZeroU64::new(bytes.len() as u64)
-                    .and_then(|size| {
-                        let offset = at - chunk.range.start;
-                        self.queue.write_buffer_with(&chunk.buffer, offset, size)
-                    })
-                    .ok_or_else(|| self.fault("no staging memory"))?;
-                view.copy_from_slice(bytes);
-                drop(view);
-                self.sent(self.queue.submit([]), None)?;
-                at = end;
-            }
-        }
-        self.uploads.keep(stage);
-        Ok(())
-    }
-
-    fn sent(&self, submission: wgpu::SubmissionIndex, stage: Option<Stage>) -> Result<()> {
-        if let Some((oldest, stage)) = self.uploads.sent(submission, stage) {
-            self.wait(Some(oldest))?;
-            stage.into_iter().for_each(|stage| self.uploads.keep(stage));
+        let oldest = if flight.len() > IN_FLIGHT { flight.pop_front() } else { None };
+        drop(flight);
+        if let Some((oldest, stage)) = oldest {
+            wait(oldest)?;
+            stage.into_iter().for_each(|stage| self.keep(stage));
         }
         Ok(())
     }
 
-    /// Waits for all transfers, and gives up their memory.
-    pub(super) fn land(&self) -> Result<()> {
-        let waited = self.wait(None);
-        self.uploads.flight.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.uploads.free.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        waited
+    /// Gives up the memory, when all transfers are finished.
+    pub(super) fn clear(&self) {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

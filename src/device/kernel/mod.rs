@@ -510,9 +510,9 @@ mod tests {
                 let (rows, columns) = (u64::from(rows), u64::from(columns));
                 let needed = match operation {
                     Operation::GetRows => u64::from(count) * columns.div_ceil(4) / 64,
-                    Operation::MatrixVector => rows,
-                    Operation::MatrixMatrix => rows * u64::from(count.div_ceil(4)),
-                    Operation::ExpertVectors => rows * u64::from(count),
+                    Operation::MatrixVector => rows.div_ceil(8),
+                    Operation::MatrixMatrix => rows.div_ceil(2) * u64::from(count.div_ceil(4)),
+                    Operation::ExpertVectors => rows.div_ceil(8) * u64::from(count),
                     _ => rows * columns / 256,
                 };
                 assert!(all >= needed && all < 2 * needed + 65_535, "{operation:?} {groups:?}");
