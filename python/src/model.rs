@@ -166,7 +166,7 @@ impl Model {
     /// All tensors in the names, shapes and row order of a dialect.
     fn tensors_in(&self, py: Python<'_>, dialect: &str) -> PyResult<Vec<Tensor>> {
         let dialect = named(dialect)?;
-        let translated = py.detach(|| ops::tensors_in(&self.model, dialect)).or_raise()?;
+        let translated = py.detach(|| self.model.tensors_in(dialect)).or_raise()?;
         Ok(translated.tensors.into_iter().map(|tensor| self.wrap(tensor)).collect())
     }
 

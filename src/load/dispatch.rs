@@ -65,7 +65,7 @@ impl DispatchTable {
     /// let provider = WeightProvider::new(model, Paper::default())?;
     /// let table = DispatchTable::build(&provider, |name| name.contains(".q."), &[])?;
     /// let cost = table.entries[0].cost(Operation::MatrixVector, 1)?.expect("a kernel");
-    /// assert_eq!((cost.workgroups, cost.flops), ([256, 1, 1], 2 * 256 * 256));
+    /// assert_eq!((cost.workgroups, cost.flops), ([32, 1, 1], 2 * 256 * 256));
     /// # Ok(())
     /// # }
     /// ```

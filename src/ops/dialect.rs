@@ -28,16 +28,30 @@ pub struct TranslatedTensors {
     pub(super) in_mxfp4: Vec<String>,
 }
 
-/// Translates a model's tensors to a dialect: its names, shapes and row order. These are the
-/// tensors that [`convert`](super::convert) writes, before it chooses dtypes. In the Hugging Face
-/// dialect, experts of gpt-oss in MXFP4 are not transposed, while plain ones are.
-///
-/// # Errors
-///
-/// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
-/// the dialect's layout; `Malformed` if tensors contradict the config.
-pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> {
-    adapted_tensors_in(model, dialect, None, &Sharding::new())
+impl Model {
+    /// The tensors in a dialect: its names, shapes and row order. These are the tensors that
+    /// [`convert`](crate::ops::convert) writes, before it chooses dtypes. In the Hugging Face dialect,
+    /// experts of gpt-oss in MXFP4 are not transposed, while plain ones are.
+    ///
+    /// ```
+    /// use weighbridge::{Model, arch::Dialect};
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let tensors = model.tensors_in(Dialect::HuggingFace)?.tensors;
+    /// let norm = tensors.iter().find(|tensor| tensor.name() == "model.norm.weight");
+    /// assert_eq!(norm.unwrap().to_vec::<f32>()?.len(), 256);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
+    /// the dialect's layout; `Malformed` if tensors contradict the config.
+    pub fn tensors_in(&self, dialect: Dialect) -> Result<TranslatedTensors> {
+        adapted_tensors_in(self, dialect, None, &Sharding::new())
+    }
 }
 
 /// A rank's parts of a model's tensors in a dialect. They are the tensors of a smaller model of the same
@@ -60,7 +74,7 @@ pub fn tensors_in(model: &Model, dialect: Dialect) -> Result<TranslatedTensors> 
 ///
 /// # Errors
 ///
-/// Same as [`tensors_in`] and [`Model::tensor_of_rank`].
+/// Same as [`Model::tensors_in`] and [`Model::tensor_of_rank`].
 pub fn tensors_of_rank(
     model: &Model,
     dialect: Dialect,

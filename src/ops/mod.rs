@@ -30,7 +30,7 @@ mod verify;
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
 pub use convert::{ConvertOptions, QuantizationRules, convert};
 pub use create::create;
-pub use dialect::{TranslatedTensors, tensors_in, tensors_of_rank};
+pub use dialect::{TranslatedTensors, tensors_of_rank};
 pub use diff::{
     DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
     DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair, TensorPairs,

@@ -410,7 +410,7 @@ fn big_endian_sources() {
 fn the_convention_of_a_provider_changes_no_file() {
     let model = provider(&sample("sample-Q8_0.gguf"));
     let names = |model: &Model| {
-        let spoken = ops::tensors_in(model, Dialect::HuggingFace).expect("names");
+        let spoken = model.tensors_in(Dialect::HuggingFace).expect("names");
         let of = |view: &Tensor| (view.name().to_owned(), view.dequantize().unwrap().to_vec());
         spoken.tensors.iter().map(of).collect::<Vec<_>>()
     };

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::models::{Array, Form, NamedModel, Opened, Tensors, lists, models, open, pattern};
 use weighbridge::arch::{Change, Dialect};
 use weighbridge::container::{Container, GGUF, MLX, SAFETENSORS};
-use weighbridge::ops::{self, ConvertOptions, tensors_in};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Model, ModelConfig, OpenOptions, Strictness, Tensor, WriteOptions};
 
 /// The containers that are written, as forms of lists.
@@ -114,7 +114,7 @@ fn spoken(
     let mut tell = |what: String| {
         told.entry(what).or_default().insert(at.clone());
     };
-    let spoken = match tensors_in(&opened.model, dialect) {
+    let spoken = match opened.model.tensors_in(dialect) {
         Ok(spoken) => spoken,
         Err(error) => {
             tell(format!("names: {error}"));
@@ -205,7 +205,7 @@ fn converted(
         Ok(again) => again,
         Err(error) => return vec![format!("{at}: {error}")],
     };
-    let spoken = tensors_in(&opened.model, dialect).unwrap_or_default();
+    let spoken = opened.model.tensors_in(dialect).unwrap_or_default();
     for view in &spoken.tensors {
         let written = again.tensor(view.name()).map(|tensor| tensor.shape().to_vec());
         if written.as_ref().is_ok_and(|shape| shape != view.shape()) {
@@ -272,7 +272,7 @@ fn gemma3n_lies_within_another_in_mlx() {
     let model = models.iter().find(|model| model.name == "gemma3n").expect("a list");
     for (form, tensors) in model.forms.iter().filter(|(form, _)| *form != Form::Mlx) {
         let opened = open(model, *form, tensors);
-        let spoken = tensors_in(&opened.model, Dialect::Mlx).expect("names");
+        let spoken = opened.model.tensors_in(Dialect::Mlx).expect("names");
         assert!(spoken.tensors.len() > 30);
         for view in &spoken.tensors {
             let parts = ["language_model.", "audio_tower.", "vision_tower.", "embed_"];

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::ollama::QuantType;
-use weighbridge::ops::{self, ConvertOptions, QuantizationRules, tensors_in};
+use weighbridge::ops::{self, ConvertOptions, QuantizationRules};
 use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, WriteOptions};
 
@@ -26,7 +26,7 @@ fn numbers_get_the_axes_of_the_other_class() {
     // The norms of heads, which no other name tells from Hugging Face's, are those of both.
     let opened = open(&model, Form::Mlx, tensors);
     assert_eq!(opened.model.resolution().expect("names").dialect, Dialect::Mlx);
-    let made = tensors_in(&opened.model, Dialect::HuggingFace).expect("tensors").tensors;
+    let made = opened.model.tensors_in(Dialect::HuggingFace).expect("tensors").tensors;
     let shape = |end: &str| {
         let name = format!("model.layers.0.mlp.act_fn.{end}");
         made.iter().find(|tensor| tensor.name() == name).expect("the tensor").shape().to_vec()
@@ -54,7 +54,7 @@ fn experts_of_impossible_numbers() {
     let name = "model.layers.0.mlp.experts.{e}.up_proj.weight";
     let separated = |shape| {
         let folder = with_experts(shape);
-        tensors_in(&Model::open(folder.path()).expect("a model"), Dialect::HuggingFace)
+        Model::open(folder.path()).expect("a model").tensors_in(Dialect::HuggingFace)
     };
     let names = separated([3, 16, 8]).expect("tensors").tensors;
     let names: Vec<&str> = names.iter().map(|tensor| tensor.name()).collect();
@@ -75,7 +75,7 @@ fn names_within_a_model_with_images_are_given_once() {
     let mut model = listed("llama4", &json!({}));
     let names = |model: &crate::models::NamedModel| -> Vec<String> {
         let opened = directory(model);
-        let made = tensors_in(&opened.model, Dialect::Mlx).expect("tensors").tensors;
+        let made = opened.model.tensors_in(Dialect::Mlx).expect("tensors").tensors;
         made.iter().map(|tensor| tensor.name().to_owned()).collect()
     };
     let mut alone = names(&model);

@@ -7,7 +7,6 @@ use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use serde_json::{Value as Json, json};
 use weighbridge::arch::{Dialect, Field, LayerKind};
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::ops::tensors_in;
 use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_documents, mlx_documents};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
@@ -109,7 +108,7 @@ fn numbers_of_an_activation_are_keys_of_gguf_and_tensors_elsewhere() {
     let stored = model.forms[0].1["model.layers.0.mlp.act_fn.alpha_p"].values[0];
     assert_eq!(found, [f64::from(stored)]);
     assert_eq!(value("xielu.eps").len(), 1);
-    let left = tensors_in(&opened.model, Dialect::Gguf).expect("tensors").left_out;
+    let left = opened.model.tensors_in(Dialect::Gguf).expect("tensors").left_out;
     assert_eq!(left.len(), 4);
     assert!(left.iter().all(|(_, why)| why.starts_with("stated by the key xielu.")), "{left:?}");
 
@@ -124,7 +123,7 @@ fn numbers_of_an_activation_are_keys_of_gguf_and_tensors_elsewhere() {
         file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
     });
     let gguf = OpenOptions::new().open_memory("file", file.build()).expect("a model");
-    let made = tensors_in(&gguf, Dialect::HuggingFace).expect("tensors").tensors;
+    let made = gguf.tensors_in(Dialect::HuggingFace).expect("tensors").tensors;
     let one = |end: &str| {
         let name = format!("model.layers.0.mlp.act_fn.{end}");
         let tensor = made.iter().find(|tensor| tensor.name() == name).expect("the tensor");
@@ -542,7 +541,7 @@ fn names_of_a_family_are_not_given_to_tensors_of_others() {
     let own = tensors.remove("blk.0.post_attention_norm.weight").expect("the norm");
     tensors.insert("blk.0.ffn_norm.weight".to_owned(), own);
     let opened = gguf_of_list(&model, &[]);
-    let made = tensors_in(&opened, Dialect::HuggingFace).expect("tensors");
+    let made = opened.tensors_in(Dialect::HuggingFace).expect("tensors");
     let name = "model.layers.0.post_attention_layernorm.weight";
     assert!(made.tensors.iter().all(|tensor| tensor.name() != name));
     let left: Vec<&str> = made.left_out.iter().map(|(name, _)| name.as_str()).collect();

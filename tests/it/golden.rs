@@ -1,6 +1,6 @@
 //! Blocks and groups that ggml and MLX wrote, against the values that those libraries give back:
-//! one row of each in `tests/data/golden.safetensors`, all of them in `../shared/fixtures/golden`
-//! where that folder lies beside the repository.
+//! one row of each in `tests/data/golden.safetensors`, all of them in `golden` of
+//! `WEIGHBRIDGE_FIXTURES`.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Quantizers against the blocks that ggml wrote of the same values, with and without importance:
-//! all of them in `../shared/fixtures/golden/ggml`, where that folder lies beside the repository.
+//! all of them in `golden/ggml` of the folder that `WEIGHBRIDGE_FIXTURES` names.
 
 use crate::support::{Gguf, fixture, open_as};
 use weighbridge::dtype::DTYPES;

@@ -1,5 +1,5 @@
 //! Values quantized to the dtypes of MLX, against what `mx.quantize` made of them: all files of
-//! `../shared/fixtures/golden/mlx`, where that folder lies beside the repository.
+//! `golden/mlx` of the folder that `WEIGHBRIDGE_FIXTURES` names.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 
 use std::path::Path;

@@ -150,7 +150,7 @@ fn global_scales_are_told_by_their_kind() {
 fn rows_that_share_a_word_are_in_one_window() {
     let file = Gguf::new().tensor("t.weight", DType::F16, &[64, 5], vec![0; 640]).build();
     let model = OpenOptions::new().open_memory("file", file).expect("a model");
-    let device = Arc::new(Host::binding(460));
+    let device = Arc::new(Host::binding(472));
     let provider = WeightProvider::new(model, Arc::clone(&device)).expect("a provider");
     let tensor = provider.load("t.weight").expect("a matrix");
     let tensor = tensor.kernel_tensor(&device).expect("a kernel");

@@ -53,7 +53,7 @@ fn said(model: &NamedModel, form: Form, found: &mut BTreeMap<String, String>) {
                 }
             }
             let other = if form == Form::Gguf { Dialect::HuggingFace } else { Dialect::Gguf };
-            if let Err(error) = ops::tensors_in(opened, other) {
+            if let Err(error) = opened.tensors_in(other) {
                 note(&format!("{} for {}", pattern(name), other.name()), error);
             }
         }

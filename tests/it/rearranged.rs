@@ -26,7 +26,7 @@ fn tensors(model: &NamedModel, form: Form) -> Tensors {
 
 /// One of the tensors that a model has in a dialect.
 fn translated(model: &Model, dialect: Dialect, name: &str) -> weighbridge::Result<Tensor> {
-    let all = ops::tensors_in(model, dialect)?.tensors;
+    let all = model.tensors_in(dialect)?.tensors;
     Ok(all.into_iter().find(|tensor| tensor.name() == name).expect("a tensor of the dialect"))
 }
 
@@ -110,7 +110,7 @@ fn columns_of_a_part_are_put_in_no_order() {
 fn elements_of_a_part_do_not_alternate() {
     let model = named("gpt_oss");
     let opened = &open(&model, Form::Gguf, &tensors(&model, Form::Gguf)).model;
-    assert!(ops::tensors_in(opened, Dialect::HuggingFace).is_ok());
+    assert!(opened.tensors_in(Dialect::HuggingFace).is_ok());
     let half = Sharding::new().expert(0, 2);
     let error = ops::tensors_of_rank(opened, Dialect::HuggingFace, &half).expect_err("a part");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -127,7 +127,7 @@ fn halves_of_different_lengths_do_not_join() {
     let up = "blk.0.ffn_up_exps.weight";
     all.insert(up.to_owned(), Array::random(up, vec![2, 8, 8]));
     let opened = &open(&model, Form::Gguf, &all).model;
-    let error = ops::tensors_in(opened, Dialect::HuggingFace).map(drop).expect_err("6 and 8 rows");
+    let error = opened.tensors_in(Dialect::HuggingFace).map(drop).expect_err("6 and 8 rows");
     assert_eq!(error.kind(), ErrorKind::Malformed);
     assert!(error.to_string().ends_with("12 rows, but positions for 14"), "{error}");
 }
@@ -146,7 +146,7 @@ fn rows_to_reorder_are_limited() {
             .tensor("blk.0.ffn_gate_shexp.weight", DType::I8, &shape, bytes())
             .tensor("blk.0.ffn_up_shexp.weight", DType::I8, &shape, bytes());
         let opened = OpenOptions::new().open_memory("model.gguf", file.build()).expect("a file");
-        ops::tensors_in(&opened, Dialect::HuggingFace)
+        opened.tensors_in(Dialect::HuggingFace)
     };
     let joined = rows(3).expect("few rows").tensors;
     assert_eq!(joined[0].shape(), [6, 1]);

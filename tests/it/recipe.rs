@@ -1,5 +1,5 @@
 //! The choice of dtypes against what other quantizers chose: all of their files in
-//! `../shared/fixtures`, where that folder lies beside the repository.
+//! the folder that `WEIGHBRIDGE_FIXTURES` names.
 
 use crate::support;
 use std::collections::HashMap;

@@ -1,6 +1,5 @@
 //! Models of random values, made from lists of names in each form that there is a list for. The
-//! large lists are those in `../shared/data/names`, where that folder lies beside the repository;
-//! what those lack stands in `lists.rs`.
+//! large lists are those in `tests/data/names`; what those lack stands in `lists.rs`.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 #[path = "lists.rs"]

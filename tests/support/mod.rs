@@ -56,17 +56,22 @@ pub(crate) fn fixture(path: &str) -> Option<PathBuf> {
     if own.exists() { Some(own) } else { outside(path) }
 }
 
-/// A file or folder of the larger set of fixtures, in `WEIGHBRIDGE_FIXTURES` or beside the
-/// repository. It contains third-party files, and files that are too large for the repository.
+/// A file or folder of the larger set of fixtures, which `WEIGHBRIDGE_FIXTURES` names. It contains third-party files,
+/// and files that are too large for the repository.
 pub(crate) fn outside(path: &str) -> Option<PathBuf> {
-    let set = std::env::var_os("WEIGHBRIDGE_FIXTURES").map(PathBuf::from);
-    let found = set.unwrap_or_else(|| root().join("../shared/fixtures")).join(path);
-    if found.exists() {
-        return Some(found);
-    }
+    let fault = match std::env::var_os("WEIGHBRIDGE_FIXTURES") {
+        None => format!("WEIGHBRIDGE_FIXTURES names no folder with {path}"),
+        Some(folder) => {
+            let found = PathBuf::from(folder).join(path);
+            if found.exists() {
+                return Some(found);
+            }
+            format!("{} is not here", found.display())
+        }
+    };
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     // Written past the test runner, which hides the output of tests that pass.
-    let said = format!("skipped: {test}: {} is not here\n", found.display());
+    let said = format!("skipped: {test}: {fault}\n");
     let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
     None
 }

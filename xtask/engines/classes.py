@@ -3,7 +3,7 @@
     classes.py            write the files
     classes.py --check    exit with status 1 if a file differs from what would be written
 
-transformers: every class of a language model, its keys and their defaults; of the model types in engines/model_types.txt, those
+transformers: every class of a language model, its keys and their defaults; of the model types that families have, those
 that conversions depend on; names that config.json may state. mlx-lm: every class, and the keys that config.json must state, because
 mlx-lm's class requires them or assumes another value than transformers' class.
 """
@@ -28,7 +28,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddin
 from transformers.models.auto import modeling_auto  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES  # noqa: E402
 
-MODEL_TYPES = [words[0] for words, _ in lines.blocks("model_types.txt")]
 TASKS = {"causal": "CAUSAL_LM", "masked": "MASKED_LM", "seq2seq": "SEQ_TO_SEQ_CAUSAL_LM"}
 
 
@@ -70,6 +69,17 @@ def config_class(model_type):
     """The class of a model_type in transformers, or None."""
     name = SAME_CLASS.get(model_type, {}).get("class", model_type)
     return CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None
+
+
+def model_types():
+    """The values of model_type that families have, but for those of wrappers: their text model has another."""
+    for name in lines.model_types():
+        cls = config_class(name)
+        if cls is None or "text_config" not in getattr(cls, "sub_configs", {}):
+            yield name
+
+
+MODEL_TYPES = list(model_types())
 
 
 def stated(cls):

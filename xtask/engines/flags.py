@@ -2,7 +2,7 @@
 
     flags.py [--check]
 
-Each class of the model types in engines/model_types.txt is built without memory for its weights, with each flag as its default has
+Each class of the model types that families have is built without memory for its weights, with each flag as its default has
 it and the other way round.
 """
 

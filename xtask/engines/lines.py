@@ -20,6 +20,13 @@ def blocks(name):
     return found
 
 
+def model_types():
+    """The values of model_type in the files of families, sorted."""
+    files = [path.read_text().splitlines() for path in (ENGINES.parent / "families").glob("*.family")]
+    words = [line.split(" #")[0].split() for file in files for line in file]
+    return sorted({name for first, *names in filter(None, words) if first == "hf" for name in names})
+
+
 class Files:
     """Files that one command writes, or only compares."""
 

@@ -23,7 +23,6 @@ use burn_store::{
 use burn_tensor::backend::Backend;
 use burn_tensor::{DType, TensorData};
 use weighbridge::arch::Dialect;
-use weighbridge::model::DecodeOptions;
 use weighbridge::{Error, ErrorKind, Model, Result, Tensor};
 
 /// The tensors of a model, as snapshots that burn applies to modules.
@@ -39,7 +38,7 @@ impl Source {
     ///
     /// `Unsupported` if the family is unknown and the model is a GGUF file.
     pub fn hugging_face(model: &Model) -> Result<Self> {
-        Self::new(weighbridge::ops::tensors_in(model, Dialect::HuggingFace)?.tensors)
+        Self::new(model.tensors_in(Dialect::HuggingFace)?.tensors)
     }
 
     /// The tensors under their canonical names, which are the same for every family and container.
@@ -83,17 +82,11 @@ fn snapshot(tensor: Tensor) -> Result<TensorSnapshot> {
         usize::try_from(*size).map_err(|_| too_large().in_tensor(tensor.name()))
     };
     let shape = tensor.shape().iter().map(size).collect::<Result<Vec<usize>>>()?;
-    let count = size(&tensor.elements())?;
     let path = path(tensor.name());
     let sizes = shape.clone();
     let read = move || {
-        let failed = |error: String| TensorSnapshotError::DataError(error);
-        // Also an error, and no abort, for a size that no memory has.
-        let mut values: Vec<f32> = Vec::new();
-        values.try_reserve_exact(count).map_err(|error| failed(error.to_string()))?;
-        values.resize(count, 0.0);
-        let decoded = tensor.dequantize_into(&mut values, &DecodeOptions::new());
-        decoded.map_err(|error| failed(error.to_string()))?;
+        let values = tensor.to_vec::<f32>();
+        let values = values.map_err(|error| TensorSnapshotError::DataError(error.to_string()))?;
         Ok(TensorData::new(values, sizes.clone()))
     };
     Ok(TensorSnapshot::from_closure(

@@ -18,7 +18,6 @@ use candle_nn::{Init, VarBuilder};
 use half::{bf16, f16};
 use weighbridge::Model;
 use weighbridge::arch::Dialect;
-use weighbridge::model::DecodeOptions;
 use weighbridge::quant::Element;
 
 /// The tensors of a model, with the names, shapes and values of its Hugging Face checkpoint.
@@ -34,7 +33,7 @@ impl Weights {
     ///
     /// `Unsupported` if the family is unknown and the model is a GGUF file.
     pub fn new(model: &Model) -> weighbridge::Result<Self> {
-        let translated = weighbridge::ops::tensors_in(model, Dialect::HuggingFace)?;
+        let translated = model.tensors_in(Dialect::HuggingFace)?;
         let named = |tensor: weighbridge::Tensor| (tensor.name().to_owned(), tensor);
         Ok(Self { tensors: translated.tensors.into_iter().map(named).collect() })
     }
@@ -92,11 +91,5 @@ impl SimpleBackend for Weights {
 fn decode<T: Element + WithDType>(tensor: &weighbridge::Tensor, device: &Device) -> Result<Tensor> {
     let sizes = tensor.shape().iter().map(|size| usize::try_from(*size));
     let shape = sizes.collect::<std::result::Result<Vec<usize>, _>>().map_err(Error::wrap)?;
-    let count = usize::try_from(tensor.elements()).map_err(Error::wrap)?;
-    // Also an error, and no abort, for a size that no memory has.
-    let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(Error::wrap)?;
-    values.resize(count, T::from_f64(0.0));
-    tensor.dequantize_into(&mut values, &DecodeOptions::new()).map_err(Error::wrap)?;
-    Tensor::from_vec(values, shape, device)
+    Tensor::from_vec(tensor.to_vec::<T>().map_err(Error::wrap)?, shape, device)
 }

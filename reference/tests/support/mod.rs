@@ -31,17 +31,21 @@ pub(crate) fn root() -> PathBuf {
     said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }
 
-/// A file or folder of the larger set of fixtures: below `WEIGHBRIDGE_FIXTURES`, else beside the
-/// repository. Where it is missing the test is skipped, and says so.
+/// A file or folder of the larger set of fixtures, which `WEIGHBRIDGE_FIXTURES` names. Where it is missing the
+/// test is skipped, and says so.
 pub(crate) fn outside(path: &str) -> Option<PathBuf> {
-    let set = std::env::var_os("WEIGHBRIDGE_FIXTURES").map(PathBuf::from);
-    let beside = || root().join("../../shared/fixtures");
-    let found = set.unwrap_or_else(beside).join(path);
-    if found.exists() {
-        return Some(found);
-    }
+    let fault = match std::env::var_os("WEIGHBRIDGE_FIXTURES") {
+        None => format!("WEIGHBRIDGE_FIXTURES names no folder with {path}"),
+        Some(folder) => {
+            let found = PathBuf::from(folder).join(path);
+            if found.exists() {
+                return Some(found);
+            }
+            format!("{} is not here", found.display())
+        }
+    };
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let said = format!("skipped: {test}: {} is not here\n", found.display());
+    let said = format!("skipped: {test}: {fault}\n");
     // Written past the test runner, which shows nothing of tests that pass.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
     None

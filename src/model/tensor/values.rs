@@ -29,6 +29,11 @@ const COLD: u64 = 1 << 20;
 /// memory as it is first written, which takes longer than decoding.
 const SHARED: usize = 1 << 21;
 
+/// How many threads write to so many values of new memory.
+fn shared(elements: usize) -> Threads {
+    if elements < SHARED { Threads::one() } else { Threads::default() }
+}
+
 /// The number of decoding plans that are kept while a tensor is read.
 const PLANS: usize = 4;
 
@@ -111,8 +116,25 @@ impl Tensor {
             .map_err(|_| Error::unsupported("the values exceed this machine's address space"))?;
         let mut out =
             AlignedBuffer::zeroed(elements).map_err(|error| error.in_tensor(self.name()))?;
-        let threads = if elements < SHARED { Threads::one() } else { Threads::default() };
-        self.dequantize_into(&mut out, &DecodeOptions::new().threads(threads))?;
+        self.dequantize_into(&mut out, &DecodeOptions::new().threads(shared(elements)))?;
+        Ok(out)
+    }
+
+    /// Returns all values in row-major order: as `f32`, or rounded to the nearest `f16` or `bf16`.
+    /// [`dequantize`](Self::dequantize) says what new memory costs.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`dequantize`](Self::dequantize); `OutOfMemory` if there is no memory for the values.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_decodable()?;
+        let bytes = self.elements().saturating_mul(size_of::<T>() as u64);
+        let none = || Error::out_of_memory("the host", bytes, None).in_tensor(self.name());
+        let elements = usize::try_from(self.elements()).map_err(|_| none())?;
+        let mut out = Vec::new();
+        out.try_reserve_exact(elements).map_err(|_| none())?;
+        out.resize(elements, T::new_zeroed());
+        self.dequantize_into(&mut out, &DecodeOptions::new().threads(shared(elements)))?;
         Ok(out)
     }
 

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
-use crate::ops::dialect::tensors_in;
 use crate::ops::{experts, modules};
 use crate::store::Encoding;
 use crate::translate::{self, ConfigDocument, Documents};
@@ -64,7 +63,7 @@ impl Conversion<'_> {
             documents.extend(stated.map(|(name, bytes)| NewDocument::new(name, bytes)));
         }
         let draft_tensors =
-            |draft: &Model| experts::stacked(tensors_in(draft, writer.dialect)?.tensors, writer);
+            |draft: &Model| experts::stacked(draft.tensors_in(writer.dialect)?.tensors, writer);
         match self.layers {
             Some(layers) => {
                 let (precision, draft_tensors) = (options.precision, &draft_tensors);
