@@ -14,6 +14,12 @@ use weighbridge::Model;
 use weighbridge::device::gpu::Gpu;
 use weighbridge_reference::{Plan, Reference};
 
+/// The folder of this crate: where Cargo or `cargo xtask device-check` says it is, or else where it was built.
+fn root() -> PathBuf {
+    let said = std::env::var_os("CARGO_MANIFEST_DIR");
+    said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
 /// The GPU, or `None` after a line that names the skipped test.
 fn gpu(test: &str) -> Option<Arc<Gpu>> {
     match Gpu::open(None) {
@@ -115,7 +121,7 @@ fn the_sample_tells_its_tales_on_a_gpu() {
     };
     let cases = tales["cases"].as_array().expect("cases");
     for form in ["hf", "sample-Q8_0.gguf", "mlx-4bit"] {
-        let path = support::root().join("../assets/sample").join(form);
+        let path = root().join("../assets/sample").join(form);
         let model = Model::open(path).expect("the sample");
         let plan = Plan::of(&model).expect("a Llama");
         let on_gpu = Reference::on_gpu(&model, plan, Arc::clone(&gpu)).expect("it fits");

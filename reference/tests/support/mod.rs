@@ -25,12 +25,6 @@ pub(crate) enum Container {
     Ollama,
 }
 
-/// The folder of this crate: where Cargo or `cargo xtask device-check` says it is, or else where it was built.
-pub(crate) fn root() -> PathBuf {
-    let said = std::env::var_os("CARGO_MANIFEST_DIR");
-    said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
-}
-
 /// A file or folder of the larger set of fixtures, which `WEIGHBRIDGE_FIXTURES` names. Where it is missing the
 /// test is skipped, and says so.
 pub(crate) fn outside(path: &str) -> Option<PathBuf> {
