@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::models::{Array, Form, NamedModel, Opened, lists, open, own, pattern};
 use insta::assert_snapshot;
 use weighbridge::arch::Dialect;
-use weighbridge::{DType, OpenOptions, ops};
+use weighbridge::{DType, OpenOptions};
 
 /// Other shapes for a tensor: one row more, one column more, a vector, a number, a stack of one.
 fn misfits(shape: &[usize]) -> Vec<Vec<usize>> {
