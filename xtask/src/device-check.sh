@@ -33,9 +33,9 @@ nvidia-smi --query-gpu=name,driver_version,pcie.link.gen.current,pcie.link.width
 check "$program" list devices
 
 if [ "$1" = quick ]; then
-  upload=64 kernels=9 share=5 tokens=4
+  upload=64 kernels=9 share=5 tokens=4 long=16
 else
-  upload=2048 kernels=1024 share=100 tokens=128
+  upload=2048 kernels=1024 share=100 tokens=128 long=256
 fi
 
 title "measurements: uploads"
@@ -45,7 +45,7 @@ check "$bench" kernels "$kernels"
 title "measurements: tokens of a model of $share hundredths of 1.24 billion weights"
 check "$bench" model model.gguf "$share"
 for device in gpu cpu; do
-  for prompt in 1,2,3 "$(seq -s , 1 256)"; do
+  for prompt in 1,2,3 "$(seq -s , 1 "$long")"; do
     before=$(date +%s%N)
     check "$program" generate model.gguf --device "$device" --ids "$prompt" --max-tokens 1 --ignore-eos --print-ids >one
     middle=$(date +%s%N)
