@@ -924,6 +924,38 @@ fn faults_are_errors_and_leave_nothing() {
     assert_eq!(gpu.usage(), (0, 0));
 }
 
+/// Rows with more pieces than invocations, in all sizes of groups that MLX has.
+#[test]
+fn groups_of_every_size_compute_as_the_cpu() {
+    let Some(gpu) = gpu("groups_of_every_size_compute_as_the_cpu") else { return };
+    let gpu = Arc::new(gpu);
+    let (rows, columns) = (5, 1152);
+    for size in [32, 64, 128] {
+        let config = format!(
+            r#"{{"model_type": "made", "quantization": {{"group_size": {size}, "bits": 4}}}}"#
+        );
+        let groups = columns / size;
+        let halves = |seed| -> Vec<u8> {
+            let numbers = numbers(seed, (rows * groups) as usize);
+            numbers.iter().flat_map(|x| half::f16::from_f32(*x).to_le_bytes()).collect()
+        };
+        let file = Safetensors::new()
+            .tensor(
+                "t.weight",
+                "U32",
+                &[rows, columns / 8],
+                random(size, (rows * columns / 2) as usize),
+            )
+            .tensor("t.scales", "F16", &[rows, groups], halves(1))
+            .tensor("t.biases", "F16", &[rows, groups], halves(2))
+            .build();
+        let folder = folder(&[("config.json", config.into_bytes()), ("model.safetensors", file)]);
+        let model = Model::open(folder.path()).expect("a folder");
+        let provider = WeightProvider::new(model, Arc::clone(&gpu)).expect("a provider");
+        check(&format!("groups of {size}"), &provider, &["t.weight"]);
+    }
+}
+
 /// Kernels read 16 bytes of the input at once.
 #[test]
 fn inputs_have_a_multiple_of_16_bytes() {

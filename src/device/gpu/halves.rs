@@ -43,7 +43,7 @@ impl Gpu {
         let mut pass = commands.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&pipeline);
         pass.set_bind_group(0, &group, &[]);
-        pass.dispatch_workgroups(6, 1, 1);
+        pass.dispatch_workgroups(u32::try_from(PAIRS.len()).unwrap_or(0), 1, 1);
         drop(pass);
         self.queue.submit([commands.finish()]);
         let mut found = [0; 8 * PAIRS.len()];

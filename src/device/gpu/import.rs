@@ -59,9 +59,12 @@ impl Stage {
     /// Memory of at least this many bytes, or `None` if the driver refuses it.
     pub(super) fn new(device: &wgpu::Device, len: usize, alignment: u64) -> Option<Self> {
         let alignment = usize::try_from(alignment).ok()?.max(4);
-        // Pages are aligned to at least 4096 bytes, and no driver asks for more.
         let map = MmapOptions::new().len(len.checked_next_multiple_of(alignment)?).map_anon();
         let map = Arc::new(MmapRaw::from(map.ok()?));
+        // Pages are aligned to their size, and a driver may ask for more.
+        if !map.as_ptr().addr().is_multiple_of(alignment) {
+            return None;
+        }
         let owner = Arc::clone(&map);
         let buffer = import(device, map.as_ptr(), map.len() as u64, move || drop(owner))?;
         Some(Self { map, buffer })

@@ -21,7 +21,8 @@ fn affine(row: u32, column: u32) -> vec4<f32> {
     return q * s + bias(g);
 }
 
-// Products of 32 elements of four bits, which have one scale: groups have 32 elements or a multiple.
+// Products of 32 elements of four bits, which have one scale: MLX has groups of 32, 64 and 128, and a model
+// with others does not open.
 fn affine4_dot(row: u32, u: u32, v: u32) -> f32 {
     let q = w[(p.weight_at + row * p.row_bytes) / 16u + u];
     let g = group(row, u * 32u);

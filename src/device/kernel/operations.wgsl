@@ -110,7 +110,8 @@ fn reduce(t: u32, sum: vec4<f32>) -> vec4<f32> {
 
 // Whether rows and vectors lie so that `dot` can read them.
 fn is_fast() -> bool {
-    return DOT_COLUMNS > 0u && ((p.weight_at | p.row_bytes) & (DOT_ALIGNMENT - 1u)) == 0u && (p.columns & 3u) == 0u;
+    let aligned = ((p.weight_at | p.row_bytes) & (DOT_ALIGNMENT - 1u)) == 0u && (p.columns & 3u) == 0u;
+    return DOT_COLUMNS > 0u && aligned;
 }
 
 // The columns that `dot` leaves, if it is used.
