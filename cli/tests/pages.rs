@@ -1,0 +1,88 @@
+//! Tables of `docs/` that the program's own tables fill.
+//!
+//! `WRITE_PAGES=1 cargo test -p weighbridge-cli --test pages` writes them.
+#![allow(clippy::disallowed_methods, reason = "the pages are no input")]
+
+mod support;
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use support::{json, root};
+
+/// The longest cell of a table.
+const CELL: usize = 120;
+
+/// The pages of `docs/`, and README.md.
+fn pages() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(root().join("docs")).expect("docs");
+    let paths = folder.map(|entry| entry.expect("an entry").path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    pages.chain([root().join("README.md")]).collect()
+}
+
+/// `name` `name`, in lines of at most `CELL` characters: one for each row of the table.
+fn names(list: &Value) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for name in list.as_array().expect("a list") {
+        let name = format!("`{}`", name.as_str().expect("a name"));
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => *line = name,
+            Some(line) if line.len() + name.len() < CELL => *line += &format!(" {name}"),
+            _ => lines.push(name),
+        }
+    }
+    lines
+}
+
+fn families() -> String {
+    let mut table = "| family | GGUF | `config.json` | models |\n|---|---|---|---|\n".to_owned();
+    for row in json(&["list", "architectures", "--json"])["rows"].as_array().expect("rows") {
+        let text = |name: &str| row[name].as_str().expect("a text").to_owned();
+        let columns = [
+            vec![format!("`{}`", text("name"))],
+            names(&row["gguf"]),
+            names(&row["hf"]),
+            vec![text("summary")],
+        ];
+        let lines = columns.iter().map(Vec::len).max().unwrap_or(0);
+        for line in 0..lines {
+            let cells = columns.iter().map(|column| column.get(line).map_or("", String::as_str));
+            table += &format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    table
+}
+
+/// The page with its tables filled: each stands between `<!-- table: NAME -->` and `<!-- end -->`.
+fn filled(page: &str) -> String {
+    let mut parts = page.split("<!-- table: ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once(" -->").expect("the end of a comment");
+        let (_, rest) = rest.split_once("<!-- end -->").expect("the end of a table");
+        let table = match name {
+            "list architectures" => families(),
+            _ => panic!("no table is named {name}"),
+        };
+        text += &format!("<!-- table: {name} -->\n{table}<!-- end -->{rest}");
+    }
+    text
+}
+
+#[test]
+fn tables_are_the_program_s() {
+    let mut tables = 0;
+    for path in pages() {
+        let page = std::fs::read_to_string(&path).expect("a page");
+        let filled = filled(&page);
+        tables += page.matches("<!-- table: ").count();
+        if std::env::var_os("WRITE_PAGES").is_some() {
+            std::fs::write(&path, filled).expect("a page");
+            continue;
+        }
+        let advice = "run WRITE_PAGES=1 cargo test -p weighbridge-cli --test pages";
+        assert!(page == filled, "{} is out of date: {advice}", path.display());
+    }
+    assert!(tables >= 1);
+}
