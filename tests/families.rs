@@ -21,7 +21,7 @@ prefixes  decoder
 
 [gguf aurora]
 hf       aurora
-default  window_period 4
+default  layer_pattern 4
 gguf-default activation \"silu\"
 keys     base heads llama/llama
 

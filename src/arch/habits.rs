@@ -1,75 +1,40 @@
 //! Exceptions of single families: their tokenizers in GGUF, and the choices of quantizing programs.
 
-/// Exceptions of a variant's tokenizer in GGUF, as llama.cpp's converter writes it.
+/// Exceptions of a variant for one program, as its file states them: their names and values.
+/// `families/README.md` says what each one means.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TokenizerHabits {
-    /// `tokenizer.ggml.add_space_prefix` is false, whatever the files state.
-    pub(crate) no_space_prefix: bool,
-    /// Special tokens that the files do not name: the key after `tokenizer.ggml.`, and the token.
-    pub(crate) special: &'static [(&'static str, &'static str)],
-    /// llama.cpp's pre-tokenizer names of this variant, used if several names stand for the same
-    /// steps.
-    pub(crate) pre: &'static [&'static str],
-    /// llama.cpp's pre-tokenizer name, used if there is no `tokenizer.json`.
-    pub(crate) default_pre: Option<&'static str>,
-    /// How a BPE tokenizer with byte tokens is stored; `None` if it is stored as SentencePiece's.
-    pub(crate) merges: Option<MergesHabits>,
-    /// Whether `tokenizer.ggml.token_type_count` is written.
-    pub(crate) counts_token_types: bool,
-}
+pub(crate) struct Exceptions(pub(crate) &'static [(&'static str, &'static [&'static str])]);
 
-impl TokenizerHabits {
-    /// No exceptions.
-    pub(crate) const NONE: Self = Self {
-        no_space_prefix: false,
-        special: &[],
-        pre: &[],
-        default_pre: None,
-        merges: None,
-        counts_token_types: false,
-    };
-}
+impl Exceptions {
+    /// Those of its tokenizer in GGUF, as llama.cpp's converter writes it.
+    pub(crate) const OF_TOKENIZER: &[&str] =
+        &["no_space_prefix", "special", "pre", "default_pre", "merges", "counts_token_types"];
 
-/// A BPE tokenizer with byte tokens that has a `tokenizer.ggml.model` of its own in llama.cpp.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MergesHabits {
-    /// `tokenizer.ggml.model`.
-    pub(crate) model: &'static str,
-    /// Control tokens that stay visible in the text, so that a chat parser can read them.
-    pub(crate) shown: &'static [&'static str],
-}
+    /// Those of llama-quantize for one `general.architecture` (src/llama-quant.cpp of llama.cpp, as of
+    /// ggml 0.25.3).
+    pub(crate) const OF_LLAMA_QUANTIZE: &[&str] = &[
+        "eight_bit_output",
+        "seventy_layers",
+        "seventy_if_grouped",
+        "kept",
+        "eight_bits",
+        "experts_by_name",
+    ];
 
-/// Exceptions of llama-quantize for one `general.architecture` (src/llama-quant.cpp of llama.cpp,
-/// as of ggml 0.25.3).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LlamaQuantize {
-    /// Falcon's rules apply: `Q8_0` for the output, and other dtypes for the second matrix of the
-    /// feed-forward network and for the output of attention.
-    pub(crate) falcon: bool,
-    /// The number of layers of the model that llama.cpp calls "70B" (`LLM_TYPE_70B` in
-    /// src/models/*.cpp), whose attention values get more bits.
-    pub(crate) seventy_layers: Option<u64>,
-    /// That rule applies only with fewer key heads than query heads, and unless there are 8
-    /// experts.
-    pub(crate) seventy_if_grouped: bool,
-    /// Substrings of the names of tensors that are not quantized.
-    pub(crate) kept: &'static [&'static str],
-    /// Substrings of the names of tensors that get `Q8_0` in every file type.
-    pub(crate) eight_bits: &'static [&'static str],
-    /// In `MXFP4_MOE`, experts are recognized by name, since latent attention stacks matrices too.
-    pub(crate) experts_by_name: bool,
-}
+    /// Whether there is one with this name.
+    pub(crate) fn has(self, name: &str) -> bool {
+        self.all(name).next().is_some()
+    }
 
-impl LlamaQuantize {
-    /// No exceptions.
-    pub(crate) const NONE: Self = Self {
-        falcon: false,
-        seventy_layers: None,
-        seventy_if_grouped: false,
-        kept: &[],
-        eight_bits: &[],
-        experts_by_name: false,
-    };
+    /// The values of an exception; none if it does not apply.
+    pub(crate) fn values(self, name: &str) -> &'static [&'static str] {
+        self.all(name).next().unwrap_or_default()
+    }
+
+    /// The values of each line with this name.
+    pub(crate) fn all(self, name: &str) -> impl Iterator<Item = &'static [&'static str]> {
+        self.0.iter().filter(move |(other, _)| *other == name).map(|(_, values)| *values)
+    }
 }
 
 /// mlx-lm's choices for some modules of some models: `quant_predicate` and the classes of

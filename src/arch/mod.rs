@@ -357,12 +357,12 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
 ///
 /// `Malformed` if the model does not state its architecture.
 pub(crate) fn config_reader(store: &Store) -> Result<(ConfigReader<'_>, Field<String>)> {
-    ConfigReader::new(store, &defaults(store)?)
+    ConfigReader::new(store, defaults(store)?)
 }
 
 /// The defaults of a model's architecture.
 fn defaults(store: &Store) -> Result<Defaults> {
-    Ok(architecture_name(store)?.map_or(Defaults::NONE, |named| family::defaults(&named.name)))
+    Ok(architecture_name(store)?.map(|named| family::defaults(&named.name)).unwrap_or_default())
 }
 
 /// The config of a model, see [`Model::config`](crate::Model::config).
@@ -373,7 +373,7 @@ fn defaults(store: &Store) -> Result<Defaults> {
 /// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that is
 /// not an integer.
 pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
-    ModelConfig::of(store, resolution, &defaults(store)?)
+    ModelConfig::of(store, resolution, defaults(store)?)
 }
 
 /// Detects the architecture and maps every stored tensor to its canonical name, if it has one.
@@ -453,7 +453,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
     let promised = named.and_then(|named| {
         let defaults = family::defaults(&named.name);
-        config::promised_layers(store, architecture, &defaults)
+        config::promised_layers(store, architecture, defaults)
     });
     let promised = promised.unwrap_or_default();
     // Arrays of a scheme that is not supported may stand for any tensor.

@@ -1,8 +1,8 @@
 //! Facts about a family other than tensor names: rules for its config, its tokenizer and the
 //! choices of quantizing programs.
 
-use super::config::Defaults;
-use super::habits::{LlamaQuantize, TokenizerHabits};
+use super::config::FamilyDefault;
+use super::habits::Exceptions;
 use super::source::{KeyWriter, SourceModel};
 pub(crate) use crate::engines::Constant;
 use crate::error::Result;
@@ -36,11 +36,11 @@ pub(crate) struct Variant {
     /// [its table](crate::engines::mlx_lm) says.
     pub(crate) mlx_config: Option<MlxConfig>,
     /// Defaults for numbers that its files leave out.
-    pub(crate) defaults: Defaults,
+    pub(crate) defaults: &'static [FamilyDefault],
     /// Exceptions of its tokenizer.
-    pub(crate) tokenizer: TokenizerHabits,
+    pub(crate) tokenizer: Exceptions,
     /// Exceptions of llama-quantize.
-    pub(crate) llama_quantize: LlamaQuantize,
+    pub(crate) llama_quantize: Exceptions,
 }
 
 /// Derives divisors of rotary frequencies from a model's config.
@@ -70,9 +70,9 @@ impl Variant {
         llama3_factors: false,
         classes: &[],
         mlx_config: None,
-        defaults: Defaults::NONE,
-        tokenizer: TokenizerHabits::NONE,
-        llama_quantize: LlamaQuantize::NONE,
+        defaults: &[],
+        tokenizer: Exceptions(&[]),
+        llama_quantize: Exceptions(&[]),
     };
 }
 

@@ -79,7 +79,7 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     let config = model.config()?;
     let rows = config.vocab_size.as_ref().map(|rows| rows.value);
     let note = tokenizer::gguf::gguf_keys(store, variant, rows, &mut keys)?;
-    if variant.tokenizer.counts_token_types
+    if variant.tokenizer.has("counts_token_types")
         && let Some(kinds) = &config.scales.type_vocab_size
     {
         keys.set("tokenizer.ggml.token_type_count", Value::U32(kinds.value));

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::ConfigValue;
-use super::values::{Gating, LayerKind, LayerPattern, PerLayer, RopeScalingKind};
+use super::values::{Gating, LayerKind, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use crate::json::Json;
 use crate::metadata::Value;
 
@@ -220,8 +220,17 @@ pub(crate) fn gating(found: ConfigValue<'_>) -> Checked<Gating> {
     }
 }
 
+pub(crate) fn norm(found: ConfigValue<'_>) -> Checked<NormKind> {
+    let name = word(found)?.unwrap_or_default();
+    let named = [NormKind::Rms, NormKind::Layer].into_iter().find(|kind| kind.name() == name);
+    named.map(Some).ok_or_else(|| format!("{found}, but \"rms\" or \"layer\" is needed").into())
+}
+
+pub(crate) fn kind(found: ConfigValue<'_>) -> Checked<LayerKind> {
+    Ok(word(found)?.map(|name| LayerKind::named(&name)))
+}
+
 pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
-    let kind: Check<LayerKind> = |found| Ok(word(found)?.map(|name| LayerKind::named(&name)));
     Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
 }
 

@@ -7,7 +7,7 @@ use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
     SsmConfig, key,
 };
-use super::layout::{self, Layouts};
+use super::layout::{self, Layouts, holds};
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
 use super::{Field, ModelConfig, PromisedLayers, pooling};
@@ -38,15 +38,14 @@ const OUTPUTS: &[&str] =
 pub(super) fn promised_layers(
     reader: &ConfigReader<'_>,
     architecture: &Architecture,
-    defaults: &Defaults,
 ) -> Option<PromisedLayers> {
     let mut all = reader.field(key("n_layers")?, check::layers).ok()??.value;
     if architecture.counts_encoder_layers {
         let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
         all = decoder.map_or(all, |decoder| decoder.value);
     }
-    let shared = reader.field(key("n_kv_shared_layers")?, check::count).ok()?;
-    let shared = shared.map_or(defaults.shared_kv_layers, |field| field.value);
+    let shared = reader.field_or_default(key("n_kv_shared_layers")?, check::count).ok()?;
+    let shared = shared.map_or(0, |field| field.value);
     // As in transformers: if all layers would share, none does.
     let sharing = all.checked_sub(shared).filter(|&first| first > 0 && shared > 0);
     // GGUF counts the layers that predict further tokens, and config.json does not.
@@ -95,10 +94,10 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
 pub(super) fn config(
     store: &Store,
     resolution: &Resolution,
-    defaults: &Defaults,
+    defaults: Defaults,
 ) -> Result<ModelConfig> {
     let (reader, architecture) = ConfigReader::new(store, defaults)?;
-    let mut draft = ConfigDraft::read(&reader, resolution, defaults)?;
+    let mut draft = ConfigDraft::read(&reader, resolution)?;
     let dim = draft.needed("dim", |core| core.dim.take())?;
     let n_layers = draft.layers()?;
     let (n_heads, n_kv_heads) = draft.heads()?;
@@ -151,7 +150,6 @@ pub(super) fn config(
 struct ConfigDraft<'d> {
     reader: &'d ConfigReader<'d>,
     resolution: &'d Resolution,
-    defaults: &'d Defaults,
     core: Core,
     attention: AttentionConfig,
     rope: RopeConfig,
@@ -163,15 +161,10 @@ struct ConfigDraft<'d> {
 }
 
 impl<'d> ConfigDraft<'d> {
-    fn read(
-        reader: &'d ConfigReader<'d>,
-        resolution: &'d Resolution,
-        defaults: &'d Defaults,
-    ) -> Result<Self> {
+    fn read(reader: &'d ConfigReader<'d>, resolution: &'d Resolution) -> Result<Self> {
         Ok(Self {
             reader,
             resolution,
-            defaults,
             core: Core::read(reader)?,
             attention: AttentionConfig::read(reader)?,
             rope: RopeConfig::read(reader)?,
@@ -191,11 +184,6 @@ impl<'d> ConfigDraft<'d> {
         needed(self.reader, self.resolution, name, take(&mut self.core))
     }
 
-    /// The source of a default of the family.
-    fn source(&self) -> String {
-        format!("default of {}", self.reader.prefix)
-    }
-
     /// Whether the stated number of layers is that of an encoder before the decoder.
     fn counts_encoder_layers(&self) -> bool {
         self.resolution.architecture.is_some_and(|row| row.counts_encoder_layers)
@@ -210,7 +198,7 @@ impl<'d> ConfigDraft<'d> {
             self.encoder.enc_n_layers = Some(std::mem::replace(&mut n_layers, decoder));
         }
         check_layers(self.reader, self.resolution, &n_layers)?;
-        if self.defaults.optional_rope && self.rope.layers.is_none() {
+        if holds(&self.core.optional_rope) && self.rope.layers.is_none() {
             self.rope.layers = without_rope(&self.core, self.resolution, n_layers.value);
         }
         Ok(n_layers)
@@ -219,7 +207,7 @@ impl<'d> ConfigDraft<'d> {
     /// The numbers of query heads and of key heads.
     fn heads(&mut self) -> Result<(Field<u32>, Field<u32>)> {
         let (n_heads, each) = split(self.core.n_heads.take());
-        let attention_free = self.defaults.attention_free;
+        let attention_free = holds(&self.core.attention_free);
         let n_heads = match attention_free {
             true => Some(Field::derived(1, "no layer has attention")),
             false => n_heads,
@@ -255,7 +243,7 @@ impl<'d> ConfigDraft<'d> {
         let (core, attention) = (&mut self.core, &mut self.attention);
         let head_dim = head_dim(self.reader, core, attention, &self.rope, [dim, n_heads])?;
         if attention.value_head_dim.is_none() {
-            let usual = self.defaults.of_gguf.usual_value_width;
+            let usual = holds(&core.usual_value_width);
             let derived = dim.value.checked_div(n_heads.value).filter(|_| usual);
             attention.value_head_dim = Some(match derived {
                 Some(width) => Field::derived(width, "dim / n_heads"),
@@ -267,8 +255,7 @@ impl<'d> ConfigDraft<'d> {
 
     /// Four times a width, for families whose networks are that wide.
     fn four_times(&self, width: &Field<u32>, source: &'static str) -> Option<Field<u32>> {
-        let is_wide = self.defaults.of_gguf.ffn_four_times;
-        let wide = is_wide.then(|| width.value.checked_mul(4)).flatten();
+        let wide = holds(&self.core.ffn_four_times).then(|| width.value.checked_mul(4)).flatten();
         wide.map(|value| Field::derived(value, source))
     }
 
@@ -276,7 +263,7 @@ impl<'d> ConfigDraft<'d> {
     fn network(&mut self, dim: &Field<u32>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
         let (ffn_dim, ffn_dim_per_layer) = split(self.core.ffn_dim.take());
         let mut ffn_dim = ffn_dim.or_else(|| self.four_times(dim, "4 * dim"));
-        if self.core.ffn_adjusted.as_ref().is_some_and(|flag| flag.value) {
+        if holds(&self.core.ffn_adjusted) {
             ffn_dim = ffn_dim.map(|stated| adjusted(&self.core, &stated));
         }
         (ffn_dim, ffn_dim_per_layer)
@@ -301,7 +288,7 @@ impl<'d> ConfigDraft<'d> {
     /// The kind of norms and their epsilon.
     fn norm(&mut self) -> (Option<Field<NormKind>>, Option<Field<f32>>) {
         let core = &mut self.core;
-        match self.defaults.norms {
+        match core.norms.as_ref().map(|norms| norms.value) {
             Some(NormKind::Layer) => core.layer_eps = core.layer_eps.take().or(core.rms_eps.take()),
             Some(NormKind::Rms) => core.rms_eps = core.rms_eps.take().or(core.layer_eps.take()),
             None => {}
@@ -309,21 +296,13 @@ impl<'d> ConfigDraft<'d> {
         let norm = |eps: Option<Field<f32>>, kind| {
             eps.map(|eps| (Field::derived(kind, eps.source.clone()), eps))
         };
-        let usual = self.defaults.of_gguf.layer_norm_eps;
         norm(core.rms_eps.take(), NormKind::Rms)
             .or_else(|| norm(core.layer_eps.take(), NormKind::Layer))
-            .or_else(|| {
-                norm(usual.map(|(eps, source)| Field::derived(eps, source)), NormKind::Layer)
-            })
             .unzip()
     }
 
     /// The kind of each layer.
     fn layout(&mut self, n_layers: u32) -> Option<Field<LayerLayout>> {
-        if self.attention.chunk_size.is_none() {
-            let usual = self.defaults.of_gguf.chunk_size;
-            self.attention.chunk_size = usual.map(|size| Field::derived(size, self.source()));
-        }
         // Qwen's configs state a window that is not used.
         if self.core.use_window.as_ref().is_some_and(|flag| !flag.value) {
             self.attention.sliding_window = None;
@@ -333,8 +312,7 @@ impl<'d> ConfigDraft<'d> {
             window: self.attention.sliding_window.as_ref(),
             chunk_size: self.attention.chunk_size.as_ref(),
             rope: &self.rope,
-            defaults: self.defaults,
-            default_source: &self.source(),
+            default_source: &self.reader.default_source(),
             n_layers,
         };
         let layout = stated.choose();
@@ -347,25 +325,24 @@ impl<'d> ConfigDraft<'d> {
             });
         layout
             .filter(|layout| layout.value != LayerLayout::Same(LayerKind::Full))
-            .or_else(|| layout::headless(&self.attention, self.defaults))
+            .or_else(|| layout::headless(&self.attention, &self.core))
     }
 
     /// Rotary embeddings and their scaling.
     fn rotary(&mut self, head_dim: &Field<u32>) -> Result<()> {
         let (rope, scaling) = (&mut self.rope, &mut self.rope_scaling);
         finish_rope(self.reader, &self.core, rope, scaling, head_dim)?;
-        if self.rope.local_theta.is_none()
-            && self.attention.sliding_window.is_some()
-            && let Some(theta) = self.defaults.local_rope_theta
-        {
-            self.rope.local_theta = Some(Field::derived(theta, self.source()));
+        // The family's base for windows is of no use without one.
+        if self.attention.sliding_window.is_none() {
+            let usual = self.reader.default_source();
+            self.rope.local_theta.take_if(|theta| theta.source == usual);
         }
         Ok(())
     }
 
     /// Factors of the embedding and of attention, and the activation.
     fn scales(&mut self, dim: &Field<u32>, n_heads: &Field<u32>, n_layers: u32) {
-        if self.scales.embedding_scale.is_none() && self.defaults.scaled_embedding {
+        if self.scales.embedding_scale.is_none() && holds(&self.core.scaled_embedding) {
             let root = f64::from(dim.value).sqrt();
             #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
             let root = root as f32;
@@ -374,7 +351,7 @@ impl<'d> ConfigDraft<'d> {
         let attention = &mut self.attention;
         if attention.query_pre_attn_scalar.is_none()
             && let Some(value @ 1..) = dim.value.checked_div(n_heads.value)
-            && self.defaults.of_gguf.scaled_by_dim_layers == Some(n_layers)
+            && self.core.scaled_by_dim_layers.as_ref().is_some_and(|of| of.value == n_layers)
         {
             attention.query_pre_attn_scalar = Some(Field::derived(value as f32, "dim / n_heads"));
         }
@@ -384,10 +361,6 @@ impl<'d> ConfigDraft<'d> {
             let scale = scalar.value.sqrt().recip();
             attention.attention_scale =
                 Some(Field::derived(scale, "1 / sqrt(query_pre_attn_scalar)"));
-        }
-        if self.core.activation.is_none() {
-            let usual = self.defaults.of_gguf.activation;
-            self.core.activation = usual.map(|name| Field::derived(name.to_owned(), self.source()));
         }
     }
 

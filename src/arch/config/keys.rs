@@ -6,7 +6,9 @@
 
 use super::check;
 use super::read::{ConfigReader, Key};
-use super::values::{Gating, LayerKind, LayerPattern, PerLayer, Reported, RopeScalingKind};
+use super::values::{
+    Gating, LayerKind, LayerPattern, NormKind, PerLayer, Reported, RopeScalingKind,
+};
 use super::{ConfigField, Field, report};
 use crate::error::Result;
 
@@ -40,7 +42,7 @@ macro_rules! parts {
                 pub(crate) fn read(reader: &ConfigReader<'_>) -> Result<Self> {
                     let mut keys = Self::KEYS.iter();
                     Ok(Self { $($field: match keys.next() {
-                        Some(key) => reader.field(key, check::$check)?,
+                        Some(key) => reader.field_or_default(key, check::$check)?,
                         None => None,
                     },)* })
                 }
@@ -98,6 +100,16 @@ parts! {
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
         activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"];
+        // Facts about families, which no file states: families/README.md says what they mean.
+        norms: NormKind = norm,         gguf [],                                                           json [];
+        without_attention: LayerKind = kind, gguf [],                                                      json [];
+        attention_free: bool = flag,    gguf [],                                                           json [];
+        optional_rope: bool = flag,     gguf [],                                                           json [];
+        full_first: bool = flag,        gguf [],                                                           json [];
+        scaled_embedding: bool = flag,  gguf [],                                                           json [];
+        scaled_by_dim_layers: u32 = count, gguf [],                                                        json [];
+        ffn_four_times: bool = flag,    gguf [],                                                           json [];
+        usual_value_width: bool = flag, gguf [],                                                           json [];
     }
 
     /// Rotary position embeddings.

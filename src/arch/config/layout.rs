@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use super::Field;
-use super::defaults::Defaults;
 use super::keys::{AttentionConfig, Core, RopeConfig};
 use super::values::{LayerKind, LayerLayout, LayerPattern};
 
@@ -13,7 +12,6 @@ pub(super) struct Layouts<'d> {
     pub(super) window: Option<&'d Field<u32>>,
     pub(super) chunk_size: Option<&'d Field<u32>>,
     pub(super) rope: &'d RopeConfig,
-    pub(super) defaults: &'d Defaults,
     /// The source of a default of the family.
     pub(super) default_source: &'d str,
     pub(super) n_layers: u32,
@@ -25,7 +23,9 @@ impl Layouts<'_> {
         // Layouts of windows apply only if layers have a window.
         let window = self.window;
         let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window.is_some());
-        let pattern = self.pattern();
+        let is_usual = |pattern: &mut Field<_>| pattern.source == self.default_source;
+        let mut pattern = self.pattern();
+        let usual = pattern.take_if(is_usual);
         self.listed(pattern.as_ref())
             .or_else(|| self.numbered())
             .or_else(|| self.periodic())
@@ -33,7 +33,7 @@ impl Layouts<'_> {
             .or_else(|| self.interval())
             .or_else(|| of_windows(pattern))
             .or_else(|| of_windows(self.partly()))
-            .or_else(|| of_windows(self.usual()))
+            .or_else(|| of_windows(usual))
             .or_else(|| self.chunks())
             .or_else(|| {
                 let same = LayerLayout::Same(LayerKind::Sliding);
@@ -45,7 +45,7 @@ impl Layouts<'_> {
     fn of_period(&self, period: u32, kind: LayerKind) -> LayerLayout {
         match NonZeroU32::new(period) {
             None => LayerLayout::Same(kind),
-            Some(period) if self.defaults.full_first => {
+            Some(period) if holds(&self.core.full_first) => {
                 let is_full = |layer: u32| layer.is_multiple_of(period.get());
                 let kind = |layer| if is_full(layer) { LayerKind::Full } else { kind.clone() };
                 LayerLayout::of((0..self.n_layers).map(kind).collect())
@@ -72,14 +72,14 @@ impl Layouts<'_> {
 
     fn listed(&self, pattern: Option<&Field<LayerLayout>>) -> Option<Field<LayerLayout>> {
         let Field { value, source } = self.core.layer_types.as_ref()?;
-        // A pattern that agrees with the list replaces it, since it also covers layers that are not
-        // listed.
+        // A stated pattern that agrees with the list replaces it, since it also covers layers that are
+        // not listed.
         if let Some(pattern) = pattern.filter(|pattern| pattern.value.agrees(value)) {
             return Some(pattern.clone());
         }
         // Transformers 5 calls the layers of all kinds of state spaces `linear_attention`.
-        let kind = |kind: &LayerKind| match (kind, self.defaults.without_attention) {
-            (LayerKind::Linear, Some(name)) => LayerKind::named(name),
+        let kind = |kind: &LayerKind| match (kind, &self.core.without_attention) {
+            (LayerKind::Linear, Some(other)) => other.value.clone(),
             (kind, _) => kind.clone(),
         };
         let layout = LayerLayout::of(value.iter().map(kind).collect());
@@ -88,7 +88,7 @@ impl Layouts<'_> {
 
     /// Layers with attention between others.
     fn between(&self, attends: impl Fn(u32) -> bool, source: &str) -> Option<Field<LayerLayout>> {
-        let other = LayerKind::named(self.defaults.without_attention?);
+        let other = &self.core.without_attention.as_ref()?.value;
         let of = |layer| if attends(layer) { LayerKind::Full } else { other.clone() };
         let kinds = (0..self.n_layers).map(of).collect();
         Some(Field::derived(LayerLayout::of(kinds), source.to_owned()))
@@ -132,13 +132,6 @@ impl Layouts<'_> {
         Some(Field::derived(layout, from.source.clone()))
     }
 
-    /// The family's period of windows.
-    fn usual(&self) -> Option<Field<LayerLayout>> {
-        let period = self.defaults.window_period?;
-        let layout = self.of_period(period, LayerKind::Sliding);
-        Some(Field::derived(layout, self.default_source.to_owned()))
-    }
-
     /// Attention within chunks. Layers without rotary embeddings attend to all positions.
     fn chunks(&self) -> Option<Field<LayerLayout>> {
         let size = self.chunk_size?;
@@ -158,14 +151,16 @@ impl Layouts<'_> {
 }
 
 /// The kind of each layer, where those of one kind have no key heads.
-pub(super) fn headless(
-    attention: &AttentionConfig,
-    defaults: &Defaults,
-) -> Option<Field<LayerLayout>> {
-    let kind = LayerKind::named(defaults.without_attention?);
+pub(super) fn headless(attention: &AttentionConfig, core: &Core) -> Option<Field<LayerLayout>> {
+    let kind = &core.without_attention.as_ref()?.value;
     let Field { value, source } = attention.n_kv_heads_per_layer.as_ref()?;
     let of = |heads: &u32| if *heads == 0 { kind.clone() } else { LayerKind::Full };
     Some(Field::derived(LayerLayout::of(value.iter().map(of).collect()), source.clone()))
+}
+
+/// Whether a flag is stated and true.
+pub(super) fn holds(flag: &Option<Field<bool>>) -> bool {
+    flag.as_ref().is_some_and(|flag| flag.value)
 }
 
 /// The kind of a layer of a model that attends within chunks.

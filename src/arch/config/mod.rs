@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::json::Json;
 use crate::metadata::Value;
 use crate::store::Store;
-pub(crate) use defaults::{Defaults, GgufDefaults};
+pub(crate) use defaults::{Defaults, FamilyDefault};
 pub use keys::{
     AttentionConfig, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig, SsmConfig,
 };
@@ -187,10 +187,10 @@ pub(super) struct PromisedLayers {
 pub(super) fn promised_layers(
     store: &Store,
     architecture: &Architecture,
-    defaults: &Defaults,
+    defaults: Defaults,
 ) -> Option<PromisedLayers> {
     let (reader, _) = ConfigReader::new(store, defaults).ok()?;
-    derive::promised_layers(&reader, architecture, defaults)
+    derive::promised_layers(&reader, architecture)
 }
 
 impl ModelConfig {
@@ -211,7 +211,7 @@ impl ModelConfig {
     /// `Unsupported` if the model does not state its architecture, or is not a language model;
     /// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that
     /// is not an integer.
-    pub(super) fn of(store: &Store, resolution: &Resolution, defaults: &Defaults) -> Result<Self> {
+    pub(super) fn of(store: &Store, resolution: &Resolution, defaults: Defaults) -> Result<Self> {
         derive::config(store, resolution, defaults)
     }
 

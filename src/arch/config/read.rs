@@ -50,12 +50,13 @@ pub(crate) struct ConfigReader<'a> {
     pub(crate) prefix: String,
     /// Values that transformers' class takes for keys that `config.json` omits.
     of_class: HashMap<&'static str, Json>,
+    defaults: Defaults,
 }
 
 impl<'a> ConfigReader<'a> {
     /// Creates a reader, and returns the architecture's name. `defaults` are those of the
     /// architecture.
-    pub(crate) fn new(store: &'a Store, defaults: &Defaults) -> Result<(Self, Field<String>)> {
+    pub(crate) fn new(store: &'a Store, defaults: Defaults) -> Result<(Self, Field<String>)> {
         let named = architecture_name(store)?.ok_or_else(|| {
             Error::unsupported(
                 "no config: neither general.architecture nor a config.json with model_type",
@@ -70,7 +71,7 @@ impl<'a> ConfigReader<'a> {
             }
             None => HashMap::new(),
         };
-        let reader = Self { store, prefix, of_class };
+        let reader = Self { store, prefix, of_class, defaults };
         Ok((reader, Field { value: named.name, source: named.source.into() }))
     }
 
@@ -125,5 +126,26 @@ impl<'a> ConfigReader<'a> {
         let Some((found, source)) = self.find(key) else { return Ok(None) };
         let value = check(found).map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field { value, source: source.into() }))
+    }
+
+    /// Like [`field`](Self::field), with the family's default if there is no value.
+    pub(crate) fn field_or_default<T>(
+        &self,
+        key: &Key,
+        check: Check<T>,
+    ) -> Result<Option<Field<T>>> {
+        if let Some(field) = self.field(key, check)? {
+            return Ok(Some(field));
+        }
+        let Some(default) = self.defaults.of_row(key.name) else { return Ok(None) };
+        let source = default.source.map_or_else(|| self.default_source(), str::to_owned);
+        let value = check(ConfigValue::Json(&default.value.into()))
+            .map_err(|fault| self.invalid(&source, fault))?;
+        Ok(value.map(|value| Field::derived(value, source)))
+    }
+
+    /// The source of a default of the family.
+    pub(crate) fn default_source(&self) -> String {
+        format!("default of {}", self.prefix)
     }
 }

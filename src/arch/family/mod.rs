@@ -54,8 +54,8 @@ use self::step::{Step, Steps};
 use self::table::Tables;
 use self::text::{Fault, Parsed};
 use super::Architecture;
-use super::config::{Defaults, GgufDefaults};
-use super::habits::{LlamaQuantize, MlxModules};
+use super::config::Defaults;
+use super::habits::{Exceptions, MlxModules};
 use super::source::SourceModel;
 use super::tower::{Tower, TowerConfig};
 use super::variant::{Class, Variant};
@@ -184,17 +184,17 @@ pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
 pub(crate) fn defaults(name: &str) -> Defaults {
     let of_class = transformers::defaults(name);
     if let Some(variant) = variants_of(name).find(|variant| variant.gguf == name) {
-        return Defaults { of_class, ..variant.defaults };
+        return Defaults { of_class, of_family: variant.defaults, has_gguf_name: true };
     }
     if let Some(variant) = variants_of(name).find(|variant| variant.hf.contains(&name)) {
-        return Defaults { of_class, of_gguf: GgufDefaults::NONE, ..variant.defaults };
+        return Defaults { of_class, of_family: variant.defaults, has_gguf_name: false };
     }
     // Families known only by the start of their names, such as `gemma*`.
     let is_kin = |variant: &&Variant| {
         variant.gguf.strip_suffix('*').is_some_and(|start| name.starts_with(start))
     };
     let kin = builtin(NAMELESS).and_then(|file| file.families().nameless.iter().find(is_kin));
-    kin.map_or(Defaults::NONE, |kin| Defaults { of_gguf: GgufDefaults::NONE, ..kin.defaults })
+    kin.map(|kin| Defaults { of_family: kin.defaults, ..Defaults::default() }).unwrap_or_default()
 }
 
 /// The file of models whose tensors have no canonical names.
@@ -211,9 +211,9 @@ pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
 }
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.
-pub(crate) fn llama_quantize(gguf: &str) -> LlamaQuantize {
+pub(crate) fn llama_quantize(gguf: &str) -> Exceptions {
     let found = variants_of(gguf).find(|variant| variant.gguf == gguf);
-    found.map_or(LlamaQuantize::NONE, |variant| variant.llama_quantize)
+    found.map_or(Exceptions(&[]), |variant| variant.llama_quantize)
 }
 
 /// mlx-lm's choices for modules of a `model_type`; the first match applies.
@@ -269,16 +269,17 @@ mod tests {
     #[test]
     fn defaults_are_found_by_names() {
         let (gguf, hf) = (defaults("gemma3"), defaults("gemma3_text"));
-        assert_eq!((gguf.window_period, hf.window_period), (Some(6), Some(6)));
-        assert_eq!(gguf.of_gguf.activation, Some("gelu_pytorch_tanh"));
-        assert_eq!(hf.of_gguf.activation, None, "its config.json states it");
+        let period = |of: &Defaults| of.value("layer_pattern").and_then(|value| value.as_u64());
+        assert_eq!((period(&gguf), period(&hf)), (Some(6), Some(6)));
+        assert_eq!(gguf.value("activation"), Some("gelu_pytorch_tanh".into()));
+        assert_eq!(hf.value("activation"), None, "its config.json states it");
         // Nothing but its kin is known of it.
         let other = defaults("gemma9");
-        assert!(other.scaled_embedding);
-        assert_eq!((other.window_period, other.of_gguf.activation), (None, None));
-        assert!(defaults("gptj").of_gguf.ffn_four_times);
-        assert!(!defaults("RefinedWeb").of_gguf.ffn_four_times);
-        assert!(!defaults("unheard-of").scaled_embedding);
+        assert_eq!(other.value("scaled_embedding"), Some(true.into()));
+        assert_eq!((period(&other), other.value("activation")), (None, None));
+        assert_eq!(defaults("gptj").value("ffn_four_times"), Some(true.into()));
+        assert_eq!(defaults("RefinedWeb").value("ffn_four_times"), None);
+        assert_eq!(defaults("unheard-of").value("scaled_embedding"), None);
     }
 
     #[test]

@@ -3,14 +3,13 @@
 use super::step::Step;
 use super::table::{Tables, number, value};
 use super::text::{Line, Parsed, Section};
-use crate::arch::config::NormKind;
-use crate::arch::habits::{MergesHabits, MlxChoice, MlxModules, MlxPath};
+use crate::arch::config::{ConfigValue, FamilyDefault, key};
+use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
     Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
     RopeLayout,
 };
-use crate::engines::Constant;
 
 /// What a file describes beside its tables.
 #[derive(Debug, Default)]
@@ -300,7 +299,9 @@ struct VariantDraft {
     when: Vec<ConfigCondition>,
     keys: Slices<KeyRule>,
     classes: Vec<Class>,
-    special: Vec<(&'static str, &'static str)>,
+    tokenizer: Vec<(&'static str, &'static [&'static str])>,
+    llama_quantize: Vec<(&'static str, &'static [&'static str])>,
+    defaults: Vec<FamilyDefault>,
 }
 
 impl VariantDraft {
@@ -311,7 +312,9 @@ impl VariantDraft {
             when: Vec::new(),
             keys: Slices::new(),
             classes: Vec::new(),
-            special: Vec::new(),
+            tokenizer: Vec::new(),
+            llama_quantize: Vec::new(),
+            defaults: Vec::new(),
         };
         for line in lines {
             draft.line(tables, line)?;
@@ -342,13 +345,12 @@ impl VariantDraft {
                 let mlx = |step| if let Step::Mlx(step) = step { Some(step) } else { None };
                 variant.mlx_config = Some(tables.step(line, line.word(0)?, mlx)?);
             }
-            "default" => default(variant, line)?,
-            "gguf-default" => gguf_default(variant, line)?,
-            "tokenizer" => match line.word(0)? {
-                "special" => self.special.push((line.word(1)?, line.word(2)?)),
-                _ => tokenizer(variant, line)?,
-            },
-            "llama-quantize" => llama_quantize(variant, line)?,
+            "default" => self.defaults.push(default(line, false)?),
+            "gguf-default" => self.defaults.push(default(line, true)?),
+            "tokenizer" => self.tokenizer.push(exception(line, Exceptions::OF_TOKENIZER)?),
+            "llama-quantize" => {
+                self.llama_quantize.push(exception(line, Exceptions::OF_LLAMA_QUANTIZE)?);
+            }
             "keys" => {
                 for name in line.from(0) {
                     self.keys.include(tables.keys(line, name)?);
@@ -364,7 +366,9 @@ impl VariantDraft {
         variant.when = self.when.leak();
         variant.keys = self.keys.finish();
         variant.classes = self.classes.leak();
-        variant.tokenizer.special = self.special.leak();
+        variant.tokenizer = Exceptions(self.tokenizer.leak());
+        variant.llama_quantize = Exceptions(self.llama_quantize.leak());
+        variant.defaults = self.defaults.leak();
         variant
     }
 }
@@ -432,83 +436,20 @@ impl<T> Slices<T> {
     }
 }
 
-/// The text of the value after the first word.
-fn text(line: &Line) -> Parsed<&'static str> {
-    line.word(1)
+/// A value that the files of a family leave out, and its source if reports name another one.
+fn default(line: &Line, only_gguf: bool) -> Parsed<FamilyDefault> {
+    let (row, value) = (line.word(0)?, value(line, 1)?);
+    let found = key(row).ok_or_else(|| line.fault(format!("{row} is no value of the config")))?;
+    (found.value)(ConfigValue::Json(&value.into()))
+        .map_err(|fault| line.fault(format!("{row}: {fault}")))?;
+    Ok(FamilyDefault { row, value, source: line.from(2).next(), only_gguf })
 }
 
-/// A number that the files of a family leave out.
-fn default(variant: &mut Variant, line: &Line) -> Parsed<()> {
-    let defaults = &mut variant.defaults;
-    match line.word(0)? {
-        "window_period" => defaults.window_period = Some(number(line, 1)?),
-        "full_first" => defaults.full_first = true,
-        "norms" => {
-            defaults.norms = Some(match text(line)? {
-                "rms" => NormKind::Rms,
-                "layer" => NormKind::Layer,
-                _ => return Err(line.fault("\"rms\" or \"layer\" is needed")),
-            });
-        }
-        "without_attention" => defaults.without_attention = Some(text(line)?),
-        "optional_rope" => defaults.optional_rope = true,
-        "attention_free" => defaults.attention_free = true,
-        "local_rope_theta" => defaults.local_rope_theta = Some(number(line, 1)?),
-        "shared_kv_layers" => defaults.shared_kv_layers = number(line, 1)?,
-        "scaled_embedding" => defaults.scaled_embedding = true,
-        name => return Err(line.fault(format!("no default \"{name}\""))),
+/// An exception for one program, which has one of these names.
+fn exception(line: &Line, names: &[&str]) -> Parsed<(&'static str, &'static [&'static str])> {
+    let name = line.word(0)?;
+    if !names.contains(&name) {
+        return Err(line.fault(format!("no exception \"{name}\", but {}", names.join(", "))));
     }
-    Ok(())
-}
-
-/// A number that GGUF files of a family leave out.
-fn gguf_default(variant: &mut Variant, line: &Line) -> Parsed<()> {
-    let defaults = &mut variant.defaults.of_gguf;
-    match line.word(0)? {
-        "activation" => defaults.activation = Some(text(line)?),
-        "ffn_four_times" => defaults.ffn_four_times = true,
-        "layer_norm_eps" => {
-            let eps = match value(line, 1)? {
-                Constant::Real(eps) => eps,
-                _ => return Err(line.fault("a number with a point is needed")),
-            };
-            defaults.layer_norm_eps = Some((eps, line.word(2)?));
-        }
-        "usual_value_width" => defaults.usual_value_width = true,
-        "chunk_size" => defaults.chunk_size = Some(number(line, 1)?),
-        "scaled_by_dim_layers" => defaults.scaled_by_dim_layers = Some(number(line, 1)?),
-        name => return Err(line.fault(format!("no default \"{name}\""))),
-    }
-    Ok(())
-}
-
-/// An exception of a tokenizer.
-fn tokenizer(variant: &mut Variant, line: &Line) -> Parsed<()> {
-    let habits = &mut variant.tokenizer;
-    match line.word(0)? {
-        "no_space_prefix" => habits.no_space_prefix = true,
-        "pre" => habits.pre = line.list(1),
-        "default_pre" => habits.default_pre = Some(line.word(1)?),
-        "merges" => {
-            habits.merges = Some(MergesHabits { model: line.word(1)?, shown: line.list(2) });
-        }
-        "counts_token_types" => habits.counts_token_types = true,
-        name => return Err(line.fault(format!("no exception \"{name}\""))),
-    }
-    Ok(())
-}
-
-/// An exception of llama-quantize.
-fn llama_quantize(variant: &mut Variant, line: &Line) -> Parsed<()> {
-    let habits = &mut variant.llama_quantize;
-    match line.word(0)? {
-        "falcon" => habits.falcon = true,
-        "seventy_layers" => habits.seventy_layers = Some(number(line, 1)?),
-        "seventy_if_grouped" => habits.seventy_if_grouped = true,
-        "kept" => habits.kept = line.list(1),
-        "eight_bits" => habits.eight_bits = line.list(1),
-        "experts_by_name" => habits.experts_by_name = true,
-        name => return Err(line.fault(format!("no exception \"{name}\""))),
-    }
-    Ok(())
+    Ok((name, line.list(1)))
 }

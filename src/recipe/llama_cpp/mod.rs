@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::FileType;
 use crate::arch::family;
-use crate::arch::habits::LlamaQuantize;
+use crate::arch::habits::Exceptions;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::recipe::ImportanceMatrix;
@@ -132,7 +132,7 @@ impl<'a> LlamaRecipe<'a> {
         let roles = kept.iter().map(|(.., name)| Role::of(name));
         let mut chooser = DTypeRules {
             model,
-            habits: family::llama_quantize(&model.architecture),
+            exceptions: family::llama_quantize(&model.architecture),
             options,
             tied: roles.clone().all(|role| role != Role::Output),
             values: roles.filter(|role| *role == Role::Value).count() as u64,
@@ -240,7 +240,7 @@ struct RoleCounts {
 struct DTypeRules<'a> {
     model: &'a Hparams,
     /// Exceptions for the model's architecture.
-    habits: LlamaQuantize,
+    exceptions: Exceptions,
     options: &'a LlamaOptions,
     /// Whether the embedding also serves as output matrix.
     tied: bool,
@@ -261,7 +261,7 @@ impl DTypeRules<'_> {
         let Some(base) = self.options.file_type.descriptor().base else { return Ok(kept) };
         let role = Role::of(name);
         if tensor.dims() < 2
-            || !rules::is_quantized(&self.habits, name)
+            || !rules::is_quantized(self.exceptions, name)
             || (role == Role::Output && self.options.leave_output)
         {
             return Ok(kept);
@@ -298,10 +298,10 @@ impl DTypeRules<'_> {
         tensor: &SourceTensor<'_>,
         base: DType,
     ) -> Result<(DType, Reason)> {
-        let Self { model, habits, options: LlamaOptions { file_type, .. }, tied, .. } = *self;
-        let falcon = habits.falcon;
+        let Self { model, exceptions, options: LlamaOptions { file_type, .. }, tied, .. } = *self;
+        let falcon = exceptions.has("eight_bit_output");
         let experts_only = *file_type == FileType::MXFP4_MOE;
-        if rules::needs_eight_bits(&habits, name) {
+        if rules::needs_eight_bits(exceptions, name) {
             return Ok((DType::Q8_0, Reason::Rule));
         }
         let output = role == Role::Output || (tied && role == Role::TokenEmbedding);
@@ -311,8 +311,8 @@ impl DTypeRules<'_> {
         if experts_only && !output {
             // Upstream treats any stack of matrices as experts, except in models with latent
             // attention, which has stacks too.
-            let expert =
-                !habits.experts_by_name || matches!(role, Role::Up | Role::Gate | Role::Down);
+            let expert = !exceptions.has("experts_by_name")
+                || matches!(role, Role::Up | Role::Gate | Role::Down);
             return Ok(match expert && tensor.matrices() > 1 {
                 true => (base, Reason::Base),
                 false => (DType::Q8_0, Reason::Rule),
@@ -343,7 +343,7 @@ impl DTypeRules<'_> {
         let found = table.iter().find_map(|rule| rule.fits(role, *file_type, &place));
         let mut dtype = found.unwrap_or(otherwise);
         let scarce = matches!(dtype, DType::Q3_K | DType::Q4_K);
-        if role == Role::Value && !low && scarce && rules::is_seventy(&habits, model) {
+        if role == Role::Value && !low && scarce && rules::is_seventy(exceptions, model) {
             dtype = DType::Q5_K;
         }
         Ok((dtype, if dtype == base { Reason::Base } else { Reason::Rule }))

@@ -1,7 +1,7 @@
 //! The tables of llama-quantize: src/llama-quant.cpp of llama.cpp, as of ggml 0.25.3.
 
 use super::source::Hparams;
-use crate::arch::habits::LlamaQuantize;
+use crate::arch::habits::Exceptions;
 use crate::dtype::DType;
 use crate::recipe::{FileType, more_bits};
 
@@ -82,23 +82,24 @@ static KEPT: &[&str] = &[
 ];
 
 /// Whether a matrix with this name is quantized at all.
-pub(super) fn is_quantized(habits: &LlamaQuantize, name: &str) -> bool {
+pub(super) fn is_quantized(exceptions: Exceptions, name: &str) -> bool {
     let any = |pieces: &[&str]| pieces.iter().any(|piece| name.contains(piece));
-    let kept = KEPT_NAMES.contains(&name) || any(KEPT) || any(habits.kept);
+    let kept = KEPT_NAMES.contains(&name) || any(KEPT) || any(exceptions.values("kept"));
     name.ends_with("weight") && !kept
 }
 
 /// Whether a tensor gets `Q8_0` in every file type.
-pub(super) fn needs_eight_bits(habits: &LlamaQuantize, name: &str) -> bool {
-    habits.eight_bits.iter().any(|piece| name.contains(piece))
+pub(super) fn needs_eight_bits(exceptions: Exceptions, name: &str) -> bool {
+    exceptions.values("eight_bits").iter().any(|piece| name.contains(piece))
 }
 
 /// Whether llama.cpp calls a model "70B" (`LLM_TYPE_70B` in src/models/*.cpp), whose attention
 /// values get more bits.
-pub(super) fn is_seventy(habits: &LlamaQuantize, model: &Hparams) -> bool {
+pub(super) fn is_seventy(exceptions: Exceptions, model: &Hparams) -> bool {
     let own = model.layers.saturating_sub(model.nextn_layers);
-    habits.seventy_layers == Some(own)
-        && !(habits.seventy_if_grouped && (model.heads == model.kv_heads || model.experts == 8))
+    exceptions.values("seventy_layers").contains(&own.to_string().as_str())
+        && !(exceptions.has("seventy_if_grouped")
+            && (model.heads == model.kv_heads || model.experts == 8))
 }
 
 /// Facts about a tensor's position and model that rules depend on.

@@ -163,9 +163,8 @@ impl Reader<'_> {
             return Json::Object(each.collect());
         }
         let whole = self.scaling(stated, None);
-        let defaults = family::defaults(self.model_type);
-        let local = self.get("rope_local_base_freq").and_then(Json::as_f64);
-        let local = local.or(defaults.local_rope_theta.map(f64::from));
+        let usual = family::defaults(self.model_type).value("rope_local_theta");
+        let local = self.get("rope_local_base_freq").or(usual.as_ref()).and_then(Json::as_f64);
         match local {
             Some(local) => json!({
                 "full_attention": whole,
@@ -264,7 +263,8 @@ impl Reader<'_> {
         }
         let period = ["sliding_window_pattern", "_sliding_window_pattern"];
         let period = period.iter().find_map(|key| self.count(key));
-        let period = period.or(family::defaults(self.model_type).window_period.map(u64::from));
+        let usual = family::defaults(self.model_type).value("layer_pattern");
+        let period = period.or(usual.as_ref().and_then(Json::as_u64));
         let slides = |layer: u32| {
             if let Some(kinds) = kinds {
                 let kind = kinds.get(layer as usize).and_then(Json::as_str);
@@ -283,10 +283,12 @@ impl Reader<'_> {
 
     /// The kind of each layer as the model lists it, in one spelling.
     fn listed_kinds(&self) -> Option<Vec<Json>> {
-        let other = family::defaults(self.model_type).without_attention;
+        let other = family::defaults(self.model_type).value("without_attention");
         let kinds = self.get("layer_types")?.as_array()?;
         let spelt = |kind: &Json| match kind.as_str().map(LayerKind::named) {
-            Some(LayerKind::Linear) => other.unwrap_or(LayerKind::Linear.name()).into(),
+            Some(LayerKind::Linear) => {
+                other.clone().unwrap_or_else(|| LayerKind::Linear.name().into())
+            }
             Some(kind) => kind.name().into(),
             None => kind.clone(),
         };
@@ -296,12 +298,12 @@ impl Reader<'_> {
     /// The kind of each layer, of a model that lists those with attention by number.
     fn attention_layers(&self, layers: u32) -> Option<Vec<Json>> {
         let listed = self.get("full_attn_idxs")?.as_array()?;
-        let other = family::defaults(self.model_type).without_attention?;
+        let other = family::defaults(self.model_type).value("without_attention")?;
         let kind = |layer: u32| match listed.contains(&json!(layer)) {
-            true => LayerKind::Full.name(),
-            false => other,
+            true => LayerKind::Full.name().into(),
+            false => other.clone(),
         };
-        Some((0..layers).map(|layer| kind(layer).into()).collect())
+        Some((0..layers).map(kind).collect())
     }
 
     /// The kind of each layer of a model that attends within chunks where it rotates.

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::pre;
-use crate::arch::habits::TokenizerHabits;
+use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -118,7 +118,7 @@ pub(crate) fn gguf_keys(
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<Option<String>> {
-    let habits = &variant.tokenizer;
+    let exceptions = variant.tokenizer;
     let files = TokenizerFiles::of(store)?;
     let limits = store.limits();
     let limit = (limits.vocabulary_bytes, "vocabulary_bytes");
@@ -137,21 +137,21 @@ pub(crate) fn gguf_keys(
             table.put(token.id, token.text.into_owned(), token.score.unwrap_or(0.0), kind)?;
         }
         table.add(&files.added)?;
-        sentencepiece_keys(table, &files, habits, out);
-        special_keys(store, &files, habits, rows, out)?;
+        sentencepiece_keys(table, &files, exceptions, out);
+        special_keys(store, &files, exceptions, rows, out)?;
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         return Ok(Some("no tokenizer file beside the weights".to_owned()));
     };
-    let source = KeySource { store, habits, files, tokenizer, rows };
+    let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;
     let KeySource { files, tokenizer, .. } = source;
-    special_keys(store, &files, habits, rows, out)?;
+    special_keys(store, &files, exceptions, rows, out)?;
     if *tokenizer.kind.source == *FAIRSEQ {
         surrounding_keys(&tokenizer, out);
     }
-    if habits.merges.is_some() {
+    if exceptions.has("merges") {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out).map(|()| note)
@@ -160,7 +160,7 @@ pub(crate) fn gguf_keys(
 /// What the keys of the tokens are made of.
 struct KeySource<'s> {
     store: &'s Store,
-    habits: &'s TokenizerHabits,
+    exceptions: Exceptions,
     files: TokenizerFiles,
     tokenizer: Tokenizer<'s>,
     /// The number of rows of the embedding.
@@ -207,8 +207,10 @@ impl<'s> KeySource<'s> {
         table.add(&self.files.added)?;
         let ignore = self.files.flag(&["model", "ignore_merges"]);
         let named = match self.files.json_value(&["pre_tokenizer"]) {
-            Some(steps) => pre::with_steps(steps, ignore, self.habits.pre),
-            None => self.habits.default_pre.and_then(pre::by_name),
+            Some(steps) => pre::with_steps(steps, ignore, self.exceptions.values("pre")),
+            None => {
+                self.exceptions.values("default_pre").first().and_then(|name| pre::by_name(name))
+            }
         };
         out.set_text("tokenizer.ggml.model", "gpt2");
         out.set_text("tokenizer.ggml.pre", named.map_or("default", |pre| pre.name));
@@ -224,7 +226,7 @@ impl<'s> KeySource<'s> {
     }
 
     fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<()> {
-        let own = self.habits.merges;
+        let own = self.exceptions.values("merges").split_first();
         let mut table = self.table(true)?;
         let scores = if own.is_some() { HashMap::new() } else { scores(&self.tokenizer) };
         for token in self.tokenizer.tokens() {
@@ -233,15 +235,15 @@ impl<'s> KeySource<'s> {
             table.put(token.id, token.text.into_owned(), score, kind)?;
         }
         table.add(&self.files.added)?;
-        let Some(own) = own else {
+        let Some((model, shown)) = own else {
             if let Some(unknown) = self.tokenizer.special("unk") {
                 table.mark(unknown, TokenKind::Unknown);
             }
-            sentencepiece_keys(table, &self.files, self.habits, out);
+            sentencepiece_keys(table, &self.files, self.exceptions, out);
             return Ok(());
         };
-        table.show(own.shown);
-        out.set_text("tokenizer.ggml.model", own.model);
+        table.show(shown);
+        out.set_text("tokenizer.ggml.model", model);
         table.write(out);
         merges(&self.tokenizer, out);
         out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
@@ -408,14 +410,14 @@ fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
 fn sentencepiece_keys(
     table: TokenTable<'_>,
     files: &TokenizerFiles,
-    habits: &TokenizerHabits,
+    exceptions: Exceptions,
     out: &mut KeyValues,
 ) {
     out.set_text("tokenizer.ggml.model", "llama");
     out.set_text("tokenizer.ggml.pre", "default");
     table.write(out);
     let said = files.config.get("add_prefix_space").and_then(Json::as_bool);
-    let bare = habits.no_space_prefix.then_some(false);
+    let bare = exceptions.has("no_space_prefix").then_some(false);
     // Without the flag, programs put a space before a text and remove it from decoded text.
     let has = |list: &str, inner: &str, kind: &str| {
         files.steps(list, inner).iter().any(|step| step_kind(step) == kind)
@@ -533,7 +535,7 @@ const SPECIAL: [(&str, &str); 6] = [
 fn special_keys(
     store: &Store,
     files: &TokenizerFiles,
-    habits: &TokenizerHabits,
+    exceptions: Exceptions,
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<()> {
@@ -572,7 +574,8 @@ fn special_keys(
             out.set(&format!("tokenizer.ggml.{key}"), Value::U32(id));
         }
     }
-    for (key, text) in habits.special {
+    for special in exceptions.all("special") {
+        let [key, text] = special else { continue };
         let key = format!("tokenizer.ggml.{key}");
         let token = files.added.iter().find(|(_, (other, _))| other == text);
         if let (None, Some((id, _))) = (out.get(&key), token) {

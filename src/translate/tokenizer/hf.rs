@@ -322,8 +322,7 @@ fn of_scores(entries: &[JsonToken]) -> Json {
 
 /// Whether this kind of tokenizer, which only one family uses, has merges and byte tokens.
 fn has_merges(model: &str) -> bool {
-    let mut all = family::variants().filter_map(|variant| variant.tokenizer.merges);
-    all.any(|merges| merges.model == model)
+    family::variants().any(|variant| variant.tokenizer.values("merges").first() == Some(&model))
 }
 
 fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<TokenizerParts> {

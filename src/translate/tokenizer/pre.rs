@@ -144,7 +144,7 @@ pub(super) fn with_steps(
     let rows = || PRES.iter().filter(same);
     let own = |pre: &&PreTokenizer| own.contains(&pre.name);
     let of_a_family =
-        |name| family::variants().any(|variant| variant.tokenizer.pre.contains(&name));
+        |name| family::variants().any(|variant| variant.tokenizer.values("pre").contains(&name));
     let free = |pre: &&PreTokenizer| !of_a_family(pre.name);
     let alike = |pre: &&PreTokenizer| pre.ignore_merges == ignore_merges;
     rows()
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn steps_find_their_own_names() {
         for pre in PRES {
-            let mut lists = family::variants().map(|variant| variant.tokenizer.pre);
+            let mut lists = family::variants().map(|variant| variant.tokenizer.values("pre"));
             let own = lists.find(|own| own.contains(&pre.name)).unwrap_or(&[]);
             let found = with_steps(&pre.json(), pre.ignore_merges, own);
             assert_eq!(found.map(|pre| pre.name), Some(pre.name));
