@@ -32,6 +32,11 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
     }
     let config = TowerConfig::of(store)?.filter(|_| towers(model).is_ok_and(|found| found > 0));
     let Some(config) = config else {
+        if let Some(outer) = outer_config(model) {
+            let fault =
+                format!("the vision model is part of {outer}, which is not supported (mmproj)");
+            return Err(Error::unsupported(fault).advise(CONVERTER));
+        }
         let fault = "the model has no vision model, so that there is no mmproj file to write";
         return Err(Error::unsupported(fault));
     };
@@ -44,6 +49,14 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
         Error::unsupported(fault).advise(CONVERTER)
     })?;
     Ok((tower, config))
+}
+
+/// The key of `config.json` that has the config of a vision model inside, as that of a model of several
+/// models does: `thinker_config`.
+fn outer_config(model: &Model) -> Option<&str> {
+    let root = model.document("config.json")?.as_object()?;
+    let found = root.iter().find(|(_, value)| value.get("vision_config").is_some());
+    found.map(|(key, _)| key.as_str())
 }
 
 /// The number of tensors of vision and audio models.

@@ -90,13 +90,17 @@ impl<'a> ConfigReader<'a> {
     }
 
     fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
-        if self.store.encoding() == Encoding::Gguf {
-            for gguf in key.gguf {
-                // Some files leave the prefix out.
-                for name in [format!("{}.{gguf}", self.prefix), (*gguf).to_owned()] {
-                    if let Some(value) = self.store.metadata().get(&name) {
-                        return Some((ConfigValue::Metadata(value), name));
-                    }
+        let keys = match self.store.encoding() {
+            Encoding::Gguf => key.gguf,
+            // The header of whisper.cpp's files has OpenAI's names, as the JSON documents do.
+            Encoding::Ggml => key.json,
+            Encoding::Safetensors => &[],
+        };
+        for key in keys {
+            // Some files leave the prefix out.
+            for name in [format!("{}.{key}", self.prefix), (*key).to_owned()] {
+                if let Some(value) = self.store.metadata().get(&name) {
+                    return Some((ConfigValue::Metadata(value), name));
                 }
             }
         }

@@ -8,12 +8,16 @@ use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::store::tensor::StoredTensor;
 
+/// The architecture of vision and audio models in files of their own (mmproj), as GGUF names it.
+const PROJECTOR: &str = "clip";
+
 /// The numbers of a model that the dtypes of its tensors depend on.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Hparams {
     /// The architecture, as GGUF names it.
     pub architecture: String,
-    /// Number of layers, including those that predict further tokens: `block_count`.
+    /// Number of layers, including those that predict further tokens: `block_count`. llama.cpp reads no
+    /// numbers of a [projector](PROJECTOR), and counts no layers in it.
     pub layers: u64,
     /// Number of layers that predict further tokens.
     pub nextn_layers: u64,
@@ -33,7 +37,8 @@ impl Hparams {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the architecture or the number of layers is missing.
+    /// `Unsupported` if the architecture or, unless the file is a projector, the number of layers is
+    /// missing.
     pub fn of(metadata: &KeyValues, overrides: &[MetadataSetting]) -> Result<Self> {
         let missing = |key: &str| {
             Error::unsupported("the key is missing, but quantizing requires it").in_key(key)
@@ -46,10 +51,10 @@ impl Hparams {
             overridden(metadata, overrides, &key).and_then(first)
         };
         let heads = number("attention.head_count").unwrap_or(0);
+        let layers = number("block_count").or((architecture == PROJECTOR).then_some(0));
         Ok(Self {
             architecture: architecture.to_owned(),
-            layers: number("block_count")
-                .ok_or_else(|| missing(&format!("{architecture}.block_count")))?,
+            layers: layers.ok_or_else(|| missing(&format!("{architecture}.block_count")))?,
             nextn_layers: number("nextn_predict_layers").unwrap_or(0),
             heads,
             kv_heads: number("attention.head_count_kv").unwrap_or(heads),

@@ -107,6 +107,19 @@ pub(crate) fn gguf_tensors(
     let variant = gguf_variant(store)?;
     let scaling = &model.config.rope_scaling;
     let kind = scaling.kind.as_ref().map(|kind| &kind.value);
+    let lists = [("long_factor", &scaling.long_factors), ("short_factor", &scaling.short_factors)];
+    let lacking = lists.iter().filter(|(_, list)| list.is_none()).map(|(key, _)| *key);
+    let lacking: Vec<&str> = lacking.collect();
+    if let Some(stated) = &scaling.kind
+        && stated.value == RopeScalingKind::LongRope
+        && !lacking.is_empty()
+    {
+        let fault = format!(
+            "longrope, which needs the lists of factors long_factor and short_factor, but there is no {}",
+            lacking.join(" and no ")
+        );
+        return Err(model.invalid(&stated.source, fault));
+    }
     let rotates =
         |rule: &KeyRule| matches!(rule, KeyRule::Rotated(_) | KeyRule::Row("rope_dimension_count"));
     let mut tensors = Vec::new();

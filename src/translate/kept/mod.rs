@@ -226,14 +226,21 @@ fn losses(
         let other = given.get(name).unwrap_or(&Json::Null);
         let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
         if counts && !same(value, other) {
-            losses.push(format!(
-                "{name}: {} in config.json, {} in GGUF",
-                brief(value),
-                brief(other)
-            ));
+            let (value, other) = (brief(&unlike(value, other)), brief(&unlike(other, value)));
+            losses.push(format!("{name}: {value} in config.json, {other} in GGUF"));
         }
     }
     losses
+}
+
+/// The keys of an object that another one does not have with the same value; other values as they are.
+fn unlike(value: &Json, other: &Json) -> Json {
+    let (Json::Object(own), Json::Object(others)) = (value, other) else { return value.clone() };
+    let other = |key: &String| others.get(key).unwrap_or(&Json::Null);
+    let unlike = own.iter().filter(|(key, value)| !same(value, other(key)));
+    Json::Object(
+        unlike.map(|(key, value)| (key.clone(), self::unlike(value, other(key)))).collect(),
+    )
 }
 
 /// A value in at most 60 characters.
@@ -241,6 +248,7 @@ fn brief(value: &Json) -> String {
     const LONGEST: usize = 60;
     let text = match value {
         Json::Null => "not stated".to_owned(),
+        Json::Object(object) if object.is_empty() => "not stated".to_owned(),
         Json::String(text) => text.clone(),
         other => other.to_string(),
     };
