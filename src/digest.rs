@@ -68,6 +68,30 @@ pub(crate) fn sha256_with(source: &Source, progress: impl Fn(u64) -> Result<()>)
     Ok(hasher.finish())
 }
 
+/// The digest of a whole source of the kind that the length of an expected one tells: SHA-256, or with 40
+/// digits git's name of a blob, which is the SHA-1 of `blob SIZE`, a zero byte and the content.
+pub(crate) fn like(
+    expected: &str,
+    source: &Source,
+    progress: impl Fn(u64) -> Result<()>,
+) -> Result<String> {
+    #[cfg(feature = "http")]
+    if is_git_blob(expected) {
+        let mut hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", source.len()));
+        each_piece(source, |piece| {
+            hasher.update(piece);
+            progress(piece.len() as u64)
+        })?;
+        return Ok(hex(&hasher.finalize()));
+    }
+    sha256_with(source, progress)
+}
+
+/// Whether a digest is git's name of a blob.
+pub(crate) fn is_git_blob(digest: &str) -> bool {
+    digest.len() == 40
+}
+
 /// Reads a source from its start to its end.
 fn each_piece(source: &Source, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let mut buffer = try_zeroed(usize::try_from(source.len().min(PIECE)).unwrap_or(0))?;

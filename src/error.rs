@@ -48,6 +48,8 @@ pub enum Advice {
     AllowIncomplete,
     /// Write a model that the reader of its container does not load: `allow_unloadable`.
     AllowUnloadable,
+    /// Leave out the [tensor](Error::tensor) that no rule recognizes: `Model::leave_out`.
+    LeaveOut,
 }
 
 impl fmt::Display for Advice {
@@ -55,6 +57,7 @@ impl fmt::Display for Advice {
         f.write_str(match self {
             Self::AllowIncomplete => "fetch the missing files, or allow an incomplete model",
             Self::AllowUnloadable => "allow an unloadable model to write it for other readers",
+            Self::LeaveOut => "leave the tensor out, if the model works without it",
         })
     }
 }

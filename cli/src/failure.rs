@@ -1,5 +1,6 @@
 //! Errors and notes on standard error: text, or with `--json` one JSON document at the end.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,14 +110,18 @@ impl Failure {
 }
 
 /// The advice of an error, in the words of the program.
-fn advice(error: &Error) -> Option<&str> {
-    match error.option() {
+fn advice(error: &Error) -> Option<Cow<'_, str>> {
+    Some(match error.option() {
         Some(Advice::AllowIncomplete) => {
-            Some("fetch the missing files, or write the incomplete model with --allow-incomplete")
+            "fetch the missing files, or write the incomplete model with --allow-incomplete".into()
         }
-        Some(Advice::AllowUnloadable) => Some("--allow-incomplete writes it for other readers"),
-        _ => error.advice(),
-    }
+        Some(Advice::AllowUnloadable) => "--allow-incomplete writes it for other readers".into(),
+        Some(Advice::LeaveOut) => {
+            let tensor = Text::new(error.tensor().unwrap_or("GLOB").as_bytes()).brief();
+            format!("if the model works without it, leave it out: --leave-out '{tensor}'").into()
+        }
+        _ => error.advice()?.into(),
+    })
 }
 
 impl From<&Error> for Failure {
@@ -127,7 +132,7 @@ impl From<&Error> for Failure {
             tensor: error.tensor().map(str::to_owned),
             key: error.key().map(str::to_owned),
             offset: error.offset(),
-            advice: advice(error).map(str::to_owned),
+            advice: advice(error).map(Cow::into_owned),
             ..Self::new(kind.name(), kind.exit_status(), error.to_string())
         }
     }

@@ -1,6 +1,7 @@
 //! llama.cpp's adapters: `NAME.lora_a` and `NAME.lora_b` for each changed tensor `NAME`.
 
-use super::{Adapter, Embedding, LowRankPair, paired, rank_of};
+use super::pairs::{paired, rank_of};
+use super::{Adapter, Layout, LowRankPair};
 use crate::arch::Dialect;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -18,6 +19,10 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     let mut found = Vec::new();
     for tensor in model.stored_tensors() {
         let name = tensor.name();
+        // Some converters add the factors of the model's rotary embeddings, which follow from its config.
+        if name == "rope_freqs.weight" {
+            continue;
+        }
         match (name.strip_suffix(".lora_a"), name.strip_suffix(".lora_b")) {
             (Some(target), _) => found.push((target.to_owned(), true, name.to_owned())),
             (_, Some(target)) => found.push((target.to_owned(), false, name.to_owned())),
@@ -34,11 +39,11 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     }
     let mut products = Vec::new();
     for (target, a, b) in paired(found)? {
-        let embedding = match target.starts_with("token_embd.") {
-            true => Embedding::Gguf,
-            false => Embedding::No,
+        let layout = match target.starts_with("token_embd.") {
+            true => Layout::GgufEmbedding,
+            false => Layout::Usual,
         };
-        let rank = rank_of(model, embedding, &a, &b)?;
+        let rank = rank_of(model, layout, &a, &b)?;
         // In f32, as in llama-export-lora.
         #[expect(
             clippy::cast_possible_truncation,
@@ -46,16 +51,19 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
             reason = "as stated"
         )]
         let scale = alpha.map_or(1.0, |alpha| f64::from(alpha as f32 / rank as f32));
-        products.push(LowRankPair { target, a, b, embedding, scale, rank });
+        products.push(LowRankPair { target, a, b, magnitudes: None, layout, scale, rank });
     }
     let base = metadata.str("general.base_model.0.name").map(str::to_owned);
     Ok(Some(Adapter {
         model: model.clone(),
         dialect: Dialect::Gguf,
         alpha,
+        scale: None,
         rank_stabilized: false,
         base,
         products,
+        wholes: Vec::new(),
+        rows: Vec::new(),
         obstacle: obstacle.map(|error| error.in_file(model.path())),
     }))
 }

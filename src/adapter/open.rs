@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::{Adapter, gguf, peft};
+use super::{Adapter, gguf, mlx, peft};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
 
 impl Adapter {
-    /// Opens an adapter: a PEFT directory, its `adapter_model.safetensors`, or a LoRA GGUF.
+    /// Opens an adapter: a directory of PEFT or mlx-lm, its file of weights, or a LoRA GGUF.
     ///
     /// # Errors
     ///
@@ -31,7 +31,10 @@ impl Adapter {
     pub fn of(model: &Model) -> Result<Option<Self>> {
         let found = match model.encoding() {
             Encoding::Gguf => gguf::read(model),
-            Encoding::Safetensors => peft::read(model),
+            Encoding::Safetensors => match mlx::read(model) {
+                Ok(None) => peft::read(model),
+                found => found,
+            },
             _ => Ok(None),
         };
         found.map_err(|error| error.in_file(model.path()))

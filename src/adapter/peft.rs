@@ -1,9 +1,10 @@
 //! PEFT's adapters: `adapter_config.json`, and the matrices of each changed module in
 //! `adapter_model.safetensors`.
 
-use super::{Adapter, Embedding, LowRankPair, paired, rank_of};
+use super::pairs::{paired, rank_of};
+use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
 use crate::arch::Dialect;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::model::Model;
 
@@ -16,109 +17,198 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         return Err(Error::malformed(format!("{CONFIG} is not a JSON object")));
     };
     let mut obstacle = obstacle(config);
-    let mut found = Vec::new();
-    let mut embeddings = Vec::new();
+    let mut parts = AdapterParts::default();
     for tensor in model.stored_tensors() {
         // PEFT saves the base's own embedding beside a changed one.
         if tensor.name().ends_with(".base_layer.weight") {
             continue;
         }
-        match part(tensor.name()) {
-            Ok(MatrixName { module, is_a, embedding }) => {
-                if embedding {
-                    embeddings.push(module.to_owned());
-                }
-                found.push((module.to_owned(), is_a, tensor.name().to_owned()));
-            }
-            Err(fault) => {
-                obstacle.get_or_insert(Error::unsupported(fault).in_tensor(tensor.name()));
-            }
+        if let Err(fault) = parts.add(tensor.name()) {
+            obstacle.get_or_insert(Error::unsupported(fault).in_tensor(tensor.name()));
         }
     }
-    let stabilized = flag(config, "use_rslora");
-    let alpha = number(config, "lora_alpha")?.unwrap_or(8.0);
-    let default_rank = number(config, "r")?.unwrap_or(8.0);
-    let mut products = Vec::new();
-    for (target, a, b) in paired(found)? {
-        let embedding = match embeddings.contains(&target) {
-            true => Embedding::Peft,
-            false => Embedding::No,
-        };
-        let rank = rank_of(model, embedding, &a, &b)?;
-        let expected = pattern(config, "rank_pattern", &target)?.unwrap_or(default_rank);
-        #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
-        let found = rank as f64;
-        if found != expected {
-            let fault = format!("rank {rank}, but {CONFIG} states {expected} for {target}");
-            return Err(Error::malformed(fault).in_tensor(a));
+    let (products, rows) = match parts.products(model, config) {
+        Ok(products) => (products, parts.rows(config)),
+        // What cannot be merged need not make sense.
+        Err(_) if obstacle.is_some() => (Vec::new(), Ok(Vec::new())),
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            obstacle = Some(error);
+            (Vec::new(), Ok(Vec::new()))
         }
-        let alpha = pattern(config, "alpha_pattern", &target)?.unwrap_or(alpha);
-        let scale = alpha / if stabilized { found.sqrt() } else { found };
-        products.push(LowRankPair { target, a, b, embedding, scale, rank });
-    }
+        Err(error) => return Err(error),
+    };
+    let rows = match rows {
+        Err(_) if obstacle.is_some() => Vec::new(),
+        rows => rows?,
+    };
     Ok(Some(Adapter {
         model: model.clone(),
         dialect: Dialect::HuggingFace,
-        alpha: Some(alpha),
-        rank_stabilized: stabilized,
+        alpha: Some(number(config, "lora_alpha")?.unwrap_or(8.0)),
+        scale: None,
+        rank_stabilized: flag(config, "use_rslora"),
         base: config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned),
         products,
+        wholes: parts.wholes,
+        rows,
         obstacle: obstacle.map(|error| error.in_file(model.path())),
     }))
 }
 
-/// The name of a matrix, in parts.
-struct MatrixName<'n> {
-    module: &'n str,
-    is_a: bool,
-    embedding: bool,
+/// What the tensors of an adapter are, by their names.
+#[derive(Default)]
+struct AdapterParts {
+    /// Modules with a matrix: whether it is A, and its stored name.
+    matrices: Vec<(String, bool, String)>,
+    /// Modules that are embeddings.
+    embeddings: Vec<String>,
+    /// Modules with norms (DoRA), and the stored names.
+    norms: Vec<(String, String)>,
+    wholes: Vec<WholeTensor>,
+    /// Modules with rows of tokens, and the stored names.
+    tokens: Vec<(String, String)>,
 }
 
-/// Splits the name of a matrix: `base_model.model.MODULE.lora_A.weight`, with the adapter's name
-/// before `weight` if a training program saved it.
-fn part(name: &str) -> Result<MatrixName<'_>, &'static str> {
-    const KINDS: [(&str, bool, bool); 4] = [
-        (".lora_A", true, false),
-        (".lora_B", false, false),
-        (".lora_embedding_A", true, true),
-        (".lora_embedding_B", false, true),
-    ];
-    if name.contains(".lora_magnitude_vector") {
-        return Err("DoRA adapters cannot be merged: only products of matrices are supported");
-    }
-    for (mark, is_a, embedding) in KINDS {
-        let Some((module, rest)) = name.rsplit_once(mark) else { continue };
-        if rest.ends_with(".bias") {
+impl AdapterParts {
+    /// Adds a tensor: `base_model.model.MODULE.lora_A.weight` and the like, with the adapter's name
+    /// before `weight` if a training program saved it.
+    fn add(&mut self, stored: &str) -> Result<(), &'static str> {
+        const KINDS: [(&str, bool, bool); 4] = [
+            (".lora_A", true, false),
+            (".lora_B", false, false),
+            (".lora_embedding_A", true, true),
+            (".lora_embedding_B", false, true),
+        ];
+        let name = stored.strip_prefix("base_model.model.").unwrap_or(stored);
+        let after = |mark: &str| {
+            let (module, rest) = name.rsplit_once(mark)?;
+            (rest.is_empty() || rest.starts_with('.')).then_some((module, rest))
+        };
+        if let Some((module, _)) = after(".lora_magnitude_vector") {
+            self.norms.push((module.to_owned(), stored.to_owned()));
+            return Ok(());
+        }
+        for (mark, is_a, embedding) in KINDS {
+            let Some((module, rest)) = after(mark) else { continue };
+            if rest.ends_with(".bias") {
+                return Err(
+                    "adapters with biases cannot be merged: only products of matrices are supported",
+                );
+            }
+            if embedding {
+                self.embeddings.push(module.to_owned());
+            }
+            self.matrices.push((module.to_owned(), is_a, stored.to_owned()));
+            return Ok(());
+        }
+        if let Some((module, _)) = after(".trainable_tokens_delta") {
+            let module = module.strip_suffix(".token_adapter").unwrap_or(module);
+            self.tokens.push((module.to_owned(), stored.to_owned()));
+            return Ok(());
+        }
+        if name.contains(".lora_") {
             return Err(
-                "adapters with biases cannot be merged: only products of matrices are supported",
+                "the adapter saves a module as a whole under a name of LoRA that is not known",
             );
         }
-        if !(rest.is_empty() || rest.starts_with('.')) {
-            continue;
-        }
-        let module = module.strip_prefix("base_model.model.").unwrap_or(module);
-        return Ok(MatrixName { module, is_a, embedding });
+        // The name of the adapter follows, unless it was taken out when it was saved.
+        let target = match name.split_once(".modules_to_save.") {
+            Some((module, rest)) => {
+                format!("{module}.{}", rest.rsplit('.').next().unwrap_or(rest))
+            }
+            None => name.to_owned(),
+        };
+        self.wholes.push(WholeTensor { target, stored: stored.to_owned() });
+        Ok(())
     }
-    Err("the adapter saves a module as a whole, which cannot be merged")
+
+    /// The products, with the ranks and scales that the config states.
+    fn products(&self, model: &Model, config: &Map<String, Json>) -> Result<Vec<LowRankPair>> {
+        let alpha = number(config, "lora_alpha")?.unwrap_or(8.0);
+        let default_rank = number(config, "r")?.unwrap_or(8.0);
+        let (stabilized, has_norms) = (flag(config, "use_rslora"), flag(config, "use_dora"));
+        let mut products = Vec::new();
+        let mut norms = self.norms.clone();
+        for (target, a, b) in paired(self.matrices.clone())? {
+            let layout = match self.embeddings.contains(&target) {
+                true => Layout::PeftEmbedding,
+                false => Layout::Usual,
+            };
+            let rank = rank_of(model, layout, &a, &b)?;
+            let expected = pattern(config, "rank_pattern", &target)?.unwrap_or(default_rank);
+            #[expect(clippy::cast_precision_loss, reason = "ranks are small")]
+            let found = rank as f64;
+            if found != expected {
+                let fault = format!("rank {rank}, but {CONFIG} states {expected} for {target}");
+                return Err(Error::malformed(fault).in_tensor(a));
+            }
+            let place = norms.iter().position(|(module, _)| *module == target);
+            let magnitudes = place.map(|place| norms.swap_remove(place).1);
+            if has_norms && magnitudes.is_none() {
+                let fault =
+                    format!("DoRA scales rows by their norms, but there are none for {target}");
+                return Err(Error::unsupported(fault).in_key("use_dora"));
+            }
+            if let Some(name) = magnitudes.as_ref().filter(|_| layout != Layout::Usual) {
+                let fault = "DoRA of an embedding cannot be merged";
+                return Err(Error::unsupported(fault).in_tensor(name));
+            }
+            let alpha = pattern(config, "alpha_pattern", &target)?.unwrap_or(alpha);
+            let scale = alpha / if stabilized { found.sqrt() } else { found };
+            products.push(LowRankPair { target, a, b, magnitudes, layout, scale, rank });
+        }
+        match norms.first() {
+            Some((_, name)) => {
+                let fault = "norms of DoRA without its matrices, which cannot be merged";
+                Err(Error::unsupported(fault).in_tensor(name))
+            }
+            None => Ok(products),
+        }
+    }
+
+    /// The rows of tokens, with their numbers: `trainable_token_indices`, a list for the embedding or one
+    /// for each module.
+    fn rows(&self, config: &Map<String, Json>) -> Result<Vec<TokenRows>> {
+        const KEY: &str = "trainable_token_indices";
+        let stated = config.get(KEY).or_else(|| config.get("token_indices"));
+        let rows = |(module, stored): &(String, String)| {
+            let last = module.rsplit('.').next().unwrap_or(module);
+            let list = match stated {
+                Some(Json::Object(modules)) => modules.get(last).or_else(|| modules.get(module)),
+                list => list,
+            };
+            let numbers = list.and_then(Json::as_array);
+            let numbers: Option<Vec<u64>> =
+                numbers.and_then(|list| list.iter().map(Json::as_u64).collect());
+            let numbers = numbers.ok_or_else(|| {
+                Error::malformed(format!("no list of tokens for {module}")).in_key(KEY)
+            })?;
+            Ok(TokenRows { target: module.clone(), stored: stored.clone(), numbers })
+        };
+        self.tokens.iter().map(rows).collect()
+    }
 }
 
 /// Why an adapter with this config cannot be merged.
 fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     let refuse = |key: &str, fault: String| Some(Error::unsupported(fault).in_key(key));
     let kind = config.get("peft_type").and_then(Json::as_str).unwrap_or("LORA");
-    if !kind.eq_ignore_ascii_case("lora") {
+    if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
     }
     let bias = config.get("bias").and_then(Json::as_str).unwrap_or("none");
     if bias != "none" {
         return refuse("bias", format!("\"{bias}\", but only \"none\" can be merged"));
     }
-    const REFUSED: [(&str, &str); 6] = [
-        ("use_dora", "DoRA scales rows by their norms"),
+    const REFUSED: [(&str, &str); 5] = [
         ("lora_bias", "the adapter has biases"),
         ("use_qalora", "QALoRA pools the inputs"),
         ("layer_replication", "the adapter repeats layers"),
-        ("target_parameters", "the adapter changes parameters that are not modules"),
+        (
+            "target_parameters",
+            "the adapter changes parameters that are not modules, in an order of experts and ranks that \
+             PEFT and Unsloth do not agree on",
+        ),
         ("alora_invocation_tokens", "an activated LoRA applies only after its invocation tokens"),
     ];
     for (key, why) in REFUSED {

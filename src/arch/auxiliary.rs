@@ -11,6 +11,9 @@ const PROJECTOR: &str =
 pub(crate) const NEXT_TOKENS: &str =
     "part of the multi-token prediction layer (nextn), which the model can run without";
 
+/// The reason of tensors that the caller leaves out.
+pub(super) const LEFT_OUT: &str = "as requested";
+
 /// Reasons of tensors that belong to a vision or audio model in the same files.
 pub(super) const TOWERS: [&str; 3] = [VISION, AUDIO, PROJECTOR];
 
@@ -37,6 +40,8 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("a.*",                          AUDIO),
     ("multi_modal_projector.*",      PROJECTOR),
     ("model.multi_modal_projector.*", PROJECTOR),
+    ("mm_projector.*",               PROJECTOR),
+    ("model.mm_projector.*",         PROJECTOR),
     ("model.connector.*",            PROJECTOR),
     ("mlp1.*",                       PROJECTOR),
     ("image_newline",                PROJECTOR),

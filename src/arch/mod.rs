@@ -12,6 +12,7 @@ mod generation;
 pub(crate) mod graph;
 pub(crate) mod habits;
 mod linear;
+mod resolution;
 pub(crate) mod rotary;
 mod rule;
 mod runs;
@@ -23,12 +24,11 @@ pub(crate) mod transform;
 pub(crate) mod variant;
 mod wrapper;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
 
 use foldhash::fast::RandomState;
 
-use crate::bytes::Text;
 pub use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -258,9 +258,11 @@ pub struct Resolution {
     pub dialect: Dialect,
     /// Why this architecture was chosen, or why none was.
     pub reason: String,
-    /// The prefix that programs which wrap a model put before every stored name; empty if there is
-    /// none. The tables have the names without it.
+    /// What a program that wraps a model, or modules of it, put into stored names; empty if there is
+    /// nothing. The tables have the names without it.
     pub wrapper: String,
+    /// The number of stored names that have such a piece.
+    pub wrapped: usize,
     /// Tensors with canonical names, in the order of the files.
     pub mapped: Vec<Mapping>,
     /// Known tensors that are not weights of the language model: made by a converter, computed from
@@ -272,39 +274,6 @@ pub struct Resolution {
     /// whole layers form one entry, `layers.4..8`; so does a tensor that several layers lack,
     /// `layers.[0-3,7].ffn.up.weight`.
     pub missing: Vec<String>,
-}
-
-impl Auxiliary {
-    /// Whether it belongs to a vision or audio model in the same files.
-    pub(crate) fn is_of_a_tower(&self) -> bool {
-        auxiliary::TOWERS.contains(&self.reason)
-    }
-}
-
-impl Resolution {
-    /// Whether the files also hold a vision or audio model.
-    pub(crate) fn has_towers(&self) -> bool {
-        self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
-    }
-
-    /// The layers that predict further tokens and whose tensors have names, by number. They follow
-    /// those of the language model.
-    pub(crate) fn next_layers(&self) -> BTreeSet<u32> {
-        let next = |mapping: &Mapping| {
-            let (layer, rest) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
-            layer.parse::<u32>().ok().filter(|_| rest.starts_with("nextn."))
-        };
-        let layers: BTreeSet<u32> = self.mapped.iter().filter_map(next).collect();
-        if layers.contains(&0) { BTreeSet::new() } else { layers }
-    }
-
-    /// The order of the rows of q and k as stored, if the architecture is known. Canonical tensors
-    /// have Hugging Face's order, [`Architecture::rope`].
-    pub fn stored_rope_layout(&self) -> Option<RopeLayout> {
-        let architecture = self.architecture?;
-        let permuted = self.mapped.iter().any(|mapping| mapping.transform.is_paired());
-        Some(if permuted { RopeLayout::Interleaved } else { architecture.rope })
-    }
 }
 
 /// A model's name for its architecture, and where the name was found.
@@ -394,7 +363,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         architecture: found,
         dialect,
         reason,
-        wrapper: if is_gguf(store) { String::new() } else { wrapper::prefix(store) },
+        wrapper: String::new(),
+        wrapped: 0,
         mapped: Vec::new(),
         auxiliary: Vec::new(),
         unknown: Vec::new(),
@@ -416,10 +386,19 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
-        let bare = stored.strip_prefix(resolution.wrapper.as_str()).unwrap_or(&stored);
-        let Some(found) = find(bare, architecture, dialect, &names) else {
-            let reason = auxiliary::reason(bare, architecture);
-            let stored = stored.into_owned();
+        let found = find(&stored, architecture, dialect, &names);
+        let (bare, pieces) = match found {
+            None if !is_gguf(store) => wrapper::unwrapped(&stored),
+            _ => (Cow::Borrowed(&*stored), String::new()),
+        };
+        if !pieces.is_empty() {
+            resolution.wrapped = resolution.wrapped.saturating_add(1);
+            resolution.wrapper = pieces;
+        }
+        let found = found.or_else(|| find(&bare, architecture, dialect, &names));
+        let Some(found) = found else {
+            let reason = auxiliary::reason(&bare, architecture);
+            let stored = stored.clone().into_owned();
             match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
                 None => resolution.unknown.push(stored),
@@ -775,24 +754,4 @@ fn missing(
         }
     }
     missing
-}
-
-impl fmt::Display for Resolution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.architecture {
-            Some(architecture) => write!(
-                f,
-                "{} ({}): {} tensors mapped, {} unknown, {} missing",
-                architecture.name,
-                Text::new(self.reason.as_bytes()).brief(),
-                self.mapped.len(),
-                self.unknown.len(),
-                self.missing.len()
-            ),
-            None => {
-                let reason = Text::new(self.reason.as_bytes()).brief();
-                write!(f, "{reason}: {} tensors under stored names", self.unknown.len())
-            }
-        }
-    }
 }

@@ -26,6 +26,7 @@ static FOLDERS: &[Folder] = &[
     Folder { endings: &["saved_model.pb", ".h5", ".keras", ".tflite", ".ckpt.index"], kind: ErrorKind::Unsupported, what: "only TensorFlow weights", advice: OTHER },
     Folder { endings: &[".msgpack"], kind: ErrorKind::Unsupported, what: "only Flax weights", advice: OTHER },
     Folder { endings: &[".mlmodel", "Manifest.json"], kind: ErrorKind::Unsupported, what: "only a Core ML model", advice: OTHER },
+    Folder { endings: &["adapters.npz"], kind: ErrorKind::Unsupported, what: "only an adapter of an older mlx-lm, without the scale of its changes", advice: "train or save it with mlx-lm of 2024 or later, which writes adapters.safetensors and adapter_config.json" },
     Folder { endings: &["imatrix.dat", ".imatrix"], kind: ErrorKind::Unsupported, what: "only an importance matrix", advice: IMATRIX },
     Folder { endings: &[".bin", ".pt", ".pth", ".ckpt", ".distcp"], kind: ErrorKind::Unsupported, what: "only PyTorch pickles", advice: PICKLE },
     Folder { endings: &["tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model", ".tiktoken", "vocab.json", "vocab.txt", "tokenizer_config.json"], kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },

@@ -1,7 +1,8 @@
 //! Recognizes files of other formats that users mistake for models, and says what to do with each.
 
-use super::Probe;
-use crate::error::{Error, ErrorKind};
+use super::{OpenOptions, Probe};
+use crate::bytes::Source;
+use crate::error::{Error, ErrorKind, Result};
 use crate::json::Json;
 
 /// A file format that is not supported, recognized by its first bytes.
@@ -61,6 +62,16 @@ static FOREIGN: &[Foreign] = &[
 /// File name suffixes of unfinished downloads.
 const PARTIAL: [&str; 6] =
     [".incomplete", ".part", ".partial", ".crdownload", ".download", ".aria2"];
+
+/// Checks that a file that a model needs is not recognizably something else: a page, a pointer.
+pub(super) fn check(source: &Source, options: &OpenOptions) -> Result<()> {
+    let mut head = [0; Probe::HEAD];
+    let len = usize::try_from(source.len()).unwrap_or(usize::MAX).min(head.len());
+    let head = head.get_mut(..len).unwrap_or_default();
+    source.read_at(0, head)?;
+    let (path, len) = (source.path(), source.len());
+    recognize(&Probe { path, head, len, directory: None, options }).map_or(Ok(()), Err)
+}
 
 /// The error for a path that is recognizably something else, or `None`.
 pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {

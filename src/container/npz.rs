@@ -77,7 +77,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader
         listing.push(place..end, hash(name), Ok(dtype), rank, start.saturating_add(header))?;
     }
     for entry in listing.iter(&names) {
-        check_range(&entry, source.len())?;
+        check_range(&entry, source.len(), 0)?;
     }
     let (header, metadata, notes) = (Arc::new(names), Metadata::default(), Vec::new());
     Ok(SafetensorsHeader { source, header, listing, metadata, notes })

@@ -31,6 +31,7 @@ pub struct OpenOptions {
     pub(crate) strictness: Strictness,
     pub(crate) threads: Threads,
     pub(crate) all_files: bool,
+    pub(crate) partial: bool,
     pub(crate) files: Files,
     pub(crate) network: Option<Network>,
 }
@@ -75,6 +76,13 @@ impl OpenOptions {
     /// Sets how servers are reached; without it, as the environment says.
     pub fn network(mut self, network: Network) -> Self {
         self.network = Some(network);
+        self
+    }
+
+    /// Also opens a file that ends before its tensors do, and shards without the others of their set. A
+    /// note says what is missing. Reading a tensor that is not there is an error.
+    pub fn partial(mut self, partial: bool) -> Self {
+        self.partial = partial;
         self
     }
 

@@ -368,7 +368,7 @@ pub(crate) enum ItemKind {
 
 /// Keys and values of a model, in file order: GGUF's metadata, the `__metadata__` of a safetensors
 /// header, or the hyperparameters and the vocabulary of a whisper.cpp file.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Metadata {
     header: Arc<Vec<u8>>,
     encoding: HeaderEncoding,

@@ -66,10 +66,14 @@ struct ModelInner {
     /// Resolved when the first canonical name is requested.
     names: OnceLock<Result<ResolvedNames>>,
     config: OnceLock<Result<ModelConfig>>,
+    /// The changes that merged adapters make to the values.
+    adaptation: Option<Arc<Adaptation>>,
+    /// What was merged, a note for each adapter.
+    merged: Vec<String>,
 }
 
 /// The resolution of stored names, and an index over the canonical names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ResolvedNames {
     resolution: Resolution,
     /// Maps a canonical name to its position in `resolution.mapped`.
@@ -139,9 +143,42 @@ impl Model {
 
     /// The model of an opened store.
     pub(crate) fn of_store(store: Store) -> Self {
-        let store = Arc::new(store);
-        Self {
-            inner: Arc::new(ModelInner { store, names: OnceLock::new(), config: OnceLock::new() }),
+        let (names, config, store) = (OnceLock::new(), OnceLock::new(), Arc::new(store));
+        let (adaptation, merged) = (None, Vec::new());
+        Self { inner: Arc::new(ModelInner { store, names, config, adaptation, merged }) }
+    }
+
+    /// The same model with another store, other names or other changes.
+    fn with(&self, change: impl FnOnce(&mut ModelInner)) -> Self {
+        let ModelInner { store, names, adaptation, merged, .. } = &*self.inner;
+        let (names, config) = (names.clone(), OnceLock::new());
+        let (adaptation, merged) = (adaptation.clone(), merged.clone());
+        let mut inner = ModelInner { store: Arc::clone(store), names, config, adaptation, merged };
+        change(&mut inner);
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same model with the tensors of another store, which has the same names.
+    pub(crate) fn with_store(&self, store: Store) -> Self {
+        self.with(|inner| inner.store = Arc::new(store))
+    }
+
+    /// The same model with changed values, and a note on each change.
+    pub(crate) fn with_changes(&self, adaptation: Adaptation, merged: Vec<String>) -> Self {
+        self.with(|inner| {
+            (inner.adaptation, inner.merged) = (Some(Arc::new(adaptation)), merged);
+        })
+    }
+
+    /// What was merged into the model, a note for each adapter.
+    pub(crate) fn merged(&self) -> &[String] {
+        &self.inner.merged
+    }
+
+    fn changed(&self, tensor: Tensor) -> Tensor {
+        match &self.inner.adaptation {
+            Some(adaptation) => tensor.adapted(adaptation),
+            None => tensor,
         }
     }
 
@@ -222,12 +259,13 @@ impl Model {
         self.inner.store.quantization()
     }
 
-    /// The number of files for which the container states a SHA-256.
+    /// The number of files whose SHA-256 is known: the container states it, or the name of the file is its
+    /// digest, as in the cache of the Hugging Face hub. Small files there have git's names.
     pub fn digests(&self) -> usize {
         self.inner.store.digests()
     }
 
-    /// Reads every file for which the container states a SHA-256, and returns the files that
+    /// Reads every file whose [digest is known](Self::digests), and returns the files that
     /// differ: each with the digest found, or `None` if the file is missing. Threads read different
     /// files. `progress` is called with the bytes read since its last call.
     ///
@@ -250,6 +288,19 @@ impl Model {
     /// name.
     pub fn resolution(&self) -> Result<&Resolution> {
         self.names_of().map(|names| &names.resolution)
+    }
+
+    /// The same model without the tensors whose stored names `matches` accepts. They must be among the
+    /// unknown ones: what a family's rules recognize is needed, or is left out where it has no place.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the model needs one of the tensors; `NotFound` if there is none; otherwise same as
+    /// [`resolution`](Self::resolution).
+    pub fn leave_out(&self, matches: impl Fn(&str) -> bool) -> Result<Self> {
+        let mut names = self.names_of()?.clone();
+        names.resolution.leave_out(matches).map_err(|error| error.in_file(self.path()))?;
+        Ok(self.with(|inner| inner.names = OnceLock::from(Ok(names))))
     }
 
     fn names_of(&self) -> Result<&ResolvedNames> {
@@ -339,14 +390,12 @@ impl Model {
     pub fn tensor_in(&self, name: &str, convention: Convention) -> Result<Tensor> {
         let Some(mapping) = self.mapping(name)? else { return self.unmapped(name) };
         let store = &self.inner.store;
-        if !mapping.transform.needs_config() {
-            return Tensor::mapped(store, mapping, None, convention);
-        }
-        let config = self.config();
-        match Tensor::mapped(store, mapping, config.as_ref().ok().copied(), convention) {
+        let config = mapping.transform.needs_config().then(|| self.config());
+        let known = config.as_ref().and_then(|config| config.as_ref().ok().copied());
+        match Tensor::mapped(store, mapping, known, convention) {
             // A faulty config explains the failure better than the tensor does.
-            Err(error) => Err(config.err().unwrap_or(error)),
-            tensor => tensor,
+            Err(error) => Err(config.and_then(Result::err).unwrap_or(error)),
+            Ok(tensor) => Ok(self.changed(tensor)),
         }
     }
 
@@ -387,20 +436,20 @@ impl Model {
     /// `NotFound` if there is none; the advice names the most similar tensor.
     pub fn stored_tensor(&self, name: &str) -> Result<Tensor> {
         let store = &self.inner.store;
-        store.tensor(name).map(|tensor| Tensor::stored(store, tensor))
+        store.tensor(name).map(|tensor| self.changed(Tensor::stored(store, tensor)))
     }
 
     /// The stored tensor at this position in file order, if there are as many.
     pub fn stored_tensor_at(&self, position: usize) -> Option<Tensor> {
         let store = &self.inner.store;
         let tensor = store.tensors().nth(position)?;
-        Some(Tensor::stored(store, tensor))
+        Some(self.changed(Tensor::stored(store, tensor)))
     }
 
     /// All stored tensors, in file order.
     pub fn stored_tensors(&self) -> impl Iterator<Item = Tensor> {
         let store = &self.inner.store;
-        store.tensors().map(|tensor| Tensor::stored(store, tensor))
+        store.tensors().map(|tensor| self.changed(Tensor::stored(store, tensor)))
     }
 
     /// Fuses several tensors into one whose rows are theirs, one tensor after another: see

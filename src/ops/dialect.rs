@@ -1,7 +1,6 @@
 //! Translates a model's tensors to the names, shapes and row order of a dialect.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::arch::source::SourceModel;
 use crate::arch::{
@@ -9,10 +8,10 @@ use crate::arch::{
     Resolution, Transform, architecture_name, dialect_tensors, family,
 };
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Advice, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
-use crate::model::{Adaptation, Convention, Sharding, Tensor};
+use crate::model::{Convention, Sharding, Tensor};
 use crate::store::{Encoding, Store};
 
 /// A model's tensors in a dialect.
@@ -50,7 +49,7 @@ impl Model {
     /// `Unsupported` if the architecture or a tensor is unknown, or if a tensor cannot be brought into
     /// the dialect's layout; `Malformed` if tensors contradict the config.
     pub fn tensors_in(&self, dialect: Dialect) -> Result<TranslatedTensors> {
-        adapted_tensors_in(self, dialect, None, &Sharding::new())
+        tensors_of_rank(self, dialect, &Sharding::new())
     }
 }
 
@@ -80,37 +79,25 @@ pub fn tensors_of_rank(
     dialect: Dialect,
     sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
-    adapted_tensors_in(model, dialect, None, sharding)
-}
-
-/// Like [`tensors_of_rank`], with the changes of `adaptation` added to the values.
-pub(super) fn adapted_tensors_in(
-    model: &Model,
-    dialect: Dialect,
-    adaptation: Option<&Arc<Adaptation>>,
-    sharding: &Sharding,
-) -> Result<TranslatedTensors> {
-    let found = translated(model, dialect, adaptation, sharding);
+    let found = translated(model, dialect, sharding);
     // A number of ranks that does not divide a tensor is no fault of the model.
     found.map_err(|error| if sharding.is_whole() { error.of_model() } else { error })
 }
 
-fn translated(
-    model: &Model,
-    dialect: Dialect,
-    adaptation: Option<&Arc<Adaptation>>,
-    sharding: &Sharding,
-) -> Result<TranslatedTensors> {
-    let adapted = |view: Tensor| match adaptation {
-        Some(adaptation) => view.adapted(adaptation),
-        None => view,
-    };
+fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
     if resolution.dialect == dialect && is_whole {
-        let bare = |view: Tensor| without_prefix(view, &resolution.wrapper);
-        let tensors = model.stored_tensors().map(adapted).map(bare).collect();
-        return Ok(TranslatedTensors { tensors, ..TranslatedTensors::default() });
+        let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
+        let left_out: Vec<(String, String)> =
+            left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();
+        let is_left = |view: &Tensor| left_out.iter().any(|(name, _)| name == view.name());
+        let named = |view: Tensor| {
+            let bare = resolution.bare(view.name()).into_owned();
+            view.named(&bare)
+        };
+        let tensors = model.stored_tensors().filter(|view| !is_left(view)).map(named).collect();
+        return Ok(TranslatedTensors { tensors, left_out, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {
         let fault = format!(
@@ -122,6 +109,7 @@ fn translated(
     };
     if let Some(unknown) = resolution.unknown.first() {
         let error = Error::unsupported(unknown_fault(store, resolution, architecture, dialect));
+        let error = error.advise_option(Advice::LeaveOut);
         return Err(error.in_tensor(unknown).in_file(store.path()));
     }
     let translation = Translation {
@@ -138,7 +126,7 @@ fn translated(
     let spelled = translation.names(&mut named)?;
     named.tensors.extend(from_keys(model, architecture)?);
     for tensor in &spelled {
-        translation.add(tensor, adapted, &mut named)?;
+        translation.add(tensor, &mut named)?;
     }
     Ok(named)
 }
@@ -207,7 +195,6 @@ impl Translation<'_> {
     fn add(
         &self,
         DialectTensor { name, parts }: &DialectTensor,
-        adapted: impl Fn(Tensor) -> Tensor,
         named: &mut TranslatedTensors,
     ) -> Result<()> {
         let name = &match self.has_tower {
@@ -228,13 +215,12 @@ impl Translation<'_> {
                 Some(keyed) if tensor.shape().is_empty() => tensor.with_shape(keyed.shape),
                 _ => tensor,
             };
-            named.tensors.push(adapted(tensor.named(name)));
+            named.tensors.push(tensor.named(name));
             return Ok(());
         }
         // Transforms start from the Hugging Face convention, whichever convention the model serves.
-        let canonical = |part: &String| {
-            self.model.tensor_of_rank(part, self.sharding, Convention::HuggingFace).map(&adapted)
-        };
+        let canonical =
+            |part: &String| self.model.tensor_of_rank(part, self.sharding, Convention::HuggingFace);
         let tensors = parts.iter().map(|(part, transform)| Ok((canonical(part)?, *transform)));
         let mut tensors = tensors.collect::<Result<Vec<(Tensor, Transform)>>>()?;
         if tensors.iter().all(stays_packed) {
@@ -275,14 +261,6 @@ impl Translation<'_> {
             named.tensors.push(Tensor::stored_as(&name, parts, self.config.as_ref())?);
         }
         Ok(())
-    }
-}
-
-/// The tensor under its name without a prefix.
-fn without_prefix(view: Tensor, prefix: &str) -> Tensor {
-    match view.name().strip_prefix(prefix).map(str::to_owned) {
-        Some(name) if !prefix.is_empty() => view.named(&name),
-        _ => view,
     }
 }
 

@@ -1,8 +1,6 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
-use std::sync::Arc;
-
-use super::dialect::{TranslatedTensors, adapted_tensors_in};
+use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use super::{account, mmproj};
@@ -12,7 +10,7 @@ use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
-use crate::model::{Adaptation, Model, Sharding, Tensor};
+use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::translate::{self, kept::PREFIX, pruned::PrunedLayers};
@@ -50,18 +48,11 @@ pub(super) struct Finish {
 
 impl GgufDraft {
     /// Translates a model to GGUF's names, row order and values.
-    ///
-    /// The changes of `adaptation` are added to the values.
-    pub(super) fn of(
-        model: &Model,
-        adaptation: Option<&Arc<Adaptation>>,
-        precision: Precision,
-    ) -> Result<Self> {
+    pub(super) fn of(model: &Model, precision: Precision) -> Result<Self> {
         model.store().check_known()?;
         let (store, resolution) = (model.store(), model.resolution()?);
         let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let TranslatedTensors { tensors: views, left_out, .. } =
-            adapted_tensors_in(model, Dialect::Gguf, adaptation, &Sharding::new())?;
+        let TranslatedTensors { tensors: views, left_out, .. } = model.tensors_in(Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let translated = resolution.architecture.filter(|_| !own);
         let mut tensors = Vec::new();
@@ -115,7 +106,7 @@ impl GgufDraft {
         let lost = |(name, reason): &(String, String)| (reason == NAMELESS).then(|| name.clone());
         let lost = left_out.iter().filter_map(lost).collect();
         let mut draft = Self { keys, tensors, notes, left_out, lost, losses };
-        if !own || precision.dtype.is_some() || adaptation.is_some() {
+        if !own || precision.dtype.is_some() || !model.merged().is_empty() {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
         }

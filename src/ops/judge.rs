@@ -19,6 +19,7 @@ use crate::write::{Builder, WritePlan};
 /// `Unsupported` for such a fault; otherwise same as [`Builder::plan`].
 pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> Result<WritePlan> {
     let resolution = source.resolution()?;
+    source.merged().iter().for_each(|note| builder.note(note.clone()));
     let planned = builder.model(source)?.filter(|_| resolution.missing.is_empty());
     if let Some(planned) = planned {
         let (fault, tolerated) = verdict(&planned, source, unloadable)?;

@@ -219,8 +219,8 @@ pub(super) fn copies(model: &Model) -> Result<Vec<NewDocument>> {
     store.folder_files()?.copied.into_iter().map(copy).collect()
 }
 
-/// Notes on what a conversion reads otherwise than it is stored, or leaves out: the prefix of a
-/// wrapper, and files next to the weights. `keeps` says whether a file that the target has no
+/// Notes on what a conversion reads otherwise than it is stored, or leaves out: the names of
+/// wrappers, and files next to the weights. `keeps` says whether a file that the target has no
 /// [documents](crate::translate::Documents) for is written too.
 ///
 /// # Errors
@@ -229,10 +229,9 @@ pub(super) fn copies(model: &Model) -> Result<Vec<NewDocument>> {
 pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String>> {
     const SHOWN: usize = 8;
     let mut notes = Vec::new();
-    let wrapper = &model.resolution()?.wrapper;
-    if !wrapper.is_empty() {
-        let what = "the prefix of a wrapper of PyTorch or PEFT, and is read without it";
-        notes.push(format!("every tensor name begins with \"{wrapper}\", {what}"));
+    if let Some(wrapped) = model.resolution()?.wrapper_in(model.len()) {
+        let what = "the name of a wrapper of PyTorch or PEFT: it is dropped";
+        notes.push(format!("{wrapped}, {what}"));
     }
     let files = model.store().folder_files()?;
     let mut names = files.unknown;

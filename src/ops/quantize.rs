@@ -40,7 +40,7 @@ pub fn quantize(
 ) -> Result<WritePlan> {
     let store = model.store();
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
-    let mut draft = GgufDraft::of(model, None, precision)?;
+    let mut draft = GgufDraft::of(model, precision)?;
     let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
@@ -139,7 +139,7 @@ pub struct FileTypeSize {
 ///
 /// `Unsupported` if the model cannot be translated to GGUF.
 pub fn file_type_sizes(model: &Model) -> Result<Vec<FileTypeSize>> {
-    let draft = GgufDraft::of(model, None, Precision::default())?;
+    let draft = GgufDraft::of(model, Precision::default())?;
     let here = |error: Error| error.in_file(model.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {

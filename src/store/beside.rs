@@ -49,7 +49,12 @@ impl Store {
         let attached = self.attachments.iter().find(|attachment| attachment.name == name);
         let path = match attached {
             Some(attachment) => attachment.path.clone(),
-            None => self.folder.as_ref()?.join(name),
+            None => {
+                let other = self.tokenizer_folder.as_ref().filter(|_| is_of_tokenizer(name));
+                let other = other.map(|folder| folder.join(name));
+                let other = other.filter(|path| self.place.is_file(path));
+                other.or_else(|| Some(self.folder.as_ref()?.join(name)))?
+            }
         };
         self.place.is_file(&path).then_some(path)
     }
@@ -123,6 +128,20 @@ impl Store {
         let read = document::read(&self.place, &path, name, &self.limits)?;
         Ok(Some(Cow::Owned(read.json)))
     }
+}
+
+/// Whether a document belongs to a tokenizer: its tokens, its settings, its chat template.
+fn is_of_tokenizer(name: &str) -> bool {
+    const STARTS: [&str; 7] = [
+        "tokenizer",
+        "special_tokens_map",
+        "added_tokens",
+        "vocab",
+        "merges",
+        "chat_template",
+        "spiece",
+    ];
+    STARTS.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a file with this name belongs to a model besides its weights. The name must be valid as

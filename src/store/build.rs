@@ -142,7 +142,8 @@ impl StoreBuilder {
             listing.push(start..end, hash(name.as_bytes()), Ok(dtype), rank, offset)?;
             offset = offset.saturating_add(dtype.tensor_bytes(shape).unwrap_or(0));
         }
-        self.add(StoredFile { source, header: Arc::new(names), big_endian: false }, listing)?;
+        let (source, header) = (Arc::new(source), Arc::new(names));
+        self.add(StoredFile { source, header, big_endian: false }, listing)?;
         let mut indexed = self.index(|_, _, _| Error::mismatch("duplicate tensor name"))?;
         for (number, dtype, group_size) in grouped {
             let (name, shape, companions) = (None, None, &[][..]);
@@ -399,6 +400,7 @@ impl Indexed {
             version: builder.version,
             attachments: Vec::new(),
             folder: builder.folder,
+            tokenizer_folder: None,
             limits: Limits::default(),
             place: Files::default(),
             digests: Vec::new(),

@@ -25,7 +25,7 @@ pub(crate) struct ArrayEntry {
 }
 
 /// Several stored arrays that make up one tensor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TensorGroup {
     /// The weight part. Its entry gives the tensor its name and position.
     pub(super) head: u32,
@@ -55,7 +55,7 @@ pub(super) const NO_GROUP: u32 = u32::MAX;
 pub(super) const OWN_NAME: u32 = 1 << 31;
 
 /// The entries of one file, or of several after joining.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ArrayListing {
     pub(super) entries: Vec<ArrayEntry>,
     /// The hash of each entry's name, computed while the name was in the cache.
@@ -269,9 +269,26 @@ impl ListedArray<'_> {
     }
 }
 
-/// Checks that an entry's bytes lie within a file of `file_len` bytes. Returns their end, which is
-/// unknown for a dtype that is not in the table.
-pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<Option<u64>> {
+/// A statement about a file of `file_len` bytes whose tensors end at `needed`.
+pub(crate) fn cut_short(file_len: u64, needed: u64) -> String {
+    let missing = needed.saturating_sub(file_len);
+    if missing == 0 {
+        return "the file is cut short, perhaps by an unfinished download".to_owned();
+    }
+    let share = u128::from(file_len).saturating_mul(100).checked_div(needed.into()).unwrap_or(0);
+    format!(
+        "the file is cut short, perhaps by an unfinished download: {file_len} of {needed} bytes are there \
+         ({share} %), {missing} missing"
+    )
+}
+
+/// Checks that an entry's bytes lie within a file of `file_len` bytes, where all entries end at `needed`, or
+/// at 0 if that is unknown. Returns their end, which is unknown for a dtype that is not in the table.
+pub(crate) fn check_range(
+    listed: &ListedArray<'_>,
+    file_len: u64,
+    needed: u64,
+) -> Result<Option<u64>> {
     let Ok(dtype) = listed.dtype else { return Ok(None) };
     let error =
         |fault: String| Err(Error::malformed(fault).in_tensor(listed.name).at(listed.offset));
@@ -296,7 +313,7 @@ pub(crate) fn check_range(listed: &ListedArray<'_>, file_len: u64) -> Result<Opt
             Err(error
                 .in_tensor(listed.name)
                 .at(listed.offset)
-                .advise("the file is cut short, perhaps by an unfinished download: fetch it again"))
+                .advise(format!("{}: fetch it again", cut_short(file_len, needed))))
         }
     }
 }

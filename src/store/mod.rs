@@ -7,6 +7,7 @@ pub(crate) mod document;
 pub(crate) mod folder;
 mod listing;
 mod part;
+mod replace;
 mod summary;
 pub(crate) mod tensor;
 
@@ -25,7 +26,9 @@ use crate::threads::{self, Threads};
 pub(crate) use beside::{CompanionFiles, is_companion};
 pub(crate) use build::{DescribedTensor, Indexed, NewGroup, StoreBuilder, single};
 use listing::TensorGroup;
-pub(crate) use listing::{ArrayEntry, ArrayListing, ListedArray, check_count, check_range};
+pub(crate) use listing::{
+    ArrayEntry, ArrayListing, ListedArray, check_count, check_range, cut_short,
+};
 pub use part::Part;
 pub use summary::{DTypeSummary, QuantizationSummary};
 
@@ -33,7 +36,7 @@ pub use summary::{DTypeSummary, QuantizationSummary};
 ///
 /// A store holds the headers of its files and one small record for each tensor. Tensor data is not
 /// read until it is requested. [`container::open`](crate::container) makes a store from any path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Store {
     container: &'static str,
     encoding: Encoding,
@@ -50,6 +53,8 @@ pub(crate) struct Store {
     attachments: Vec<Attachment>,
     /// The folder of the files beside the weights.
     folder: Option<PathBuf>,
+    /// A folder whose documents of a tokenizer take precedence.
+    tokenizer_folder: Option<PathBuf>,
     /// The limits for those files.
     limits: Limits,
     /// Where the files beside the weights are.
@@ -89,9 +94,9 @@ pub struct Attachment {
 }
 
 /// One file of a model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StoredFile {
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
     /// The header, which contains the names of this file's entries.
     pub(crate) header: Arc<Vec<u8>>,
     /// Whether numbers in the tensor data are big-endian.
@@ -112,7 +117,7 @@ impl AsRef<[u8]> for MappedFile {
 }
 
 /// A JSON document that belongs to a model, such as `config.json`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Document {
     /// The file name.
@@ -196,7 +201,7 @@ impl Store {
         self.digests.push((path, hex.to_ascii_lowercase()));
     }
 
-    /// Reads every file for which the container states a SHA-256, and returns the files that
+    /// Reads every file whose digest the container states or its name is, and returns the files that
     /// differ: each with the digest found, or `None` if the file is missing. `progress` is called
     /// with the bytes read.
     ///
@@ -208,6 +213,7 @@ impl Store {
         threads: Threads,
         progress: impl Fn(u64) -> Result<()> + Sync,
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
+        let expected = self.expected_digests();
         let check = |(): &mut (), (path, expected): &(PathBuf, String)| {
             let source = match self.place.open(path, crate::bytes::Access::Read) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -215,22 +221,60 @@ impl Store {
                 }
                 opened => opened?,
             };
-            let found = crate::digest::sha256_with(&source, &progress)?;
+            let found = crate::digest::like(expected, &source, &progress)?;
             Ok((found != *expected).then(|| (path.clone(), Some(found))))
         };
-        let checked = threads::in_order(threads, self.digests.iter(), || (), check)?;
+        let checked = threads::in_order(threads, expected.iter(), || (), check)?;
         Ok(checked.into_iter().flatten().collect())
     }
 
-    /// The bytes of the files for which the container states a SHA-256.
-    pub(crate) fn digest_bytes(&self) -> u64 {
-        let bytes = |(path, _): &(PathBuf, String)| self.place.len(path);
-        self.digests.iter().map(bytes).fold(0, u64::saturating_add)
+    /// Files and their digests: those that the container states, and those of files whose name is the
+    /// digest of their content, as in the cache of the Hugging Face hub.
+    fn expected_digests(&self) -> Vec<(PathBuf, String)> {
+        let mut expected = self.digests.clone();
+        if !matches!(self.place, Files::Disk) {
+            return expected;
+        }
+        let folder = self.folder.iter();
+        let beside = folder.flat_map(|folder| {
+            let names = self.place.names(folder, usize::MAX).unwrap_or_default().into_iter();
+            names.filter(|name| is_companion(name)).map(|name| folder.join(name))
+        });
+        let files: Vec<PathBuf> =
+            self.files_on_disk().map(Path::to_path_buf).chain(beside).collect();
+        for path in files {
+            let Some(blob) = crate::bytes::blob_behind(&path) else { continue };
+            let name = blob.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let hex = name.rsplit(['-', ':']).next().unwrap_or(name).to_ascii_lowercase();
+            let is_known = !crate::digest::is_git_blob(&hex) || cfg!(feature = "http");
+            let is_new = expected.iter().all(|(known, other)| *known != path && *other != hex);
+            if is_known && is_new {
+                expected.push((path, hex));
+            }
+        }
+        expected
     }
 
-    /// The number of files for which the container states a SHA-256.
+    /// The bytes of the files with tensors or metadata.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.source.len()).fold(0, u64::saturating_add)
+    }
+
+    /// The SHA-256 of the first file with tensors or metadata.
+    pub(crate) fn sha256_of_file(&self, progress: impl Fn(u64) -> Result<()>) -> Result<String> {
+        let file = self.files.first().ok_or_else(|| Error::not_found("the model has no file"))?;
+        crate::digest::sha256_with(&file.source, progress)
+    }
+
+    /// The bytes of the files whose digests are known.
+    pub(crate) fn digest_bytes(&self) -> u64 {
+        let bytes = |(path, _): &(PathBuf, String)| self.place.len(path);
+        self.expected_digests().iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The number of files whose digests are known.
     pub(crate) fn digests(&self) -> usize {
-        self.digests.len()
+        self.expected_digests().len()
     }
 
     /// The path that was opened.
@@ -246,7 +290,7 @@ impl Store {
     /// The paths of those files that are not in memory.
     pub(crate) fn files_on_disk(&self) -> impl Iterator<Item = &Path> {
         let sources = self.files.iter().map(|file| &file.source);
-        sources.filter(|source| source.is_file()).map(Source::path)
+        sources.filter(|source| source.is_file()).map(|source| source.path())
     }
 
     /// The files of a model on a server: the name, length and version of each.

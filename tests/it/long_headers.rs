@@ -211,7 +211,7 @@ fn gguf_entries_that_are_not_usual() {
     assert_snapshot!(said(last(|entry| entry.shape = vec![1 << 40, 1 << 40, 0])), @r#"Malformed: ./m.gguf: tensor "3999.tttttttttttttttttttttttttttttttttttttttttttttt": shape [1099511627776, 1099511627776, 0] has more than 2^63 - 1 elements (at byte 903504)"#);
     assert_snapshot!(said(last(|entry| entry.shape = vec![1 << 30])), @r#"
     Malformed: ./m.gguf: tensor "3999.tttttttttttttttttttttttttttttttttttttttttttttt": the tensor's 2147483648 bytes would end 2147483616 bytes after the end of the file (1063616) (at byte 1063584)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 1063616 of 2148547232 bytes are there (0 %), 2147483616 missing: fetch it again
     "#);
     assert_snapshot!(said(vocabulary().with(|file| file.unpadded = true)), @"the padding after the last tensor is missing, which llama.cpp refuses (at byte 1063592)");
     let tokens = |text: Vec<u8>| {

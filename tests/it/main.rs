@@ -23,7 +23,9 @@ mod hub;
 mod models;
 
 mod account;
+mod adapters;
 mod agreement;
+mod arrived;
 mod beside;
 mod builder;
 mod check;
@@ -61,6 +63,7 @@ mod incomplete;
 mod inventory;
 mod kernels;
 mod keys;
+mod left_out;
 mod limits;
 mod linear_attention;
 mod long_headers;

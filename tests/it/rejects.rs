@@ -88,7 +88,7 @@ fn gguf_counts() {
     assert_snapshot!(count(Some(2), None), @"Malformed: file: a string of 562949953421312 bytes, but only 68 are left (at byte 84)");
     assert_snapshot!(count(None, Some(2)), @r#"
     Malformed: file: tensor "a": the tensor's 24 bytes would end 24 bytes after the end of the file (160) (at byte 160)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 160 of 69818988363940 bytes are there (0 %), 69818988363780 missing: fetch it again
     "#);
 }
 
@@ -258,11 +258,11 @@ fn gguf_shapes() {
     "#);
     assert_snapshot!(shaped(DType::I8, &[i64::MAX as u64]), @r#"
     Malformed: file: tensor "t": the tensor's 9223372036854775807 bytes would end 9223372036854775775 bytes after the end of the file (96) (at byte 64)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 96 of 9223372036854775871 bytes are there (0 %), 9223372036854775775 missing: fetch it again
     "#);
     assert_snapshot!(shaped(DType::F32, &[1 << 18, 1 << 20]), @r#"
     Malformed: file: tensor "t": the tensor's 1099511627776 bytes would end 1099511627744 bytes after the end of the file (128) (at byte 96)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 128 of 1099511627872 bytes are there (0 %), 1099511627744 missing: fetch it again
     "#);
     assert_snapshot!(shaped(DType::Q4_0, &[33]), @r#"Malformed: file: tensor "t": rows of 33 elements do not divide into Q4_0 blocks of 32 (at byte 64)"#);
     assert_snapshot!(shaped(DType::Q4_K, &[256, 32]), @r#"Malformed: file: tensor "t": rows of 32 elements do not divide into Q4_K blocks of 256 (at byte 96)"#);
@@ -276,13 +276,13 @@ fn gguf_offsets() {
     assert_snapshot!(at(2), @r#"Malformed: file: tensor "a": offset 2 is not a multiple of the alignment, 32 (at byte 130)"#);
     assert_snapshot!(at(4096), @r#"
     Malformed: file: tensor "a": the tensor's 24 bytes would end 4088 bytes after the end of the file (160) (at byte 4224)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 160 of 4248 bytes are there (3 %), 4088 missing: fetch it again
     "#);
     let mut short = small().with(|file| file.unpadded = true).build();
     short.pop();
     assert_snapshot!(refused(short), @r#"
     Malformed: file: tensor "a": the tensor's 24 bytes would end 1 bytes after the end of the file (151) (at byte 128)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 151 of 152 bytes are there (99 %), 1 missing: fetch it again
     "#);
     // Laid out for an alignment of 1, which no key gives.
     let inconsistent = Gguf::new().with(|file| file.alignment = 1);
@@ -290,7 +290,7 @@ fn gguf_offsets() {
         inconsistent.tensor("a", DType::I8, &[1], [1]).tensor("b", DType::I8, &[1], [2]);
     assert_snapshot!(refused(inconsistent.build()), @r#"
     Malformed: file: tensor "a": the tensor's 1 bytes would end 5 bytes after the end of the file (92) (at byte 96)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 92 of 98 bytes are there (93 %), 6 missing: fetch it again
     "#);
     // Two sizes that are fine alone and too much together.
     let huge = Gguf::new().tensor("a", DType::I8, &[0x7fff_ffff_ffff_ffc0], [0; 32]).tensor(
@@ -301,7 +301,7 @@ fn gguf_offsets() {
     );
     assert_snapshot!(refused(huge.build()), @r#"
     Malformed: file: tensor "a": the tensor's 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 160 of 9223372036854775872 bytes are there (0 %), 9223372036854775712 missing: fetch it again
     "#);
 }
 
@@ -622,7 +622,7 @@ fn safetensors_offsets() {
     assert_snapshot!(offsets("[0.0,32.0]"), @r#"Malformed: file: tensor "a": not valid JSON: ',' expected here, found '.' (at byte 57)"#);
     assert_snapshot!(offsets("[1024,1056]"), @r#"
     Malformed: file: tensor "a": the data end 1024 bytes after the end of the file (100) (at byte 1092)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 100 of 1124 bytes are there (8 %), 1024 missing: fetch it again
     "#);
     assert_snapshot!(offsets("[18446744073709551584,18446744073709551615]"), @r#"Malformed: file: tensor "a": data_offsets [18446744073709551584, 18446744073709551615] span 31 bytes, but shape [8] of F32 takes 32 (at byte 99)"#);
     assert_snapshot!(offsets("[18446744073709551583,18446744073709551615]"), @r#"Malformed: file: tensor "a": data_offsets [18446744073709551583, 18446744073709551615] exceed the largest file size (at byte 99)"#);
@@ -887,7 +887,7 @@ fn index_against_its_files() {
     put(cut.path(), TWO, &bytes[..bytes.len() - 1]);
     assert_snapshot!(refused_folder(&cut), @r#"
     Malformed: ./model-00002-of-00002.safetensors: tensor "b": the data end 1 bytes after the end of the file (65) (at byte 62)
-    help: the file is cut short, perhaps by an unfinished download: fetch it again
+    help: the file is cut short, perhaps by an unfinished download: 65 of 66 bytes are there (98 %), 1 missing: fetch it again
     "#);
     let odd = folder(&[(ONE, shard("a").build())]);
     std::fs::create_dir(odd.path().join(TWO)).expect("a folder");
@@ -920,8 +920,8 @@ fn folders() {
     help: wait for the download to finish, or restart it
     ");
     assert_snapshot!(names(&["model.safetensors"]), @"
-    Malformed: ./model.safetensors: a file of 0 bytes, but the header's length alone takes 8
-    help: the file is cut short: fetch it again
+    Malformed: ./model.safetensors: the file is empty
+    help: the download or copy failed: fetch the file again
     ");
     assert_snapshot!(names(&[ONE]), @"
     Malformed: .: only 1 of 2 shards of model exist; the first missing one is number 2

@@ -400,7 +400,7 @@ fn reports_serialize() {
     let (_folder, file) = file_in("odd.gguf", odd().build());
     let verified = json(serde_json::to_value(verified(&file, &VerifyOptions::new().deep(true))));
     assert_eq!(verified["findings"][0]["value"], "NaN");
-    assert_eq!(keys(verified), "tensors faults notes findings");
+    assert_eq!(keys(verified), "digests tensors faults notes findings");
     let diff = ops::diff(&model, &model, &DiffOptions::new()).expect("a comparison");
     assert_eq!(
         keys(json(serde_json::to_value(diff.report()))),

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
 
+use values::sha256;
+
 pub(crate) use open::Open;
 pub(crate) use values::DeviceName;
 
@@ -308,6 +310,10 @@ pub(crate) struct Verify {
     /// model has lost
     #[arg(long)]
     pub(crate) run: bool,
+    /// Compare the model's file with this SHA-256, in hexadecimal. Blobs of Ollama's store and of the hub's
+    /// cache are compared with their names without it
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    pub(crate) sha256: Option<String>,
     /// Compare with a list from `hash --save`; report missing, extra and changed tensors
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,

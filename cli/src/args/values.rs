@@ -52,3 +52,12 @@ pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String>
         None => error.to_string(),
     })
 }
+
+/// Parses a SHA-256.
+pub(super) fn sha256(text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    match digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(digits.to_ascii_lowercase()),
+        false => Err("64 hexadecimal digits are needed".to_owned()),
+    }
+}

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, ollama};
 use weighbridge::load::Fusion;
 use weighbridge::model::Mesh;
 use weighbridge::ollama::QuantType;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
 use weighbridge::recipe::{FileType, mlx_lm};
-use weighbridge::{DType, WriteOptions};
+use weighbridge::{DType, Model, WriteOptions};
+use wildmatch::WildMatch;
 
 use super::Open;
 use super::names::{dtype, file_type, fusion, mix, quant_type, writable};
@@ -243,6 +245,8 @@ pub(crate) struct Quantize {
     /// Importance matrix written by llama-imatrix, as GGUF or in the older format
     #[arg(long, value_name = "FILE")]
     pub(crate) imatrix: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Use the importance matrix only for tensors whose names contain NAME
     #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
     pub(crate) include_weights: Vec<String>,
@@ -318,6 +322,41 @@ pub(crate) struct Lora {
     pub(crate) scale: f64,
 }
 
+/// What is changed in the source before it is written.
+#[derive(Args, Debug)]
+pub(crate) struct Source {
+    /// Merge a LoRA adapter, times SCALE if given: a directory of PEFT or mlx-lm, or a LoRA GGUF;
+    /// repeatable
+    #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora)]
+    pub(crate) lora: Vec<Lora>,
+    /// Leave out tensors that are not known, by name: `*` matches any text, `?` one character;
+    /// repeatable
+    #[arg(long, value_name = "GLOB")]
+    leave_out: Vec<String>,
+}
+
+impl Source {
+    /// The model with the adapters merged, and without the tensors to leave out.
+    pub(crate) fn applied(&self, model: Model) -> weighbridge::Result<Model> {
+        let globs: Vec<WildMatch> =
+            self.leave_out.iter().map(|glob| WildMatch::new(glob)).collect();
+        let model = match globs.is_empty() {
+            true => model,
+            false => model.leave_out(|name| globs.iter().any(|glob| glob.matches(name)))?,
+        };
+        if self.lora.is_empty() {
+            return Ok(model);
+        }
+        let opened = self.lora.iter().map(|lora| Ok((Adapter::open(&lora.path)?, lora.scale)));
+        Adapter::merged(&model, &opened.collect::<weighbridge::Result<Vec<_>>>()?)
+    }
+
+    /// The files that are read besides the model.
+    pub(crate) fn adapters(&self) -> impl Iterator<Item = PathBuf> {
+        self.lora.iter().map(|lora| lora.path.clone())
+    }
+}
+
 /// Parses `PATH` or `PATH:SCALE`. A path that exists may contain a colon.
 fn lora(text: &str) -> Result<Lora, String> {
     let whole = || Lora { path: PathBuf::from(text), scale: 1.0 };
@@ -361,11 +400,10 @@ pub(crate) struct Convert {
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
     #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) dtype: Option<DType>,
-    /// Merge a LoRA adapter, times SCALE if given: a PEFT directory or a LoRA GGUF; repeatable
-    #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora, conflicts_with = "lossless")]
-    pub(crate) lora: Vec<Lora>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// Fail if any value would change
-    #[arg(long)]
+    #[arg(long, conflicts_with = "lora")]
     pub(crate) lossless: bool,
     /// For GGUF: leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no
     /// key for

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 
@@ -22,6 +21,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     let (to, one_file) = target(args)?;
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
+    let model = args.source.applied(model)?;
     let mut options = ConvertOptions::new(to)
         .lossless(args.lossless)
         .one_file(one_file)
@@ -38,15 +38,12 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     if let Some(mesh) = args.shards {
         options = options.shares(mesh);
     }
-    for lora in &args.lora {
-        options = options.adapter(Adapter::open(&lora.path)?, lora.scale);
-    }
     let dst = match *to == OLLAMA {
         true => args.store.place(&args.dst.to_string_lossy())?,
         false => args.dst.clone(),
     };
     let plan = ops::convert(&model, &options)?;
-    let others = args.lora.iter().map(|lora| lora.path.clone()).collect();
+    let others = args.source.adapters().collect();
     Ok(Prepared { model, plan, dst, others })
 }
 

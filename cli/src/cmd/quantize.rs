@@ -34,9 +34,11 @@ pub(crate) fn run(QuantizeNow { quantize: args, compare: compares }: &QuantizeNo
 
 /// Plans the quantization.
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
-    let (dst, others) = (args.dst.clone(), args.imatrix.iter().cloned().collect());
+    let dst = args.dst.clone();
+    let others = args.imatrix.iter().cloned().chain(args.source.adapters()).collect();
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
+    let model = args.source.applied(model)?;
     if let Some(options) = args.mlx {
         let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
         let options = ConvertOptions::new(&MLX)

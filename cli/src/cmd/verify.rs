@@ -16,9 +16,11 @@ use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
-    if args.against.is_some() && args.paths.len() > 1 {
-        let fault = "--against compares one model with its list, but several are given";
-        return Err(Stop::Usage(fault.to_owned()));
+    let single = [("--against", args.against.is_some()), ("--sha256", args.sha256.is_some())];
+    if let Some((option, _)) = single.iter().find(|(_, is_given)| *is_given && args.paths.len() > 1)
+    {
+        let fault = format!("{option} compares one model, but several are given");
+        return Err(Stop::Usage(fault));
     }
     let list = args.against.as_deref().map(HashList::open).transpose()?;
     each(&args.paths, args.json, |path, reports| one(args, list.as_ref(), path, reports))
@@ -30,6 +32,10 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
     let options = VerifyOptions::new().deep(args.deep).progress(&watch);
     let options = match list {
         Some(list) => options.against(list),
+        None => options,
+    };
+    let options = match &args.sha256 {
+        Some(hex) => options.sha256(hex),
         None => options,
     };
     // What only strict rules refuse is reported as a fault, so the file is opened without them.
@@ -97,9 +103,10 @@ fn write_text(
     let counts: Vec<String> =
         counts.iter().filter(|row| row.1 > 0).map(|row| plural(row.1, row.0)).collect();
     if counts.is_empty() {
-        let digests = match report.digests {
-            0 => String::new(),
-            n => format!(", {}", plural(n, "digest")),
+        let (digests, unchecked) = match report.digests {
+            0 if list.is_none() => (String::new(), "; no checksum to compare the content with"),
+            0 => (String::new(), ""),
+            n => (format!(", {}", plural(n, "digest")), ""),
         };
         let values = if report.findings.is_some() { ", values" } else { "" };
         let ran = match trial.map(|trial| (trial.tokens, trial.perplexity)) {
@@ -112,7 +119,7 @@ fn write_text(
         let list = list.map_or(String::new(), |list| format!("; all hashes match {}", shown(list)));
         writeln!(
             out,
-            "{path}: ok: {files}, {tensors}; checked headers, names, shapes, byte ranges{digests}{values}{ran}{list}"
+            "{path}: ok: {files}, {tensors}; checked headers, names, shapes, byte ranges{digests}{values}{unchecked}{ran}{list}"
         )?;
     } else {
         writeln!(out, "{path}: {} in {files}, {tensors}", counts.join(", "))?;

@@ -11,7 +11,7 @@ use crate::index::hash;
 use crate::limits::Limits;
 use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
-use crate::store::{ArrayListing, Note, check_count, check_range};
+use crate::store::{ArrayListing, Note, check_count, check_range, cut_short};
 
 /// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
 const ALIGNMENT: u64 = 32;
@@ -47,7 +47,7 @@ pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<GgufHeader>
 
 fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
     let mut header = GgufParser::new(&source, options).run()?;
-    check_layout(&mut header, source.len())?;
+    check_layout(&mut header, source.len(), options.partial)?;
     let ParsedHeader { header, version, encoding, items, listing, rules, .. } = header;
     let header = Arc::new(header);
     let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
@@ -428,14 +428,18 @@ fn refused(rules: &mut RuleViolations, at: u64, fault: impl FnOnce() -> String) 
 }
 
 /// Converts tensor offsets to file positions, and checks them. Tensors that exceed the file or are
-/// not aligned are refused; gaps, an unusual order and shared bytes are reported.
-fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
+/// not aligned are refused; gaps, an unusual order and shared bytes are reported, and if `partial`, that
+/// bytes are missing.
+fn check_layout(header: &mut ParsedHeader, file_len: u64, partial: bool) -> Result<()> {
     let ParsedHeader { header, listing, data_start, alignment, reached, rules, .. } = header;
     listing.move_to(*data_start)?;
     let end = reached.and_then(|reached| align(reached, *alignment)?.checked_add(*data_start));
     if end.is_some_and(|end| end <= file_len) {
         return Ok(());
     }
+    let needed = listing.iter(header).filter_map(|entry| entry.end()).max().unwrap_or(0);
+    let is_cut = partial && needed > file_len;
+    let room = if is_cut { needed } else { file_len };
     // The expected start of the next tensor; unknown after a tensor of an unknown type.
     let (mut expected, mut in_order) = (Some(*data_start), true);
     for entry in listing.iter(header) {
@@ -444,7 +448,7 @@ fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
             let fault = format!("offset {offset} is not a multiple of the alignment, {alignment}");
             return Err(Error::malformed(fault).in_tensor(entry.name).at(entry.offset));
         }
-        let end = check_range(&entry, file_len)?;
+        let end = check_range(&entry, room, needed)?;
         if expected.is_some_and(|expected| entry.offset != expected) {
             in_order = false;
             refused(rules, entry.offset, || {
@@ -453,7 +457,10 @@ fn check_layout(header: &mut ParsedHeader, file_len: u64) -> Result<()> {
         }
         expected = end.and_then(|end| align(end, *alignment));
     }
-    let padded = expected.is_none_or(|expected| expected <= file_len);
+    if is_cut {
+        rules.noted(file_len, || cut_short(file_len, needed));
+    }
+    let padded = is_cut || expected.is_none_or(|expected| expected <= file_len);
     if listing.len() > 0 && in_order && !padded {
         refused(rules, file_len, || "the padding after the last tensor is missing".into())?;
     }

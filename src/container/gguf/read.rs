@@ -1,6 +1,7 @@
 //! Opening GGUF files: detection, shards, and directories of them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::super::{DetectedPath, OpenOptions, Probe};
 use super::header::GgufHeader;
@@ -95,8 +96,8 @@ fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Resul
     builder.reserve(shards.iter().map(|shard| &shard.listing))?;
     for (number, shard) in shards.into_iter().enumerate() {
         builder.notes.extend(shard.notes);
-        let file =
-            StoredFile { source: shard.source, header: shard.header, big_endian: shard.big_endian };
+        let GgufHeader { header, big_endian, .. } = shard;
+        let file = StoredFile { source: Arc::new(shard.source), header, big_endian };
         builder.add(file, shard.listing)?;
         if number == 0 {
             builder.metadata = shard.metadata;

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::{OpenOptions, in_parallel};
+use super::super::{OpenOptions, foreign, in_parallel};
 use super::header::{self, GgufHeader};
+use crate::bytes::Source;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
+use crate::store::Note;
 
 /// The position of a shard in its set, from its metadata.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +71,7 @@ impl<'a> ShardName<'a> {
 /// parsed.
 pub(super) fn open(
     path: &Path,
-    given: GgufHeader,
+    mut given: GgufHeader,
     place: ShardPosition,
     options: &OpenOptions,
 ) -> Result<Vec<GgufHeader>> {
@@ -84,6 +86,15 @@ pub(super) fn open(
     }
     let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let Some(name) = ShardName::parse(file_name) else {
+        if let Some(at) = joined(&given)? {
+            let fault = format!(
+                "{} shards of a model one after another in one file, the second at byte {at}",
+                place.count
+            );
+            let advice = "cut the file into its shards again, or fetch them: shards are merged by a \
+                program that knows their format, not by joining their bytes";
+            return Err(here(Error::malformed(fault).advise(advice)));
+        }
         let fault = format!(
             "this is shard {} of {}, but the file name does not say so, so the other shards cannot be found",
             place.number.saturating_add(1),
@@ -114,6 +125,10 @@ pub(super) fn open(
         .filter(|(_, path)| !options.files.exists(path))
         .map(|(number, _)| name.of_shard(number))
         .collect();
+    if options.partial && !missing.is_empty() {
+        given.notes.push(Note::new(path, part_of_set(&given, place, &missing)));
+        return Ok(vec![given]);
+    }
     if let Some(first) = missing.first() {
         let fault =
             format!("{} of {} shards are missing, the first {first}", missing.len(), place.count);
@@ -123,7 +138,9 @@ pub(super) fn open(
     }
     let others: Vec<PathBuf> = paths.iter().filter(|other| *other != path).cloned().collect();
     let mut shards = in_parallel(&others, options, |path| {
-        header::parse(options.files.open(path, options.access)?, options)
+        let source = options.files.open(path, options.access)?;
+        foreign::check(&source, options).map_err(|error| error.in_file(path))?;
+        header::parse(source, options)
     })?;
     let at = usize::try_from(place.number).unwrap_or(usize::MAX).min(shards.len());
     shards.insert(at, given);
@@ -140,6 +157,40 @@ pub(super) fn open(
         ));
     }
     Ok(shards)
+}
+
+/// The part that a shard is of its set.
+fn part_of_set(shard: &GgufHeader, place: ShardPosition, missing: &[String]) -> String {
+    let tensors = place.tensors.map_or(String::new(), |all| {
+        format!(" with {} of the {all} tensors of the model", shard.listing.len())
+    });
+    let (number, count) = (place.number.saturating_add(1), place.count);
+    let more = match missing.len() {
+        0 | 1 => String::new(),
+        several => format!(" and {} more", several.saturating_sub(1)),
+    };
+    let first = missing.first().map_or("", String::as_str);
+    format!("shard {number} of {count}{tensors}; missing: {first}{more}")
+}
+
+/// Where another GGUF file begins after the tensors of this one, if one does: shards were joined by their
+/// bytes.
+fn joined(shard: &GgufHeader) -> Result<Option<u64>> {
+    let ends = shard.listing.iter(&shard.header).filter_map(|entry| entry.end());
+    let Some(end) = ends.max() else { return Ok(None) };
+    // Shards are padded to their alignment.
+    let starts =
+        (end..end.saturating_add(64)).take_while(|at| at.saturating_add(4) <= shard.source.len());
+    let is_magic = |source: &Source, at: u64| {
+        let mut magic = [0; 4];
+        source.read_at(at, &mut magic).map(|()| magic == *b"GGUF")
+    };
+    for at in starts {
+        if is_magic(&shard.source, at)? {
+            return Ok(Some(at));
+        }
+    }
+    Ok(None)
 }
 
 fn check_place(shard: &GgufHeader, number: u64, place: ShardPosition) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::super::groups::{GroupArrays, GroupEntries, GroupScheme, contradiction};
 use super::super::safetensors::header::{self, SafetensorsHeader};
@@ -92,6 +93,7 @@ fn build(mut builder: StoreBuilder, blobs: Vec<SafetensorsHeader>) -> Result<Sto
         builder.notes.extend(parsed.notes);
         let SafetensorsHeader { source, header, listing, .. } = parsed;
         metadata.push(parsed.metadata);
+        let source = Arc::new(source);
         builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     }
     let config =

@@ -13,7 +13,7 @@ use crate::index::{NameIndex, hash};
 use crate::json::{JsonSpan, Scanner, plain_ascii};
 use crate::limits::Limits;
 use crate::metadata::{HeaderEncoding, Item, ItemKind, Metadata};
-use crate::store::{ArrayListing, Note, check_count};
+use crate::store::{ArrayListing, Note, check_count, cut_short};
 
 /// The header of one file.
 pub(crate) struct SafetensorsHeader {
@@ -58,7 +58,12 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader
     let parsed = parser.run(&mut header);
     parsed.or_else(|error| header.check_text().and(Err(error)))?;
     let mut header = header.bytes;
-    parser.check_spans(&header, source.len())?;
+    let needed = || parser.listing.iter(&header).filter_map(|entry| entry.end()).max();
+    let needed = needed().filter(|needed| options.partial && *needed > source.len());
+    if let Some(needed) = needed {
+        parser.rules.noted(source.len(), || cut_short(source.len(), needed));
+    }
+    parser.check_spans(&header, needed.unwrap_or(source.len()))?;
     let SafetensorsParser { rules, listing, items, unescaped, .. } = parser;
     // Unescaped metadata is stored after the header, so that one buffer holds everything.
     if header.try_reserve_exact(unescaped.len()).is_err() {
@@ -645,6 +650,7 @@ impl<'a> SafetensorsParser<'a> {
                 .map(|(number, entry)| (entry.offset, entry.end().unwrap_or(u64::MAX), number)),
         );
         order.sort_unstable();
+        let needed = order.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
         let mut reached = data_start;
         for (begin, end, number) in order {
             let Some(entry) = self.listing.get(number, header) else { continue };
@@ -653,9 +659,8 @@ impl<'a> SafetensorsParser<'a> {
                     "the data end {} bytes after the end of the file ({file_len})",
                     end - file_len
                 );
-                return Err(Error::malformed(fault).in_tensor(entry.name).at(begin).advise(
-                    "the file is cut short, perhaps by an unfinished download: fetch it again",
-                ));
+                let advice = format!("{}: fetch it again", cut_short(file_len, needed));
+                return Err(Error::malformed(fault).in_tensor(entry.name).at(begin).advise(advice));
             }
             if begin != reached {
                 let what = if begin > reached { "a gap precedes" } else { "other data overlap" };

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[cfg(feature = "npz")]
 use super::super::npz;
-use super::super::{DetectedPath, OpenOptions, Probe, Strictness, groups, in_parallel};
+use super::super::{DetectedPath, OpenOptions, Probe, Strictness, foreign, groups, in_parallel};
 use super::header::SafetensorsHeader;
 use super::stated::StatedScheme;
 use super::weight_map::WeightMap;
@@ -64,13 +65,18 @@ pub(in super::super) fn open_file(
         builder.documents = documents;
         builder.notes.extend(notes);
         let named = source.path().file_name().and_then(|name| name.to_str());
-        let is_adapter = named.is_some_and(|name| name.starts_with("adapter_model"));
+        let is_adapter = named.is_some_and(|name| name.starts_with("adapter"));
         if is_adapter {
             builder.notes.extend(adapter(folder, options));
         }
         builder.folder = Some(folder.to_path_buf());
     }
-    let mut indexed = build(builder, vec![header::parse(source, options)?])?;
+    let parsed = header::parse(source, options)?;
+    if !alone {
+        let part = resolve::part_of_set(parsed.source.path(), parsed.listing.len(), options);
+        builder.notes.extend(part);
+    }
+    let mut indexed = build(builder, vec![parsed])?;
     gather(&mut indexed)?;
     Ok(indexed.finish())
 }
@@ -110,7 +116,14 @@ pub(in super::super) fn open_directory(
             #[cfg(not(feature = "npz"))]
             true => Err(Error::unsupported("this build of weighbridge cannot read .npz files")
                 .advise("enable the cargo feature `npz`")),
-            false => header::parse(source, options),
+            false => {
+                // A page or a pointer says more of itself than a wrong length does.
+                header::parse(source, options).map_err(|error| {
+                    let source = options.files.open(path, options.access);
+                    let foreign = source.and_then(|source| foreign::check(&source, options));
+                    foreign.err().map_or(error, |foreign| foreign.in_file(path))
+                })
+            }
         }
     })?;
     let mut indexed = build(builder, parsed)?;
@@ -150,25 +163,30 @@ fn documents(
     Ok((documents, notes))
 }
 
-/// The config of an adapter of PEFT.
+/// The config of an adapter.
 const ADAPTER: &str = "adapter_config.json";
 
-/// A note that the directory holds an adapter of PEFT, and for which model.
+/// A note that the directory holds an adapter of PEFT or mlx-lm, and for which model.
 fn adapter(folder: &Path, options: &OpenOptions) -> Option<Note> {
     let config =
         document::read_object(&options.files, &folder.join(ADAPTER), ADAPTER, &options.limits)
             .ok()?
             .json;
     let text = |key: &str| config.get(key).and_then(|value| value.as_str());
-    let kind = text("peft_type").unwrap_or("unknown").to_owned();
-    let base = text("base_model_name_or_path").filter(|base| !base.is_empty());
-    let kind = if kind == "LORA" { "LoRA".to_owned() } else { kind };
+    let (program, kind) = match (text("peft_type"), text("fine_tune_type")) {
+        (Some(kind), _) => ("PEFT", kind),
+        (None, Some(kind)) => ("mlx-lm", kind),
+        (None, None) if config.get("lora_parameters").is_some() => ("mlx-lm", "lora"),
+        (None, None) => ("PEFT", "unknown"),
+    };
+    let base = text("base_model_name_or_path").or(text("model")).filter(|base| !base.is_empty());
+    let kind = if kind.eq_ignore_ascii_case("lora") { "LoRA" } else { kind };
     let base = base
         .map_or("a base model".to_owned(), |base| crate::bytes::Text::new(base.as_bytes()).brief());
     Some(Note::new(
         folder,
         format!(
-            "an adapter of PEFT (kind {kind}) for {base}, not a whole model: apply it to that model"
+            "an adapter of {program} (kind {kind}) for {base}, not a whole model: apply it to that model"
         ),
     ))
 }
@@ -181,6 +199,7 @@ fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Ind
             builder.metadata = parsed.metadata;
         }
         let SafetensorsHeader { source, header, listing, .. } = parsed;
+        let source = Arc::new(source);
         builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     }
     builder.index(|_, first, second| {

@@ -20,8 +20,8 @@ pub(super) struct SelectedFiles {
 
 /// The names of model files before `.safetensors`, most common first. `consolidated` is Mistral's
 /// second copy of the same weights, so it is used only if there is nothing else.
-const STEMS: [&str; 5] =
-    ["model", "diffusion_pytorch_model", "adapter_model", "weights", "consolidated"];
+const STEMS: [&str; 6] =
+    ["model", "diffusion_pytorch_model", "adapter_model", "adapters", "weights", "consolidated"];
 
 /// The file name of weights from MLX's first converters and from its whisper converter today.
 pub(super) const ARCHIVE: &str = "weights.npz";
@@ -81,7 +81,10 @@ pub(super) fn choose(
     };
     if let Some(count) = chosen.count {
         let have = chosen.numbers.len();
-        if have as u64 != u64::from(count) {
+        if have as u64 != u64::from(count) && options.partial {
+            let text = format!("{have} of the {count} shards of {} are here", chosen.stem);
+            notes.push(Note::new(folder, text));
+        } else if have as u64 != u64::from(count) {
             let missing = (1..=count).find(|number| !chosen.numbers.contains(number)).unwrap_or(0);
             let fault = format!(
                 "only {have} of {count} shards of {} exist; the first missing one is number {missing}",
@@ -164,6 +167,20 @@ fn sets<'a>(weights: &[&'a str]) -> Vec<ShardSet<'a>> {
         }
     }
     sets
+}
+
+/// A note on a file that is a shard, with the number of tensors that an index next to it lists. `tensors`
+/// is that of the file.
+pub(super) fn part_of_set(path: &Path, tensors: usize, options: &OpenOptions) -> Option<Note> {
+    let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
+    let (stem, number, count) = shard(name.strip_suffix(".safetensors")?)?;
+    let index = folder.join(format!("{stem}.safetensors.index.json"));
+    let index = Some(index).filter(|index| options.files.exists(index));
+    let all = index.and_then(|index| Some(WeightMap::read(&index, options).ok()?.iter().count()));
+    let of = all
+        .map_or(String::new(), |all| format!(", with {tensors} of the {all} tensors of the model"));
+    let text = format!("shard {number} of {count}{of}: the directory is the whole model");
+    (count > 1).then(|| Note::new(path, text))
 }
 
 /// Parses a shard name: `model-00001-of-00005` is shard 1 of 5 of `model`.

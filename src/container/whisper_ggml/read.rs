@@ -61,6 +61,7 @@ fn read(source: Source, options: &OpenOptions) -> Result<Store> {
     // The keys are those of the form's fields, which are unique.
     (builder.metadata, _) = Metadata::new(Arc::clone(&header), encoding, items)?;
     builder.notes = rules.into_notes(source.path());
+    let source = Arc::new(source);
     builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     let indexed = builder.index(|_, _, _| Error::malformed("duplicate tensor name"))?;
     Ok(indexed.finish())

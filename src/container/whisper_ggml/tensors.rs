@@ -80,7 +80,7 @@ impl Walk<'_> {
                 let Some(listed) = self.listing.get(last, &self.text.bytes) else {
                     return Ok(self.window.source.len());
                 };
-                let end = check_range(&listed, self.window.source.len())?;
+                let end = check_range(&listed, self.window.source.len(), 0)?;
                 Ok(end.unwrap_or(u64::MAX))
             })
             .map_err(|error| error.in_tensor(Text::new(self.text.get(&name))))

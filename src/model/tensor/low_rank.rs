@@ -1,20 +1,21 @@
-//! Low-rank changes of a model's values, which LoRA adapters consist of.
+//! Changes of a model's values, which LoRA adapters consist of.
 //!
-//! A change is the product of two thin matrices in canonical order. It is kept by stored row and
-//! stored column, so that it is added to stored values before their rows are put in any order.
+//! A change is the product of two thin matrices in canonical order, after which each row may be scaled
+//! to a norm (DoRA), or it is a row in place of another one. It is kept by stored row and stored column,
+//! so that it is made before stored rows are put in any order.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Arithmetic, Tensor, spans};
-use crate::arch::{Axes, Change, ModelConfig, RowOrder, RowSpan, Transform};
+use crate::arch::{Axes, Change, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::{AlignedBuffer, try_vec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::quant::{ProductRow, add_product, bf16, f16};
 use crate::shape;
-use crate::store::tensor::StoredTensor;
+use crate::store::tensor::{DecodeOptions, StoredTensor};
 
 /// The most bytes of factors that are kept, besides those used last.
 const KEPT: usize = 64 << 20;
@@ -22,9 +23,11 @@ const KEPT: usize = 64 << 20;
 /// The changes of a model's stored tensors.
 #[derive(Debug, Default)]
 pub(crate) struct Adaptation {
-    products: Vec<Product>,
+    products: Vec<Arc<Product>>,
     /// The changes of each stored tensor, by its name.
     by_tensor: HashMap<String, Vec<PlacedProduct>>,
+    /// The rows of each stored tensor that others take the place of, by its name.
+    replaced: HashMap<String, Vec<ReplacedRows>>,
     /// The factors used last, the latest at the end.
     kept: Mutex<Vec<(FactorsOf, Arc<Factors>)>>,
 }
@@ -51,7 +54,7 @@ pub(crate) struct ProductUse {
 }
 
 /// A product, and its place in a stored tensor.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PlacedProduct {
     product: usize,
     /// The number of each stored row among the rows of the product; if `swapped`, among its
@@ -60,10 +63,31 @@ struct PlacedProduct {
     /// The same for stored columns.
     columns: PlaceMap,
     swapped: bool,
+    /// The norms that rows are scaled to after the product is added.
+    norms: Option<Arc<Norms>>,
+}
+
+/// Norms that the rows of a canonical tensor are scaled to.
+#[derive(Debug)]
+struct Norms {
+    /// The tensor before its rows are scaled.
+    before: Tensor,
+    /// The norm of each row.
+    magnitudes: Tensor,
+    /// The factor of each row, computed when it is needed.
+    factors: OnceLock<Result<Vec<f32>>>,
+}
+
+/// Rows that take the place of stored ones.
+#[derive(Debug)]
+struct ReplacedRows {
+    /// For each stored row, the number of the one that takes its place.
+    rows: BTreeMap<u64, usize>,
+    values: AlignedBuffer<f32>,
 }
 
 /// Maps stored numbers to numbers in a product.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PlaceMap {
     /// This range, in order.
     Range(Range<u64>),
@@ -124,7 +148,8 @@ impl PlaceMap {
 
 impl Adaptation {
     /// Adds a product to some rows of a canonical tensor, counted over all its matrices. `left` is
-    /// `[rows, rank]` and `right` `[rank, columns]`, in canonical order.
+    /// `[rows, rank]` and `right` `[rank, columns]`, in canonical order. With `magnitudes`, each row is then
+    /// scaled to its norm.
     ///
     /// # Errors
     ///
@@ -136,7 +161,9 @@ impl Adaptation {
         rows: Range<u64>,
         (left, right): (Tensor, Tensor),
         ProductUse { scale, rounded }: ProductUse,
+        magnitudes: Option<Tensor>,
     ) -> Result<()> {
+        let is_whole = rows == (0..target.rows());
         let outputs = rows.end.saturating_sub(rows.start);
         let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
         let fits = |factor: &Tensor, rows: u64, columns: u64| {
@@ -188,7 +215,8 @@ impl Adaptation {
                 let rows = PlaceMap::of(&runs, rows_of(tensor))?;
                 let inputs: Vec<_> = numbered(inputs().map(|span| (0, span)));
                 let columns = PlaceMap::of(&own(0, &inputs), target.columns)?;
-                placed.push((name, PlacedProduct { product, rows, columns, swapped: false }));
+                let (swapped, norms) = (false, None);
+                placed.push((name, PlacedProduct { product, rows, columns, swapped, norms }));
                 continue;
             };
             let ([_], [_, _], [_, _]) = (&*stored.sources, target.shape(), tensor.shape()) else {
@@ -200,18 +228,90 @@ impl Adaptation {
             });
             let rows = PlaceMap::of(&own(0, &numbered(inputs)), rows_of(tensor))?;
             let columns = PlaceMap::of(&runs, columns_of(tensor))?;
-            placed.push((name, PlacedProduct { product, rows, columns, swapped: true }));
+            let (swapped, norms) = (true, None);
+            placed.push((name, PlacedProduct { product, rows, columns, swapped, norms }));
         }
+        self.products.push(Arc::new(Product { left, right, scale, rounded }));
+        let names: Vec<String> = placed.iter().map(|(name, _)| name.clone()).collect();
         for (name, placed) in placed {
             self.by_tensor.entry(name).or_default().push(placed);
         }
-        self.products.push(Product { left, right, scale, rounded });
+        let Some(magnitudes) = magnitudes else { return Ok(()) };
+        if !is_whole || magnitudes.elements() != target.rows() {
+            let fault = format!(
+                "norms of shape {:?}, but {} rows of a tensor of shape {:?} are scaled",
+                magnitudes.shape(),
+                target.rows(),
+                target.shape()
+            );
+            return Err(Error::mismatch(fault).in_tensor(target.name()));
+        }
+        let before = target.clone().adapted(&Arc::new(self.of_tensors(&names)));
+        let norms = Arc::new(Norms { before, magnitudes, factors: OnceLock::new() });
+        for name in &names {
+            let last = self.by_tensor.get_mut(name).and_then(|placed| placed.last_mut());
+            last.into_iter().for_each(|placed| placed.norms = Some(Arc::clone(&norms)));
+        }
+        Ok(())
+    }
+
+    /// The changes so far of some stored tensors.
+    fn of_tensors(&self, names: &[String]) -> Self {
+        let placed = |name: &String| Some((name.clone(), self.by_tensor.get(name)?.clone()));
+        let by_tensor = names.iter().filter_map(placed).collect();
+        Self { products: self.products.clone(), by_tensor, ..Self::default() }
+    }
+
+    /// Puts the rows of `values` in place of these rows of a canonical tensor.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the shapes do not fit; `Unsupported` if the tensor's rows are not stored as they are.
+    pub(crate) fn replace_rows(
+        &mut self,
+        target: &Tensor,
+        rows: &[u64],
+        values: &Tensor,
+    ) -> Result<()> {
+        let here = |error: Error| error.in_tensor(target.name());
+        let columns = shape::columns(target.shape());
+        if values.shape() != [rows.len() as u64, columns] {
+            let fault = format!(
+                "{} rows are listed, but shape {:?} has other ones for a tensor of shape {:?}",
+                rows.len(),
+                values.shape(),
+                target.shape()
+            );
+            return Err(here(Error::mismatch(fault)));
+        }
+        let ([source], true) =
+            (target.sources.as_slice(), target.order == RowLoops::of(0, columns))
+        else {
+            return Err(here(Error::unsupported("rows that are not stored as they are")));
+        };
+        if source.transposed.is_some() || source.change != Arithmetic::None {
+            return Err(here(Error::unsupported("rows that are not stored as they are")));
+        }
+        let mut replaced = BTreeMap::new();
+        for (number, row) in rows.iter().enumerate() {
+            let stored = target.spans(*row..row.saturating_add(1)).next();
+            let stored = stored.filter(|_| *row < target.rows());
+            let (_, span) = stored.ok_or_else(|| {
+                let fault = format!("row {row}, but the tensor has {} rows", target.rows());
+                here(Error::mismatch(fault))
+            })?;
+            replaced.insert(span.start, number);
+        }
+        let rows = ReplacedRows { rows: replaced, values: values.dequantize()? };
+        let name = source.tensor().name().spelling().into_owned();
+        self.replaced.entry(name).or_default().push(rows);
         Ok(())
     }
 
     /// Whether a stored tensor is changed.
     fn changes(&self, tensor: &StoredTensor<'_>) -> bool {
-        self.by_tensor.contains_key(&*tensor.name().spelling())
+        let name = tensor.name().spelling();
+        self.by_tensor.contains_key(&*name) || self.replaced.contains_key(&*name)
     }
 
     /// Adds the changes to some elements of a stored tensor.
@@ -222,8 +322,8 @@ impl Adaptation {
         out: &mut [f32],
     ) -> Result<()> {
         let name = tensor.name().spelling();
-        let Some(placed) = self.by_tensor.get(&*name) else { return Ok(()) };
         let columns = shape::columns(tensor.shape()).max(1);
+        let placed = self.by_tensor.get(&*name).map_or(&[][..], Vec::as_slice);
         let round: Option<fn(f32) -> f32> = match tensor.dtype() {
             Ok(DType::F16) => Some(|value| f16::from_f32(value).to_f32()),
             Ok(DType::BF16) => Some(|value| bf16::from_f32(value).to_f32()),
@@ -233,18 +333,26 @@ impl Adaptation {
             let rounded = self.products.get(placed.product).is_some_and(|product| product.rounded);
             let round = round.filter(|_| rounded);
             let factors = self.factors(placed, &name, columns)?;
-            let mut rest = &mut *out;
-            let mut at = elements.start;
-            while at < elements.end && !rest.is_empty() {
-                let (row, first) = (at / columns, at % columns);
-                let count = (columns - first).min(elements.end - at);
-                let len = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
-                let (now, later) = rest.split_at_mut(len);
-                if let Some(number) = placed.rows.find(row) {
-                    factors.add_row(number, first, columns, now, round)?;
+            let scaled = placed.norms.as_ref().map(|norms| norms.factors()).transpose()?;
+            for_each_row(elements, columns, out, |row, first, now| {
+                let Some(number) = placed.rows.find(row) else { return Ok(()) };
+                factors.add_row(number, first, columns, now, round)?;
+                if let Some(scaled) = scaled {
+                    placed.scale(scaled, (number, first), now);
                 }
-                (rest, at) = (later, at + count);
-            }
+                Ok(())
+            })?;
+        }
+        let width = usize::try_from(columns).unwrap_or(usize::MAX);
+        for replaced in self.replaced.get(&*name).into_iter().flatten() {
+            for_each_row(elements, columns, out, |row, first, now| {
+                let number = replaced.rows.get(&row).and_then(|number| number.checked_mul(width));
+                let first = usize::try_from(first).unwrap_or(usize::MAX);
+                let at = number.and_then(|start| start.checked_add(first));
+                let values = at.and_then(|at| replaced.values.get(at..)?.get(..now.len()));
+                values.into_iter().for_each(|values| now.copy_from_slice(values));
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -268,6 +376,73 @@ impl Adaptation {
             all = all.saturating_sub(bytes(&kept.remove(0)));
         }
         Ok(found)
+    }
+}
+
+/// Calls `change` with each row, or part of a row, among some elements of a matrix: the number of the row,
+/// its first column and its values.
+fn for_each_row(
+    elements: &Range<u64>,
+    columns: u64,
+    mut out: &mut [f32],
+    mut change: impl FnMut(u64, u64, &mut [f32]) -> Result<()>,
+) -> Result<()> {
+    let mut at = elements.start;
+    while at < elements.end && !out.is_empty() {
+        let (row, first) = (at / columns, at % columns);
+        let count = (columns - first).min(elements.end - at);
+        let len = usize::try_from(count).unwrap_or(usize::MAX).min(out.len());
+        let (now, later) = out.split_at_mut(len);
+        change(row, first, now)?;
+        (out, at) = (later, at + count);
+    }
+    Ok(())
+}
+
+impl PlacedProduct {
+    /// Multiplies the values of row `number` of the product, from column `first` on, with the factors of the
+    /// canonical rows that they belong to.
+    fn scale(&self, factors: &[f32], (number, first): (usize, u64), values: &mut [f32]) {
+        let factor = |number: usize| factors.get(number).copied().unwrap_or(1.0);
+        match self.swapped {
+            false => values.iter_mut().for_each(|value| *value *= factor(number)),
+            true => values.iter_mut().zip(first..).for_each(|(value, column)| {
+                *value *= self.columns.find(column).map_or(1.0, factor);
+            }),
+        }
+    }
+}
+
+impl Norms {
+    /// The factor of each row.
+    fn factors(&self) -> Result<&[f32]> {
+        match self.factors.get_or_init(|| self.computed()) {
+            Ok(factors) => Ok(factors),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    fn computed(&self) -> Result<Vec<f32>> {
+        let (mut reader, magnitudes) = (self.before.row_reader()?, self.magnitudes.dequantize()?);
+        let columns = shape::columns(self.before.shape());
+        let width = usize::try_from(columns).unwrap_or(usize::MAX);
+        let mut row = AlignedBuffer::<f32>::zeroed(width)?;
+        let mut factors = try_vec(magnitudes.len())?;
+        for (number, magnitude) in (0u64..).zip(magnitudes.iter()) {
+            reader.dequantize_rows(
+                number..number.saturating_add(1),
+                &mut row,
+                &DecodeOptions::new(),
+            )?;
+            let squares = row.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>();
+            if squares == 0.0 {
+                let fault = format!("row {number} is zero, so that it cannot be scaled to a norm");
+                return Err(Error::malformed(fault).in_tensor(self.before.name()));
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "values are computed in f32")]
+            factors.push((f64::from(*magnitude) / squares.sqrt()) as f32);
+        }
+        Ok(factors)
     }
 }
 
@@ -394,6 +569,9 @@ impl Tensor {
         config: Option<&ModelConfig>,
     ) -> Result<Self> {
         let (axes, values) = (Axes::Same, Change::None);
+        if (rows, columns) == (RowOrder::All, RowOrder::All) {
+            return Ok(self);
+        }
         match self.sources.as_slice() {
             [source] if self.is_stored() => {
                 let transform = Transform { axes, rows, columns, values };

@@ -10,6 +10,11 @@ use crate::store::Part;
 use crate::store::tensor::{Finding, RowScales, Segment, StoredTensor};
 
 impl Tensor {
+    /// The number in its store, of a stored tensor.
+    pub(crate) fn stored_number(&self) -> Result<u32> {
+        self.as_stored().map(|tensor| tensor.number())
+    }
+
     /// The stored tensor behind this one, if it is complete and unchanged.
     ///
     /// # Errors

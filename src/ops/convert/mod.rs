@@ -4,20 +4,17 @@ mod directory;
 mod mlx;
 mod tensors;
 
-use std::sync::Arc;
-
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
 use super::{account, mmproj, ranks};
-use crate::adapter::{self, Adapter};
+use crate::adapter::Adapter;
 use crate::arch::Dialect;
-use crate::bytes::Text;
 use crate::container::Container;
 use crate::container::writer::{BlobStore, Placement, Writer};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::load::Fusion;
-use crate::model::{Adaptation, Mesh, Model};
+use crate::model::{Mesh, Model};
 use crate::ollama::{self, NewLayers, QuantType};
 use crate::recipe::mlx_lm;
 use crate::store::Encoding;
@@ -228,41 +225,31 @@ fn planned(
     }
     let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
-    if gguf_store.is_some() && keeps_dtypes && options.adapters.is_empty() {
+    let model = &Adapter::merged(model, &options.adapters)?;
+    if !model.merged().is_empty() {
+        check_merged(gguf_store, options)?;
+    }
+    if gguf_store.is_some() && keeps_dtypes && model.merged().is_empty() {
         let mut plan = ollama::gguf_blob(model, layers)?;
         plan.account = account::of_copy(model);
         return Ok(plan.for_whole_model(model.resolution()?));
     }
-    let adaptation = merged_changes(model, gguf_store, options)?;
-    let adaptation = adaptation.as_ref();
     let layers = store.map(|_| layers);
-    let conversion = Conversion { model, writer, options, layers, adaptation };
-    let mut builder = match writer.dialect {
+    let conversion = Conversion { model, writer, options, layers };
+    let builder = match writer.dialect {
         Dialect::Gguf => {
-            let draft = GgufDraft::of(model, adaptation, options.precision)?;
+            let draft = GgufDraft::of(model, options.precision)?;
             draft.finish(model, options.finish.clone())?
         }
         _ if options.one_file => conversion.one_file()?,
         _ => conversion.directory()?,
     };
-    for (adapter, factor) in &options.adapters {
-        let factor = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
-        let path = Text::from_path(adapter.path());
-        builder.note(format!("merged LoRA adapter {path}: {}{factor}", adapter.summary()));
-    }
     judged(builder, model, options.finish.unloadable)
 }
 
-/// The changes of the adapters that are merged into the model; `None` without adapters. `gguf_store` is
-/// the store that a GGUF model is written to.
-fn merged_changes(
-    model: &Model,
-    gguf_store: Option<&BlobStore>,
-    options: &ConvertOptions,
-) -> Result<Option<Arc<Adaptation>>> {
-    if options.adapters.is_empty() {
-        return Ok(None);
-    }
+/// Checks that a model with merged adapters can be written. `gguf_store` is the store that a GGUF model is
+/// written to.
+fn check_merged(gguf_store: Option<&BlobStore>, options: &ConvertOptions) -> Result<()> {
     if options.precision.lossless {
         let fault = "merging an adapter changes values, but the result must be lossless";
         return Err(Error::unsupported(fault));
@@ -272,7 +259,7 @@ fn merged_changes(
         return Err(Error::unsupported(fault)
             .advise("merge it into a GGUF file, and create the model from that"));
     }
-    adapter::adaptation(model, &options.adapters).map(Arc::new).map(Some)
+    Ok(())
 }
 
 /// A conversion to safetensors files that is being planned.
@@ -283,12 +270,11 @@ struct Conversion<'c> {
     options: &'c ConvertOptions,
     /// What is added to a model in a store; `None` for files and directories.
     layers: Option<&'c NewLayers>,
-    adaptation: Option<&'c Arc<Adaptation>>,
 }
 
 impl Conversion<'_> {
     /// Whether some tensors change, so that the description of a scheme would be wrong for them.
     fn changes_some(&self) -> bool {
-        !(self.options.adapters.is_empty() && self.options.fusions.is_empty())
+        !(self.model.merged().is_empty() && self.options.fusions.is_empty())
     }
 }

@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::model::{Sharding, Tensor};
 use crate::ollama::TensorRules;
-use crate::ops::dialect::{TranslatedTensors, adapted_tensors_in};
+use crate::ops::dialect::{TranslatedTensors, tensors_of_rank};
 use crate::ops::{experts, ranks};
 use crate::recipe::mlx_lm::MlxQuantization;
 use crate::store::Encoding;
@@ -80,9 +80,9 @@ impl Conversion<'_> {
     }
 
     fn share(&self, sharding: &Sharding, builder: &mut Builder) -> Result<Share> {
-        let Self { model, writer, options, adaptation, .. } = *self;
+        let Self { model, writer, options, .. } = *self;
         let (store, resolution) = (model.store(), model.resolution()?);
-        let translated = adapted_tensors_in(model, writer.dialect, adaptation, sharding)?;
+        let translated = tensors_of_rank(model, writer.dialect, sharding)?;
         let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4 } = translated;
         absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
         builder.leave_out(absent);

@@ -32,9 +32,9 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
             faults.extend(rope(key, one));
         }
     }
-    if !resolution.wrapper.is_empty() {
+    if let Some(wrapped) = resolution.wrapper_in(store.len()) {
         let instead = "which the names that transformers and mlx-lm look for do not have";
-        faults.push(format!("every tensor name begins with \"{}\", {instead}", resolution.wrapper));
+        faults.push(format!("{wrapped}, {instead}"));
     }
     flags(text, resolution, config, &mut faults);
     places(root, resolution, config, &mut faults);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use super::check_consistency;
 use crate::bytes::Text;
 use crate::container::Strictness;
-use crate::error::{ErrorKind, Result};
+use crate::digest::is_git_blob;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
 use crate::ops::odd_name;
@@ -23,6 +24,7 @@ pub struct VerifyOptions<'w> {
     deep: bool,
     strictness: Strictness,
     against: Option<&'w HashList>,
+    sha256: Option<&'w str>,
     threads: Threads,
     watch: Option<Watch<'w>>,
 }
@@ -63,6 +65,13 @@ impl<'w> VerifyOptions<'w> {
         self
     }
 
+    /// Compares the model's file with a SHA-256 in hexadecimal.
+    #[must_use]
+    pub fn sha256(mut self, hex: &'w str) -> Self {
+        self.sha256 = Some(hex);
+        self
+    }
+
     /// Sets the threads that share the tensors.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
@@ -89,8 +98,8 @@ pub struct VerifyReport {
     /// The number of files that hold tensors or metadata.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub files: usize,
-    /// The number of files whose SHA-256 was checked, because the container states it.
-    #[cfg_attr(feature = "serde", serde(skip))]
+    /// The number of files that were compared with a digest: the container states it, the name of the file
+    /// is its digest, or the caller gave one.
     pub digests: usize,
     /// The number of stored tensors.
     pub tensors: usize,
@@ -237,9 +246,13 @@ pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport
         let bytes = model.stored_tensors().map(|tensor| hashing.bytes(&tensor));
         bytes.fold(0, u64::saturating_add)
     });
-    let read = [model.store().digest_bytes(), checked, compared.unwrap_or(0)];
+    let whole = options.sha256.map_or(0, |_| model.store().file_bytes());
+    let read = [model.store().digest_bytes(), whole, checked, compared.unwrap_or(0)];
     let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.watch);
     faults.extend(digest_faults(model, options, &meter)?);
+    if let Some(hex) = options.sha256 {
+        faults.extend(given_digest_fault(model, hex, &meter)?);
+    }
     let meaning = check_consistency(model, options.strictness)?;
     faults.extend(meaning.faults);
     let mut notes = Vec::new();
@@ -251,7 +264,7 @@ pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport
     let mut report = VerifyReport {
         path: model.path().to_path_buf(),
         files: model.files().len(),
-        digests: model.digests(),
+        digests: model.digests().saturating_add(usize::from(options.sha256.is_some())),
         tensors: model.len(),
         faults,
         notes,
@@ -272,6 +285,24 @@ fn shown(path: &Path) -> String {
     Text::from_path(path).to_string()
 }
 
+/// The fault of a model's file whose SHA-256 is not the given one.
+///
+/// # Errors
+///
+/// `Mismatch` if the model has several files.
+fn given_digest_fault(model: &Model, hex: &str, meter: &Meter<'_>) -> Result<Option<String>> {
+    let files: Vec<&Path> = model.files().collect();
+    let [file] = files.as_slice() else {
+        let fault =
+            format!("a SHA-256 is that of one file, but the model has {} files", files.len());
+        return Err(Error::mismatch(fault).in_file(model.path()).advise("give one of its files"));
+    };
+    let found = model.store().sha256_of_file(|bytes| meter.add(bytes))?;
+    Ok((!found.eq_ignore_ascii_case(hex)).then(|| {
+        format!("{}: the content has the SHA-256 {found}, but {hex} is expected", shown(file))
+    }))
+}
+
 /// The faults of files whose SHA-256 differs from the one that the container states.
 fn digest_faults(
     model: &Model,
@@ -281,9 +312,10 @@ fn digest_faults(
     let wrong = model.verify_digests(options.threads, |bytes| meter.add(bytes))?;
     let fault = |(path, found): (PathBuf, Option<String>)| match found {
         Some(found) => {
+            let kind = if is_git_blob(&found) { "git blob id" } else { "SHA-256" };
+            let path = shown(&path);
             format!(
-                "{}: the content has the SHA-256 {found}, which differs from the file's name",
-                shown(&path)
+                "{path}: the content has the {kind} {found}, which differs from the file's name"
             )
         }
         None => format!("{}: the file is missing", shown(&path)),

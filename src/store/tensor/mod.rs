@@ -59,9 +59,9 @@ pub(crate) fn prefetch<'a>(tensors: impl Iterator<Item = StoredTensor<'a>>) {
             if file.source.is_in_reach() {
                 continue;
             }
-            match found.iter_mut().find(|(source, _)| std::ptr::eq(*source, &file.source)) {
+            match found.iter_mut().find(|(source, _)| std::ptr::eq(*source, &*file.source)) {
                 Some((_, ranges)) => ranges.push(segment.range),
-                None => found.push((&file.source, vec![segment.range])),
+                None => found.push((&*file.source, vec![segment.range])),
             }
         }
     }

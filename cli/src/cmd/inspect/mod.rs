@@ -16,7 +16,7 @@ use weighbridge::metadata::Value;
 use weighbridge::ops::{
     self, InspectNames, InspectOptions, InspectReport, InspectedTensors, ModelSummary,
 };
-use weighbridge::{Model, ModelConfig};
+use weighbridge::{Error, ErrorKind, Model, ModelConfig};
 
 use super::{Done, Filter, each, no_match};
 use crate::args::Inspect;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Inspect) -> Done {
 }
 
 fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
-    let model = args.open.options().open(path)?;
+    let (model, cut) = opened(args, path)?;
     if !args.json {
         remark(&model);
     }
@@ -66,7 +66,24 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
     } else {
         write_text(args, &model, &report)?;
     }
-    Ok(Status::Fine)
+    match cut {
+        Some(error) => Err(error.into()),
+        None => Ok(Status::Fine),
+    }
+}
+
+/// The model, and the error that stopped it from being opened whole: a file that is cut short, or a shard
+/// without the others of its set, still has a header.
+fn opened(args: &Inspect, path: &Path) -> Result<(Model, Option<Error>), Stop> {
+    let options = args.open.options();
+    match options.open(path) {
+        Ok(model) => Ok((model, None)),
+        Err(error) if error.kind() == ErrorKind::Malformed => {
+            let partial = options.partial(true).open(path);
+            partial.map(|model| (model, Some(error.clone()))).map_err(|_| error.into())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Removes the tensors that the filter does not match.

@@ -1,0 +1,255 @@
+//! Adapters that are more than PEFT's products: those of mlx-lm, DoRA, whole tensors, rows of tokens and
+//! longer vocabularies. Expected values are computed here from the values of both files.
+
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::adapter::Adapter;
+use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::{ErrorKind, Model, WriteOptions};
+
+use crate::support::{Safetensors, f32s, fixture, folder};
+
+const Q: &str = "model.layers.0.self_attn.q_proj";
+
+fn base() -> Model {
+    let path = fixture("lora/llama/base").expect("the repository has it");
+    Model::open(path).expect("a model")
+}
+
+fn values(model: &Model, name: &str) -> Vec<f32> {
+    let tensor = model.stored_tensor(name).unwrap_or_else(|error| panic!("{error}"));
+    tensor.dequantize().unwrap_or_else(|error| panic!("{error}")).to_vec()
+}
+
+/// Numbers between -1 and 1, other ones for each `start`.
+fn numbers(start: usize, count: usize) -> Vec<f32> {
+    (0..count).map(|n| ((n * 7 + start * 13) % 31) as f32 / 15.0 - 1.0).collect()
+}
+
+/// An adapter's folder: the name of its file, its tensors and its config.
+fn adapter(file: &str, tensors: &[(&str, &[u64], Vec<f32>)], config: &Json) -> TempDir {
+    let mut weights = Safetensors::new();
+    for (name, shape, values) in tensors {
+        weights = weights.tensor(name, "F32", shape, f32s(values));
+    }
+    folder(&[(file, weights.build()), ("adapter_config.json", config.to_string().into_bytes())])
+}
+
+fn merged(folder: &Path) -> weighbridge::Result<Model> {
+    Adapter::merged(&base(), &[(Adapter::open(folder)?, 1.0)])
+}
+
+#[track_caller]
+fn close(found: &[f32], expected: &[f32]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        // A change is rounded to BF16.
+        assert!((found - expected).abs() <= 0.01 * expected.abs().max(1.0), "{found} {expected}");
+    }
+}
+
+/// `base + scale * b a`, where `a` is `[rank, columns]` and `b` `[rows, rank]`.
+fn changed(
+    base: &[f32],
+    a: &[f32],
+    b: &[f32],
+    (columns, rank, scale): (usize, usize, f32),
+) -> Vec<f32> {
+    let value = |(place, base): (usize, &f32)| {
+        let (row, column) = (place / columns, place % columns);
+        let sum: f32 = (0..rank).map(|k| b[row * rank + k] * a[k * columns + column]).sum();
+        base + scale * sum
+    };
+    base.iter().enumerate().map(value).collect()
+}
+
+fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+    let rows = values.len() / columns;
+    (0..values.len()).map(|n| values[(n % rows) * columns + n / rows]).collect()
+}
+
+/// Rows scaled to norms.
+fn scaled(values: &[f32], norms: &[f32]) -> Vec<f32> {
+    let columns = values.len() / norms.len();
+    let row = |(row, norm): (&[f32], &f32)| {
+        let length = row.iter().map(|value| value * value).sum::<f32>().sqrt();
+        row.iter().map(|value| value * norm / length).collect::<Vec<f32>>()
+    };
+    values.chunks(columns).zip(norms).flat_map(row).collect()
+}
+
+fn of_mlx(kind: &str) -> Json {
+    json!({"fine_tune_type": kind, "num_layers": 2, "model": "base",
+        "lora_parameters": {"rank": 2, "scale": 0.5, "dropout": 0.0}})
+}
+
+#[test]
+fn adapters_of_mlx_lm() {
+    let (a, b) = (numbers(1, 64), numbers(2, 64));
+    let norms: Vec<f32> = (0..32).map(|n| 1.0 + n as f32 / 16.0).collect();
+    let own = values(&base(), &format!("{Q}.weight"));
+    // A is [inputs, rank], B [rank, outputs].
+    let lora = changed(&own, &transposed(&a, 2), &transposed(&b, 32), (32, 2, 0.5));
+    let (name_a, name_b, name_m) = (format!("{Q}.lora_a"), format!("{Q}.lora_b"), format!("{Q}.m"));
+    let pair = [(&*name_a, &[32u64, 2][..], a.clone()), (&*name_b, &[2, 32], b.clone())];
+    let folder = adapter("adapters.safetensors", &pair, &of_mlx("lora"));
+    // mlx-lm saves earlier states of the adapter next to it.
+    let earlier = std::fs::read(folder.path().join("adapters.safetensors")).expect("weights");
+    std::fs::write(folder.path().join("0000100_adapters.safetensors"), earlier).expect("written");
+    let opened = Adapter::open(folder.path()).expect("an adapter");
+    assert_eq!((opened.format(), opened.base_model()), ("mlx", Some("base")));
+    assert_eq!(opened.summary(), "rank 2, scale 0.5, 1 matrix: q_proj");
+    close(&values(&merged(folder.path()).expect("merged"), &format!("{Q}.weight")), &lora);
+
+    let dora = [pair.to_vec(), vec![(&*name_m, &[32u64][..], norms.clone())]].concat();
+    let folder = adapter("adapters.safetensors", &dora, &of_mlx("dora"));
+    let expected = scaled(&lora, &norms);
+    close(&values(&merged(folder.path()).expect("merged"), &format!("{Q}.weight")), &expected);
+    // Nothing but products can be multiplied by a factor.
+    let opened = Adapter::open(folder.path()).expect("an adapter");
+    let error = Adapter::merged(&base(), &[(opened, 0.5)]).expect_err("a factor");
+    assert_eq!((error.kind(), error.tensor()), (ErrorKind::Unsupported, Some(&*name_m)));
+    let error = merged(adapter("adapters.safetensors", &pair, &of_mlx("dora")).path());
+    assert!(error.expect_err("no norms").to_string().contains(&name_m));
+
+    let weight = format!("{Q}.weight");
+    let whole = numbers(3, 1024);
+    let full = [(&*weight, &[32u64, 32][..], whole.clone())];
+    let folder = adapter("adapters.safetensors", &full, &of_mlx("full"));
+    close(&values(&merged(folder.path()).expect("merged"), &weight), &whole);
+    // An adapter without a scale means nothing.
+    let config = json!({"fine_tune_type": "lora", "lora_parameters": {"rank": 2, "alpha": 4}});
+    let error = Adapter::open(adapter("adapters.safetensors", &pair, &config).path());
+    assert_eq!(error.expect_err("no scale").key(), Some("lora_parameters.scale"));
+}
+
+/// An embedding has `[tokens, rank]` and `[rank, width]`.
+#[test]
+fn embeddings_in_adapters_of_mlx_lm() {
+    let name = "model.embed_tokens";
+    let (a, b) = (numbers(4, 80), numbers(5, 64));
+    let (name_a, name_b) = (format!("{name}.lora_a"), format!("{name}.lora_b"));
+    let pair = [(&*name_a, &[40u64, 2][..], a.clone()), (&*name_b, &[2, 32], b.clone())];
+    let folder = adapter("adapters.safetensors", &pair, &of_mlx("lora"));
+    let own = values(&base(), &format!("{name}.weight"));
+    let expected = changed(&own, &b, &a, (32, 2, 0.5));
+    close(&values(&merged(folder.path()).expect("merged"), &format!("{name}.weight")), &expected);
+}
+
+fn peft(more: &Json) -> Json {
+    let mut config = json!({"peft_type": "LORA", "r": 2, "lora_alpha": 4});
+    config.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    config
+}
+
+#[test]
+fn norms_of_peft() {
+    let (a, b) = (numbers(6, 64), numbers(7, 64));
+    let norms: Vec<f32> = (0..32).map(|n| 2.0 - n as f32 / 32.0).collect();
+    let expected = changed(&values(&base(), &format!("{Q}.weight")), &a, &b, (32, 2, 2.0));
+    let stored = |part: &str| format!("base_model.model.{Q}.{part}");
+    for magnitude in ["lora_magnitude_vector", "lora_magnitude_vector.default.weight"] {
+        let (name_a, name_b, norm) =
+            (stored("lora_A.weight"), stored("lora_B.weight"), stored(magnitude));
+        let tensors = [
+            (&*name_a, &[2u64, 32][..], a.clone()),
+            (&*name_b, &[32, 2], b.clone()),
+            (&*norm, &[32], norms.clone()),
+        ];
+        let folder =
+            adapter("adapter_model.safetensors", &tensors, &peft(&json!({"use_dora": true})));
+        let model = merged(folder.path()).expect("merged");
+        close(&values(&model, &format!("{Q}.weight")), &scaled(&expected, &norms));
+        assert!(model.tensor("layers.0.attention.q.weight").is_ok());
+    }
+}
+
+#[test]
+fn rows_of_tokens_take_the_place_of_others() {
+    let name = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+    let rows = numbers(8, 96);
+    let tensors = [(name, &[3u64, 32][..], rows.clone())];
+    let mut expected = values(&base(), "model.embed_tokens.weight");
+    for (place, row) in [5usize, 2, 39].into_iter().zip(rows.chunks(32)) {
+        expected[place * 32..(place + 1) * 32].copy_from_slice(row);
+    }
+    for stated in [json!([5, 2, 39]), json!({"embed_tokens": [5, 2, 39]})] {
+        let config = peft(&json!({"trainable_token_indices": stated}));
+        let folder = adapter("adapter_model.safetensors", &tensors, &config);
+        let model = merged(folder.path()).expect("merged");
+        assert_eq!(values(&model, "model.embed_tokens.weight"), expected);
+        assert_eq!(model.notes().len(), base().notes().len());
+        let opened = Adapter::open(folder.path()).expect("an adapter");
+        assert_eq!(opened.summary(), "3 rows of embed_tokens");
+    }
+    let config = peft(&json!({"trainable_token_indices": [5, 2, 40]}));
+    let error = merged(adapter("adapter_model.safetensors", &tensors, &config).path());
+    let error = error.expect_err("a row that is not there");
+    assert!(error.to_string().contains("row 40, but the tensor has 40 rows"), "{error}");
+}
+
+#[test]
+fn whole_tensors_and_longer_vocabularies() {
+    let stored = |name: &str| format!("base_model.model.{name}");
+    let (head, embedding) = (stored("lm_head.weight"), stored("model.embed_tokens.weight"));
+    let norm = stored("model.norm.modules_to_save.default.weight");
+    let (rows, factors) = (numbers(9, 43 * 32), numbers(10, 32));
+    let tensors = [
+        (&*head, &[43u64, 32][..], rows.clone()),
+        (&*embedding, &[43, 32], rows.clone()),
+        (&*norm, &[32], factors.clone()),
+    ];
+    let files = adapter("adapter_model.safetensors", &tensors, &peft(&json!({})));
+    let model = merged(files.path()).expect("merged");
+    assert_eq!(values(&model, "lm_head.weight"), rows);
+    assert_eq!(values(&model, "model.norm.weight"), factors);
+    let config = model.config().expect("a config");
+    assert_eq!(config.vocab_size.as_ref().map(|size| size.value), Some(43));
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    assert!(plan.notes.iter().any(|note| note.contains("3 whole tensors")), "{:?}", plan.notes);
+    let out = tempfile::tempdir().expect("a folder");
+    let path = out.path().join("merged");
+    plan.run(&path, &WriteOptions::new()).expect("written");
+    let written = Model::open(&path).expect("a model");
+    assert_eq!(values(&written, "model.embed_tokens.weight"), rows);
+    let stated =
+        written.document("config.json").and_then(|config| config.get("vocab_size")?.as_u64());
+    assert_eq!(stated, Some(43));
+    // Both matrices of tokens must have as many rows.
+    let one = [(&*head, &[43u64, 32][..], rows.clone())];
+    let error = merged(adapter("adapter_model.safetensors", &one, &peft(&json!({}))).path());
+    assert_eq!(error.expect_err("one of two").kind(), ErrorKind::Mismatch);
+}
+
+#[test]
+fn quantizing_a_merged_model() {
+    let adapter = fixture("lora/llama/adapter").expect("the repository has it");
+    let adapter = || Adapter::open(&adapter).expect("an adapter");
+    let out = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, plan: weighbridge::write::WritePlan| {
+        let path = out.path().join(name);
+        plan.run(&path, &WriteOptions::new()).expect("written");
+        Model::open(&path).expect("a model")
+    };
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let path = out.path().join("x.gguf");
+    let merged = Adapter::merged(&base(), &[(adapter(), 1.0)]).expect("merged");
+    let at_once = ops::quantize(&merged, &options, None, &path).expect("a plan");
+    assert!(at_once.notes.iter().any(|note| note.starts_with("merged LoRA adapter")));
+    let at_once = write("at-once.gguf", at_once);
+    let converted = ConvertOptions::new(&GGUF).adapter(adapter(), 1.0);
+    let converted = write("merged.gguf", ops::convert(&base(), &converted).expect("a plan"));
+    let later = ops::quantize(&converted, &options, None, &path).expect("a plan");
+    let later = write("later.gguf", later);
+    for tensor in later.stored_tensors() {
+        // The file between the two has the precision of the model.
+        let (once, later) = (values(&at_once, tensor.name()), values(&later, tensor.name()));
+        let far = once.iter().zip(&later).any(|(once, later)| (once - later).abs() > 0.01);
+        assert!(!far && once.len() == later.len(), "{}", tensor.name());
+    }
+}

@@ -1,0 +1,166 @@
+//! What stops no conversion: tensors that no rule knows, pieces of wrappers in names, projectors next to a
+//! language model. And files that are quantized or read as their programs do.
+
+use std::path::Path;
+
+use serde_json::json;
+use weighbridge::container::{GGUF, MLX, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::write::Advice;
+use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
+
+use crate::support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, fixture, folder, put};
+
+/// The fixture under other names, with more tensors.
+fn renamed(rename: impl Fn(&str) -> String, more: &[&str]) -> tempfile::TempDir {
+    let base = fixture("lora/llama/base").expect("the repository has it");
+    let model = Model::open(&base).expect("a model");
+    let mut file = Safetensors::new();
+    for tensor in model.stored_tensors() {
+        let bytes = tensor.bytes(Part::Weight).expect("bytes").into_owned();
+        file = file.tensor(&rename(tensor.name()), "BF16", tensor.shape(), bytes);
+    }
+    let file = more.iter().fold(file, |file, name| file.tensor(name, "F32", &[2], f32s(&[1.0; 2])));
+    let config = std::fs::read(base.join("config.json")).expect("a config");
+    folder(&[("config.json", config), ("model.safetensors", file.build())])
+}
+
+fn written(model: &Model, options: &ConvertOptions, path: &Path) -> (Model, String) {
+    let plan = ops::convert(model, options).unwrap_or_else(|error| panic!("{error}"));
+    plan.run(path, &WriteOptions::new()).unwrap_or_else(|error| panic!("{error}"));
+    (Model::open(path).expect("a model"), plan.notes.join("\n"))
+}
+
+#[test]
+fn an_unknown_tensor_can_be_left_out() {
+    let files = renamed(str::to_owned, &["v_head.summary.weight", "v_head.summary.bias"]);
+    let model = Model::open(files.path()).expect("a model");
+    for container in [&GGUF, &MLX] {
+        let error = ops::convert(&model, &ConvertOptions::new(container)).expect_err("unknown");
+        assert_eq!(
+            (error.kind(), error.option()),
+            (ErrorKind::Unsupported, Some(Advice::LeaveOut))
+        );
+        assert_eq!(error.tensor(), Some("v_head.summary.weight"));
+    }
+    let less = model.leave_out(|name| name.starts_with("v_head.")).expect("two tensors");
+    let out = tempfile::tempdir().expect("a folder");
+    for (number, container) in [&GGUF, &MLX, &SAFETENSORS].into_iter().enumerate() {
+        let path = out.path().join(number.to_string());
+        let (copy, notes) = written(&less, &ConvertOptions::new(container), &path);
+        assert_eq!(copy.len(), model.len() - 2);
+        let told = "left out: v_head.summary.weight and 1 more: as requested";
+        assert!(notes.contains(told), "{notes}");
+    }
+    let path = out.path().join("q.gguf");
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let plan = ops::quantize(&less, &options, None, &path).expect("a plan");
+    assert!(plan.tensors.iter().all(|tensor| !tensor.name.contains("v_head")));
+    // What the model needs stays, and a name that is not there is a mistake.
+    let error = model.leave_out(|name| name == "lm_head.weight").expect_err("needed");
+    assert_eq!((error.kind(), error.tensor()), (ErrorKind::Mismatch, Some("lm_head.weight")));
+    assert_eq!(model.leave_out(|_| false).expect_err("nothing").kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn wrappers_of_some_modules_are_read_through() {
+    let compiled = |name: &str| name.replace("model.layers.1.", "model.layers.1._orig_mod.");
+    let wrapped = |name: &str| match name.contains("layers") {
+        true => format!("base_model.model.{name}"),
+        false => name.to_owned(),
+    };
+    let out = tempfile::tempdir().expect("a folder");
+    for (number, files, piece) in [
+        (0, renamed(compiled, &[]), "9 of 21 tensor names have \"_orig_mod.\""),
+        (1, renamed(wrapped, &[]), "18 of 21 tensor names have \"base_model.model.\""),
+    ] {
+        let model = Model::open(files.path()).expect("a model");
+        assert!(model.resolution().expect("names").unknown.is_empty());
+        for container in [&GGUF, &SAFETENSORS] {
+            let path = out.path().join(format!("{number}-{}", container.name));
+            let (copy, notes) = written(&model, &ConvertOptions::new(container), &path);
+            assert!(notes.contains(piece), "{notes}");
+            assert!(copy.has("layers.1.ffn.down.weight"));
+            assert!(copy.stored_tensors().all(|tensor| !tensor.name().contains("_orig_mod")));
+        }
+    }
+}
+
+/// Vision models whose form in GGUF is not known are left out, and named.
+#[test]
+fn projectors_and_nested_models_are_named() {
+    let files =
+        renamed(str::to_owned, &["mm_projector.proj.0.weight", "vision_tower.patch.weight"]);
+    let model = Model::open(files.path()).expect("a model");
+    let out = tempfile::tempdir().expect("a folder");
+    let (_, notes) = written(&model, &ConvertOptions::new(&GGUF), &out.path().join("a.gguf"));
+    assert!(notes.contains("mm_projector"), "{notes}");
+    let config = json!({"model_type": "qwen2_5_omni", "thinker_config": {"vision_config": {}}});
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).expect("a model");
+    let options = ConvertOptions::new(&GGUF).projector(true);
+    let error = ops::convert(&model, &options).expect_err("not supported");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("part of thinker_config"), "{error}");
+}
+
+/// llama.cpp reads no numbers of a projector, and counts no layers in it.
+#[test]
+fn a_projector_is_quantized_as_llama_quantize_does() {
+    let keys = Gguf::new()
+        .key("general.architecture", Kv::text("clip"))
+        .key("general.type", Kv::text("mmproj"));
+    let mut file = keys;
+    for (name, shape) in [
+        ("v.patch_embd.weight", &[32u64, 3, 14, 14][..]),
+        ("v.position_embd.weight", &[16, 32]),
+        ("v.blk.0.attn_q.weight", &[32, 32]),
+        ("v.blk.0.ln1.weight", &[32]),
+        ("mm.0.weight", &[32, 64]),
+    ] {
+        let count = shape.iter().product::<u64>() as usize;
+        file = file.tensor(name, DType::F32, shape, f32s(&vec![0.5; count]));
+    }
+    let files = folder(&[("mmproj.gguf", file.build())]);
+    let model = Model::open(files.path().join("mmproj.gguf")).expect("a projector");
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let path = files.path().join("quantized.gguf");
+    let plan = ops::quantize(&model, &options, None, &path).expect("a plan");
+    plan.run(&path, &WriteOptions::new()).expect("written");
+    let quantized = Model::open(&path).expect("a projector");
+    let types: Vec<(String, DType)> = quantized
+        .stored_tensors()
+        .map(|tensor| (tensor.name().to_owned(), tensor.dtype().expect("a dtype")))
+        .collect();
+    for (name, dtype) in types {
+        let matrix = ["v.blk.0.attn_q.weight", "mm.0.weight"].contains(&&*name);
+        assert_eq!(dtype, if matrix { DType::Q8_0 } else { DType::F32 }, "{name}");
+    }
+}
+
+/// The header of a file of whisper.cpp is its config.
+#[test]
+fn the_header_of_whisper_cpp_is_a_config() {
+    let file = WhisperGgml::whisper(1, 1, &[b"a"]);
+    let model = crate::support::open_as(file.build(), weighbridge::Strictness::Default);
+    let model = model.expect("a model");
+    let config = model.config().expect("a config");
+    assert_eq!((config.dim.value, config.n_layers.value), (32, 1));
+    assert_eq!(config.encoder.n_audio_ctx.as_ref().map(|field| field.value), Some(8));
+    assert_eq!(config.dim.source, "whisper.n_text_state");
+}
+
+#[test]
+fn longrope_needs_its_lists() {
+    let files = renamed(str::to_owned, &[]);
+    let text = std::fs::read_to_string(files.path().join("config.json")).expect("a config");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    config["rope_scaling"] = json!({"rope_type": "longrope", "short_factor": [1.0, 1.0, 1.0, 1.0]});
+    config.as_object_mut().expect("an object").remove("rope_parameters");
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).expect("a model");
+    let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err("a list is missing");
+    assert!(error.to_string().contains("there is no long_factor"), "{error}");
+}
