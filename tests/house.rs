@@ -358,9 +358,11 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "lfm2",
             "llama4",
             "modern-bert",
+            "mpt",
             "olmo",
             "qwen2",
             "qwen35",
+            "starcoder",
         ],
         "values of tokenizer.ggml.pre: llama.cpp names a way to split text by the first vocabulary \
          that had it",

@@ -39,6 +39,8 @@ pub(crate) struct Attention {
     /// For each range of distances, the bias of each head's scores.
     distances: Option<(DistancePlan, Vec<f32>)>,
     gate: Option<Weight>,
+    /// Of what was mixed.
+    sub_norm: Option<Norm>,
     output: Weight,
 }
 
@@ -128,6 +130,7 @@ impl Attention {
             }),
             distances: None,
             gate: loader.weight_if(&at("gate"), dim)?,
+            sub_norm: loader.norm_if(&at("sub_norm"), heads * value_dim, norm)?,
             plan: plan.clone(),
             output,
         })
@@ -234,6 +237,7 @@ impl Attention {
         if let Some(gate) = &self.gate {
             mixed.gate(&gate.of(x)?, Function::Sigmoid);
         }
+        self.sub_norm.iter().for_each(|norm| norm.apply(&mut mixed));
         self.output.of(&mixed)
     }
 

@@ -65,8 +65,15 @@ impl Plan {
         let scales = &config.scales;
         Ok(Self {
             dim: size(config.dim.value),
+            embedding_dim: size(scales.embedding_dim.as_ref().unwrap_or(&config.dim).value),
             embedding_scale: scales.embedding_scale.as_ref().map_or(1.0, |scale| scale.value),
             first_position: 0,
+            padding: None,
+            normed_first: false,
+            projected_first: false,
+            joined_embeddings: Vec::new(),
+            longest: None,
+            sinusoids: None,
             norm: NormPlan {
                 kind: config.norm_kind.as_ref().map_or(NormKind::Rms, |kind| kind.value),
                 eps: config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
@@ -81,6 +88,8 @@ impl Plan {
             logit_softcap: config.attention.final_logit_softcap.as_ref().map(|cap| cap.value),
             per_layer_dim: scales.per_layer_dim.as_ref().map(|dim| size(dim.value)),
             active_stream: None,
+            head_activation: None,
+            scores_tokens: facts.is_causal_class(),
             encoder: None,
             text_encoder: None,
         })

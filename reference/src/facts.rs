@@ -103,6 +103,22 @@ impl<'m> Facts<'m> {
         }
     }
 
+    /// Whether the model's class gives the scores of tokens that follow, whatever its layers see.
+    pub(crate) fn is_causal_class(&self) -> bool {
+        let Some(ConfigValue::Json(classes)) = self.other(&["architectures"]) else {
+            return false;
+        };
+        let class = classes.as_array().and_then(|classes| classes.first()?.as_str());
+        let ends = ["ForCausalLM", "LMHeadModel", "GenerationDecoder"];
+        class.is_some_and(|class| ends.iter().any(|end| class.ends_with(end)))
+    }
+
+    /// Such a value as it is spelled.
+    pub(crate) fn spelled(&self, name: &str) -> Option<String> {
+        let value = self.other(&[name])?.to_string();
+        Some(value.trim_matches('"').to_owned()).filter(|value| value != "null")
+    }
+
     /// Such a value that is a list of numbers, or one number for all layers.
     pub(crate) fn reals(&self, names: &[&str]) -> Option<Vec<f64>> {
         match self.other(names)? {

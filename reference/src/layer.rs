@@ -49,6 +49,10 @@ pub(crate) const NORMED_SUM: Names = Names {
     ..DECODER
 };
 
+/// The same, where each norm has the name of what it belongs to.
+pub(crate) const OWN_NORMS: Names =
+    Names { post_attention_norm: "attention_norm", post_ffn_norm: "ffn_norm", ..DECODER };
+
 /// Those of the encoder beside a decoder.
 pub(crate) const ENCODER: Names =
     Names { stack: "enc.layers", attention_norm: "attn_norm", attention: "attn", ..DECODER };
@@ -208,11 +212,17 @@ impl Layer {
         let behind = |what: &str| loader.norm_if(&at(what), dim, norm);
         let mixer = Mixer::load(loader, names, place, &layer.mixer, dim, norm)?;
         let network = &layer.network;
-        let dense = Dense::load_if(loader, &at("ffn"), dim, network)?;
-        let experts = Experts::load_if(loader, &at("ffn"), dim, network)?;
+        let dense = Dense::load_if(loader, &at("ffn"), dim, network, norm)?;
+        let experts = Experts::load_if(loader, &at("ffn"), dim, network, norm)?;
         let needs_network = !matches!(mixer, Mixer::StateSpace(_));
         if needs_network && dense.is_none() && experts.is_none() {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
+        }
+        let post_attention_norm = behind(names.post_attention_norm)?;
+        let post_network_norm = behind(names.post_ffn_norm)?;
+        let lacks_norm = post_attention_norm.is_none() || post_network_norm.is_none();
+        if plan.arrangement == Arrangement::NormedSum && lacks_norm {
+            return Err(Error::Unsupported(format!("{} without norms of sums", at(""))));
         }
         let beside = match dense.is_some() && experts.is_some() {
             true => Some(Beside::load(loader, at, dim, norm)?),
@@ -243,14 +253,14 @@ impl Layer {
             residual_scale: plan.residual_scale,
             attention_norm: before(names.attention_norm)?,
             mixer,
-            post_attention_norm: behind(names.post_attention_norm)?,
+            post_attention_norm,
             sum_norm: behind("attention_sum_norm")?,
             cross: load_cross(loader, at, &layer.mixer, dim, norm)?,
             network_norm: before("ffn_norm")?,
             dense,
             experts,
             beside,
-            post_network_norm: behind(names.post_ffn_norm)?,
+            post_network_norm,
             per_layer,
             output_scale,
             streams,
@@ -273,11 +283,7 @@ impl Layer {
                 let mut added = self.mix(&seen, context)?;
                 self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut added));
                 x.add(&added, self.residual_scale);
-                if let Some((norm, attention)) = &self.cross {
-                    let encoded = context.encoded.get(self.place);
-                    let encoded = encoded.ok_or_else(|| {
-                        Error::Input("a decoder that needs what its encoder gives".to_owned())
-                    })?;
+                if let Some((norm, attention, encoded)) = self.across(context) {
                     x.add(&attention.across(&norm.of(x), encoded)?, 1.0);
                 }
                 // State-space layers may have none.
@@ -303,6 +309,10 @@ impl Layer {
                     norm.apply(&mut sum);
                 }
                 *x = sum;
+                if let Some((norm, attention, encoded)) = self.across(context) {
+                    x.add(&attention.across(x, encoded)?, 1.0);
+                    norm.apply(x);
+                }
                 let added = self.compute(x, x)?;
                 x.add(&added, 1.0);
                 self.post_network_norm.iter().for_each(|norm| norm.apply(x));
@@ -313,6 +323,15 @@ impl Layer {
         }
         self.output_scale.iter().for_each(|scale| x.scale(*scale));
         Ok(())
+    }
+
+    /// Attention to what an encoder gave, if it gave anything.
+    fn across<'c>(
+        &'c self,
+        context: &Context<'c>,
+    ) -> Option<(&'c Norm, &'c Attention, &'c LayerCache)> {
+        let (norm, attention) = self.cross.as_ref()?;
+        Some((norm, attention, context.encoded.get(self.place)?))
     }
 
     /// Changes several residual streams, of which the layer itself computes one (AltUp, Gemma 3n).

@@ -39,7 +39,7 @@ pub use memory::{Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement,
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
 pub use pooling::{Embedder, Pooling, normalize};
-pub use rope::{Frequencies, Rope};
+pub use rope::{Frequencies, Rope, Sinusoids};
 pub use rows::Rows;
 pub use tokens::TextTokens;
 pub use trial::Trial;

@@ -24,16 +24,22 @@ impl MaskedWords {
         plan: &Plan,
     ) -> Result<Option<Self>> {
         let Some(dense) = loader.weight_if("masked_words.dense", dim)? else { return Ok(None) };
-        let output = loader.weight_if("masked_words.output", dim)?;
+        let width = dense.outputs();
+        if !loader.has("masked_words.output.weight") && width != plan.embedding_dim {
+            let fault = format!("a head of {width} for an embedding of {}", plan.embedding_dim);
+            return Err(Error::Mismatch(fault));
+        }
+        let output = loader.weight_if("masked_words.output", width)?;
         let bias = match &output {
             // It is part of the matrix.
             Some(_) => Vec::new(),
             None => loader.vector_if("masked_words.output.bias")?.unwrap_or_default(),
         };
-        let activation = plan.layers.first().map(|layer| layer.network.activation);
+        let of_layers = plan.layers.first().map(|layer| layer.network.activation);
+        let activation = plan.head_activation.or(of_layers);
         let activation =
             activation.ok_or_else(|| Error::Unsupported("a model without layers".to_owned()))?;
-        let norm = loader.norm("masked_words.norm", dim, norm)?;
+        let norm = loader.norm("masked_words.norm", width, norm)?;
         Ok(Some(Self { dense, activation, norm, output, bias }))
     }
 

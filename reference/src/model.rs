@@ -10,7 +10,7 @@ use crate::cache::LayerCache;
 use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
 use crate::layer::{
-    Context, DECODER, ENCODER, Layer, NORMED_SUM, layer_norm, load_layers, run, turned,
+    Context, DECODER, ENCODER, Layer, NORMED_SUM, OWN_NORMS, layer_norm, load_layers, run, turned,
 };
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};
@@ -41,11 +41,21 @@ pub struct Reference {
     embedding: Weight,
     positions: Option<Weight>,
     segments: Option<Weight>,
+    /// Added to each embedding: the first of several kinds of tasks.
+    tasks: Option<Rows>,
     embedding_norm: Option<Norm>,
+    /// From the width of embeddings to that of the residual stream.
+    projection: Option<Weight>,
+    /// What follows each embedding before it is projected.
+    joined: Vec<Rows>,
     layers: Vec<Layer>,
     output_norm: Option<Norm>,
+    /// The inverse of `projection`.
+    output_projection: Option<Weight>,
     /// `None` where the embedding serves.
     output: Option<Weight>,
+    /// That of scores by the embedding.
+    output_bias: Option<Rows>,
     /// The layers' own embeddings.
     per_layer: Option<LayerEmbeddings>,
     streams: Option<Ends>,
@@ -85,6 +95,8 @@ pub struct Session<'r> {
     caches: Vec<LayerCache>,
     encoded: Vec<LayerCache>,
     length: usize,
+    /// How many of them have the position before the first.
+    padded: usize,
 }
 
 impl Reference {
@@ -148,8 +160,16 @@ impl Reference {
             return Err(Error::Unsupported(fault));
         }
         let loader = Loader::new(model, device);
-        let (dim, norm) = (plan.dim, plan.norm);
+        let (dim, width, norm) = (plan.dim, plan.embedding_dim, plan.norm);
+        let added = if plan.projected_first { dim } else { width };
+        let joined_rows = plan.joined_embeddings.iter().map(|name| {
+            let lacks = || Error::Mismatch(format!("{name}.weight is missing"));
+            loader.first_row(name)?.ok_or_else(lacks)
+        });
+        let joined_rows = joined_rows.collect::<Result<Vec<_>>>()?;
+        let joined: usize = joined_rows.iter().map(Rows::width).sum();
         let names = match plan.arrangement {
+            Arrangement::NormedSum if loader.has("layers.0.attention_norm.weight") => OWN_NORMS,
             Arrangement::NormedSum => NORMED_SUM,
             _ => DECODER,
         };
@@ -159,16 +179,21 @@ impl Reference {
             None => None,
         };
         Ok(Self {
-            embedding: loader.weight("token_embedding", dim)?,
-            positions: loader.weight_if("position_embedding", dim)?,
-            segments: loader.weight_if("token_type_embedding", dim)?,
-            embedding_norm: loader.norm_if("token_embedding_norm", dim, norm)?,
+            embedding: loader.weight("token_embedding", width)?,
+            positions: loader.weight_if("position_embedding", added)?,
+            segments: loader.weight_if("token_type_embedding", added)?,
+            tasks: loader.first_row("task_type_embedding")?,
+            embedding_norm: loader.norm_if("token_embedding_norm", added, norm)?,
+            projection: loader.weight_if("embedding_projection", width + joined)?,
+            joined: joined_rows,
             layers,
             output_norm: match plan.arrangement {
                 Arrangement::NormedSum => None,
                 _ => Some(loader.norm("output_norm", dim, norm)?),
             },
-            output: loader.weight_if("output", dim)?,
+            output_projection: loader.weight_if("output_projection", dim)?,
+            output: loader.weight_of("output", &[dim, width])?,
+            output_bias: loader.output_bias()?,
             per_layer,
             streams: plan.active_stream.map(|_| Ends::load(loader, dim)).transpose()?,
             sound: match &plan.encoder {
@@ -211,7 +236,7 @@ impl Reference {
     /// A sequence without positions.
     pub fn session(&self) -> Session<'_> {
         let caches = vec![LayerCache::default(); self.layers.len()];
-        Session { reference: self, caches, encoded: Vec::new(), length: 0 }
+        Session { reference: self, caches, encoded: Vec::new(), length: 0, padded: 0 }
     }
 
     /// What the encoder of sound gives for a spectrum: a row for each band, a column for each frame.
@@ -247,7 +272,7 @@ impl Reference {
     pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<EncodedText> {
         if let Some((layers, norm)) = &self.text {
             let mut caches = vec![LayerCache::default(); layers.len()];
-            let x = self.embed(tokens, 0)?;
+            let x = self.embed(tokens, 0, None)?;
             let mut hidden = run(layers, &self.plan.ropes, x, 0, &mut caches)?;
             norm.apply(&mut hidden);
             return Ok(EncodedText { hidden: self.settled(hidden)?, pooled: None, logits: None });
@@ -255,17 +280,7 @@ impl Reference {
         if !self.plan.encodes() {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
         }
-        let mut x = self.embed(tokens, 0)?;
-        if let Some(weight) = &self.segments {
-            let first = vec![0; tokens.len()];
-            let rows = weight.rows_of(segments.unwrap_or(&first), "segment")?;
-            if rows.len() != x.len() {
-                let fault = format!("{} segments for {} tokens", rows.len(), x.len());
-                return Err(Error::Input(fault));
-            }
-            x.add(&rows, 1.0);
-        }
-        self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        let x = self.embed(tokens, 0, segments)?;
         let mut caches = vec![LayerCache::default(); self.layers.len()];
         let mut hidden = run(&self.layers, &self.plan.ropes, x, 0, &mut caches)?;
         self.output_norm.iter().for_each(|norm| norm.apply(&mut hidden));
@@ -277,26 +292,86 @@ impl Reference {
             }
             None => None,
         };
-        let head = self.masked_words.as_ref();
-        let logits = head.map(|head| head.of(&hidden, &self.embedding)).transpose()?;
-        let logits = logits.map(|logits| self.settled(logits)).transpose()?;
+        let has_head = self.masked_words.is_some() || self.plan.scores_tokens;
+        let logits = has_head.then(|| self.scores(&hidden)).transpose()?;
         Ok(EncodedText { hidden: self.settled(hidden)?, pooled, logits })
     }
 
-    /// Embeddings of tokens and their positions.
-    fn embed(&self, tokens: &[u32], start: usize) -> Result<Rows> {
+    /// Embeddings of tokens, their positions and the texts that they belong to, without `segments` the
+    /// first one.
+    fn embed(&self, tokens: &[u32], start: usize, segments: Option<&[u32]>) -> Result<Rows> {
         let mut x = self.embedding.rows_of(tokens, "token")?;
         if self.plan.embedding_scale != 1.0 {
             x.scale(self.plan.embedding_scale);
         }
-        if let Some(positions) = &self.positions {
-            let first = start + self.plan.first_position;
-            let numbers = (first..first + tokens.len()).map(u32::try_from);
-            let numbers = numbers.collect::<Result<Vec<_>, _>>();
-            let numbers = numbers.map_err(|_| Error::Input(format!("position {first}")))?;
-            x.add(&positions.rows_of(&numbers, "position")?, 1.0);
+        if self.plan.projected_first {
+            x = self.projected(x)?;
         }
-        Ok(x)
+        if self.plan.normed_first {
+            self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        }
+        let positions = self.positions_of(tokens, start)?;
+        positions.iter().for_each(|rows| x.add(rows, 1.0));
+        self.tasks.iter().for_each(|row| x.add_row(row, 0));
+        if let Some(weight) = &self.segments {
+            let first = vec![0; tokens.len()];
+            let rows = weight.rows_of(segments.unwrap_or(&first), "segment")?;
+            if rows.len() != x.len() {
+                let fault = format!("{} segments for {} tokens", rows.len(), x.len());
+                return Err(Error::Input(fault));
+            }
+            x.add(&rows, 1.0);
+        }
+        if !self.plan.normed_first {
+            self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        }
+        if self.plan.projected_first { Ok(x) } else { self.projected(x) }
+    }
+
+    /// Embeddings as wide as the residual stream.
+    fn projected(&self, x: Rows) -> Result<Rows> {
+        let Some(projection) = &self.projection else { return Ok(x) };
+        if self.joined.is_empty() {
+            return projection.of(&x);
+        }
+        let width = x.width() + self.joined.iter().map(Rows::width).sum::<usize>();
+        let mut values = Vec::with_capacity(x.len() * width);
+        for row in x.rows() {
+            let more = self.joined.iter().flat_map(Rows::values);
+            values.extend(row.iter().chain(more));
+        }
+        projection.of(&Rows::new(values, width))
+    }
+
+    /// Whether a token has the position before the first.
+    fn is_padding(&self, token: u32) -> bool {
+        self.plan.padding == Some(token)
+    }
+
+    /// What is added for positions from `start` on, learned and computed.
+    fn positions_of(&self, tokens: &[u32], start: usize) -> Result<Vec<Rows>> {
+        let count = tokens.len();
+        if let Some(longest) = self.plan.longest.filter(|longest| start + count > *longest) {
+            let fault = format!("more than {longest} positions: the class then attends to blocks");
+            return Err(Error::Unsupported(fault));
+        }
+        let first = start + self.plan.first_position;
+        let mut rows = Vec::new();
+        if let Some(positions) = &self.positions {
+            let mut next = first;
+            let number = |token: &u32| {
+                if self.is_padding(*token) {
+                    return u32::try_from(self.plan.first_position.saturating_sub(1));
+                }
+                next += 1;
+                u32::try_from(next - 1)
+            };
+            let numbers = tokens.iter().map(number).collect::<Result<Vec<_>, _>>();
+            let numbers = numbers.map_err(|_| Error::Input(format!("position {first}")))?;
+            rows.push(positions.rows_of(&numbers, "position")?);
+        }
+        rows.extend(self.plan.sinusoids.map(|waves| waves.rows(first, count, self.plan.dim)));
+        Ok(rows)
     }
 
     /// The residual stream behind the last norm, for new tokens.
@@ -305,9 +380,14 @@ impl Reference {
             let fault = "the model encodes a text as a whole, and does not continue it";
             return Err(Error::Unsupported(fault.to_owned()));
         }
+        let has_encoder = self.plan.encoder.is_some() || self.plan.text_encoder.is_some();
+        if has_encoder && session.encoded.is_empty() {
+            let fault = "a decoder that needs what its encoder gives";
+            return Err(Error::Input(fault.to_owned()));
+        }
         let (start, length) = (session.length, session.length + tokens.len());
-        let mut x = self.embed(tokens, start)?;
-        self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        let x = self.embed(tokens, start - session.padded, None)?;
+        session.padded += tokens.iter().filter(|token| self.is_padding(**token)).count();
         let own = self.per_layer.as_ref().map(|own| own.of(tokens, &x)).transpose()?;
         let ropes = turned(&self.plan.ropes, start, length);
         let mut context = Context {
@@ -347,7 +427,13 @@ impl Reference {
     }
 
     fn scored(&self, hidden: &Rows) -> Result<Rows> {
+        if let Some(head) = &self.masked_words {
+            return head.of(hidden, &self.embedding);
+        }
+        let projected = self.output_projection.as_ref().map(|own| own.of(hidden)).transpose()?;
+        let hidden = projected.as_ref().unwrap_or(hidden);
         let mut logits = self.output.as_ref().unwrap_or(&self.embedding).of(hidden)?;
+        self.output_bias.iter().for_each(|bias| logits.add_row(bias, 0));
         if self.plan.logit_scale != 1.0 {
             logits.scale(self.plan.logit_scale);
         }

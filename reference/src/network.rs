@@ -2,15 +2,17 @@
 
 use crate::error::{Error, Result};
 use crate::math::{Activation, Function, Xielu, sigmoid, softmax};
-use crate::plan::{NetworkPlan, Routing, Scoring};
+use crate::plan::{NetworkPlan, NormPlan, Routing, Scoring};
 use crate::rows::{Rows, number};
-use crate::weight::{Loader, Weight};
+use crate::weight::{Loader, Norm, Weight};
 
 /// Up and down, with or without a gate.
 #[derive(Debug)]
 pub(crate) struct Dense {
     gate: Option<Weight>,
     up: Weight,
+    /// Of what goes into the last matrix.
+    sub_norm: Option<Norm>,
     down: Weight,
     activation: Activation,
     sparsity: Option<f32>,
@@ -23,6 +25,7 @@ impl Dense {
         name: &str,
         dim: usize,
         plan: &NetworkPlan,
+        norm: NormPlan,
     ) -> Result<Option<Self>> {
         let Some(up) = loader.weight_if(&format!("{name}.up"), dim)? else { return Ok(None) };
         let gate = loader.weight_if(&format!("{name}.gate"), dim)?;
@@ -37,7 +40,8 @@ impl Dense {
             let stored = Xielu::stored(alpha_n, alpha_p, number("beta")?, number("eps")?);
             activation = Activation::Xielu(stored);
         }
-        Ok(Some(Self { gate, up, down, activation, sparsity }))
+        let sub_norm = loader.norm_if(&format!("{name}.sub_norm"), up.outputs(), norm)?;
+        Ok(Some(Self { gate, up, sub_norm, down, activation, sparsity }))
     }
 
     pub(crate) fn of(&self, x: &Rows) -> Result<Rows> {
@@ -50,6 +54,7 @@ impl Dense {
             }
             None => inner.apply(self.activation),
         }
+        self.sub_norm.iter().for_each(|norm| norm.apply(&mut inner));
         self.down.of(&inner)
     }
 }
@@ -93,6 +98,7 @@ impl Experts {
         name: &str,
         dim: usize,
         plan: &NetworkPlan,
+        norm: NormPlan,
     ) -> Result<Option<Self>> {
         let at = |what: &str| format!("{name}.{what}");
         let Some(up) = loader.weight_if(&at("experts.up"), dim)? else { return Ok(None) };
@@ -118,7 +124,7 @@ impl Experts {
         Ok(Some(Self {
             correction: loader.vector_if(&at("router.correction_bias"))?.map(one_row),
             output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
-            shared: Dense::load_if(loader, &at("shared_expert"), dim, plan)?,
+            shared: Dense::load_if(loader, &at("shared_expert"), dim, plan, norm)?,
             shared_router: loader.weight_if(&at("shared_expert.router"), dim)?,
             bias: loader.vector_if(&at("experts.bias"))?.map(one_row),
             activation: plan.activation,

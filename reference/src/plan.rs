@@ -7,17 +7,31 @@
 use weighbridge::arch::NormKind;
 
 use crate::math::Activation;
-use crate::rope::Rope;
+use crate::rope::{Rope, Sinusoids};
 
 /// A model's forward pass.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Width of the residual stream.
     pub dim: usize,
+    /// Width of the embeddings of tokens: another one where a matrix projects them.
+    pub embedding_dim: usize,
     /// Factor of the embedding.
     pub embedding_scale: f32,
-    /// For models with learned positions, the row of the first one.
+    /// For models with learned positions, the row of the first one; with computed ones, its number.
     pub first_position: usize,
+    /// A token whose position is the one before the first, and which later positions do not count.
+    pub padding: Option<u32>,
+    /// Whether the embedding is normed before positions are added.
+    pub normed_first: bool,
+    /// Whether the embedding is projected before anything is added.
+    pub projected_first: bool,
+    /// Tensors whose first rows follow each embedding before it is projected.
+    pub joined_embeddings: Vec<String>,
+    /// Positions beyond which the class computes something else.
+    pub longest: Option<usize>,
+    /// Positions that are added to the embedding as sines and cosines.
+    pub sinusoids: Option<Sinusoids>,
     /// The norms.
     pub norm: NormPlan,
     /// How attention, network and norms follow each other.
@@ -36,6 +50,10 @@ pub struct Plan {
     pub per_layer_dim: Option<usize>,
     /// For alternating updates, which of the streams the layers compute.
     pub active_stream: Option<usize>,
+    /// The activation of the head for masked words, where it is not that of the layers.
+    pub head_activation: Option<Activation>,
+    /// Whether the class of an encoder gives the scores of tokens.
+    pub scores_tokens: bool,
     /// The encoder of sound beside the decoder.
     pub encoder: Option<EncoderPlan>,
     /// The encoder of text beside the decoder.

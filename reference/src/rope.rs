@@ -53,6 +53,17 @@ pub enum Frequencies {
     },
 }
 
+/// Positions as sines and cosines of waves, all sines first. Each wave is longer than the one before by
+/// the same factor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Sinusoids {
+    /// The factor is that of as many waves as sines, from 1 to less than 10000.
+    Open,
+    /// The last wave is 10000 times as long as the first.
+    Closed,
+}
+
 /// Sines and cosines for some positions.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
@@ -100,8 +111,9 @@ impl Rope {
 
     /// Without any scaling.
     pub(crate) fn plain(facts: &Facts<'_>, base: f32, rotated: usize) -> Self {
-        let inverse = powers(base, rotated, rotated / 2);
-        Self::with(facts, rotated, Frequencies::Fixed { inverse, magnitude: 1.0 })
+        let pairs = rotated.div_ceil(2);
+        let inverse = powers(base, rotated, pairs);
+        Self::with(facts, 2 * pairs, Frequencies::Fixed { inverse, magnitude: 1.0 })
     }
 
     fn with(facts: &Facts<'_>, rotated: usize, frequencies: Frequencies) -> Self {
@@ -118,7 +130,8 @@ impl Rope {
     fn scaled_with(facts: &Facts<'_>, base: f32, rotated: usize, truncate: bool) -> Result<Self> {
         let scaling = &facts.config.rope_scaling;
         let kind = scaling.kind.as_ref().map_or(&RopeScalingKind::None, |kind| &kind.value);
-        let pairs = rotated / 2;
+        // An odd number of elements counts as the next even one, whose waves it determines.
+        let pairs = rotated.div_ceil(2);
         let fixed = |inverse| Frequencies::Fixed { inverse, magnitude: 1.0 };
         let longest = facts.config.max_seq_len.as_ref().map(|length| length.value);
         let trained = scaling.original_max_seq_len.as_ref().map(|length| length.value).or(longest);
@@ -156,7 +169,7 @@ impl Rope {
                 return Err(Error::Unsupported(format!("rope scaling \"{}\"", other.name())));
             }
         };
-        Ok(Self::with(facts, rotated, frequencies))
+        Ok(Self::with(facts, 2 * pairs, frequencies))
     }
 
     /// Sines and cosines for positions from `start` on, in a context of `length`.
@@ -331,4 +344,47 @@ fn divided(inverse: &mut [f32], divisors: &[f32]) -> Result<()> {
     }
     inverse.iter_mut().zip(divisors).for_each(|(inverse, divisor)| *inverse /= divisor);
     Ok(())
+}
+
+impl Sinusoids {
+    /// The rows of `count` positions from `first` on, `width` wide.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "positions are computed in floats"
+    )]
+    pub(crate) fn rows(self, first: usize, count: usize, width: usize) -> Rows {
+        // The sines, the cosines, and the waves between one that is 10000 times as long as another.
+        let (sines, cosines, between) = match self {
+            Self::Open => (width.div_ceil(2), width / 2, width as f64 / 2.0),
+            Self::Closed => (width / 2, width / 2, (width / 2) as f64 - 1.0),
+        };
+        let angle =
+            |position: usize, wave: usize| position as f64 / 10_000f64.powf(wave as f64 / between);
+        let mut values = Vec::new();
+        for position in first..first + count {
+            values.extend((0..sines).map(|wave| angle(position, wave).sin() as f32));
+            values.extend((0..cosines).map(|wave| angle(position, wave).cos() as f32));
+            values.extend((sines + cosines..width).map(|_| 0.0));
+        }
+        Rows::new(values, width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinusoids_are_those_of_the_classes() {
+        // transformers' CTRL (`positional_encoding(2, 4)`) and XGLM (`get_embedding(2, 5)`).
+        let open = Sinusoids::Open.rows(1, 1, 4);
+        let closed = Sinusoids::Closed.rows(1, 1, 5);
+        let expected = [0.841_471, 0.009_999_83, 0.540_302, 0.999_95];
+        let last = [0.841_471, 0.000_1, 0.540_302, 1.0, 0.0];
+        let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
+        assert!(close(open.values(), &expected), "{open:?}");
+        assert!(close(closed.values(), &last), "{closed:?}");
+        assert_eq!((open.len(), closed.width()), (1, 5));
+    }
 }

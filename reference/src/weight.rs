@@ -99,6 +99,38 @@ impl<'m> Loader<'m> {
         there.then(|| self.weight(name, inputs)).transpose()
     }
 
+    /// As [`weight_if`](Self::weight_if), with one of several numbers of inputs.
+    pub(crate) fn weight_of(&self, name: &str, inputs: &[usize]) -> Result<Option<Weight>> {
+        let full = format!("{name}.weight");
+        if !self.has(&full) {
+            return Ok(None);
+        }
+        let stored = self.model.tensor(&full)?.shape().last().copied().unwrap_or_default();
+        let fits = |inputs: &&usize| u64::try_from(**inputs) == Ok(stored);
+        let inputs = inputs.iter().find(fits).or(inputs.first()).copied().unwrap_or_default();
+        self.weight(name, inputs).map(Some)
+    }
+
+    /// The first row of the matrix `{name}.weight`, or nothing where the model has none.
+    pub(crate) fn first_row(&self, name: &str) -> Result<Option<Rows>> {
+        let full = format!("{name}.weight");
+        if !self.has(&full) {
+            return Ok(None);
+        }
+        let width = self.model.tensor(&full)?.shape().last().copied().unwrap_or_default();
+        let width = usize::try_from(width).unwrap_or(usize::MAX);
+        self.weight(name, width)?.rows_of(&[0], "row").map(Some)
+    }
+
+    /// The bias of scores by the embedding, for models without a separate output matrix.
+    pub(crate) fn output_bias(&self) -> Result<Option<Rows>> {
+        if self.has("output.weight") {
+            return Ok(None);
+        }
+        let bias = self.vector_if("output.bias")?;
+        Ok(bias.map(|bias| Rows::new(bias.clone(), bias.len())))
+    }
+
     /// As [`weight`](Self::weight), with that many outputs.
     pub(crate) fn sized(&self, name: &str, outputs: usize, inputs: usize) -> Result<Weight> {
         let weight = self.weight(name, inputs)?;

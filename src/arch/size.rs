@@ -8,6 +8,8 @@ pub(crate) enum Size {
     /// A length that the config does not determine.
     Any,
     Dim,
+    /// The embedding of a token, which may be projected to `Dim`.
+    Embedding,
     Vocab,
     /// A vocabulary whose length the config does not state.
     OtherVocab,
@@ -31,6 +33,8 @@ pub(crate) enum Size {
     ExpertFfn,
     SharedFfn,
     Positions,
+    /// Positions after two rows for none: fairseq's tables.
+    LaterPositions,
     Segments,
     QueryRank,
     /// The latent of keys and values, followed by the rotated part of the key.
@@ -109,6 +113,7 @@ impl Size {
         match self {
             Self::Any | Self::OtherVocab | Self::ShortConv => None,
             Self::Dim => Some(config.dim.value.into()),
+            Self::Embedding => field(&scales.embedding_dim).or_else(|| Self::Dim.of(config, layer)),
             Self::Vocab => field(&config.vocab_size),
             Self::Queries => product(heads()?, head_dim(config, layer)),
             Self::GatedQueries => product(heads()?, head_dim(config, layer))?.checked_mul(2),
@@ -132,6 +137,7 @@ impl Size {
             Self::ExpertFfn => field(&config.experts.expert_ffn_dim),
             Self::SharedFfn => field(&config.experts.shared_expert_ffn_dim),
             Self::Positions => field(&config.max_seq_len),
+            Self::LaterPositions => Self::Positions.of(config, layer)?.checked_add(2),
             Self::Segments => field(&scales.type_vocab_size),
             Self::QueryRank => field(&attention.q_lora_rank),
             Self::KeyValueRank => field(&attention.kv_lora_rank),
@@ -170,6 +176,10 @@ impl Size {
         match self {
             Self::Any | Self::OtherVocab | Self::ShortConv => "any length".to_owned(),
             Self::Dim => from("dim", &config.dim.source),
+            Self::Embedding => match &config.scales.embedding_dim {
+                Some(width) => from("embedding_dim", &width.source),
+                None => Self::Dim.describe(config),
+            },
             Self::Vocab => or("vocab_size", &config.vocab_size),
             Self::Queries => heads("n_heads", &config.n_heads),
             Self::GatedQueries => format!("2 * {}", heads("n_heads", &config.n_heads)),
@@ -185,6 +195,7 @@ impl Size {
             Self::ExpertFfn => or("expert_ffn_dim", &config.experts.expert_ffn_dim),
             Self::SharedFfn => or("shared_expert_ffn_dim", &config.experts.shared_expert_ffn_dim),
             Self::Positions => or("max_seq_len", &config.max_seq_len),
+            Self::LaterPositions => format!("{} + 2", Self::Positions.describe(config)),
             Self::Segments => or("type_vocab_size", &config.scales.type_vocab_size),
             Self::QueryRank => or("q_lora_rank", &config.attention.q_lora_rank),
             Self::KeyValueRank => or("kv_lora_rank", &config.attention.kv_lora_rank),

@@ -76,14 +76,24 @@ const fn with_heads(with_heads: &'static [Size], row: TensorRow) -> TensorRow {
 
 #[rustfmt::skip]
 static INPUTS: &[TensorRow] = &[
-    must("token_embedding.weight",                     Matrix,      &[&[Vocab, Dim]]),
-    must("token_type_embedding.weight",                Table,       &[&[Segments, Dim]]),
-    must("position_embedding.weight",                  Table,       &[&[Positions, Dim]]),
-    must("token_embedding_norm.weight",                Norm,        &[&[Dim]]),
+    must("token_embedding.weight",                     Matrix,      &[&[Vocab, Embedding]]),
+    must("token_type_embedding.weight",                Table,       &[&[Segments, Embedding]]),
+    must("position_embedding.weight",                  Table,       &[&[Positions, Embedding], &[Positions, Dim], &[LaterPositions, Dim]]),
+    must("token_embedding_norm.weight",                Norm,        &[&[Embedding]]),
+    // What kind of task a text is for (ERNIE), and how a character looks and sounds (RoCBert).
+    may("task_type_embedding.weight",                  Table,       &[&[Any, Embedding]]),
+    may("shape_embedding.weight",                      Matrix,      &[&[Any, Any]]),
+    may("pronunciation_embedding.weight",              Matrix,      &[&[Any, Any]]),
+    // From the width of embeddings, or of several together, to that of the residual stream.
+    may("embedding_projection.weight",                 Matrix,      &[&[Dim, Any]]),
     may("per_layer_embedding.weight",                  Matrix,      &[&[OtherVocab, Any]]),
     may("per_layer_model_projection.weight",           Matrix,      &[&[Any, Dim]]),
     may("per_layer_projection_norm.weight",            Norm,        &[&[PerLayer]]),
     may("altup.projections.weight",                    Matrix,      &[&[Any, Dim, Dim]]),
+    // A bias of scores for each range of distances and pair of segments (CPM-Ant).
+    may("relative_bias.weight",                        Matrix,      &[&[Any, Heads]]),
+    // One for each of several tokens that follow (ProphetNet).
+    may("ngram_embedding.weight",                      Table,       &[&[Any, Dim]]),
     must("enc.conv1.weight",                           Matrix,      &[&[EncoderDim, Any, Any]]),
     must("enc.conv2.weight",                           Matrix,      &[&[EncoderDim, EncoderDim, Any]]),
     may("enc.position_embedding.weight",               Table,       &[&[Any, EncoderDim]]),
@@ -120,8 +130,12 @@ static LAYERS: &[TensorRow] = &[
     // Shared by all heads, separate for each head, or over all heads together.
     may("layers.{n}.attention.q_norm.weight",          Norm,        &[&[HeadDim], &[Heads, HeadDim], &[Queries]]),
     may("layers.{n}.attention.k_norm.weight",          Norm,        &[&[HeadDim], &[KeyHeads, HeadDim], &[Keys]]),
+    // Of what attention mixed, before the output matrix.
+    must("layers.{n}.attention.sub_norm.weight",       Norm,        &[&[Outputs]]),
     may("layers.{n}.attention.sinks",                  Vector,      &[&[Heads]]),
     may("layers.{n}.attention.relative_bias.weight",   Matrix,      &[&[Any, Heads]]),
+    // For each range of distances, a score of each head (ProphetNet).
+    may("layers.{n}.attention.relative.weight",        Matrix,      &[&[Any, Dim]]),
     may("layers.{n}.attention.indexer.q_b.weight",     Matrix,      &[&[Any, QueryRank]]),
     may("layers.{n}.attention.indexer.k.weight",       Matrix,      &[&[Any, Dim]]),
     may("layers.{n}.attention.indexer.k_norm.weight",  Norm,        &[&[Any]]),
@@ -184,6 +198,8 @@ static LAYERS: &[TensorRow] = &[
     must("layers.{n}.ffn.gate.weight",                 Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
     must("layers.{n}.ffn.up.weight",                   Matrix,      &[&[Ffn, Dim], &[WideFfn, Dim]]),
     must("layers.{n}.ffn.down.weight",                 Matrix,      &[&[Dim, Ffn], &[Dim, WideFfn]]),
+    // Of what the network computed between its matrices.
+    must("layers.{n}.ffn.sub_norm.weight",             Norm,        &[&[Ffn]]),
     may("layers.{n}.ffn.activation.alpha_n",           Vector,      &[&[Any]]),
     may("layers.{n}.ffn.activation.alpha_p",           Vector,      &[&[Any]]),
     may("layers.{n}.ffn.activation.beta",              Vector,      &[&[Any]]),
@@ -234,15 +250,16 @@ static LAYERS: &[TensorRow] = &[
 #[rustfmt::skip]
 static OUTPUTS: &[TensorRow] = &[
     must("output_norm.weight",                         Norm,        &[&[Dim]]),
-    may("output.weight",                               Matrix,      &[&[Vocab, Dim]]),
+    may("output_projection.weight",                    Matrix,      &[&[Embedding, Dim]]),
+    may("output.weight",                               Matrix,      &[&[Vocab, Dim], &[Vocab, Embedding]]),
     must("enc.output_norm.weight",                     Norm,        &[&[EncoderDim]]),
     may("altup.unembed_projections.weight",            Matrix,      &[&[Any, Dim, Dim]]),
     may("pooler.weight",                               Matrix,      &[&[Dim, Dim]]),
     may("classifier.dense.weight",                     Matrix,      &[&[Dim, Dim]]),
     may("classifier.output.weight",                    Matrix,      &[&[Any, Dim]]),
-    may("masked_words.dense.weight",                   Matrix,      &[&[Dim, Dim]]),
-    may("masked_words.norm.weight",                    Norm,        &[&[Dim]]),
-    may("masked_words.output.weight",                  Matrix,      &[&[Vocab, Dim]]),
+    may("masked_words.dense.weight",                   Matrix,      &[&[Any, Dim]]),
+    may("masked_words.norm.weight",                    Norm,        &[&[Any]]),
+    may("masked_words.output.weight",                  Matrix,      &[&[Vocab, Any]]),
     may("next_sentence.weight",                        Matrix,      &[&[Any, Dim]]),
     may("dense_2.weight",                              Matrix,      &[&[Any, Any]]),
     may("dense_3.weight",                              Matrix,      &[&[Any, Any]]),

@@ -76,6 +76,9 @@ pub enum RowOrder {
     /// q, k and v in groups, one for each key head: its query heads, the key head, the value head.
     /// The number selects q, k or v.
     GroupedQkv(u8),
+    /// q, v and k in four parts, each of which has a quarter of the rows of each. The number selects q, k
+    /// or v.
+    QuarteredQvk(u8),
     /// The first or the second half.
     Half(u8),
     /// The even or the odd rows.
@@ -196,6 +199,7 @@ impl fmt::Display for RowOrder {
             Self::Qkv(which) => write!(f, "{} of qkv", part(which)),
             Self::PairsQkv(which) => write!(f, "{} of qkv, permute_qk", part(which)),
             Self::GroupedQkv(which) => write!(f, "{} of qkv by groups", part(which)),
+            Self::QuarteredQvk(which) => write!(f, "{} of qvk by quarters", part(which)),
             Self::Half(which) => write!(f, "{} half", word(which, &["first", "second"])),
             Self::Alternate(which) => write!(f, "{} rows", word(which, &["even", "odd"])),
             Self::HalfHeads(which) => {
@@ -284,6 +288,7 @@ impl RowOrder {
             Self::Qkv(part) => heads.qkv(part, false),
             Self::PairsQkv(part) => heads.qkv(part, true),
             Self::GroupedQkv(part) => heads.grouped_qkv(part),
+            Self::QuarteredQvk(part) => heads.quartered_qvk(part),
             Self::HalfHeads(part) => {
                 let half = heads.half_of(rows, heads.heads)?;
                 let start = u64::from(part) * half;
@@ -370,6 +375,22 @@ impl<'c> HeadRows<'c> {
         };
         let run = RowLoops::repeated(skip, count, kv_heads, group);
         Ok(selection(run, kv_heads * count))
+    }
+
+    /// The rows of q, k or v, a quarter of each in each of four parts.
+    fn quartered_qvk(&self, part: u8) -> Result<RowSelection> {
+        let width = u64::from(self.config.q_dim.value);
+        let quarter = width / 4;
+        if !width.is_multiple_of(4) || width.checked_mul(3) != Some(self.rows) {
+            return Err(self.misfit(format!("four parts of {width} each of q, v and k")));
+        }
+        let place = match part {
+            0 => 0,
+            1 => 2,
+            _ => 1,
+        };
+        let run = RowLoops::repeated(place * quarter, quarter, 4, 3 * quarter);
+        Ok(selection(run, width))
     }
 
     /// The rows of each head that expand keys, or those that expand values.

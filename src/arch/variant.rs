@@ -94,6 +94,8 @@ pub(crate) enum KeyRule {
     Rotated(f32),
     /// The place of `general.file_type` among the keys. The value is set when the dtypes are known.
     FileType,
+    /// No key: a value of `config.json` that must be one of these, since GGUF cannot express others.
+    Only(&'static str, &'static [&'static str]),
     /// Keys derived from several numbers, or from one that the table has no row for.
     By(fn(&SourceModel<'_>, &mut KeyWriter<'_>) -> Result<()>),
 }

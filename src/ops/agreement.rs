@@ -350,7 +350,13 @@ fn is_class(config: &Map<String, Json>, test: fn(&str) -> bool) -> bool {
 
 /// The name of the output matrix beside an embedding of this name.
 fn head_name(embedding: &str) -> String {
-    embedding.replace("model.embed_tokens.weight", "lm_head.weight")
+    const HEADS: [(&str, &str); 3] = [
+        ("model.embed_tokens.weight", "lm_head.weight"),
+        ("model.wte.weight", "lm_head.weight"),
+        ("embed_in.weight", "embed_out.weight"),
+    ];
+    let found = HEADS.iter().find(|(own, _)| embedding.ends_with(own));
+    found.map_or_else(|| embedding.to_owned(), |(own, head)| embedding.replace(own, head))
 }
 
 /// Whether two tensors have the same values, bit for bit.

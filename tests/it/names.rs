@@ -10,7 +10,9 @@
 use crate::support;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::models::{Array, Form, NamedModel, Opened, lists, metadata, models, open, pattern};
+use crate::models::{
+    Array, Form, NamedModel, Opened, lists, metadata, models, of_classes, open, pattern,
+};
 use crate::support::{Gguf, Safetensors, folder};
 use serde_json::Value as Json;
 use weighbridge::arch::{Architecture, Change, Dialect, Mapping, Transform, architectures};
@@ -180,7 +182,7 @@ fn faults(model: &NamedModel) -> Vec<String> {
 
 #[test]
 fn every_form_has_the_same_tensors() {
-    let faults: Vec<String> = models().iter().flat_map(faults).collect();
+    let faults: Vec<String> = models().iter().chain(&of_classes()).flat_map(faults).collect();
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
@@ -234,7 +236,7 @@ fn every_row_of_every_table_is_used() {
     let mut used: BTreeSet<Row> = BTreeSet::new();
     let mut met: BTreeSet<&str> = BTreeSet::new();
     let models = models();
-    for model in &models {
+    for model in models.iter().chain(&of_classes()) {
         for opened in open_all(model) {
             let resolution = opened.model.resolution().expect("resolved");
             let architecture = resolution.architecture.expect("an architecture");

@@ -1079,6 +1079,168 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "gpt_neox",
+        source: "modeling_gpt_neox.py of transformers; llama.cpp's conversion/gptneox.py and gguf-py/gguf/tensor_mapping.py",
+        config: r#"{"model_type": "gpt_neox", "rotary_pct": 0.5, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10, "max_position_embeddings": 16}"#,
+        form: Form::Gguf,
+        gguf: "gptneox",
+        tensors: &["
+            gpt_neox.embed_in.weight                            10,8  token_embd.weight
+            gpt_neox.final_layer_norm.weight                    8     output_norm.weight
+            gpt_neox.final_layer_norm.bias                      8     output_norm.bias
+            embed_out.weight                                    10,8  output.weight
+            gpt_neox.layers.0.input_layernorm.weight            8     blk.0.attn_norm.weight
+            gpt_neox.layers.0.input_layernorm.bias              8     blk.0.attn_norm.bias
+            gpt_neox.layers.0.post_attention_layernorm.weight   8     blk.0.ffn_norm.weight
+            gpt_neox.layers.0.post_attention_layernorm.bias     8     blk.0.ffn_norm.bias
+            gpt_neox.layers.0.attention.query_key_value.weight  24,8  blk.0.attn_qkv.weight     rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            gpt_neox.layers.0.attention.query_key_value.bias    24    blk.0.attn_qkv.bias       rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            gpt_neox.layers.0.attention.dense.weight            8,8   blk.0.attn_output.weight
+            gpt_neox.layers.0.attention.dense.bias              8     blk.0.attn_output.bias
+            gpt_neox.layers.0.mlp.dense_h_to_4h.weight          32,8  blk.0.ffn_up.weight
+            gpt_neox.layers.0.mlp.dense_h_to_4h.bias            32    blk.0.ffn_up.bias
+            gpt_neox.layers.0.mlp.dense_4h_to_h.weight          8,32  blk.0.ffn_down.weight
+            gpt_neox.layers.0.mlp.dense_4h_to_h.bias            8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "gpt_neox in mlx",
+        source: "mlx-lm, gpt_neox.py, sanitize",
+        config: r#"{"model_type": "gpt_neox", "rotary_pct": 0.5, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 10, "max_position_embeddings": 16}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            gpt_neox.embed_in.weight                            10,8  model.embed_in.weight
+            gpt_neox.final_layer_norm.weight                    8     model.final_layer_norm.weight
+            gpt_neox.final_layer_norm.bias                      8     model.final_layer_norm.bias
+            embed_out.weight                                    10,8  model.embed_out.weight
+            gpt_neox.layers.0.input_layernorm.weight            8     model.h.0.input_layernorm.weight
+            gpt_neox.layers.0.input_layernorm.bias              8     model.h.0.input_layernorm.bias
+            gpt_neox.layers.0.post_attention_layernorm.weight   8     model.h.0.post_attention_layernorm.weight
+            gpt_neox.layers.0.post_attention_layernorm.bias     8     model.h.0.post_attention_layernorm.bias
+            gpt_neox.layers.0.attention.query_key_value.weight  24,8  model.h.0.attention.query_key_value.weight
+            gpt_neox.layers.0.attention.query_key_value.bias    24    model.h.0.attention.query_key_value.bias
+            gpt_neox.layers.0.attention.dense.weight            8,8   model.h.0.attention.dense.weight
+            gpt_neox.layers.0.attention.dense.bias              8     model.h.0.attention.dense.bias
+            gpt_neox.layers.0.mlp.dense_h_to_4h.weight          32,8  model.h.0.mlp.dense_h_to_4h.weight
+            gpt_neox.layers.0.mlp.dense_h_to_4h.bias            32    model.h.0.mlp.dense_h_to_4h.bias
+            gpt_neox.layers.0.mlp.dense_4h_to_h.weight          8,32  model.h.0.mlp.dense_4h_to_h.weight
+            gpt_neox.layers.0.mlp.dense_4h_to_h.bias            8     model.h.0.mlp.dense_4h_to_h.bias
+        "],
+    },
+    List {
+        name: "bloom",
+        source: "modeling_bloom.py of transformers; llama.cpp's conversion/bloom.py",
+        config: r#"{"model_type": "bloom", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10, "seq_length": 16}"#,
+        form: Form::Gguf,
+        gguf: "bloom",
+        tensors: &["
+            transformer.word_embeddings.weight                     10,8  token_embd.weight
+            transformer.word_embeddings_layernorm.weight           8     token_embd_norm.weight
+            transformer.word_embeddings_layernorm.bias             8     token_embd_norm.bias
+            transformer.ln_f.weight                                8     output_norm.weight
+            transformer.ln_f.bias                                  8     output_norm.bias
+            lm_head.weight                                         10,8  output.weight
+            transformer.h.0.input_layernorm.weight                 8     blk.0.attn_norm.weight
+            transformer.h.0.input_layernorm.bias                   8     blk.0.attn_norm.bias
+            transformer.h.0.post_attention_layernorm.weight        8     blk.0.ffn_norm.weight
+            transformer.h.0.post_attention_layernorm.bias          8     blk.0.ffn_norm.bias
+            transformer.h.0.self_attention.query_key_value.weight  24,8  blk.0.attn_qkv.weight     rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.self_attention.query_key_value.bias    24    blk.0.attn_qkv.bias       rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.self_attention.dense.weight            8,8   blk.0.attn_output.weight
+            transformer.h.0.self_attention.dense.bias              8     blk.0.attn_output.bias
+            transformer.h.0.mlp.dense_h_to_4h.weight               32,8  blk.0.ffn_up.weight
+            transformer.h.0.mlp.dense_h_to_4h.bias                 32    blk.0.ffn_up.bias
+            transformer.h.0.mlp.dense_4h_to_h.weight               8,32  blk.0.ffn_down.weight
+            transformer.h.0.mlp.dense_4h_to_h.bias                 8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "mpt",
+        source: "modeling_mpt.py of transformers; llama.cpp's conversion/mpt.py",
+        config: r#"{"model_type": "mpt", "d_model": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10, "max_seq_len": 16, "max_position_embeddings": 16}"#,
+        form: Form::Gguf,
+        gguf: "mpt",
+        tensors: &["
+            transformer.wte.weight                     10,8  token_embd.weight
+            transformer.norm_f.weight                  8     output_norm.weight
+            lm_head.weight                             10,8  output.weight
+            transformer.blocks.0.norm_1.weight         8     blk.0.attn_norm.weight
+            transformer.blocks.0.norm_2.weight         8     blk.0.ffn_norm.weight
+            transformer.blocks.0.attn.Wqkv.weight      24,8  blk.0.attn_qkv.weight
+            transformer.blocks.0.attn.out_proj.weight  8,8   blk.0.attn_output.weight
+            transformer.blocks.0.ffn.up_proj.weight    32,8  blk.0.ffn_up.weight
+            transformer.blocks.0.ffn.down_proj.weight  8,32  blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "gpt_bigcode",
+        source: "modeling_gpt_bigcode.py of transformers; llama.cpp's conversion/starcoder.py",
+        config: r#"{"model_type": "gpt_bigcode", "n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": 6, "n_positions": 16, "multi_query": false, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "starcoder",
+        tensors: &["
+            transformer.wte.weight              10,8  token_embd.weight
+            transformer.wpe.weight              16,8  position_embd.weight
+            lm_head.weight                      10,8  output.weight
+            transformer.ln_f.weight             8     output_norm.weight
+            transformer.ln_f.bias               8     output_norm.bias
+            transformer.h.0.ln_1.weight         8     blk.0.attn_norm.weight
+            transformer.h.0.ln_1.bias           8     blk.0.attn_norm.bias
+            transformer.h.0.ln_2.weight         8     blk.0.ffn_norm.weight
+            transformer.h.0.ln_2.bias           8     blk.0.ffn_norm.bias
+            transformer.h.0.attn.c_attn.weight  24,8  blk.0.attn_qkv.weight     rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.attn.c_attn.bias    24    blk.0.attn_qkv.bias       rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.attn.c_proj.weight  8,8   blk.0.attn_output.weight
+            transformer.h.0.attn.c_proj.bias    8     blk.0.attn_output.bias
+            transformer.h.0.mlp.c_fc.weight     6,8   blk.0.ffn_up.weight
+            transformer.h.0.mlp.c_fc.bias       6     blk.0.ffn_up.bias
+            transformer.h.0.mlp.c_proj.weight   8,6   blk.0.ffn_down.weight
+            transformer.h.0.mlp.c_proj.bias     8     blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "gpt_bigcode in mlx",
+        source: "mlx-lm, gpt_bigcode.py",
+        config: r#"{"model_type": "gpt_bigcode", "n_embd": 8, "n_layer": 1, "n_head": 2, "n_inner": 6, "n_positions": 16, "multi_query": false, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            transformer.wte.weight              10,8  =
+            transformer.wpe.weight              16,8  =
+            lm_head.weight                      10,8  =
+            transformer.ln_f.weight             8     =
+            transformer.ln_f.bias               8     =
+            transformer.h.0.ln_1.weight         8     =
+            transformer.h.0.ln_1.bias           8     =
+            transformer.h.0.ln_2.weight         8     =
+            transformer.h.0.ln_2.bias           8     =
+            transformer.h.0.attn.c_attn.weight  24,8  =  rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.attn.c_attn.bias    24    =  rows:[0-3,12-15,4-7,16-19,8-11,20-23]
+            transformer.h.0.attn.c_proj.weight  8,8   =
+            transformer.h.0.attn.c_proj.bias    8     =
+            transformer.h.0.mlp.c_fc.weight     6,8   =
+            transformer.h.0.mlp.c_fc.bias       6     =
+            transformer.h.0.mlp.c_proj.weight   8,6   =
+            transformer.h.0.mlp.c_proj.bias     8     =
+        "],
+    },
+    List {
+        name: "bitnet",
+        source: "modeling_bitnet.py of transformers; llama.cpp's conversion/bitnet.py",
+        config: r#"{"model_type": "bitnet", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Gguf,
+        gguf: "bitnet",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            model.layers.0.self_attn.q_proj.weight         8,8  blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight         4,8  blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight         4,8  blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight         8,8  blk.0.attn_output.weight
+            model.layers.0.self_attn.attn_sub_norm.weight  8    blk.0.attn_sub_norm.weight
+            model.layers.0.mlp.ffn_sub_norm.weight         6    blk.0.ffn_sub_norm.weight
+        "],
+    },
+    List {
         name: "falcon 7b",
         source: "llama.cpp's conversion/falcon.py and gguf-py/gguf/tensor_mapping.py; configuration_falcon.py of transformers",
         config: r#"{"model_type": "falcon", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4, "layer_norm_epsilon": 1e-5, "vocab_size": 10, "multi_query": true, "new_decoder_architecture": false, "num_kv_heads": 1}"#,

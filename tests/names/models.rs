@@ -352,6 +352,30 @@ pub(crate) fn models() -> Vec<NamedModel> {
     models
 }
 
+/// The models of `tests/data/classes.json`, as transformers' classes write them.
+pub(crate) fn of_classes() -> Vec<NamedModel> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/classes.json");
+    let text = std::fs::read_to_string(path).expect("a file");
+    let found: Json = serde_json::from_str(&text).expect("JSON");
+    let case = |case: &Json| {
+        let tensors =
+            case["tensors"].as_object().expect("an object").iter().map(|(name, shape)| {
+                let lengths = shape.as_array().expect("a list").iter();
+                let shape =
+                    lengths.map(|length| length.as_u64().expect("a length") as usize).collect();
+                (name.clone(), Array::random(name, shape))
+            });
+        NamedModel {
+            name: case["name"].as_str().expect("a name").to_owned(),
+            source: found["source"].as_str().expect("a text").to_owned(),
+            config: case["config"].clone(),
+            gguf: String::new(),
+            forms: vec![(Form::HuggingFace, tensors.collect())],
+        }
+    };
+    found["cases"].as_array().expect("a list").iter().map(case).collect()
+}
+
 /// What llama.cpp's converter writes of a config: the key behind the architecture's name, and the
 /// names in `config.json` (conversion/base.py, `set_gguf_parameters`).
 #[rustfmt::skip]

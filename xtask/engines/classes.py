@@ -60,7 +60,7 @@ IGNORED = """
     max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
     deterministic_flash_attn sparse_prediction sparse_pred_ignore_index initializer_cutoff_factor cls_token_id
     sep_token_id scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
-    num_mtp_layers dropout_rate initializer_factor
+    num_mtp_layers dropout_rate initializer_factor attn_config
 """.split()
 IGNORED_ENDS = ("dropout", "pdrop", "drop")
 
@@ -204,7 +204,7 @@ def of_mlx_class(model_type, classes):
     module, _ = mlx_module(model_type)
     source = inspect.getsource(module) if module else ""
     words = [] if model_type in classes else ["inner"]
-    if "self.lm_head = " in source and not re.search(r"\bif\b.*tie_word_embeddings", source):
+    if re.search(r"self\.(lm_head|embed_out) = ", source) and not re.search(r"\bif\b.*tie_word_embeddings", source):
         words.append("untied")
     if "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")

@@ -24,7 +24,7 @@ pub(crate) struct Logits {
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub(crate) ids: Vec<u32>,
     /// Write the logits of all positions as a NumPy array file of f32, [tokens, vocabulary]; of an
-    /// encoder of text, the hidden states. FILE must not exist
+    /// encoder of text whose class is not for causal models, the hidden states. FILE must not exist
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
     /// Encoders of text: the text that each token belongs to, 0 or 1

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Logits) -> Done {
 
 fn encoded(args: &Logits, reference: &Reference) -> Result<(&'static str, Rows), Stop> {
     let given = reference.encode(&args.ids, args.token_type_ids.as_deref())?;
-    if !args.masked_head {
+    if !args.masked_head && !reference.plan().scores_tokens {
         return Ok(("hidden_states", given.hidden));
     }
     let none = || Error::new(ErrorKind::Unsupported, "the model has no head for masked words");

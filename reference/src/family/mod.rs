@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::math::Activation;
 use crate::plan::{Arrangement, Plan, Scoring};
+use crate::rope::Sinusoids;
 
 /// A kind of line, and how it changes a plan.
 struct Block {
@@ -20,12 +21,16 @@ struct Block {
 /// The blocks. `families/README.md` lists them with their values.
 static BLOCKS: &[Block] = &[
     Block { name: "norm", apply: norm },
+    Block { name: "embedding", apply: embedding },
+    Block { name: "positions", apply: positions },
     Block { name: "activation", apply: activation },
     Block { name: "arrangement", apply: arrangement },
     Block { name: "attention", apply: attention },
     Block { name: "rope", apply: rope },
     Block { name: "routing", apply: routing },
     Block { name: "logits", apply: logits },
+    Block { name: "head", apply: head },
+    Block { name: "refuse", apply: refuse },
     Block { name: "step", apply: step },
 ];
 
@@ -47,14 +52,64 @@ pub(crate) fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-fn norm(_: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+fn norm(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     match values {
         ["layer"] => plan.norm.kind = NormKind::Layer,
+        ["layer", eps] => (plan.norm.kind, plan.norm.eps) = (NormKind::Layer, eps.parse().ok()?),
         ["added", added] => plan.norm.added = added.parse().ok()?,
+        ["bare", "unless", key] => plan.norm.bare = !stated(facts, key, "true")?,
         ["bare", eps] => (plan.norm.bare, plan.norm.eps) = (true, eps.parse().ok()?),
         _ => return None,
     }
     Some(Ok(()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a width")]
+fn embedding(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    let scaled = match values {
+        ["normed_first"] => {
+            plan.normed_first = true;
+            return Some(Ok(()));
+        }
+        ["projected_first"] => {
+            plan.projected_first = true;
+            return Some(Ok(()));
+        }
+        ["joined", tensor, "if", key, usual] => {
+            if stated(facts, key, usual)? {
+                plan.joined_embeddings.push((*tensor).to_owned());
+            }
+            return Some(Ok(()));
+        }
+        ["scaled"] => true,
+        ["scaled", "if", key, usual] => stated(facts, key, usual)?,
+        _ => return None,
+    };
+    if scaled {
+        plan.embedding_scale = (plan.dim as f32).sqrt();
+    }
+    Some(Ok(()))
+}
+
+fn positions(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    match values {
+        ["after", key, usual] => {
+            let number = facts.spelled(key).unwrap_or_else(|| (*usual).to_owned());
+            plan.padding = Some(number.parse().ok()?);
+            plan.first_position = number.parse::<usize>().ok()?.checked_add(1)?;
+        }
+        ["first", number] => plan.first_position = number.parse().ok()?,
+        ["sinusoidal", "open"] => plan.sinusoids = Some(Sinusoids::Open),
+        ["sinusoidal", "closed"] => plan.sinusoids = Some(Sinusoids::Closed),
+        _ => return None,
+    }
+    Some(Ok(()))
+}
+
+/// A flag of the config, or what the class takes without it. `None` if that is no flag.
+fn stated(facts: &Facts<'_>, key: &str, usual: &str) -> Option<bool> {
+    let usual = usual.parse().ok()?;
+    Some(facts.flag(&[key]).unwrap_or(usual))
 }
 
 fn activation(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
@@ -74,6 +129,10 @@ fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Re
     plan.arrangement = match values {
         ["parallel"] => Arrangement::Parallel,
         ["normed_sum"] => Arrangement::NormedSum,
+        ["sequential", "if", key, usual] if stated(facts, key, usual)? => Arrangement::Sequential,
+        ["sequential", "if", ..] => plan.arrangement,
+        ["parallel", "if", key, usual] if stated(facts, key, usual)? => Arrangement::Parallel,
+        ["parallel", "if", ..] => plan.arrangement,
         ["parallel", "unless", tensor] if !facts.model.has(tensor) => Arrangement::Parallel,
         ["parallel", "unless", _] => plan.arrangement,
         _ => return None,
@@ -83,10 +142,16 @@ fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Re
 
 fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let clip = facts.real(&["attention.clamp_kqv", "clip_qkv"]);
+    let unless = |key: &str| facts.flag(&[key]) == Some(false);
     for attention in plan.attentions() {
         match values {
             ["bidirectional"] => attention.causal = false,
+            ["bidirectional", "unless", key] => {
+                attention.causal = facts.flag(&[key]).unwrap_or(false);
+            }
             ["unscaled"] => attention.scale = 1.0,
+            ["unscaled", "unless", key] if unless(key) => attention.scale = 1.0,
+            ["unscaled", "unless", _] => {}
             ["value_norm"] => attention.value_norm = true,
             ["norms_of_heads"] => attention.norms_of_heads = true,
             ["normed_last"] => attention.normed_last = true,
@@ -137,6 +202,32 @@ fn logits(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<
         _ => return None,
     };
     Some(Ok(()))
+}
+
+fn head(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    let name = match values {
+        ["activation", name] => (*name).to_owned(),
+        ["activation", key, usual] => facts.spelled(key).unwrap_or_else(|| (*usual).to_owned()),
+        _ => return None,
+    };
+    plan.head_activation = Some(Activation::named(&name)?);
+    Some(Ok(()))
+}
+
+/// Refuses a value of the config that nothing here computes, or with `not` all others.
+fn refuse(facts: &Facts<'_>, _: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    let (key, refused, why) = match values {
+        [why] => return Some(Err(Error::Unsupported((*why).to_owned()))),
+        [key, "not", value, why] => {
+            (key, facts.spelled(key).is_some_and(|stated| stated != *value), why)
+        }
+        [key, value, why] => (key, facts.spelled(key).is_some_and(|stated| stated == *value), why),
+        _ => return None,
+    };
+    Some(match refused {
+        true => Err(Error::Unsupported(format!("{why} ({key})"))),
+        false => Ok(()),
+    })
 }
 
 fn step(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {

@@ -10,7 +10,7 @@ use crate::plan::{
     Arrangement, DistancePlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Scoring, Temperature,
     TextEncoderPlan,
 };
-use crate::rope::{self, Rope};
+use crate::rope::{self, Rope, Sinusoids};
 
 /// A change of a plan by what a model's files say.
 type Step = fn(&Facts<'_>, &mut Plan) -> Result<()>;
@@ -25,18 +25,22 @@ const STEPS: &[(&str, Step)] = &[
     ("altup", altup),
     ("apertus_activation", apertus_activation),
     ("bert_positions", bert_positions),
+    ("big_bird_blocks", big_bird_blocks),
     ("clamped_swiglu", clamped_swiglu),
+    ("computed_positions", computed_positions),
     ("corrected_routing", corrected_routing),
     ("distances", distances),
     ("falcon_positions", falcon_positions),
+    ("first_gpt_activation", first_gpt_activation),
     ("gemma_directions", gemma_directions),
+    ("halved_window", halved_window),
     ("latent_epsilon", latent_epsilon),
     ("llama4_heads", llama4_heads),
     ("minicpm3_scales", minicpm3_scales),
     ("minicpm_scales", minicpm_scales),
     ("plain_rope_of_windows", plain_rope_of_windows),
+    ("refuse_blank_positions", refuse_blank_positions),
     ("refuse_indexer", refuse_indexer),
-    ("refuse_inverse_layers", refuse_inverse_layers),
     ("refuse_larger_baichuan", refuse_larger_baichuan),
     ("refuse_loops", refuse_loops),
     ("scaled_outputs", scaled_outputs),
@@ -62,6 +66,46 @@ fn apertus_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
+/// Beyond so many positions, attention is to blocks, some of which are drawn by chance.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small counts")]
+fn big_bird_blocks(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.word(&["attention_type"]).is_none_or(|kind| kind == "block_sparse") {
+        let random = facts.real(&["num_random_blocks"]).unwrap_or(3.0) as usize;
+        let block = facts.real(&["block_size"]).unwrap_or(64.0) as usize;
+        plan.longest = Some(random.saturating_mul(2).saturating_add(5).saturating_mul(block));
+    }
+    Ok(())
+}
+
+/// A window that counts the positions on both sides is half as long for a decoder.
+fn halved_window(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let window = facts.config.attention.sliding_window.as_ref();
+    if window.is_some_and(|window| window.source.ends_with("local_attention")) {
+        for attention in plan.attentions() {
+            attention.window = attention.window.map(|window| window / 2);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses stored sines and cosines of rotary embeddings that are not those that are computed.
+fn computed_positions(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    let name = "encoder.embed_positions.weight";
+    let auxiliary = &facts.model.resolution()?.auxiliary;
+    let Some(found) = auxiliary.iter().find(|found| found.stored.ends_with(name)) else {
+        return Ok(());
+    };
+    let stored = facts.stored(&found.stored)?;
+    let width = size(facts.config.head_dim.value);
+    let computed = Sinusoids::Open.rows(0, stored.len() / width.max(1), width);
+    let mut pairs = stored.iter().zip(computed.values());
+    if stored.len() != computed.values().len() || pairs.any(|(a, b)| (a - b).abs() > 1e-3) {
+        let fault = format!("{} with values that are not sines and cosines", found.stored);
+        return Err(Error::Unsupported(fault));
+    }
+    Ok(())
+}
+
 /// Families that count positions from the number after that of the padding.
 const AFTER_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
 
@@ -72,8 +116,20 @@ fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     }
     if AFTER_PADDING.contains(&facts.named()) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
-        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as usize;
-        plan.first_position = padding.saturating_add(1);
+        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as u32;
+        plan.first_position = size(padding).saturating_add(1);
+        plan.padding = Some(padding);
+        plan.head_activation = Some(Activation::Gelu);
+    }
+    Ok(())
+}
+
+/// Refuses computed positions of which one is left blank, since it has the number of the padding.
+fn refuse_blank_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let first = plan.first_position as f32;
+    if facts.real(&["pad_token_id"]).is_some_and(|padding| padding >= first) {
+        return Err(Error::Unsupported("a position with the number of the padding".to_owned()));
     }
     Ok(())
 }
@@ -144,6 +200,18 @@ fn falcon_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
+/// The first GPT has its own names for activations: "gelu" has tanh in place of the error function.
+fn first_gpt_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let activation = match facts.word(&["afn"]).unwrap_or("gelu") {
+        "gelu" => Activation::GeluTanh,
+        "relu" => Activation::Relu,
+        "silu" | "swish" => Activation::Silu,
+        other => return Err(Error::Unsupported(format!("the activation \"{other}\""))),
+    };
+    plan.set_activation(activation);
+    Ok(())
+}
+
 /// EmbeddingGemma attends in both directions.
 fn gemma_directions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     if facts.named() == "gemma-embedding"
@@ -168,14 +236,6 @@ fn altup(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
         let narrow = deviations as f32;
         layer.network.sparsity = Some(narrow).filter(|deviations| deviations.is_finite());
-    }
-    Ok(())
-}
-
-/// Refuses scores that are divided by the number of the layer.
-fn refuse_inverse_layers(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
-    if facts.flag(&["scale_attn_by_inverse_layer_idx"]) == Some(true) {
-        return Err(Error::Unsupported("scores divided by the layer's number".to_owned()));
     }
     Ok(())
 }
@@ -364,6 +424,10 @@ fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// The encoder of sound before the decoder.
 fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    // The class of the decoder alone has none.
+    if facts.is_causal_class() && !facts.model.has("enc.layers.0.attn.q.weight") {
+        return Ok(());
+    }
     let encoder = &facts.config.encoder;
     let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
         let field = field.as_ref().map(|field| size(field.value));

@@ -473,9 +473,22 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
         return (Field::derived(1, flag.source.clone()), None);
     }
     match split(core.n_kv_heads.clone()) {
+        // StarCoder's class writes this number and does not read it.
+        (Some(heads), _)
+            if core.multi_query.is_some()
+                && core.groups_of_heads.is_none()
+                && is_unread(&heads.source) =>
+        {
+            as_many("as many as n_heads, since multi_query is false".to_owned())
+        }
         (Some(heads), each) => (heads, each),
         (None, _) => as_many("as many as n_heads".to_owned()),
     }
+}
+
+/// Whether a number of key heads is one that no class with the flag `multi_query` reads.
+fn is_unread(source: &str) -> bool {
+    source.ends_with(" num_key_value_heads")
 }
 
 /// The width of a head, by the first rule that applies.

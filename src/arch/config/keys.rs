@@ -64,16 +64,16 @@ parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
-        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
-        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
-        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim", "d_kv"];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim", "d_kv", "dim_head", "d_head"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
@@ -190,7 +190,7 @@ parts! {
         /// Number of last layers that reuse the keys and values of earlier layers.
         n_kv_shared_layers: u32 = count,  gguf ["attention.shared_kv_layers"], json ["num_kv_shared_layers"];
         /// Factor of the attention scores, if it is not `1 / sqrt(head_dim)`.
-        attention_scale: f32 = positive,  gguf ["attention.scale"],           json ["attention_multiplier"];
+        attention_scale: f32 = positive,  gguf ["attention.scale"],           json ["attention_multiplier", "attn_config.softmax_scale"];
         /// The number whose square root divides the attention scores, if it is not `head_dim`.
         query_pre_attn_scalar: f32 = positive, gguf [],                       json ["query_pre_attn_scalar"];
         /// Soft cap of the attention scores, applied with tanh.
@@ -246,6 +246,8 @@ parts! {
 
     /// Factors within the model, and widths other than that of the residual stream.
     pub ScaleConfig, "scales", "" {
+        /// Width of the embeddings of tokens, which are projected to that of the residual stream.
+        embedding_dim: u32 = room,        gguf [],                            json ["embedding_size", "input_embedding_size", "word_embed_proj_dim"];
         /// Factor applied to the embedding.
         embedding_scale: f32 = positive,  gguf ["embedding_scale"],           json ["embedding_multiplier", "scale_emb"];
         /// Factor applied to what each layer adds to the residual stream.

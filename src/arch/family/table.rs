@@ -146,12 +146,13 @@ impl Tables {
             "fixed" => KeyRule::Fixed(line.word(0)?, value(line, 1)?),
             "rotated" => KeyRule::Rotated(number(line, 0)?),
             "file_type" => KeyRule::FileType,
+            "only" => KeyRule::Only(line.word(0)?, line.list(1)),
             "step" => {
                 let of_keys = |step| if let Step::Keys(step) = step { Some(step) } else { None };
                 KeyRule::By(self.step(line, line.word(0)?, of_keys)?)
             }
             _ => {
-                let known = "row, derived, fixed, rotated, file_type or step is needed";
+                let known = "row, derived, fixed, rotated, file_type, only or step is needed";
                 return Err(line.fault(known));
             }
         })

@@ -76,6 +76,10 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 keys.file_type();
                 continue;
             }
+            KeyRule::Only(key, values) => {
+                only(&model, key, values)?;
+                continue;
+            }
             KeyRule::By(rule) => {
                 rule(&model, &mut keys)?;
                 continue;
@@ -92,6 +96,16 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
         }
     }
     Ok(())
+}
+
+/// Refuses a value of `config.json` that is none of these.
+fn only(model: &SourceModel<'_>, key: &str, values: &[&str]) -> Result<()> {
+    let Some(stated) = model.config_value(key) else { return Ok(()) };
+    let spelled = stated.to_string();
+    match values.contains(&spelled.trim_matches('"')) {
+        true => Ok(()),
+        false => Err(model.inexpressible_in_gguf(&format!("the {key} {spelled}"))),
+    }
 }
 
 /// Tensors that exist in GGUF only: divisors of rotary frequencies, derived from the config.

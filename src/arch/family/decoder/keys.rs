@@ -13,6 +13,7 @@ pub(crate) const STEPS: Steps = &[
     ("block_count", Step::Keys(block_count)),
     ("gating", Step::Keys(gating)),
     ("layer_norm_epsilon", Step::Keys(layer_norm_epsilon)),
+    ("network_width", Step::Keys(network_width)),
     ("no_next_layers", Step::Keys(no_next_layers)),
     ("other_base", Step::Keys(other_base)),
     ("pooling", Step::Keys(pooling)),
@@ -29,6 +30,21 @@ pub(crate) fn block_count(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> 
     if next > 0 {
         keys.count("nextn_predict_layers", next);
     }
+    Ok(())
+}
+
+/// The width of the network, which configs of fixed widths do not state: that of its first matrix.
+fn network_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let width = match &model.config.ffn_dim {
+        Some(width) => Some(width.value),
+        None => {
+            let shape = model.shape("layers.0.ffn.up.weight");
+            let rows = shape.and_then(|shape| shape.first().copied());
+            rows.and_then(|rows| u32::try_from(rows).ok())
+        }
+    };
+    let width = width.ok_or_else(|| model.missing_in_config("the width of the network"))?;
+    keys.count("feed_forward_length", width);
     Ok(())
 }
 

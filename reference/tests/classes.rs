@@ -1,0 +1,114 @@
+//! Tiny models of transformers' causal classes: the logits that each class computes. The values of a model
+//! follow from the names of its tensors (`xtask/oracles/classes.py`).
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use weighbridge::Model;
+use weighbridge_reference::{Reference, Rows};
+
+/// The largest difference, in standard deviations.
+const TOLERANCE: f32 = 1e-3;
+
+/// As `Array::random` in tests/names/models.rs.
+fn values(name: &str, count: usize) -> Vec<f32> {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let next = |_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    (0..count).map(next).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+fn object(value: &Value) -> &Map<String, Value> {
+    value.as_object().expect("an object")
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "logits are f32")]
+fn numbers(value: &Value) -> impl Iterator<Item = f32> {
+    list(value).iter().map(|number| number.as_f64().expect("a number") as f32)
+}
+
+/// Writes the directory of a model.
+fn write(case: &Value, folder: &Path) {
+    let (mut header, mut data) = (Map::new(), Vec::new());
+    for (name, shape) in object(&case["tensors"]) {
+        let lengths = list(shape).iter().map(|length| length.as_u64().expect("a length"));
+        let count = usize::try_from(lengths.product::<u64>()).expect("a small tensor");
+        let first = data.len();
+        data.extend(values(name, count).into_iter().flat_map(f32::to_le_bytes));
+        let place = serde_json::json!({
+            "dtype": "F32", "shape": shape, "data_offsets": [first, data.len()],
+        });
+        header.insert(name.clone(), place);
+    }
+    let header = Value::Object(header).to_string();
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    std::fs::write(folder.join("model.safetensors"), file).expect("a file");
+    std::fs::write(folder.join("config.json"), case["config"].to_string()).expect("a file");
+}
+
+/// The logits of all tokens: at once, and if the model continues texts, also one token after another.
+fn logits(model: &Model, tokens: &[u32]) -> weighbridge_reference::Result<Vec<Rows>> {
+    let reference = Reference::new(model)?;
+    if reference.plan().encodes() {
+        return Ok(reference.encode(tokens, None)?.logits.into_iter().collect());
+    }
+    let all = reference.session().logits(tokens)?;
+    let mut session = reference.session();
+    let mut values = Vec::new();
+    for token in tokens {
+        values.extend_from_slice(session.logits(&[*token])?.values());
+    }
+    let apart = Rows::new(values, all.width());
+    Ok(vec![all, apart])
+}
+
+#[test]
+fn logits_are_those_of_the_classes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/classes.json");
+    let text = std::fs::read_to_string(path).expect("a file");
+    let found: Value = serde_json::from_str(&text).expect("JSON");
+    let tokens: Vec<u32> = list(&found["tokens"])
+        .iter()
+        .map(|token| u32::try_from(token.as_u64().expect("a token")).expect("a small number"))
+        .collect();
+    let mut faults = Vec::new();
+    for case in list(&found["cases"]) {
+        let name = case["name"].as_str().expect("a name");
+        let folder = tempfile::tempdir().expect("a folder");
+        write(case, folder.path());
+        let model = Model::open(folder.path()).expect("a model");
+        let expected: Vec<f32> = list(&case["logits"]).iter().flat_map(numbers).collect();
+        let mean = expected.iter().sum::<f32>() / expected.len() as f32;
+        let square = expected.iter().map(|value| (value - mean).powi(2)).sum::<f32>();
+        let deviation = (square / expected.len() as f32).sqrt();
+        match logits(&model, &tokens) {
+            // Names alone are known, and the class computes something else.
+            Err(error) if expected.is_empty() => {
+                assert!(matches!(error, weighbridge_reference::Error::Unsupported(_)), "{name}");
+            }
+            Ok(computed) => {
+                assert!(!computed.is_empty(), "{name}: no logits");
+                for rows in computed {
+                    let skipped = rows.values().len() - expected.len();
+                    let pairs = rows.values().iter().skip(skipped).zip(&expected);
+                    let most = pairs.map(|(a, b)| (a - b).abs()).fold(0f32, f32::max) / deviation;
+                    if most.is_nan() || most > TOLERANCE {
+                        faults.push(format!("{name}: {most:.2e}"));
+                    }
+                }
+            }
+            Err(error) => faults.push(format!("{name}: {error}")),
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}

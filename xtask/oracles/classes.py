@@ -1,0 +1,139 @@
+"""Writes tests/data/classes.json: tiny models of transformers' causal classes, whose values follow from the tensors' names.
+
+    classes.py [FOLDER]    also keep the models in a folder
+
+A case has the config, the names and shapes of the stored tensors, tokens, and the logits that the class computes of the last ones. The values are those of
+`Array::random` in tests/names/models.rs: FNV-1a of the name, then a linear congruential generator with Knuth's numbers.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+N = {"vocab_size": 13, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+H = N | {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "max_position_embeddings": 16}
+G = N | {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
+E = H | {"type_vocab_size": 2}
+D = N | {
+    "d_model": 8, "decoder_layers": 1, "encoder_layers": 1, "decoder_attention_heads": 2, "encoder_attention_heads": 2, "decoder_ffn_dim": 12,
+    "encoder_ffn_dim": 12, "max_position_embeddings": 16,
+}  # fmt: skip
+APART = {"tie_word_embeddings": False}
+DECODER = {"is_decoder": True}
+OWN_ENCODER = ("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
+ALONE = {key: value for key, value in D.items() if key not in OWN_ENCODER}
+ROC = {"shape_embed_dim": 6, "pronunciation_embed_dim": 4, "shape_vocab_size": 3, "pronunciation_vocab_size": 3}
+
+# A name, the model_type, and the numbers of the config.
+CASES = [
+    ("gpt_neox", "gpt_neox", H | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}}),
+    ("gpt_neox, one after the other", "gpt_neox", H | {"use_parallel_residual": False, "attention_bias": False, "hidden_act": "relu"} | APART),
+    ("gpt_neox_japanese", "gpt_neox_japanese", H | {"num_hidden_layers": 2, "intermediate_multiple_size": 2} | APART),
+    ("persimmon", "persimmon", H),
+    ("gptj", "gptj", G | {"rotary_dim": 2}),
+    ("codegen", "codegen", G | {"n_head": 4, "rotary_dim": 2}),
+    ("gpt_bigcode", "gpt_bigcode", G),
+    ("gpt_bigcode, with all heads", "gpt_bigcode", G | {"multi_query": False, "scale_attn_weights": False}),
+    ("openai-gpt", "openai-gpt", G | APART),
+    ("bloom", "bloom", N | {"hidden_size": 12, "n_layer": 1, "n_head": 3} | APART),
+    ("mpt", "mpt", N | {"d_model": 12, "n_layers": 1, "n_heads": 3, "max_seq_len": 16, "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.3}} | APART),
+    ("bitnet", "bitnet", H | {"num_key_value_heads": 1}),
+    ("opt", "opt", H | {"ffn_dim": 12}),
+    ("opt, narrow and normed last", "opt", H | {"ffn_dim": 12, "word_embed_proj_dim": 6, "do_layer_norm_before": False} | APART),
+    ("opt, bare", "opt", H | {"ffn_dim": 12, "enable_bias": False, "layer_norm_elementwise_affine": False}),
+    ("biogpt", "biogpt", H | APART),
+    ("xglm", "xglm", N | {"d_model": 10, "num_layers": 1, "attention_heads": 2, "ffn_dim": 12, "max_position_embeddings": 16}),
+    ("xglm, with attention to an encoder", "xglm", N | {"d_model": 8, "num_layers": 1, "attention_heads": 2, "ffn_dim": 12, "add_cross_attention": True} | APART),
+    ("ctrl", "ctrl", G | {"dff": 12} | APART),
+    ("ctrl, tied", "ctrl", G | {"dff": 12}),
+    ("modernbert-decoder", "modernbert-decoder", H | {"num_hidden_layers": 2, "local_attention": 4}),
+    (
+        "modernbert-decoder, with biases",
+        "modernbert-decoder",
+        H | {"num_hidden_layers": 2, "attention_bias": True, "mlp_bias": True, "norm_bias": True, "classifier_bias": True} | APART,
+    ),
+    ("bert, an encoder", "bert", E),
+    ("bert, a decoder", "bert", E | DECODER | APART),
+    ("roberta, a decoder", "roberta", E | DECODER | {"pad_token_id": 4, "hidden_act": "relu"} | APART),
+    ("electra", "electra", E | DECODER | {"embedding_size": 6} | APART),
+    ("ernie", "ernie", E | {"use_task_id": True}),
+    ("rembert", "rembert", E | DECODER | {"input_embedding_size": 6, "output_embedding_size": 10}),
+    ("roberta-prelayernorm", "roberta-prelayernorm", E | DECODER),
+    ("roc_bert", "roc_bert", E | DECODER | ROC),
+    ("roformer", "roformer", E | DECODER | {"embedding_size": 6}),
+    ("megatron-bert", "megatron-bert", E),
+    ("data2vec-text", "data2vec-text", E | {"hidden_act": "relu"}),
+    ("bert-generation", "bert-generation", H | DECODER),
+    ("bert-generation, untied", "bert-generation", H | APART),
+    ("xlm-roberta-xl", "xlm-roberta-xl", E | DECODER),
+    ("big_bird", "big_bird", E | {"rescale_embeddings": True}),
+    ("bart", "bart", D | APART),
+    ("mbart", "mbart", D | {"scale_embedding": True}),
+    ("marian", "marian", D | {"decoder_vocab_size": 13}),
+    ("pegasus", "pegasus", D),
+    ("blenderbot-small", "blenderbot-small", D),
+    ("bigbird_pegasus", "bigbird_pegasus", D),
+    ("plbart", "plbart", D),
+    ("trocr", "trocr", ALONE | APART),
+    ("whisper", "whisper", {key: value for key, value in D.items() if key != "max_position_embeddings"} | {"max_target_positions": 16, "num_mel_bins": 4}),
+    ("cpmant", "cpmant", {"vocab_size": 13, "hidden_size": 8, "num_attention_heads": 2, "dim_head": 4, "dim_ff": 12, "num_hidden_layers": 1, "segment_types": 3, "position_bias_num_buckets": 4, "prompt_length": 2, "prompt_types": 4}),
+    ("prophetnet", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4} | APART),
+    ("prophetnet, tied", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4}),
+]  # fmt: skip
+TOKENS = [5, 7, 4, 11, 7]
+# The positions whose logits are kept.
+LAST = 2
+# Classes whose names alone are known.
+NAMED = ("cpmant", "prophetnet")
+# What a class computes when it has none.
+COMPUTED = "encoder.embed_positions.weight"
+
+
+def values(name, shape):
+    """The values of a tensor, which nothing but its name decides."""
+    state, all_bits = 0xCBF29CE484222325, (1 << 64) - 1
+    for byte in name.encode():
+        state = (state ^ byte) * 0x100000001B3 & all_bits
+    found = []
+    for _ in range(int(np.prod(shape, dtype=np.int64))):
+        state = (state * 6364136223846793005 + 1442695040888963407) & all_bits
+        found.append((state >> 40) / (1 << 23) - 1)
+    return np.array(found, dtype=np.float32).reshape(shape)
+
+
+def case(name, model_type, numbers, folder):
+    config = transformers.CONFIG_MAPPING[model_type](**numbers)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    stored = load_file(folder / "model.safetensors")
+    stored = {key: values(key, array.shape) for key, array in stored.items() if not key.endswith(COMPUTED)}
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([TOKENS]), use_cache=False).logits[0].numpy()
+    assert np.isfinite(logits).all() and logits.std() > 1e-3, name
+    stated = config.to_diff_dict() | {"architectures": [type(model).__name__]}
+    training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size")
+    skipped = [key for key in stated if key.startswith(training) or "drop" in key or key.endswith(("bos_token_id", "eos_token_id", "start_token_id"))]
+    return {
+        "name": name,
+        "config": {key: value for key, value in stated.items() if key not in skipped},
+        "tensors": {key: list(array.shape) for key, array in sorted(stored.items())},
+        "logits": [] if model_type in NAMED else [[float(f"{value:.5g}") for value in row] for row in logits[-LAST:].tolist()],
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(sys.argv[1] if len(sys.argv) > 1 else made)
+        found = [case(*row, folder / str(number)) for number, row in enumerate(CASES)]
+    about = f"transformers {transformers.__version__}, xtask/oracles/classes.py"
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in found)
+    path = Path(__file__).resolve().parents[2] / "tests/data/classes.json"
+    path.write_text(f'{{"source":"{about}","tokens":{TOKENS},"cases":[\n{lines}\n]}}\n')
+    print(f"{len(found)} cases, {path.stat().st_size} bytes")
