@@ -359,6 +359,9 @@ fn verify() {
           --run             Also run the model on 64 tokens of a text, and show its perplexity. Faults:
                             results that are infinite, NaN, all equal or the same for every token.
                             `compare` with the original shows what a model has lost
+          --sha256 <HEX>    Compare the model's file with this SHA-256, in hexadecimal. Blobs of
+                            Ollama's store and of the hub's cache are compared with their names without
+                            it
           --against <FILE>  Compare with a list from `hash --save`; report missing, extra and changed
                             tensors
           --json            Print JSON
