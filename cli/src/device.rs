@@ -1,10 +1,12 @@
 //! The device that a model is loaded to, or runs on.
 
 use weighbridge::Model;
-use weighbridge_reference::Reference;
+use weighbridge_reference::{Plan, Reference};
 
 use crate::Stop;
 use crate::args::DeviceName;
+use crate::args::run::Runner;
+use crate::failure::note;
 
 /// A GPU that the user named.
 #[cfg(feature = "gpu")]
@@ -21,13 +23,22 @@ pub(crate) fn without_gpus(which: Option<&str>) -> Stop {
     error.advise("build it with `--features gpu`").into()
 }
 
-/// A model that is ready to run on a device.
-pub(crate) fn reference(device: &DeviceName, model: &Model) -> Result<Reference, Stop> {
-    match device {
-        DeviceName::Cpu => Ok(Reference::new(model)?),
+/// A model that is ready to run.
+pub(crate) fn reference(runner: &Runner, model: &Model) -> Result<Reference, Stop> {
+    let plan = match &runner.assume {
+        Some(family) => {
+            let plan = Plan::assuming(model, family)?;
+            note(&format!(
+                "run as {family}: nothing says that the model computes what {family} does"
+            ));
+            plan
+        }
+        None => Plan::of(model)?,
+    };
+    match &runner.device {
+        DeviceName::Cpu => Ok(Reference::with_plan(model, plan)?),
         #[cfg(feature = "gpu")]
         DeviceName::Gpu(which) => {
-            let plan = weighbridge_reference::Plan::of(model)?;
             Ok(Reference::on_gpu(model, plan, gpu(which.as_deref())?.into())?)
         }
         #[cfg(not(feature = "gpu"))]

@@ -1,6 +1,6 @@
 //! Derives the plan of a model from its config, before and after its family changes it.
 
-use weighbridge::arch::{Gating, LayerKind, NormKind, RopeLayout};
+use weighbridge::arch::{Gating, LayerKind, NormKind, RopeLayout, architectures};
 
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
@@ -19,9 +19,30 @@ impl Plan {
     /// `Unsupported` if the model's family has no plan here, or its config says what no operation
     /// computes; `Model` if the config cannot be read.
     pub fn of(model: &weighbridge::Model) -> Result<Self> {
-        let facts = Facts::of(model)?;
-        let mut plan = Self::usual(&facts)?;
-        family::adjust(&facts, &mut plan)?;
+        Self::derived(&Facts::of(model, None)?)
+    }
+
+    /// The plan of a model that no family describes, as if it belonged to the family with this name. Its
+    /// tensors must have names [by structure](weighbridge::arch::Resolution::is_by_structure). Nothing
+    /// says that the model computes what the family does.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if there is no such family, the model belongs to another one, or its tensors have
+    /// no names; otherwise same as [`of`](Self::of).
+    pub fn assuming(model: &weighbridge::Model, family: &str) -> Result<Self> {
+        let mut rows = architectures().into_iter();
+        let row = rows.find(|row| row.name == family);
+        let row = row.ok_or_else(|| {
+            let advice = "`list architectures` shows the families";
+            Error::Unsupported(format!("no family \"{family}\": {advice}"))
+        })?;
+        Self::derived(&Facts::of(model, Some(row))?)
+    }
+
+    fn derived(facts: &Facts<'_>) -> Result<Self> {
+        let mut plan = Self::usual(facts)?;
+        family::adjust(facts, &mut plan)?;
         if !plan.encodes() && plan.attentions().any(|attention| !attention.causal) {
             let fault = "layers of which some see positions behind their own";
             return Err(Error::Unsupported(fault.to_owned()));

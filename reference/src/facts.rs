@@ -49,11 +49,21 @@ pub(crate) struct Facts<'m> {
 }
 
 impl<'m> Facts<'m> {
-    pub(crate) fn of(model: &'m Model) -> Result<Self> {
+    /// The facts of a model. `assumed` is the family of a model that no family describes.
+    pub(crate) fn of(model: &'m Model, assumed: Option<&'static Architecture>) -> Result<Self> {
         let resolution = model.resolution()?;
-        let architecture = resolution.architecture.ok_or_else(|| {
-            Error::Unsupported(format!("no architecture of that name: {}", resolution.reason))
-        })?;
+        let architecture = match (resolution.architecture, assumed) {
+            (Some(architecture), None) => architecture,
+            (None, Some(assumed)) if resolution.is_by_structure() => assumed,
+            (Some(own), Some(assumed)) => {
+                let fault = format!("the model is {}, not {}", own.name, assumed.name);
+                return Err(Error::Unsupported(fault));
+            }
+            (None, _) => {
+                let fault = format!("no family describes the model: {}", resolution.reason);
+                return Err(Error::Unsupported(fault));
+            }
+        };
         let config = model.config()?;
         check_sizes(config)?;
         Ok(Self { model, config, architecture, unused: model.unused_config() })

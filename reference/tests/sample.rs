@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use weighbridge::Model;
-use weighbridge_reference::{Reference, TextTokens, likeliest};
+use weighbridge_reference::{Plan, Reference, TextTokens, likeliest};
 
 /// Greedy continuations that transformers 5.23.0 computes in `f32` of the BF16 weights, as token
 /// numbers behind each prompt, up to the end of the text.
@@ -25,7 +25,10 @@ fn tales() -> Vec<(Vec<u32>, Vec<u32>)> {
 fn tells(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample").join(name);
     let model = Model::open(path).expect("the sample");
-    let reference = Reference::new(&model).expect("a Llama");
+    tells_by(name, &Reference::new(&model).expect("a Llama"));
+}
+
+fn tells_by(name: &str, reference: &Reference) {
     for (prompt, expected) in tales() {
         let mut session = reference.session();
         let mut ids = prompt.clone();
@@ -45,6 +48,26 @@ fn tells(name: &str) {
 #[test]
 fn the_directory_tells_what_transformers_tells() {
     tells("hf");
+}
+
+/// A model that no family describes is run as a Llama on request only.
+#[test]
+fn a_stranger_tells_the_same_if_it_is_taken_for_a_llama() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/hf");
+    let folder = std::env::temp_dir().join(format!("weighbridge-stranger-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let weights = sample.join("model.safetensors");
+    std::fs::copy(weights, folder.join("model.safetensors")).expect("a copy");
+    let config = std::fs::read_to_string(sample.join("config.json")).expect("a config");
+    let config = config.replace("\"llama\"", "\"unheard_of\"");
+    std::fs::write(folder.join("config.json"), config).expect("a config");
+    let model = Model::open(&folder).expect("the sample");
+    assert!(Plan::of(&model).is_err() && Plan::assuming(&model, "unheard_of").is_err());
+    let plan = Plan::assuming(&model, "llama").expect("names by structure");
+    tells_by("a stranger", &Reference::with_plan(&model, plan).expect("a Llama"));
+    let known = Model::open(sample).expect("the sample");
+    assert!(Plan::assuming(&known, "gpt2").is_err(), "it is a Llama");
+    std::fs::remove_dir_all(folder).expect("no more use");
 }
 
 #[test]

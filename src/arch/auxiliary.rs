@@ -1,7 +1,5 @@
 //! Known tensors that no model code asks for: patterns for every architecture, and for one.
 
-use super::Architecture;
-
 const VISION: &str = "part of the vision model, not of the language model";
 const AUDIO: &str = "part of the audio model, not of the language model";
 const PROJECTOR: &str =
@@ -58,9 +56,13 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*.v_scale",                    "a scale for the value cache, not for weights"),
 ];
 
-/// What a tensor with this stored name is, if a pattern matches the name.
-pub(super) fn reason(stored: &str, architecture: &Architecture) -> Option<&'static str> {
-    let mut rows = AUXILIARY.iter().chain(architecture.auxiliary);
+/// What a tensor with this stored name is, if a pattern matches the name: one of all models, or of
+/// `others`.
+pub(super) fn reason(
+    stored: &str,
+    others: &[(&'static str, &'static str)],
+) -> Option<&'static str> {
+    let mut rows = AUXILIARY.iter().chain(others);
     rows.find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)
 }
 

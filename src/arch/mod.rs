@@ -12,12 +12,14 @@ mod generation;
 pub(crate) mod graph;
 pub(crate) mod habits;
 mod linear;
+mod missing;
 mod resolution;
 pub(crate) mod rotary;
 mod rule;
 mod runs;
 pub(crate) mod size;
 pub(crate) mod source;
+mod structure;
 pub(crate) mod tensor;
 pub(crate) mod tower;
 pub(crate) mod transform;
@@ -25,7 +27,7 @@ pub(crate) mod variant;
 mod wrapper;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
@@ -40,7 +42,7 @@ pub use config::{
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
     ScaleConfig, SsmConfig,
 };
-use config::{ConfigReader, Defaults, PromisedLayers};
+use config::{ConfigReader, Defaults};
 pub(crate) use cut::{Cut, Stage, TensorCut, pipeline_layers};
 pub(crate) use dialect_names::{DialectTensor, Rename, dialect_tensors};
 use experts::{Experts, add_experts};
@@ -48,6 +50,7 @@ pub use family::{FamilyFile, architectures};
 pub use generation::GenerationConfig;
 use habits::MlxModules;
 pub use linear::Linear;
+use missing::{LayerNames, missing, stack};
 pub use rule::{NameRule, StoredForm};
 pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
 use source::SourceModel;
@@ -371,8 +374,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         missing: Vec::new(),
     };
     let Some(architecture) = found else {
-        resolution.unknown = store.tensors().map(|t| t.name().spelling().into_owned()).collect();
-        return Ok(resolution);
+        let defaults = named.map(|named| family::defaults(&named.name)).unwrap_or_default();
+        return Ok(structure::resolve(store, resolution, defaults));
     };
     let names = names_of(architecture, dialect);
     let required = architecture.required();
@@ -387,17 +390,13 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     for tensor in store.tensors() {
         let stored = tensor.name().spelling();
         let found = find(&stored, architecture, dialect, &names);
-        let (bare, pieces) = match found {
-            None if !is_gguf(store) => wrapper::unwrapped(&stored),
-            _ => (Cow::Borrowed(&*stored), String::new()),
+        let bare = match found {
+            None if !is_gguf(store) => resolution.unwrap(&stored),
+            _ => Cow::Borrowed(&*stored),
         };
-        if !pieces.is_empty() {
-            resolution.wrapped = resolution.wrapped.saturating_add(1);
-            resolution.wrapper = pieces;
-        }
         let found = found.or_else(|| find(&bare, architecture, dialect, &names));
         let Some(found) = found else {
-            let reason = auxiliary::reason(&bare, architecture);
+            let reason = auxiliary::reason(&bare, architecture.auxiliary);
             let stored = stored.clone().into_owned();
             match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
@@ -573,15 +572,6 @@ const SERVES_SEVERAL: u32 = 1 << 31;
 /// Rows by stored pattern. A stored tensor may hold several canonical ones.
 type DialectRows = HashMap<&'static str, Vec<DialectRow>, RandomState>;
 
-/// The required names that each layer has, one bit each. Layers are identified by number and by the
-/// prefix in canonical names: `layers.`, `enc.layers.`.
-type LayerNames = BTreeMap<(u32, &'static str), u64>;
-
-/// The prefix before the layer number in a canonical name.
-fn stack(canonical: &'static str) -> Option<&'static str> {
-    canonical.split_once("{n}").map(|(stack, _)| stack)
-}
-
 fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRows {
     let mut names = DialectRows::default();
     let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
@@ -692,66 +682,4 @@ pub(crate) fn canonical_names<'a>(
         pairs.extend(found.rows.iter().map(|row| (canonical(row), stored.to_owned())));
     }
     pairs
-}
-
-/// Required names that a layer lacks if it reuses the keys and values of another layer.
-const KEYS_AND_VALUES: [&str; 2] =
-    ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
-
-/// The required tensors that the model lacks.
-fn missing(
-    required: &[Vec<&'static str>],
-    mapped: &[Mapping],
-    layers: &LayerNames,
-    promised: PromisedLayers,
-) -> Vec<String> {
-    let mut missing = Vec::new();
-    if mapped.is_empty() {
-        return missing;
-    }
-    let has = |name: &str| mapped.iter().any(|mapping| mapping.canonical == name);
-    let stack_of = |names: &Vec<&'static str>| names.first().and_then(|name| stack(name));
-    let alone = required.iter().filter(|names| stack_of(names).is_none());
-    let lacking = alone.filter(|names| !names.iter().any(|name| has(name)));
-    missing.extend(lacking.map(|names| names.join(" | ")));
-    // Whole missing layers between the stored ones, and up to the number in the config.
-    let stacks: BTreeSet<&str> = required.iter().filter_map(stack_of).collect();
-    for stack in stacks {
-        let mut expected = 0;
-        let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
-        for layer in stored {
-            if layer > expected {
-                missing.push(format!("{stack}{expected}..{layer}"));
-            }
-            expected = expected.max(layer.saturating_add(1));
-        }
-        // The number of layers in a config is that of the decoder.
-        let PromisedLayers { own, all, .. } = promised;
-        if stack == "layers." && own > expected {
-            missing.push(format!("{stack}{expected}..{own}"));
-            expected = own;
-        }
-        if stack == "layers." && all > expected {
-            let what = "the layers for multi-token prediction, nextn";
-            missing.push(format!("{stack}{expected}..{all} ({what})"));
-        }
-    }
-    for (bit, names) in required.iter().enumerate() {
-        let Some(stack) = stack_of(names) else { continue };
-        // Transformers 5 does not save the key and value tensors of layers that share them.
-        let shared = names.iter().all(|name| KEYS_AND_VALUES.contains(name));
-        let name = names.join(" | ");
-        let needs = |layer: u32| !(shared && promised.sharing.is_some_and(|first| layer >= first));
-        let lacking: Vec<u32> = layers
-            .iter()
-            .filter(|((layer, of), has)| *of == stack && **has & (1 << bit) == 0 && needs(*layer))
-            .map(|((layer, _), _)| *layer)
-            .collect();
-        match lacking.as_slice() {
-            [] => {}
-            [layer] => missing.push(name.replace("{n}", &layer.to_string())),
-            several => missing.push(name.replace("{n}", &rule::runs(several))),
-        }
-    }
-    missing
 }

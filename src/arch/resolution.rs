@@ -21,6 +21,12 @@ impl Auxiliary {
 }
 
 impl Resolution {
+    /// Whether no family describes the model, and its canonical names were derived from stored names and
+    /// shapes.
+    pub fn is_by_structure(&self) -> bool {
+        self.architecture.is_none() && !self.mapped.is_empty()
+    }
+
     /// Whether the files also hold a vision or audio model.
     pub(crate) fn has_towers(&self) -> bool {
         self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
@@ -47,6 +53,16 @@ impl Resolution {
         let left_out = |stored| Auxiliary { stored, reason: auxiliary::LEFT_OUT };
         self.auxiliary.extend(left.into_iter().map(left_out));
         Ok(())
+    }
+
+    /// A stored name without the pieces of wrappers, which are noted.
+    pub(super) fn unwrap<'n>(&mut self, stored: &'n str) -> Cow<'n, str> {
+        let (bare, pieces) = wrapper::unwrapped(stored);
+        if !pieces.is_empty() {
+            self.wrapped = self.wrapped.saturating_add(1);
+            self.wrapper = pieces;
+        }
+        bare
     }
 
     /// A stored name as the tables have it.
@@ -101,7 +117,12 @@ impl fmt::Display for Resolution {
             ),
             None => {
                 let reason = Text::new(self.reason.as_bytes()).brief();
-                write!(f, "{reason}: {} tensors under stored names", self.unknown.len())
+                if self.is_by_structure() {
+                    write!(f, "{reason}: {} tensors named by structure, ", self.mapped.len())?;
+                } else {
+                    write!(f, "{reason}: ")?;
+                }
+                write!(f, "{} tensors under stored names", self.unknown.len())
             }
         }
     }

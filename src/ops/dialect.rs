@@ -87,7 +87,12 @@ pub fn tensors_of_rank(
 fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
-    if resolution.dialect == dialect && is_whole {
+    // Hugging Face's files and mlx-lm's have the same names, except where a family says otherwise.
+    let same = |dialect| match (resolution.architecture, dialect) {
+        (None, Dialect::Mlx) => Dialect::HuggingFace,
+        (_, dialect) => dialect,
+    };
+    if same(resolution.dialect) == same(dialect) && is_whole {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
             left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();

@@ -194,11 +194,10 @@ impl TensorPairs {
     /// `Mismatch` if the models have no name in common; same as [`Model::tensor`].
     pub fn new(a: &Model, b: &Model) -> Result<Self> {
         let mut notes = Vec::new();
-        let architectures = (a.resolution()?.architecture, b.resolution()?.architecture);
-        let canonical = match architectures {
+        let canonical = match (names(a)?, names(b)?) {
             (Some(a), Some(b)) => {
-                if a.name != b.name {
-                    notes.push(format!("A is {}, B is {}", a.name, b.name));
+                if a != b {
+                    notes.push(format!("A is {a}, B is {b}"));
                 }
                 true
             }
@@ -314,6 +313,14 @@ fn has_copy(model: &Model) -> bool {
     };
     // A matrix that cannot be read is reported when it is compared.
     output.shape() == embedding.shape() && output.is_packed_like(&embedding).unwrap_or(false)
+}
+
+/// The source of a model's canonical names: the name of its family, or its structure. `None` without
+/// canonical names.
+fn names(model: &Model) -> Result<Option<&'static str>> {
+    let resolution = model.resolution()?;
+    let by_structure = resolution.is_by_structure().then_some("named by structure");
+    Ok(resolution.architecture.map(|architecture| architecture.name).or(by_structure))
 }
 
 /// The tensors of a model, under the names that are compared.

@@ -106,6 +106,7 @@ mod sharding;
 mod shrink;
 mod slices;
 mod stored_models;
+mod structure;
 mod through_gguf;
 mod tokenizer;
 mod tokenizer_keys;

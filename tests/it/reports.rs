@@ -386,7 +386,7 @@ fn reports_serialize() {
     assert_eq!(
         keys(json(serde_json::to_value(&inspected))),
         "container summary files tensor_count weight_count stored_bytes architecture architecture_reason \
-         rope_layout missing notes attachments metadata tensors"
+         by_structure rope_layout missing notes attachments metadata tensors"
     );
     let config = ops::config(&model).expect("a report");
     let config = json(serde_json::to_value(&config));

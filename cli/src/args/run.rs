@@ -9,6 +9,18 @@ use weighbridge::DType;
 use super::names::dtype;
 use super::{DeviceName, Open};
 
+/// How a model is run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Runner {
+    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
+    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
+    /// Run a model of an unknown family as one of this family, such as llama: it computes what the family
+    /// does, on the tensors that are named by structure
+    #[arg(long, value_name = "FAMILY")]
+    pub(crate) assume: Option<String>,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge logits model.gguf --ids 1,450,4996
@@ -39,9 +51,8 @@ pub(crate) struct Logits {
     /// T5: the tokens that the encoder reads; --ids are those of the decoder
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) encoder_ids: Vec<u32>,
-    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    pub(crate) device: DeviceName,
+    #[command(flatten)]
+    pub(crate) runner: Runner,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -98,9 +109,8 @@ pub(crate) struct Generate {
     /// T5: the tokens that the encoder reads; --ids are the first ones of the answer
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "prompt")]
     pub(crate) encoder_ids: Vec<u32>,
-    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    pub(crate) device: DeviceName,
+    #[command(flatten)]
+    pub(crate) runner: Runner,
     #[command(flatten)]
     pub(crate) open: Open,
 }
@@ -134,9 +144,8 @@ pub(crate) struct Embed {
     /// Write the vectors as a NumPy array file of f32, [texts, dimensions]. FILE must not exist
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
-    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    pub(crate) device: DeviceName,
+    #[command(flatten)]
+    pub(crate) runner: Runner,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -236,9 +245,8 @@ pub(crate) struct Compare {
     /// End with status 1 if the mean KL divergence of a model is above this many nats
     #[arg(long, value_name = "NATS", value_parser = parse_not_negative)]
     pub(crate) max_kl: Option<f32>,
-    /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
-    #[arg(long, default_value = "cpu", value_name = "DEVICE")]
-    pub(crate) device: DeviceName,
+    #[command(flatten)]
+    pub(crate) runner: Runner,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -250,8 +258,8 @@ impl Compare {
     /// The models over the built-in text, with the usual settings.
     pub(crate) fn of(paths: Vec<PathBuf>, open: Open) -> Self {
         let (ids, tokens, context) = (Vec::new(), None, None);
-        let (max_kl, device) = (None, DeviceName::Cpu);
-        Self { paths, text: None, ids, tokens, context, max_kl, device, json: false, open }
+        let (max_kl, runner) = (None, Runner { device: DeviceName::Cpu, assume: None });
+        Self { paths, text: None, ids, tokens, context, max_kl, runner, json: false, open }
     }
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Compare) -> Done {
         if let Some(Candidate { model: first, .. }) = candidates.first() {
             same_vocabulary(first, &model)?;
         }
-        let reference = device::reference(&args.device, &model)?;
+        let reference = device::reference(&args.runner, &model)?;
         let (likelihood, divergence) = <(Likelihood, Divergence)>::default();
         candidates.push(Candidate { model, reference, likelihood, divergence, best: Vec::new() });
     }

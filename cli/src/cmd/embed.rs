@@ -39,7 +39,7 @@ struct TextReport {
 pub(crate) fn run(args: &Embed) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let reference = device::reference(&args.device, &model)?;
+    let reference = device::reference(&args.runner, &model)?;
     let chosen = args.pooling.map(|pooling| match pooling {
         PoolingName::Mean => Pooling::Mean,
         PoolingName::First => Pooling::First,

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Generate) -> Done {
     let detokenizer = if args.print_ids { None } else { Some(detokenizer(&model)?) };
     let mut text = detokenizer.as_ref().map(Detokenizer::stream);
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
-    let reference = device::reference(&args.device, &model)?;
+    let reference = device::reference(&args.runner, &model)?;
     let mut tokens = prompt(args, &model)?;
     let mut given = tokens.len();
     let mut session = match (&args.features, &reference.plan().text_encoder) {

@@ -37,7 +37,7 @@ struct Report {
 pub(crate) fn run(args: &Logits) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let reference = device::reference(&args.device, &model)?;
+    let reference = device::reference(&args.runner, &model)?;
     let (output, rows) = match reference.plan().encodes() {
         true => encoded(args, &reference)?,
         false => ("logits", continued(args, &reference)?),

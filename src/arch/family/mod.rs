@@ -41,6 +41,7 @@ mod qwen;
 mod qwen3_next;
 mod rankers;
 mod seed_oss;
+pub(crate) mod spellings;
 mod stablelm;
 mod starcoder2;
 mod step;
@@ -119,7 +120,7 @@ impl Builtin {
 fn sound<T>(name: &str, parsed: Parsed<T>) -> T {
     match parsed {
         Ok(parsed) => parsed,
-        Err(Fault { line, text }) => panic!("families/{name}.family:{line}: {text}"),
+        Err(Fault { line, text }) => panic!("families/{name}:{line}: {text}"),
     }
 }
 

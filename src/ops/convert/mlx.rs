@@ -16,10 +16,15 @@ pub(super) fn recipe(
     tensors: &[(Option<String>, Tensor)],
     options: &mlx_lm::MlxOptions,
 ) -> Result<mlx_lm::MlxRecipe> {
-    let config = model.config()?;
+    let config = match model.config() {
+        // The number of layers serves mixes of bit widths only.
+        Err(_) if options.mix.is_none() && model.resolution()?.architecture.is_none() => None,
+        config => Some(config?),
+    };
+    let named = config.map_or("", |config| config.architecture.value.as_str());
     let numbers = mlx_lm::MlxModel {
-        model_type: model_type.unwrap_or(&config.architecture.value).to_owned(),
-        layers: u64::from(config.n_layers.value),
+        model_type: model_type.unwrap_or(named).to_owned(),
+        layers: config.map_or(0, |config| u64::from(config.n_layers.value)),
         ..mlx_lm::MlxModel::default()
     };
     let modules = tensors.iter().map(|(_, tensor)| {

@@ -99,6 +99,8 @@ pub struct NamesReport<'m> {
     pub architecture: Option<&'static str>,
     /// Why this architecture was chosen, or none was; or what is wrong with the names.
     pub architecture_reason: Cow<'m, str>,
+    /// Whether canonical names were derived from stored names and shapes: no family describes the model.
+    pub by_structure: bool,
     /// The order in which rows of Q and K are stored, if the architecture is known.
     pub rope_layout: Option<&'static str>,
     /// Canonical names of tensors that the architecture requires and the model lacks.
@@ -222,6 +224,7 @@ impl<'m> NamesReport<'m> {
             Ok(resolution) => Self {
                 architecture: resolution.architecture.map(|architecture| architecture.name),
                 architecture_reason: Cow::Borrowed(&resolution.reason),
+                by_structure: resolution.is_by_structure(),
                 rope_layout: resolution.stored_rope_layout().map(|rope| rope.name()),
                 missing: &resolution.missing,
                 error: None,
@@ -229,6 +232,7 @@ impl<'m> NamesReport<'m> {
             Err(error) => Self {
                 architecture: None,
                 architecture_reason: Cow::Owned(error.to_string()),
+                by_structure: false,
                 rope_layout: None,
                 missing: &[],
                 error: Some(error),

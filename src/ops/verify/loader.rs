@@ -39,18 +39,20 @@ pub(in crate::ops) struct MlxReader {
 }
 
 impl MlxReader {
-    /// `None` for a directory that mlx-lm reads, or whose architecture is unknown.
+    /// `None` for a directory that mlx-lm reads. Programs that read an unknown architecture are not known
+    /// either.
     pub(in crate::ops) fn of(store: &Store, resolution: &Resolution) -> Option<Self> {
-        let architecture = resolution.architecture?;
+        let readers = resolution.architecture.map(|architecture| architecture.mlx_readers);
         let model_type = store.document("config.json")?.get("model_type")?;
         let model_type = model_type.as_str().filter(|name| !name.is_empty())?;
         if mlx_lm::has_class(model_type) {
             return None;
         }
         let fault = format!("mlx-lm has no class for {}", Text::new(model_type.as_bytes()).brief());
-        let mut readers = architecture.mlx_readers.iter();
+        let unknown = readers.is_none().then_some("other readers");
+        let mut readers = readers.unwrap_or_default().iter();
         let reader = readers.find(|(read, _)| *read == model_type).map(|(_, program)| *program);
-        let program = reader.or(resolution.has_towers().then_some("mlx-vlm"));
+        let program = reader.or(resolution.has_towers().then_some("mlx-vlm")).or(unknown);
         Some(Self { fault, program })
     }
 }

@@ -30,7 +30,8 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let is_usual = |variant: &&Variant| variant.class.is_none() && variant.when.is_empty();
     rows().find(is_own).or_else(|| rows().find(is_usual)).ok_or_else(|| {
         let fault = format!("no GGUF architecture is known for the model_type \"{model_type}\"");
-        Error::unsupported(fault).in_file(store.path())
+        let advice = "safetensors and MLX keep its names; a file of families may describe its GGUF";
+        Error::unsupported(fault).in_file(store.path()).advise(advice)
     })
 }
 

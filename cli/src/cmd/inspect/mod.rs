@@ -199,11 +199,15 @@ fn format(store: &Model, summary: &ModelSummary) -> String {
 
 /// What the names of the tensors and the config say.
 fn add_names(fields: &mut Fields, store: &Model, resolution: &Resolution) {
-    let Some(architecture) = resolution.architecture else {
-        fields.add("names", resolution.to_string());
-        return;
+    let family = match resolution.architecture {
+        Some(architecture) => architecture.name,
+        None if resolution.is_by_structure() => "by structure",
+        None => {
+            fields.add("names", resolution.to_string());
+            return;
+        }
     };
-    fields.add("family", format!("{} ({})", architecture.name, resolution.reason));
+    fields.add("family", format!("{family} ({})", resolution.reason));
     if let Ok(config) = store.config() {
         add_config(fields, config, resolution);
     }

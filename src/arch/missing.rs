@@ -1,0 +1,77 @@
+//! The tensors that a family requires and a model lacks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::config::PromisedLayers;
+use super::{Mapping, rule};
+
+/// The required names that each layer has, one bit each. Layers are identified by number and by the
+/// prefix in canonical names: `layers.`, `enc.layers.`.
+pub(super) type LayerNames = BTreeMap<(u32, &'static str), u64>;
+
+/// The prefix before the layer number in a canonical name.
+pub(super) fn stack(canonical: &'static str) -> Option<&'static str> {
+    canonical.split_once("{n}").map(|(stack, _)| stack)
+}
+
+/// Required names that a layer lacks if it reuses the keys and values of another layer.
+const KEYS_AND_VALUES: [&str; 2] =
+    ["layers.{n}.attention.k.weight", "layers.{n}.attention.v.weight"];
+
+/// The required tensors that the model lacks.
+pub(super) fn missing(
+    required: &[Vec<&'static str>],
+    mapped: &[Mapping],
+    layers: &LayerNames,
+    promised: PromisedLayers,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    if mapped.is_empty() {
+        return missing;
+    }
+    let has = |name: &str| mapped.iter().any(|mapping| mapping.canonical == name);
+    let stack_of = |names: &Vec<&'static str>| names.first().and_then(|name| stack(name));
+    let alone = required.iter().filter(|names| stack_of(names).is_none());
+    let lacking = alone.filter(|names| !names.iter().any(|name| has(name)));
+    missing.extend(lacking.map(|names| names.join(" | ")));
+    // Whole missing layers between the stored ones, and up to the number in the config.
+    let stacks: BTreeSet<&str> = required.iter().filter_map(stack_of).collect();
+    for stack in stacks {
+        let mut expected = 0;
+        let stored = layers.keys().filter(|(_, of)| *of == stack).map(|(layer, _)| *layer);
+        for layer in stored {
+            if layer > expected {
+                missing.push(format!("{stack}{expected}..{layer}"));
+            }
+            expected = expected.max(layer.saturating_add(1));
+        }
+        // The number of layers in a config is that of the decoder.
+        let PromisedLayers { own, all, .. } = promised;
+        if stack == "layers." && own > expected {
+            missing.push(format!("{stack}{expected}..{own}"));
+            expected = own;
+        }
+        if stack == "layers." && all > expected {
+            let what = "the layers for multi-token prediction, nextn";
+            missing.push(format!("{stack}{expected}..{all} ({what})"));
+        }
+    }
+    for (bit, names) in required.iter().enumerate() {
+        let Some(stack) = stack_of(names) else { continue };
+        // Transformers 5 does not save the key and value tensors of layers that share them.
+        let shared = names.iter().all(|name| KEYS_AND_VALUES.contains(name));
+        let name = names.join(" | ");
+        let needs = |layer: u32| !(shared && promised.sharing.is_some_and(|first| layer >= first));
+        let lacking: Vec<u32> = layers
+            .iter()
+            .filter(|((layer, of), has)| *of == stack && **has & (1 << bit) == 0 && needs(*layer))
+            .map(|((layer, _), _)| *layer)
+            .collect();
+        match lacking.as_slice() {
+            [] => {}
+            [layer] => missing.push(name.replace("{n}", &layer.to_string())),
+            several => missing.push(name.replace("{n}", &rule::runs(several))),
+        }
+    }
+    missing
+}
