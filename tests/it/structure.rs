@@ -7,7 +7,7 @@ use weighbridge::ops::{self, ConvertOptions, DiffOptions, QuantizationRules};
 use weighbridge::recipe::mlx_lm::MlxOptions;
 use weighbridge::{ErrorKind, Model, WriteOptions};
 
-use crate::support::{Safetensors, f32s, folder, told};
+use crate::support::{Safetensors, f32s, folder, told, without_path};
 
 /// The tensors of one layer under the names of some program, with their shapes.
 type Tensors<'t> = &'t [(&'t str, &'t [u64])];
@@ -110,7 +110,25 @@ fn other_spellings_experts_and_fused_matrices() {
     );
     // The experts are not transposed: whether square matrices are is unclear.
     assert_eq!(unknown, ["transformer.h.0.attn.c_proj.weight"]);
-    insta::assert_snapshot!(mapped.join("\n"), @"");
+    insta::assert_snapshot!(mapped.join("\n"), @r"
+    token_embedding.weight [24, 16] = transformer.wte.weight none
+    layers.0.attention_norm.weight [16] = transformer.h.0.ln_1.weight none
+    layers.0.attention_norm.bias [16] = transformer.h.0.ln_1.bias none
+    layers.0.attention.q.weight [16, 16] = transformer.h.0.attn.c_attn.weight transposed, q of qkv
+    layers.0.attention.k.weight [8, 16] = transformer.h.0.attn.c_attn.weight transposed, k of qkv
+    layers.0.attention.v.weight [8, 16] = transformer.h.0.attn.c_attn.weight transposed, v of qkv
+    layers.0.attention.q.bias [16] = transformer.h.0.attn.c_attn.bias q of qkv
+    layers.0.attention.k.bias [8] = transformer.h.0.attn.c_attn.bias k of qkv
+    layers.0.attention.v.bias [8] = transformer.h.0.attn.c_attn.bias v of qkv
+    layers.0.ffn.router.weight [2, 16] = transformer.h.0.mlp.router.weight none
+    layers.0.ffn.experts.gate.weight [2, 8, 16] = transformer.h.0.mlp.experts.0.w1.weight transformer.h.0.mlp.experts.1.w1.weight none
+    layers.0.ffn.experts.down.weight [2, 16, 8] = transformer.h.0.mlp.experts.0.w2.weight transformer.h.0.mlp.experts.1.w2.weight none
+    layers.0.ffn.experts.up.weight [2, 8, 16] = transformer.h.0.mlp.experts.0.w3.weight transformer.h.0.mlp.experts.1.w3.weight none
+    layers.0.ffn.shared_expert.gate.weight [12, 16] = transformer.h.0.mlp.shared_expert.gate_up_proj.weight first half
+    layers.0.ffn.shared_expert.up.weight [12, 16] = transformer.h.0.mlp.shared_expert.gate_up_proj.weight second half
+    layers.0.ffn.shared_expert.down.weight [16, 12] = transformer.h.0.mlp.shared_expert.down_proj.weight none
+    output_norm.weight [16] = transformer.ln_f.weight none
+    ");
 }
 
 /// A tensor with two possible meanings keeps its name, and so does one of another shape.
@@ -141,7 +159,10 @@ fn what_is_uncertain_keeps_its_stored_name() {
     let gated: Tensors<'_> = &[("model.layers.0.self_attn.q_proj.weight", &[32, 16])];
     assert_eq!(unknown("self_attn.q_proj", gated).len(), 3);
     // Two stacks of layers.
-    let other: Tensors<'_> = &[("draft.layers.0.self_attn.o_proj.weight", &[16, 16])];
+    let other: Tensors<'_> = &[
+        ("draft.layers.0.mlp.up_proj.weight", &[32, 16]),
+        ("draft.layers.0.mlp.down_proj.weight", &[16, 32]),
+    ];
     assert_eq!(names(&changed("nothing", other), &none).0, [""; 0]);
     // Without a config that states the widths, no shape can be confirmed.
     assert_eq!(names(LLAMA, &json!({"hidden_size": null})).0, [""; 0]);
@@ -181,5 +202,45 @@ fn such_a_model_is_converted_quantized_and_compared_under_its_own_names() {
 
     let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect_err("no architecture");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    insta::assert_snapshot!(told(&error), @"");
+    let told = without_path(&told(&error), folder.path());
+    insta::assert_snapshot!(told, @r#"
+    Unsupported: .: no GGUF architecture is known for the model_type "unheard_of"
+    help: safetensors and MLX keep its names; a file of families may describe its GGUF
+    "#);
+}
+
+/// A language model of a known family is found below any config, and towers below any module.
+#[test]
+fn a_model_within_another_one_is_that_of_its_own_config() {
+    let text = json!({
+        "model_type": "llama", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 24, "rms_norm_eps": 1e-5
+    });
+    let config =
+        json!({"model_type": "omni", "thinker_config": {"model_type": "x", "text_config": text}});
+    let towers: Tensors<'_> = &[
+        ("thinker.visual.layers.0.self_attn.q_proj.weight", &[16, 16]),
+        ("thinker.model.audio_tower.conv1.weight", &[4, 4]),
+        ("thinker.connector.linear.weight", &[16, 4]),
+    ];
+    let within: Vec<(String, &[u64])> =
+        LLAMA.iter().map(|(name, shape)| (format!("thinker.{name}"), *shape)).collect();
+    let within = within.iter().map(|(name, shape)| (name.as_str(), *shape));
+    let file =
+        within.chain(towers.iter().copied()).fold(Safetensors::new(), |file, (name, shape)| {
+            let count = shape.iter().product::<u64>();
+            file.tensor(name, "F32", shape, f32s(&vec![0.5; count as usize]))
+        });
+    let config = config.to_string().into_bytes();
+    let folder = folder(&[("model.safetensors", file.build()), ("config.json", config)]);
+    let model = Model::open(folder.path()).expect("a model");
+    let resolution = model.resolution().expect("names");
+    assert_eq!(resolution.architecture.map(|row| row.name), Some("llama"));
+    assert_eq!(resolution.reason, "config.json thinker_config.text_config.model_type is \"llama\"");
+    assert_eq!((resolution.mapped.len(), resolution.unknown.len()), (LLAMA.len(), 0));
+    assert_eq!((resolution.auxiliary.len(), resolution.missing.len()), (towers.len(), 0));
+    assert_eq!(
+        model.config().expect("a config").ffn_dim.as_ref().map(|width| width.value),
+        Some(32)
+    );
 }

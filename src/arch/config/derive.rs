@@ -16,6 +16,24 @@ use crate::error::{Error, Result};
 use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
 
+/// Names of the embedding and the output matrix in models without canonical names.
+const EMBEDDINGS: &[&str] = &[
+    "token_embd.weight",
+    "model.embed_tokens.weight",
+    "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "tok_embeddings.weight",
+    "model.decoder.embed_tokens.weight",
+    "decoder.token_embedding.weight",
+    "transformer.wte.weight",
+    "wte.weight",
+    "bert.embeddings.word_embeddings.weight",
+    "embeddings.word_embeddings.weight",
+    "transformer.word_embeddings.weight",
+];
+const OUTPUTS: &[&str] =
+    &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
+
 /// The layers that the config states.
 pub(super) fn promised_layers(
     reader: &ConfigReader<'_>,
@@ -93,8 +111,8 @@ pub(super) fn config(
     draft.scales(&dim, &n_heads, n_layers.value);
     let n_experts = draft.experts(ffn_dim.as_ref());
     draft.state_space(&dim)?;
-    let embedding = stored(store, resolution, "token_embedding.weight", "token_embd.weight");
-    let output = stored(store, resolution, "output.weight", "output.weight");
+    let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
+    let output = stored(store, resolution, "output.weight", OUTPUTS);
     let row = resolution.architecture.map(|row| row.name.to_owned());
     let core = draft.core;
     Ok(ModelConfig {
@@ -582,16 +600,17 @@ fn finish_rope(
     Ok(())
 }
 
-/// The tensor with a canonical name, or with its name in GGUF in models without canonical names.
+/// The tensor with a canonical name, or with one of its usual stored names in models without
+/// canonical names.
 fn stored<'a>(
     store: &'a Store,
     resolution: &Resolution,
     canonical: &str,
-    gguf: &str,
+    names: &[&str],
 ) -> Option<StoredTensor<'a>> {
     let mapped = resolution.mapped.iter().find(|mapping| mapping.canonical == canonical);
     let mapped = mapped.and_then(|mapping| store.find(mapping.stored.first()?));
-    mapped.or_else(|| store.find(gguf))
+    mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
 }
 
 /// The number of rows of the embedding, which takes precedence over the config.
