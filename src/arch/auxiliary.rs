@@ -15,6 +15,62 @@ pub(super) const LEFT_OUT: &str = "as requested";
 /// Reasons of tensors that belong to a vision or audio model in the same files.
 pub(super) const TOWERS: [&str; 3] = [VISION, AUDIO, PROJECTOR];
 
+/// Modules of vision and audio models in transformers' classes, wherever they are in a model.
+static TOWER_MODULES: &[(&str, &[&str])] = &[
+    (
+        VISION,
+        &[
+            "visual",
+            "vision_tower",
+            "vision_model",
+            "vision_encoder",
+            "vision_backbone",
+            "vision_embed_tokens",
+            "visual_embeddings_table",
+            "high_res_vision_model",
+            "image_tower",
+            "video_tower",
+            "image_encoder",
+            "high_res_vision_neck",
+            "high_res_vision_alpha",
+        ],
+    ),
+    (AUDIO, &["audio_tower", "audio_model", "audio_encoder", "speech_encoder"]),
+    (
+        PROJECTOR,
+        &[
+            "multi_modal_projector",
+            "mm_projector",
+            "projector",
+            "connector",
+            "aligner",
+            "merger",
+            "vision_adapter",
+            "vision_projection",
+            "visual_projection",
+            "high_res_vision_proj",
+            "image_to_text_projection",
+            "language_projection",
+            "qformer",
+            "query_tokens",
+            "mlp1",
+            "mlp_AR",
+            "image_newline",
+            "embed_vision",
+            "embed_audio",
+        ],
+    ),
+];
+
+/// The tower that a stored tensor belongs to: a module before its layers has the name of one.
+fn tower(stored: &str) -> Option<&'static str> {
+    let mut modules = stored.split('.').take_while(|module| module.parse::<u32>().is_err());
+    modules.find_map(|module| {
+        let row = TOWER_MODULES.iter().find(|(_, names)| names.contains(&module));
+        row.map(|(reason, _)| *reason)
+    })
+}
+
 /// Patterns of stored names, where `*` matches any text, and what such a tensor is.
 #[rustfmt::skip]
 static AUXILIARY: &[(&str, &str)] = &[
@@ -26,28 +82,8 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*embeddings.position_ids",     "position numbers, counted from 0"),
     ("*.attn_rot_embd.weight",       "rotary frequencies, which are derived from the config"),
     ("rope.freqs",                   "rotary frequencies, which are derived from the config"),
-    ("vision_tower.*",               VISION),
-    ("vision_model.*",               VISION),
-    ("visual.*",                     VISION),
-    ("model.vision_tower.*",         VISION),
-    ("model.visual.*",               VISION),
-    ("model.vision_model.*",         VISION),
     ("v.*",                          VISION),
-    ("audio_tower.*",                AUDIO),
-    ("model.audio_tower.*",          AUDIO),
     ("a.*",                          AUDIO),
-    ("multi_modal_projector.*",      PROJECTOR),
-    ("model.multi_modal_projector.*", PROJECTOR),
-    ("mm_projector.*",               PROJECTOR),
-    ("model.mm_projector.*",         PROJECTOR),
-    ("model.connector.*",            PROJECTOR),
-    ("mlp1.*",                       PROJECTOR),
-    ("image_newline",                PROJECTOR),
-    ("model.image_newline",          PROJECTOR),
-    ("embed_vision.*",               PROJECTOR),
-    ("model.embed_vision.*",         PROJECTOR),
-    ("embed_audio.*",                PROJECTOR),
-    ("model.embed_audio.*",          PROJECTOR),
     ("mm.*",                         PROJECTOR),
     ("*.input_scale",                "a scale for activations, not for weights"),
     ("*.activation_scale",           "a scale for activations, not for weights"),
@@ -63,7 +99,8 @@ pub(super) fn reason(
     others: &[(&'static str, &'static str)],
 ) -> Option<&'static str> {
     let mut rows = AUXILIARY.iter().chain(others);
-    rows.find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason)
+    let found = rows.find(|(pattern, _)| matches(pattern, stored)).map(|(_, reason)| *reason);
+    found.or_else(|| tower(stored))
 }
 
 fn matches(pattern: &str, name: &str) -> bool {

@@ -306,8 +306,7 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<ArchitectureName
     }
     if let Some(config) = store.document("config.json") {
         // The config of the language model is more specific than that of a model that contains it.
-        let inner = config::TEXT_CONFIGS.iter().filter_map(|name| Some((*name, config.get(name)?)));
-        for (at, config) in inner.chain([("", config)]) {
+        for (at, config) in config::nested_configs(config) {
             if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
                 let dot = if at.is_empty() { "" } else { "." };
                 let source = format!("config.json {at}{dot}model_type");
@@ -362,22 +361,13 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         None => "no file states the architecture".to_owned(),
     };
     let dialect = detected_dialect(store, found);
-    let mut resolution = Resolution {
-        architecture: found,
-        dialect,
-        reason,
-        wrapper: String::new(),
-        wrapped: 0,
-        mapped: Vec::new(),
-        auxiliary: Vec::new(),
-        unknown: Vec::new(),
-        missing: Vec::new(),
-    };
+    let mut resolution = Resolution::empty(found, dialect, reason);
     let Some(architecture) = found else {
         let defaults = named.map(|named| family::defaults(&named.name)).unwrap_or_default();
         return Ok(structure::resolve(store, resolution, defaults));
     };
     let names = names_of(architecture, dialect);
+    let within = within(store, &resolution, architecture, &names);
     let required = architecture.required();
     let bits = bits_of(&required);
     // Which of the required names each layer has, one bit each. The layers are those with stored
@@ -395,7 +385,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             _ => Cow::Borrowed(&*stored),
         };
         let found = found.or_else(|| find(&bare, architecture, dialect, &names));
-        let Some(found) = found else {
+        let inner = || find(bare.strip_prefix(&*within)?, architecture, dialect, &names);
+        let Some(found) = found.or_else(inner) else {
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
             let stored = stored.clone().into_owned();
             match reason {
@@ -439,6 +430,32 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         resolution.missing = missing(&required, &resolution.mapped, &layers, promised);
     }
     Ok(resolution)
+}
+
+/// The prefix that the layers of the language model have within another model, if no name of a layer is
+/// one of the family's.
+fn within(
+    store: &Store,
+    resolution: &Resolution,
+    architecture: &Architecture,
+    names: &DialectRows,
+) -> String {
+    let dialect = resolution.dialect;
+    if dialect == Dialect::Gguf {
+        return String::new();
+    }
+    let is_of_layers = |name: &str| {
+        find(name, architecture, dialect, names).is_some_and(|found| found.layer.is_some())
+    };
+    let is_auxiliary = |name: &str| auxiliary::reason(name, architecture.auxiliary).is_some();
+    let bare = || {
+        store.tensors().map(|tensor| wrapper::unwrapped(&tensor.name().spelling()).0.into_owned())
+    };
+    if bare().any(|name| is_of_layers(&name) && !is_auxiliary(&name)) {
+        return String::new();
+    }
+    let bare: Vec<String> = bare().filter(|name| !is_auxiliary(name)).collect();
+    wrapper::inner(&bare, &resolution.reason, is_of_layers)
 }
 
 /// Whether the files use GGUF's names. whisper.cpp's own files use the same names as its GGUF files.

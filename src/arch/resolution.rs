@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Auxiliary, Mapping, Resolution, RopeLayout, auxiliary, wrapper};
+use super::{
+    Architecture, Auxiliary, Dialect, Mapping, Resolution, RopeLayout, auxiliary, wrapper,
+};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 
@@ -21,6 +23,26 @@ impl Auxiliary {
 }
 
 impl Resolution {
+    pub(super) fn empty(
+        architecture: Option<&'static Architecture>,
+        dialect: Dialect,
+        reason: String,
+    ) -> Self {
+        let (wrapper, wrapped) = (String::new(), 0);
+        let (mapped, auxiliary, unknown, missing) = Default::default();
+        Self {
+            architecture,
+            dialect,
+            reason,
+            wrapper,
+            wrapped,
+            mapped,
+            auxiliary,
+            unknown,
+            missing,
+        }
+    }
+
     /// Whether no family describes the model, and its canonical names were derived from stored names and
     /// shapes.
     pub fn is_by_structure(&self) -> bool {

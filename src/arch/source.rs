@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::config::{
-    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, TEXT_CONFIGS, key, pooling,
+    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, key, nested_configs, pooling,
 };
 use super::{KeyedTensor, Resolution};
 use crate::error::{Error, Result};
@@ -128,8 +128,7 @@ impl<'a> SourceModel<'a> {
     /// The value in `config.json` at a path that the table has no row for.
     pub(crate) fn config_value(&self, path: &str) -> Option<&Json> {
         let root = self.reader.store.document("config.json")?;
-        let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
-        let found = inner.chain([root]).find_map(|config| {
+        let found = nested_configs(root).into_iter().find_map(|(_, config)| {
             let found = path.split('.').try_fold(config, |json, name| json.get(name));
             found.filter(|json| !json.is_null())
         });

@@ -1,6 +1,8 @@
-//! Pieces that programs which wrap a model, or modules of it, put into the names of its tensors.
+//! Pieces of tensors' names that a family's tables lack: those of programs that wrap a model, and the prefix
+//! of a language model within another model.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Pieces of programs that may wrap any module: torch.compile, FSDP, activation checkpointing.
 const INNER: [&str; 3] = ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."];
@@ -24,6 +26,28 @@ pub(super) fn unwrapped(name: &str) -> (Cow<'_, str>, String) {
     match pieces.is_empty() {
         true => (Cow::Borrowed(name), pieces),
         false => (Cow::Owned(bare), pieces),
+    }
+}
+
+/// Modules that hold a language model within another model.
+const LANGUAGE_MODELS: [&str; 4] = ["language_model", "text_model", "llm", "thinker"];
+
+/// The prefix of the language model's layers within another model; empty if there is none, or several. No
+/// name as it stands is that of a layer.
+/// `is_of_layers` says whether a name is that of a tensor in a layer of its family.
+pub(super) fn inner(names: &[String], reason: &str, is_of_layers: impl Fn(&str) -> bool) -> String {
+    // The config of the language model is below the same modules.
+    let holds = |module: &str| {
+        LANGUAGE_MODELS.contains(&module) || reason.contains(&format!("{module}_config"))
+    };
+    let mut prefixes = BTreeSet::new();
+    for name in names.iter().filter(|name| name.split('.').any(holds)) {
+        let mut splits = name.match_indices('.').map(|(at, _)| name.split_at(at.saturating_add(1)));
+        prefixes.extend(splits.find(|(_, rest)| is_of_layers(rest)).map(|(prefix, _)| prefix));
+    }
+    match prefixes.into_iter().collect::<Vec<_>>().as_slice() {
+        [prefix] => (*prefix).to_owned(),
+        _ => String::new(),
     }
 }
 

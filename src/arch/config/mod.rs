@@ -169,7 +169,32 @@ fn report<'a, T: Reported>(
 }
 
 /// Keys under which a config nests the numbers of the language model, outermost first.
-pub(crate) const TEXT_CONFIGS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+pub(crate) const TEXT_CONFIGS: [&str; 4] =
+    ["text_config", "llm_config", "language_config", "thinker_config"];
+
+/// Configs within others, at most.
+const DEPTH: usize = 4;
+
+/// The config of the language model and those that it is nested in, each with its path: the innermost
+/// first, the document last.
+pub(crate) fn nested_configs(document: &Json) -> Vec<(String, &Json)> {
+    let mut found = vec![(String::new(), document)];
+    let mut config = document;
+    let inner = |config: &'_ Json| {
+        let names = TEXT_CONFIGS.iter().copied();
+        names.into_iter().find(|name| config.get(name).is_some_and(Json::is_object))
+    };
+    while let Some(name) = inner(config).filter(|_| found.len() < DEPTH)
+        && let Some(nested) = config.get(name)
+    {
+        let outer = found.last().map_or("", |(path, _)| path.as_str());
+        let dot = if outer.is_empty() { "" } else { "." };
+        found.push((format!("{outer}{dot}{name}"), nested));
+        config = nested;
+    }
+    found.reverse();
+    found
+}
 
 /// The layers that a config states, used to report missing tensors. The numbers are unchecked: never
 /// use them as loop bounds.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::check::Check;
-use super::{ConfigValue, Defaults, Field, TEXT_CONFIGS};
+use super::{ConfigValue, Defaults, Field, nested_configs};
 use crate::arch::architecture_name;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -80,8 +80,7 @@ impl<'a> ConfigReader<'a> {
     pub(crate) fn of_class(&self, keys: &[&str]) -> Option<(&'static str, &Json)> {
         let (key, value) = keys.iter().find_map(|key| self.of_class.get_key_value(*key))?;
         let root = self.store.document(CONFIG)?;
-        let inner = TEXT_CONFIGS.iter().filter_map(|name| root.get(name));
-        let config = inner.chain([root]).next()?;
+        let (_, config) = nested_configs(root).into_iter().next()?;
         let stated = keys.iter().copied().flat_map(paths).any(|path| {
             let found = path.split('.').try_fold(config, |json, name| json.get(name));
             found.is_some()
@@ -106,8 +105,7 @@ impl<'a> ConfigReader<'a> {
         }
         for document in DOCUMENTS {
             let Some(root) = self.store.document(document) else { continue };
-            let inner = TEXT_CONFIGS.iter().filter_map(|name| Some((*name, root.get(name)?)));
-            for (inside, config) in inner.chain([("", root)]) {
+            for (inside, config) in nested_configs(root) {
                 for path in key.json.iter().copied().flat_map(paths) {
                     if let Some(json) = at(config, &path) {
                         let dot = if inside.is_empty() { "" } else { "." };
