@@ -263,6 +263,22 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
     Ok(vocabulary)
 }
 
+/// Parses the vocabulary and the merges of the `model` of a `tokenizer.json`.
+pub(crate) fn model<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Vocabulary<'a>> {
+    let mut scanner = start(bytes)?;
+    let mut model = None;
+    object(&mut scanner, |scanner, key| match &*key {
+        b"model" => {
+            model = Some(JsonModel::parse(scanner, limits)?);
+            Ok(())
+        }
+        _ => scanner.skip_value(),
+    })?;
+    end(&mut scanner)?;
+    let Some(model) = model else { return Err(scanner.error("the tokenizer has no model")) };
+    Vocabulary::new(model.kind(), bytes.into(), model.pieces, model.merges)
+}
+
 /// Parses a `tokenizer.json` without its vocabulary and merges, which are most of its bytes.
 pub(crate) fn rest(bytes: &[u8], limits: &Limits) -> Result<Json> {
     let mut scanner = start(bytes)?;

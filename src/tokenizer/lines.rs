@@ -20,6 +20,15 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
+/// BERT's special tokens, which `vocab.txt` has under these names.
+const SPECIAL: [(&str, &[u8]); 5] = [
+    ("unk", b"[UNK]"),
+    ("sep", b"[SEP]"),
+    ("pad", b"[PAD]"),
+    ("cls", b"[CLS]"),
+    ("mask", b"[MASK]"),
+];
+
 /// Parses a vocabulary with one token per line, numbered from 0.
 pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vocabulary<'a>> {
     let mut pieces = Vec::new();
@@ -27,7 +36,14 @@ pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vo
         let place = TextRange::new(range, false)?;
         push(&mut pieces, VocabularyEntry { id, place, score: f32::NAN, kind: None }, limits)?;
     }
-    Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())
+    let mut vocabulary = Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())?;
+    let mut special = Vec::new();
+    for token in vocabulary.tokens() {
+        let row = SPECIAL.iter().find(|(_, text)| *token.text == **text);
+        special.extend(row.map(|(name, _)| (*name, token.id)));
+    }
+    vocabulary.special = special;
+    Ok(vocabulary)
 }
 
 /// Parses merges, one per line; the first line may state a version.

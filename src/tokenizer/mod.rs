@@ -1,6 +1,6 @@
 //! Tokenizers: the tokens, merges and templates of a model, whichever file stores them.
 //!
-//! This library does not tokenize text. A [`Tokenizer`] has what a program needs to do so: the
+//! This library does not tokenize text; `TextTokens` in the crate `weighbridge-reference` does. A [`Tokenizer`] has what a program needs to do so: the
 //! tokens with their scores and kinds, the merges, the special tokens and the chat templates. They
 //! are read from GGUF's metadata, or from `tokenizer.json`, `tokenizer.model`,
 //! `sentencepiece.bpe.model`, `spiece.model`, `vocab.json` with `merges.txt`, or `vocab.txt` beside the weights.
@@ -14,6 +14,7 @@ mod lines;
 mod read;
 pub(crate) mod sentencepiece;
 mod special;
+pub(crate) mod tables;
 mod template;
 mod tokens;
 pub(crate) mod vocabulary;
@@ -24,5 +25,6 @@ pub(crate) use files::FAIRSEQ;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
 pub(crate) use special::{chat_templates_beside, has_chat_template};
 pub use special::{is_special_token_key, special_token_key};
+pub use tables::{MergedPair, TokenizerTables, VocabularyTable};
 pub use template::ChatTemplate;
 pub use tokens::Tokenizer;

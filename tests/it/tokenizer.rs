@@ -152,6 +152,8 @@ fn older_files() {
     0: [PAD]
     1: [UNK]
     2: the
+    pad = 0 (vocab.txt)
+    unk = 1 (vocab.txt)
     ");
     let (_folder, store) = beside::<&str>(&[]);
     assert!(store.tokenizer().expect("no fault").is_none());

@@ -258,3 +258,27 @@ fn later_steps_add_the_tokens_around_a_text() {
     assert_eq!(adds(json!([template, bytes])), [yes, Some("2".to_owned())]);
     assert_eq!(adds(json!([bytes])), [no, None]);
 }
+
+/// `vocab.txt` alone: BERT's names of special tokens, and the settings that llama.cpp would guess.
+#[test]
+fn words_in_lines_have_all_keys() {
+    let words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\n##s\n";
+    let settings = r#"{"do_lower_case": false, "strip_accents": true}"#;
+    let files = [("vocab.txt", words), ("tokenizer_config.json", settings)];
+    let own = tokenizer(&keys(&beside("bert", 7, &files)));
+    assert_eq!(own["model"], "bert");
+    assert_eq!(own["tokens"], "[PAD] [UNK] [CLS] [SEP] [MASK] \u{2581}the s");
+    assert_eq!(own["token_type"], "3 3 3 3 3 1 1");
+    let ids = ["bos", "eos", "unknown", "seperator", "padding", "mask"];
+    let ids = ids.map(|name| own[&format!("{name}_token_id")].clone());
+    assert_eq!(ids, ["2", "3", "1", "3", "0", "4"]);
+    let flags =
+        ["add_bos_token", "add_eos_token", "normalizer.lowercase", "normalizer.strip_accents"];
+    assert_eq!(flags.map(|name| own[name].clone()), ["true", "true", "false", "true"]);
+    let folder = beside("bert", 7, &files);
+    let model = Model::open(folder.path()).expect("a directory");
+    let made = tokenizer_json(&model).expect("JSON").expect("a tokenizer");
+    assert_eq!(made["model"]["vocab"]["##s"], 6);
+    assert_eq!(made["normalizer"]["lowercase"], false);
+    assert_eq!(made["post_processor"]["single"][0]["SpecialToken"]["id"], "[CLS]");
+}

@@ -151,6 +151,9 @@ pub(crate) fn gguf_keys(
     if *tokenizer.kind.source == *FAIRSEQ {
         surrounding_keys(&tokenizer, out);
     }
+    if *tokenizer.kind.source == *"vocab.txt" {
+        word_keys(&tokenizer, &files, out);
+    }
     if exceptions.has("merges") {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
@@ -644,6 +647,32 @@ fn surrounding_keys(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
     }
     for key in ["add_bos_token", "add_eos_token", "add_sep_token"] {
         out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(true));
+    }
+}
+
+/// The keys of BERT's tokenizer without a `tokenizer.json`, which states them for others: texts are
+/// `[CLS] text [SEP]`, in lower case unless the configuration says otherwise.
+fn word_keys(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyValues) {
+    for (name, key) in SPECIAL {
+        let key = format!("tokenizer.ggml.{key}");
+        let purpose = match name {
+            "bos" => "cls",
+            "eos" => "sep",
+            other => other,
+        };
+        if let (None, Some(id)) = (out.get(&key), tokenizer.special(purpose)) {
+            out.set(&key, Value::U32(id));
+        }
+    }
+    for (key, flag) in [("add_bos_token", true), ("add_eos_token", true), ("add_sep_token", false)]
+    {
+        out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(flag));
+    }
+    let said = |key: &str| files.config.get(key).and_then(Json::as_bool);
+    let lowers = said("do_lower_case").unwrap_or(true);
+    out.set("tokenizer.ggml.normalizer.lowercase", Value::Bool(lowers));
+    if let Some(strips) = said("strip_accents") {
+        out.set("tokenizer.ggml.normalizer.strip_accents", Value::Bool(strips));
     }
 }
 

@@ -4,8 +4,6 @@
 //! llama.cpp does with the GGUF file. The other files name the special tokens and the chat
 //! templates.
 
-use std::collections::HashMap;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
@@ -14,8 +12,11 @@ use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::metadata::Value;
-use crate::store::Store;
-use crate::tokenizer::{BLOCK, Token, TokenKind, Tokenizer, TokenizerKind};
+use crate::store::{Encoding, Store};
+use crate::tokenizer::tables::pairs;
+use crate::tokenizer::{
+    BLOCK, MergedPair, Token, TokenKind, Tokenizer, TokenizerKind, TokenizerTables, VocabularyTable,
+};
 
 /// The files of a tokenizer: names and contents.
 pub(crate) type TokenizerDocuments = Vec<(&'static str, Json)>;
@@ -32,10 +33,32 @@ struct JsonToken {
 struct TokenizerParts {
     normalizer: Json,
     pre_tokenizer: Json,
+    /// Without vocabulary and merges.
     model: Json,
+    vocabulary: VocabularyTable,
+    merges: Vec<MergedPair>,
     decoder: Json,
     /// Whether texts start and end with a token if the file does not state it.
     usual: (bool, bool),
+}
+
+/// The tokens that `tokenizer.json` matches before all others, as `tokenizer_config.json` has them.
+type AddedTokens = Vec<(u32, Map<String, Json>)>;
+
+/// The tables of a model's tokenizer. `None` if it has no tokenizer.
+///
+/// # Errors
+///
+/// Same as [`files`].
+pub(crate) fn tables(store: &Store) -> Result<Option<TokenizerTables>> {
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(None) };
+    let entries = entries(store, &tokenizer)?;
+    let (mut tables, _) = translated(store, &tokenizer, &entries)?;
+    if lists_merges(&tokenizer) {
+        let merges = pairs(&tables.vocabulary, tokenizer.merges(), "");
+        tables.merges = merges.map_err(|error| error.in_key("tokenizer.ggml.merges"))?;
+    }
+    Ok(Some(tables))
 }
 
 /// The files of a model's tokenizer. Empty if it has no tokenizer.
@@ -47,62 +70,17 @@ struct TokenizerParts {
 pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocuments> {
     let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(TokenizerDocuments::new()) };
     let entries = entries(store, &tokenizer)?;
-    let parts = match &tokenizer.kind.value {
-        TokenizerKind::Bpe => byte_level(store, &tokenizer, &entries)?,
-        TokenizerKind::SentencePiece => sentencepiece(&tokenizer, &entries),
-        TokenizerKind::WordPiece => wordpiece(store, &tokenizer, &entries),
-        TokenizerKind::Unigram => unigram(store, &tokenizer, &entries)?,
-        TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(&tokenizer, &entries)?,
-        other => {
-            let fault = format!("unsupported kind of tokenizer: {}", other.name());
-            return Err(Error::unsupported(fault)
-                .in_file(store.path())
-                .in_key(&tokenizer.kind.source));
-        }
-    };
-    let text = |name: &str| {
-        let id = tokenizer.special(name)?;
-        entries.iter().find(|entry| entry.id == id).map(|entry| entry.text.as_str())
-    };
-    let flag = |stated: &Option<crate::arch::Field<bool>>, usual| {
-        stated.as_ref().map_or(usual, |f| f.value)
-    };
-    let bert = tokenizer.kind.value == TokenizerKind::WordPiece;
-    // Pairs of texts, separated by the end token of the first and the start token of the second.
-    let doubled = !bert && key_flag(store, "add_sep_token").unwrap_or(false);
-    let around = (
-        text(if bert && tokenizer.special("cls").is_some() { "cls" } else { "bos" })
-            .filter(|_| flag(&tokenizer.add_bos, parts.usual.0)),
-        text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
-    );
-    let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
-    let is_added = |entry: &&JsonToken| {
-        matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
-    };
-    // Such tokens are matched as in llama.cpp: before spaces are replaced.
-    let plain = parts.normalizer.is_null();
-    let added: Vec<(u32, Map<String, Json>)> = entries
-        .iter()
-        .filter(is_added)
-        .map(|entry| (entry.id, added_token(entry, plain)))
-        .collect();
-    let with_id = |(id, token): &(u32, Map<String, Json>)| {
-        let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);
-        whole.extend(token.clone());
-        Json::Object(whole)
-    };
-    let whole = json!({
-        "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": added.iter().map(with_id).collect::<Vec<Json>>(),
-        "normalizer": parts.normalizer, "pre_tokenizer": parts.pre_tokenizer,
-        "post_processor": post_processor(around, doubled, id_of, &parts.decoder),
-        "decoder": parts.decoder, "model": parts.model,
-    });
+    let (tables, added) = translated(store, &tokenizer, &entries)?;
+    let text = text_of(&tokenizer, &entries);
+    let mut whole = tables.into_json();
+    if lists_merges(&tokenizer) {
+        whole["model"]["merges"] = listed(&tokenizer)?;
+    }
     let mut map = Map::new();
     for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
         // llama.cpp has names of its own for the tokens around BERT's texts.
         let other = match name {
-            "cls" if bert || doubled => text("bos"),
+            "cls" if is_bert(&tokenizer) || is_doubled(store, &tokenizer) => text("bos"),
             _ => None,
         };
         if let Some(text) = text(name).or(other) {
@@ -120,6 +98,85 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
         ("tokenizer_config.json", Json::Object(config)),
         ("special_tokens_map.json", Json::Object(map)),
     ])
+}
+
+fn is_bert(tokenizer: &Tokenizer<'_>) -> bool {
+    tokenizer.kind.value == TokenizerKind::WordPiece
+}
+
+/// Whether two texts are separated by the end token of the first and the start token of the second.
+fn is_doubled(store: &Store, tokenizer: &Tokenizer<'_>) -> bool {
+    !is_bert(tokenizer) && key_flag(store, "add_sep_token").unwrap_or(false)
+}
+
+/// The text of a special token, by its purpose.
+fn text_of<'e>(
+    tokenizer: &Tokenizer<'_>,
+    entries: &'e [JsonToken],
+) -> impl Fn(&str) -> Option<&'e str> {
+    move |name: &str| {
+        let id = tokenizer.special(name)?;
+        entries.iter().find(|entry| entry.id == id).map(|entry| entry.text.as_str())
+    }
+}
+
+/// The tokenizer in the terms of `tokenizer.json`, without merges that are listed, and the tokens that are
+/// matched first.
+fn translated(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> Result<(TokenizerTables, AddedTokens)> {
+    let parts = match &tokenizer.kind.value {
+        TokenizerKind::Bpe => byte_level(store, tokenizer, entries)?,
+        TokenizerKind::SentencePiece => sentencepiece(tokenizer, entries)?,
+        TokenizerKind::WordPiece => wordpiece(store, tokenizer, entries)?,
+        TokenizerKind::Unigram => unigram(store, tokenizer, entries)?,
+        TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(tokenizer, entries)?,
+        other => {
+            let fault = format!("unsupported kind of tokenizer: {}", other.name());
+            return Err(Error::unsupported(fault)
+                .in_file(store.path())
+                .in_key(&tokenizer.kind.source));
+        }
+    };
+    let text = text_of(tokenizer, entries);
+    let flag = |stated: &Option<crate::arch::Field<bool>>, usual| {
+        stated.as_ref().map_or(usual, |f| f.value)
+    };
+    let bert = is_bert(tokenizer);
+    let around = (
+        text(if bert && tokenizer.special("cls").is_some() { "cls" } else { "bos" })
+            .filter(|_| flag(&tokenizer.add_bos, parts.usual.0)),
+        text(if bert { "sep" } else { "eos" }).filter(|_| flag(&tokenizer.add_eos, parts.usual.1)),
+    );
+    let id_of = |text: &str| entries.iter().find(|entry| entry.text == text).map(|entry| entry.id);
+    let is_added = |entry: &&JsonToken| {
+        matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
+    };
+    // Such tokens are matched as in llama.cpp: before spaces are replaced.
+    let plain = parts.normalizer.is_null();
+    let added: AddedTokens = entries
+        .iter()
+        .filter(is_added)
+        .map(|entry| (entry.id, added_token(entry, plain)))
+        .collect();
+    let with_id = |(id, token): &(u32, Map<String, Json>)| {
+        let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);
+        whole.extend(token.clone());
+        Json::Object(whole)
+    };
+    let added_tokens: Vec<Json> = added.iter().map(with_id).collect();
+    let doubled = is_doubled(store, tokenizer);
+    let settings = json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": added_tokens,
+        "normalizer": parts.normalizer, "pre_tokenizer": parts.pre_tokenizer,
+        "post_processor": post_processor(around, doubled, id_of, &parts.decoder),
+        "decoder": parts.decoder, "model": parts.model,
+    });
+    let TokenizerParts { vocabulary, merges, .. } = parts;
+    Ok((TokenizerTables { settings, vocabulary, merges }, added))
 }
 
 /// A token that is matched before all others; `plain` if the text is not normalized before.
@@ -181,8 +238,18 @@ fn chat_template(tokenizer: &Tokenizer<'_>) -> Option<Json> {
 
 /// The tokens, without those that only pad the embedding.
 fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<JsonToken>> {
+    let is_gguf = store.encoding() == Encoding::Gguf;
+    let unstated = |id: u32| {
+        let named = tokenizer.special.iter().filter(|_| !is_gguf);
+        let mut named = named.filter(|(_, token)| token.value == id);
+        match named.next() {
+            Some((name, _)) if name == "unk" => TokenKind::Unknown,
+            Some(_) => TokenKind::Control,
+            None => TokenKind::Normal,
+        }
+    };
     let entry = |token: Token<'_>| {
-        let kind = token.kind.unwrap_or(TokenKind::Normal);
+        let kind = token.kind.unwrap_or_else(|| unstated(token.id));
         let fills = format!("[PAD{}]", token.id);
         if kind == TokenKind::Unused && *token.text == *fills.as_bytes() {
             return None;
@@ -204,36 +271,38 @@ fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<JsonToken>> {
 }
 
 /// All tokens by text. Special tokens are included, since they would be renumbered otherwise.
-fn vocabulary(entries: &[JsonToken]) -> Json {
-    Json::Object(entries.iter().map(|entry| (entry.text.clone(), entry.id.into())).collect())
+fn vocabulary(entries: &[JsonToken]) -> Result<VocabularyTable> {
+    let tokens = entries.iter().map(|entry| (entry.id, entry.text.as_bytes().into(), entry.score));
+    VocabularyTable::new(tokens)
 }
 
-fn bpe(
-    unknown: Option<&JsonToken>,
-    fallback: bool,
-    ignore_merges: bool,
-    entries: &[JsonToken],
-    merges: Json,
-) -> Json {
+fn bpe(unknown: Option<&JsonToken>, fallback: bool, ignore_merges: bool) -> Json {
     json!({
         "type": "BPE", "dropout": null, "unk_token": unknown.map(|entry| &entry.text),
         "continuing_subword_prefix": null,
         "end_of_word_suffix": null, "fuse_unk": unknown.is_some(), "byte_fallback": fallback,
-        "ignore_merges": ignore_merges, "vocab": vocabulary(entries), "merges": merges,
+        "ignore_merges": ignore_merges,
     })
 }
 
-/// The merges that the file lists.
+/// Whether merges are listed, and do not follow from scores.
+fn lists_merges(tokenizer: &Tokenizer<'_>) -> bool {
+    matches!(tokenizer.kind.value, TokenizerKind::Bpe | TokenizerKind::Other(_))
+}
+
+/// The merges that the file lists, as they are.
 fn listed(tokenizer: &Tokenizer<'_>) -> Result<Json> {
     let text = |bytes: &[u8]| {
-        let text = std::str::from_utf8(bytes).map(str::to_owned);
+        let text = std::str::from_utf8(bytes).map(Json::from);
         text.map_err(|_| {
             Error::unsupported("a merge that is not UTF-8").in_key("tokenizer.ggml.merges")
         })
     };
-    let pair =
-        |(first, second): crate::tokenizer::Merge<'_>| Ok(json!([text(&first)?, text(&second)?]));
-    tokenizer.merges().map(pair).collect()
+    let merges = tokenizer.merges();
+    let pair = |(first, second): crate::tokenizer::Merge<'_>| {
+        Ok(Json::Array(vec![text(&first)?, text(&second)?]))
+    };
+    merges.map(pair).collect::<Result<Vec<Json>>>().map(Json::Array)
 }
 
 /// A flag among the tokenizer's GGUF keys.
@@ -254,10 +323,13 @@ fn byte_level(
         Error::unsupported(fault).in_file(store.path()).in_key("tokenizer.ggml.pre")
     })?;
     let normalizer = if pre.composed { json!({"type": "NFC"}) } else { Json::Null };
+    let vocabulary = vocabulary(entries)?;
     Ok(TokenizerParts {
         normalizer,
         pre_tokenizer: pre.json(),
-        model: bpe(None, false, pre.ignore_merges, entries, listed(tokenizer)?),
+        model: bpe(None, false, pre.ignore_merges),
+        merges: Vec::new(),
+        vocabulary,
         decoder: tokenizer.decoder(),
         // llama.cpp's flag for these pre-tokenizers, whatever the file states.
         usual: (matches!(pre.name, "llama-bpe" | "tekken"), false),
@@ -277,7 +349,7 @@ fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [JsonToken]) -> Option<&'
     entries.iter().find(is)
 }
 
-fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> TokenizerParts {
+fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<TokenizerParts> {
     let normalizer = match tokenizer.adds_space {
         true => {
             let prepend = json!({"type": "Prepend", "prepend": BLOCK});
@@ -285,39 +357,52 @@ fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> TokenizerP
         }
         false => to_blocks(),
     };
-    TokenizerParts {
+    let vocabulary = vocabulary(entries)?;
+    Ok(TokenizerParts {
         normalizer,
         pre_tokenizer: Json::Null,
-        model: bpe(unknown(tokenizer, entries), true, false, entries, of_scores(entries)),
+        model: bpe(unknown(tokenizer, entries), true, false),
+        merges: of_scores(entries, &vocabulary),
+        vocabulary,
         decoder: tokenizer.decoder(),
         usual: (true, false),
-    }
+    })
 }
 
 /// Merges derived from scores. SentencePiece merges the two neighbors whose token has the highest
 /// score. So every split of a token into two tokens is a merge, and the merges of a token with a
 /// higher score come first.
-fn of_scores(entries: &[JsonToken]) -> Json {
-    let text = |entry: &&JsonToken| entry.kind == TokenKind::Normal;
-    let ids: HashMap<&str, u32> =
-        entries.iter().filter(text).map(|entry| (entry.text.as_str(), entry.id)).collect();
-    let mut merged: Vec<&JsonToken> = entries.iter().filter(text).collect();
+fn of_scores(entries: &[JsonToken], vocabulary: &VocabularyTable) -> Vec<MergedPair> {
+    let mut merged: Vec<&JsonToken> =
+        entries.iter().filter(|entry| entry.kind == TokenKind::Normal).collect();
+    let last = merged.iter().map(|entry| entry.id as usize).max().unwrap_or(0);
+    let mut is_text = vec![false; last.saturating_add(1)];
+    for entry in &merged {
+        if let Some(slot) = is_text.get_mut(entry.id as usize) {
+            *slot = true;
+        }
+    }
+    let id = |text: &str| {
+        let id = vocabulary.id(text.as_bytes())?;
+        is_text.get(id as usize).copied().unwrap_or(false).then_some(id)
+    };
     merged.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut merges = Vec::new();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
     for entry in merged {
-        let mut parts: Vec<(u32, u32, &str, &str)> = entry
-            .text
-            .char_indices()
-            .skip(1)
-            .filter_map(|(place, _)| {
-                let (first, second) = entry.text.split_at(place);
-                Some((*ids.get(first)?, *ids.get(second)?, first, second))
-            })
-            .collect();
+        let splits = entry.text.char_indices().skip(1).filter_map(|(place, _)| {
+            let (first, second) = entry.text.split_at(place);
+            Some((id(first)?, id(second)?))
+        });
+        parts.clear();
+        parts.extend(splits);
         parts.sort_unstable();
-        merges.extend(parts.into_iter().map(|(_, _, first, second)| json!([first, second])));
+        if let Some(whole) = id(&entry.text).filter(|_| !parts.is_empty()) {
+            let pair = |&(first, second): &(u32, u32)| MergedPair { first, second, whole };
+            merges.extend(parts.iter().map(pair));
+        }
     }
-    Json::Array(merges)
+    merges
 }
 
 /// Whether this kind of tokenizer, which only one family uses, has merges and byte tokens.
@@ -326,41 +411,56 @@ fn has_merges(model: &str) -> bool {
 }
 
 fn bpe_with_bytes(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<TokenizerParts> {
+    let vocabulary = vocabulary(entries)?;
     Ok(TokenizerParts {
         normalizer: to_blocks(),
         pre_tokenizer: json!({
             "type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false,
         }),
-        model: bpe(unknown(tokenizer, entries), true, false, entries, listed(tokenizer)?),
+        model: bpe(unknown(tokenizer, entries), true, false),
+        merges: Vec::new(),
+        vocabulary,
         decoder: tokenizer.decoder(),
         usual: (true, false),
     })
 }
 
-fn wordpiece(store: &Store, tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> TokenizerParts {
-    let flag = |name: &str| key_flag(store, &format!("normalizer.{name}"));
+fn wordpiece(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> Result<TokenizerParts> {
+    let config = store.read_document("tokenizer_config.json")?;
+    let flag = |name: &str, other: &str| {
+        let stated = || config.as_ref()?.get(other)?.as_bool();
+        key_flag(store, &format!("normalizer.{name}")).or_else(stated)
+    };
+    let is_gguf = store.encoding() == Encoding::Gguf;
     // llama.cpp marks tokens that start a word, BERT tokens within a word.
     let marked = |entry: &JsonToken| match entry.text.strip_prefix(BLOCK) {
+        _ if !is_gguf => entry.text.clone(),
         Some(word) => word.to_owned(),
         None if entry.kind == TokenKind::Normal => format!("##{}", entry.text),
         None => entry.text.clone(),
     };
-    let vocabulary: Map<String, Json> =
-        entries.iter().map(|entry| (marked(entry), entry.id.into())).collect();
+    let token = |entry: &JsonToken| (entry.id, marked(entry).into_bytes().into(), entry.score);
     let unknown = unknown(tokenizer, entries).map_or("[UNK]", |entry| &entry.text);
-    TokenizerParts {
+    Ok(TokenizerParts {
         normalizer: json!({
             "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
-            "strip_accents": flag("strip_accents"), "lowercase": flag("lowercase").unwrap_or(true),
+            "strip_accents": flag("strip_accents", "strip_accents"),
+            "lowercase": flag("lowercase", "do_lower_case").unwrap_or(true),
         }),
         pre_tokenizer: json!({"type": "BertPreTokenizer"}),
         model: json!({
             "type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100, "vocab": vocabulary,
+            "max_input_chars_per_word": 100,
         }),
+        vocabulary: VocabularyTable::new(entries.iter().map(token))?,
+        merges: Vec::new(),
         decoder: tokenizer.decoder(),
         usual: (true, true),
-    }
+    })
 }
 
 /// Llama.cpp's T5 tokenizer, in the form of XLM-RoBERTa's files.
@@ -401,22 +501,22 @@ fn unigram(
         }),
         _ => block,
     };
-    // Tokens are numbered by their position in this list.
-    let mut vocabulary = Vec::new();
-    for entry in entries {
-        while vocabulary.len() < entry.id as usize {
-            vocabulary.push(json!([format!("[PAD{}]", vocabulary.len()), -10_000.0]));
-        }
-        vocabulary.push(json!([entry.text, entry.score]));
-    }
+    // Tokens are numbered by their position in the list.
+    let last = entries.last().map_or(0, |entry| entry.id);
+    let is_absent = |id: &u32| entries.binary_search_by_key(id, |entry| entry.id).is_err();
+    let fills = (0..last)
+        .filter(is_absent)
+        .map(|id| (id, format!("[PAD{id}]").into_bytes().into(), -10_000.0));
+    let tokens = entries.iter().map(|entry| (entry.id, entry.text.as_bytes().into(), entry.score));
     Ok(TokenizerParts {
         normalizer,
         pre_tokenizer,
         model: json!({
             "type": "Unigram", "unk_id": unknown(tokenizer, entries).map(|entry| entry.id),
-            "vocab": vocabulary,
             "byte_fallback": entries.iter().any(|entry| entry.kind == TokenKind::Byte),
         }),
+        vocabulary: VocabularyTable::new(tokens.chain(fills))?,
+        merges: Vec::new(),
         decoder: tokenizer.decoder(),
         usual: (false, true),
     })
