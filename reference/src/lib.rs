@@ -41,5 +41,5 @@ pub use plan::Plan;
 pub use pooling::{Embedder, Pooling, normalize};
 pub use rope::{Frequencies, Rope, Sinusoids};
 pub use rows::Rows;
-pub use tokens::TextTokens;
+pub use tokens::{TextToken, TextTokens};
 pub use trial::Trial;

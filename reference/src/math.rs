@@ -38,26 +38,9 @@ pub(crate) fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }
 }
 
-/// The error function, to the precision of `f64`: its series near zero, the continued fraction of its
-/// complement beyond (Abramowitz and Stegun, 7.1.5 and 7.1.14).
+/// The error function, to the precision of `f64`.
 pub(crate) fn erf(x: f64) -> f64 {
-    let size = x.abs();
-    if size > 6.0 {
-        return x.signum();
-    }
-    let result = if size < 2.5 {
-        let (mut term, mut sum) = (size, size);
-        for n in 1..80 {
-            let n = f64::from(n);
-            term *= -size * size / n;
-            sum += term / (2.0 * n + 1.0);
-        }
-        sum * std::f64::consts::FRAC_2_SQRT_PI
-    } else {
-        let fraction = (1..60).rev().fold(0.0, |rest, k| f64::from(k) / 2.0 / (size + rest));
-        1.0 - (-size * size).exp() / (size + fraction) * 0.5 * std::f64::consts::FRAC_2_SQRT_PI
-    };
-    result * x.signum()
+    libm::erf(x)
 }
 
 /// The number below which that part of a normal distribution lies, found by halving.

@@ -368,6 +368,13 @@ impl Reference {
             };
             let numbers = tokens.iter().map(number).collect::<Result<Vec<_>, _>>();
             let numbers = numbers.map_err(|_| Error::Input(format!("position {first}")))?;
+            if next > positions.outputs() {
+                return Err(Error::Input(format!(
+                    "{} tokens, but the model has positions for {}: shorten the text",
+                    start + count,
+                    positions.outputs().saturating_sub(self.plan.first_position)
+                )));
+            }
             rows.push(positions.rows_of(&numbers, "position")?);
         }
         rows.extend(self.plan.sinusoids.map(|waves| waves.rows(first, count, self.plan.dim)));

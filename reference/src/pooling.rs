@@ -63,6 +63,7 @@ pub struct Embedder<'r> {
     reference: &'r Reference,
     pooling: Pooling,
     layers: Vec<DenseLayer>,
+    longest: Option<usize>,
 }
 
 /// A matrix behind the pooling.
@@ -107,7 +108,16 @@ impl<'r> Embedder<'r> {
             }
             width = layer.outputs;
         }
-        Ok(Self { reference, pooling, layers })
+        let settings = model.read_document("sentence_bert_config.json")?;
+        let longest = settings.as_deref().and_then(|json| json.get("max_seq_length")?.as_u64());
+        let longest = longest.and_then(|longest| usize::try_from(longest).ok());
+        Ok(Self { reference, pooling, layers, longest: longest.filter(|longest| *longest > 0) })
+    }
+
+    /// The number of tokens that sentence-transformers cuts a text to, if the model states it
+    /// (`max_seq_length` in `sentence_bert_config.json`).
+    pub fn longest(&self) -> Option<usize> {
+        self.longest
     }
 
     /// The pooling.

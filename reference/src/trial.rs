@@ -17,6 +17,8 @@ pub struct Trial {
     /// The perplexity of a text, if the model's tokenizer splits one into tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub perplexity: Option<f64>,
+    /// The number of tokens in the vocabulary, which is the perplexity of a model that knows nothing.
+    pub vocabulary: usize,
     /// Results that no healthy model gives, one sentence each.
     pub faults: Vec<String>,
 }
@@ -44,6 +46,7 @@ impl Trial {
             None => (0..TOKENS).map(|number| spread(number) % vocabulary.max(1)).collect(),
         };
         trial.tokens = tokens.len();
+        trial.vocabulary = reference.vocabulary();
         if reference.plan().encodes() {
             examine(&reference.encode(&tokens, None)?.hidden, "hidden states", &mut trial);
             return Ok(trial);

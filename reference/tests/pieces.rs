@@ -22,7 +22,8 @@ fn texts_are_cut_as_by_tokenizers() {
             }
             let bytes = std::fs::read(&path).expect("a tokenizer");
             let json = Json::parse(&bytes).expect("JSON");
-            let tokenizer = TextTokens::of_document(&json["tokenizer"]).expect("a tokenizer");
+            let tokenizer =
+                TextTokens::parse(json["tokenizer"].to_string().as_bytes()).expect("a tokenizer");
             for pair in json["texts"].as_array().expect("texts") {
                 let text = pair[0].as_str().expect("a text");
                 let found = Json::from(tokenizer.of(text).expect("tokens"));
@@ -73,7 +74,7 @@ fn a_damaged_trie_ends_the_search() {
     let document = &mut json["tokenizer"];
     for charsmap in ["", "AA", "BAAAAP////8=", "/////wAA", "CAAAAAEAAAABAAAA"] {
         document["normalizer"]["precompiled_charsmap"] = charsmap.into();
-        match TextTokens::of_document(document) {
+        match TextTokens::parse(document.to_string().as_bytes()) {
             Ok(tokenizer) => assert!(!tokenizer.of("the tall truck").expect("tokens").is_empty()),
             Err(error) => assert!(error.to_string().contains("precompiled_charsmap"), "{error}"),
         }

@@ -1,11 +1,14 @@
 //! Pieces with scores: a text is cut where the sum of its pieces' scores is highest (Kudo, "Subword
 //! Regularization", 2018).
 
-use std::collections::HashMap;
+use std::ops::Range;
 
 use weighbridge::json::Json;
+use weighbridge::tokenizer::{TokenizerTables, VocabularyTable};
 
-use super::document::{text, unsupported};
+use super::aligned::Aligned;
+use super::document::{id, text};
+use super::found::{Found, byte_tokens};
 use crate::error::{Error, Result};
 
 /// How much less than the least score a character without a piece counts.
@@ -14,9 +17,7 @@ const PENALTY: f64 = 10.0;
 /// A vocabulary of pieces.
 #[derive(Debug)]
 pub(super) struct Unigram {
-    pieces: HashMap<String, (u32, f64)>,
-    /// Bytes of the longest piece.
-    longest: usize,
+    pieces: VocabularyTable,
     unknown: Option<u32>,
     unknown_score: f64,
     /// Tokens of bytes, which stand for characters without a piece.
@@ -24,54 +25,57 @@ pub(super) struct Unigram {
 }
 
 impl Unigram {
-    pub(super) fn of(json: &Json) -> Result<Self> {
-        let listed = json.get("vocab").and_then(Json::as_array);
-        let listed = listed.ok_or_else(|| unsupported("model", json))?;
-        let mut pieces = HashMap::new();
-        for (piece, token) in listed.iter().zip(0u32..) {
-            let read = || Some((piece[0].as_str()?, piece[1].as_f64()?));
-            let (text, score) = read().ok_or_else(|| {
-                Error::Mismatch(format!("tokenizer.json: piece {token} is no text with a score"))
-            })?;
-            pieces.insert(text.to_owned(), (token, score));
-        }
-        let least = pieces.values().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
+    pub(super) fn new(tables: TokenizerTables) -> Self {
+        let pieces = tables.vocabulary;
+        let json = tables.settings.get("model").unwrap_or(&Json::Null);
+        let scores = pieces.iter().map(|(_, _, score)| f64::from(score));
         let falls_back = json.get("byte_fallback").and_then(Json::as_bool).unwrap_or(false);
-        let bytes = (0..=255u8).map(|byte| Some(pieces.get(&format!("<0x{byte:02X}>"))?.0));
-        Ok(Self {
-            longest: pieces.keys().map(String::len).max().unwrap_or(0),
-            bytes: if falls_back { bytes.collect() } else { None },
-            unknown: json.get("unk_id").and_then(super::id),
-            unknown_score: least - PENALTY,
+        Self {
+            unknown_score: scores.fold(f64::INFINITY, f64::min) - PENALTY,
+            bytes: falls_back.then(|| byte_tokens(&pieces)).flatten(),
+            unknown: json.get("unk_id").and_then(id),
             pieces,
-        })
+        }
     }
 
-    /// Appends the tokens of a piece of text.
-    pub(super) fn tokens(&self, text: &str, out: &mut Vec<u32>) -> Result<()> {
+    /// Appends the tokens of a piece of a text.
+    pub(super) fn tokens(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        out: &mut Vec<Found>,
+    ) -> Result<()> {
         let mut unknown_before = false;
-        for (part, token) in self.best(text) {
-            let is_unknown = token.is_none();
-            match (token, &self.bytes) {
-                (Some(token), _) => out.push(token),
-                (None, Some(bytes)) => {
-                    let of_byte = |byte: u8| bytes.get(usize::from(byte)).copied();
-                    out.extend(part.bytes().filter_map(of_byte));
+        let piece = text.get(range.clone()).unwrap_or_default();
+        for (part, token) in self.best(piece) {
+            let text = piece.get(part.clone()).unwrap_or_default();
+            let range = range.start + part.start..range.start + part.end;
+            match (token, &self.bytes, self.unknown) {
+                (Some(id), ..) => out.push(Found { id, range }),
+                (None, Some(bytes), _) => {
+                    for (byte, start) in text.bytes().zip(range.start..) {
+                        let id = bytes.get(usize::from(byte)).copied();
+                        out.extend(id.map(|id| Found { id, range: start..start + 1 }));
+                    }
                 }
-                // Neighbours are one unknown token.
-                (None, None) if unknown_before => {}
-                (None, None) => out.push(
-                    self.unknown
-                        .ok_or_else(|| Error::Input(format!("no token stands for {part:?}")))?,
-                ),
+                // Neighbors are one unknown token.
+                (None, None, Some(_)) if unknown_before => {
+                    if let Some(last) = out.last_mut() {
+                        last.range.end = range.end;
+                    }
+                }
+                (None, None, Some(id)) => out.push(Found { id, range }),
+                (None, None, None) => {
+                    return Err(Error::Input(format!("no token stands for {text:?}")));
+                }
             }
-            unknown_before = is_unknown;
+            unknown_before = token.is_none();
         }
         Ok(())
     }
 
     /// The parts with the highest sum of scores, each with its token, if a piece stands for it.
-    fn best<'t>(&self, text: &'t str) -> Vec<(&'t str, Option<u32>)> {
+    fn best(&self, text: &str) -> Vec<(Range<usize>, Option<u32>)> {
         // For each end of a part, the best sum up to there, where its last part starts, and its token.
         let mut ends: Vec<Option<(f64, usize, Option<u32>)>> = vec![None; text.len() + 1];
         for (start, letter) in text.char_indices() {
@@ -92,12 +96,12 @@ impl Unigram {
             let rest = text.get(start..).unwrap_or_default();
             for (place, letter) in rest.char_indices() {
                 let end = place + letter.len_utf8();
-                if end > self.longest {
+                if end > self.pieces.longest() {
                     break;
                 }
-                if let Some((token, score)) = rest.get(..end).and_then(|part| self.pieces.get(part))
-                {
-                    offer(start + end, *score, Some(*token));
+                let found = rest.get(..end).and_then(|part| self.pieces.scored(part.as_bytes()));
+                if let Some((token, score)) = found {
+                    offer(start + end, f64::from(score), Some(token));
                     has_single |= start + end == single;
                 }
             }
@@ -108,7 +112,7 @@ impl Unigram {
         let mut parts = Vec::new();
         let mut end = text.len();
         while let Some((_, start, token)) = ends.get(end).copied().flatten().filter(|_| end > 0) {
-            parts.push((text.get(start..end).unwrap_or_default(), token));
+            parts.push((start..end, token));
             end = start;
         }
         parts.reverse();
@@ -171,21 +175,24 @@ impl Replacements {
 
     /// As Hugging Face's tokenizers apply them: to short clusters of characters as a whole, else to
     /// each character.
-    pub(super) fn of_text(&self, text: &str) -> String {
+    pub(super) fn apply(&self, aligned: &mut Aligned<'_>) {
         use unicode_segmentation::UnicodeSegmentation;
-        let mut out = String::with_capacity(text.len());
-        for cluster in text.graphemes(true) {
-            let whole = Some(cluster).filter(|cluster| cluster.len() < 6);
-            if let Some(by) = whole.and_then(|cluster| self.of_start(cluster)) {
-                out.push_str(by);
-                continue;
+        aligned.edit(|editor| {
+            for (start, cluster) in editor.old.grapheme_indices(true) {
+                let whole = Some(cluster).filter(|cluster| cluster.len() < 6);
+                if let Some(by) = whole.and_then(|cluster| self.of_start(cluster)) {
+                    editor.replace(start + cluster.len(), by);
+                    continue;
+                }
+                let mut buffer = [0; 4];
+                for (place, letter) in cluster.char_indices() {
+                    let end = start + place + letter.len_utf8();
+                    match self.of_start(letter.encode_utf8(&mut buffer)) {
+                        Some(by) => editor.replace(end, by),
+                        None => editor.keep(end),
+                    }
+                }
             }
-            let mut buffer = [0; 4];
-            for letter in cluster.chars() {
-                let letter: &str = letter.encode_utf8(&mut buffer);
-                out.push_str(self.of_start(letter).unwrap_or(letter));
-            }
-        }
-        out
+        });
     }
 }
