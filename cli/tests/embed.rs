@@ -167,3 +167,34 @@ fn dense_layers_behind_the_pooling_are_computed() {
     let nothing = refused(&["embed", BERT]);
     assert!(nothing.starts_with("2\n") && nothing.contains("--text"), "{nothing}");
 }
+
+/// A BERT directory whose tokenizer is `vocab.txt` alone, and what becomes of it as GGUF.
+#[test]
+fn words_in_lines_are_a_tokenizer() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = stating(folder.path(), &json!({ "pooling_mode_mean_tokens": true }));
+    let words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nmill\n##s\n";
+    fs::write(folder.path().join("vocab.txt"), words).expect("a file");
+    let gguf = folder.path().join("words.gguf").display().to_string();
+    assert_eq!(run(&["convert", &model, &gguf]).status, Some(0));
+    let expected = report(&[&model, "--ids", "2,4,5,6,3"]);
+    for path in [&model, &gguf] {
+        let found = report(&[path, "--text", "The Mills"]);
+        assert_eq!(found["embeddings"][0]["tokens"], 5, "{path}");
+        let vector = |report: &Json| numbers(&report["embeddings"][0]["embedding"]);
+        near(&vector(&found), &vector(&expected));
+    }
+
+    // The model has 64 positions.
+    let long = "mill ".repeat(100);
+    let refusal = refused(&["embed", &model, "--text", &long]);
+    assert!(refusal.contains("102 tokens, but the model has positions for 64"), "{refusal}");
+    let settings = json!({ "max_seq_length": 4, "do_lower_case": false });
+    fs::write(folder.path().join("sentence_bert_config.json"), settings.to_string())
+        .expect("a file");
+    let cut = report(&[&model, "--text", &long]);
+    assert_eq!(cut["embeddings"][0]["tokens"], 4);
+    assert!(cut["notes"].to_string().contains("102 tokens is cut to 4"), "{cut}");
+    let same = report(&[&model, "--ids", "2,5,5,3"]);
+    assert_eq!(cut["embeddings"][0]["embedding"], same["embeddings"][0]["embedding"]);
+}

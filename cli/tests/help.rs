@@ -47,6 +47,7 @@ fn the_program() {
       logits       Run a model on some tokens, and show or write its logits
       generate     Run a model, and print the text that continues a prompt
       embed        Print a vector for each text
+      tokens       Print the tokens of a text, or the text of tokens
       memory       Show how much memory a model takes to run
       compare      Measure what a conversion or a quantization costs in quality
       convert      Convert a model to another container

@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Generate(run::Generate),
     /// Print a vector for each text
     Embed(run::Embed),
+    /// Print the tokens of a text, or the text of tokens
+    Tokens(run::Tokens),
     /// Show how much memory a model takes to run
     Memory(run::Memory),
     /// Measure what a conversion or a quantization costs in quality

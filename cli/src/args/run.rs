@@ -153,6 +153,33 @@ pub(crate) struct Embed {
     pub(crate) open: Open,
 }
 
+#[derive(Args, Debug)]
+#[command(
+    after_help = "BYTES is the range of the text that a token stands for, in bytes and in whole characters; a token
+that the tokenizer puts around a text has an empty range. Texts are split with the model's own tokenizer,
+and special tokens in them are recognized.
+
+Examples:
+  weighbridge tokens model.gguf --text 'Once upon a time'
+  weighbridge tokens ./Qwen3-0.6B --text '<|im_start|>user' --json
+  weighbridge tokens llama3.2 --ids 12805,5304,264"
+)]
+pub(crate) struct Tokens {
+    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
+    pub(crate) path: PathBuf,
+    /// A text to split into tokens; give the option again for another text
+    #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
+    pub(crate) text: Vec<String>,
+    /// Tokens as numbers, to print their text
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
+    pub(crate) ids: Vec<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) open: Open,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PoolingName {
     /// The mean over all tokens

@@ -11,7 +11,7 @@ use super::logits::write_npy;
 use crate::args::run::{Embed, PoolingName};
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::print::{self, Table, left, right};
-use crate::{Status, Stop, device, failure, remark};
+use crate::{Status, Stop, device, failure, note, remark};
 
 /// Values shown for each text.
 const SHOWN: usize = 3;
@@ -51,7 +51,18 @@ pub(crate) fn run(args: &Embed) -> Done {
     if !args.text.is_empty() {
         let tokens = TextTokens::new(&model)?;
         for text in &args.text {
-            inputs.push((Some(text.clone()), tokens.of(text)?));
+            let all = tokens.of(text)?;
+            let ids = match embedder.longest().filter(|longest| all.len() > *longest) {
+                Some(longest) => {
+                    note(&format!(
+                        "a text of {} tokens is cut to {longest}, as sentence_bert_config.json says",
+                        all.len()
+                    ));
+                    tokens.at_most(text, longest)?
+                }
+                None => all,
+            };
+            inputs.push((Some(text.clone()), ids));
         }
     }
     if !args.ids.is_empty() {

@@ -112,7 +112,8 @@ fn speed(given: usize, found: usize, first: Duration, all: Duration) -> String {
     text
 }
 
-fn detokenizer(model: &Model) -> Result<Detokenizer, Stop> {
+/// The text of the model's tokens.
+pub(super) fn detokenizer(model: &Model) -> Result<Detokenizer, Stop> {
     let tokenizer = model.tokenizer()?.ok_or_else(|| {
         let fault = "the model has no tokenizer, so its tokens have no text";
         let error = Error::new(ErrorKind::Unsupported, fault).advise("give --print-ids");

@@ -28,6 +28,7 @@ mod report;
 mod show;
 mod slice;
 mod split;
+mod tokens;
 mod verify;
 mod view;
 
@@ -53,6 +54,7 @@ pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
         Command::Logits(args) => logits::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Tokens(args) => tokens::run(&args),
         Command::Memory(args) => memory::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Convert(args) => convert::run(&args),

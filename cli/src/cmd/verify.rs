@@ -113,7 +113,12 @@ fn write_text(
             None => String::new(),
             Some((tokens, None)) => format!("; ran {tokens} tokens"),
             Some((tokens, Some(found))) => {
-                format!("; ran {tokens} tokens of a text, perplexity {found:.1}")
+                let vocabulary = trial.map_or(0, |trial| trial.vocabulary);
+                let worse = match found > vocabulary as f64 {
+                    true => format!(", worse than chance among {vocabulary} tokens"),
+                    false => String::new(),
+                };
+                format!("; ran {tokens} tokens of a text, perplexity {found:.1}{worse}")
             }
         };
         let list = list.map_or(String::new(), |list| format!("; all hashes match {}", shown(list)));

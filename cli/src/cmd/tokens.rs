@@ -1,0 +1,130 @@
+//! `tokens`: the tokens of a text, and the text of tokens.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use serde::Serialize;
+use weighbridge::bytes::Text;
+use weighbridge::tokenizer::TokenKind;
+use weighbridge::{Error, ErrorKind, Model};
+use weighbridge_reference::TextTokens;
+
+use super::Done;
+use crate::args::run::Tokens;
+use crate::json::{self, SCHEMA};
+use crate::print::{self, Table, left, right};
+use crate::{Status, Stop, failure, remark};
+
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    path: String,
+    texts: Vec<TextReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TextReport {
+    text: String,
+    tokens: Vec<TokenReport>,
+}
+
+#[derive(Serialize)]
+struct TokenReport {
+    id: u32,
+    /// The token as the vocabulary spells it.
+    token: String,
+    /// The bytes of the text that the token stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<usize>,
+    special: bool,
+}
+
+pub(crate) fn run(args: &Tokens) -> Done {
+    let model = args.open.options().open(&args.path)?;
+    remark(&model);
+    let texts = match args.ids.as_slice() {
+        [] => of_texts(&model, &args.text)?,
+        ids => vec![of_ids(&model, ids)?],
+    };
+    if args.json {
+        let path = args.path.display().to_string();
+        json::write(&Report { schema: SCHEMA, path, texts, notes: failure::take_notes() })?;
+        return Ok(Status::Fine);
+    }
+    let mut out = print::stdout();
+    for text in &texts {
+        if !args.ids.is_empty() {
+            writeln!(out, "{}", text.text)?;
+            continue;
+        }
+        let mut table = Table::new(&[right("ID"), right("BYTES"), left("TOKEN"), left("KIND")]);
+        for token in &text.tokens {
+            let (start, end) = (token.start.unwrap_or(0), token.end.unwrap_or(0));
+            table.row([
+                token.id.to_string(),
+                format!("{start}..{end}"),
+                Text::new(token.token.as_bytes()).brief(),
+                if token.special { "special" } else { "" }.to_owned(),
+            ]);
+        }
+        table.write(&mut out)?;
+    }
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+fn of_texts(model: &Model, texts: &[String]) -> Result<Vec<TextReport>, Stop> {
+    let tokens = TextTokens::new(model)?;
+    let found: Vec<_> = texts.iter().map(|text| tokens.spans(text)).collect::<Result<_, _>>()?;
+    let spelled =
+        spelled(model, &found.iter().flatten().map(|token| token.id).collect::<Vec<_>>())?;
+    let report = |(text, tokens): (&String, Vec<weighbridge_reference::TextToken>)| TextReport {
+        text: text.clone(),
+        tokens: tokens
+            .into_iter()
+            .map(|token| TokenReport {
+                id: token.id,
+                token: spelled.get(&token.id).map(|(text, _)| text.clone()).unwrap_or_default(),
+                start: Some(token.range.start),
+                end: Some(token.range.end),
+                special: token.special,
+            })
+            .collect(),
+    };
+    Ok(texts.iter().zip(found).map(report).collect())
+}
+
+fn of_ids(model: &Model, ids: &[u32]) -> Result<TextReport, Stop> {
+    let spelled = spelled(model, ids)?;
+    if let Some(unknown) = ids.iter().find(|id| !spelled.contains_key(id)) {
+        let most = model.tokenizer()?.map_or(0, |tokenizer| tokenizer.len());
+        return Err(Stop::Usage(format!(
+            "token {unknown} is not in the vocabulary, which has {most} tokens"
+        )));
+    }
+    let text = super::generate::detokenizer(model)?.decode(ids);
+    let token = |id: &u32| {
+        let (token, special) = spelled.get(id).cloned().unwrap_or_default();
+        TokenReport { id: *id, token, start: None, end: None, special }
+    };
+    Ok(TextReport { text, tokens: ids.iter().map(token).collect() })
+}
+
+/// How the vocabulary spells some tokens, and whether they are special.
+fn spelled(model: &Model, ids: &[u32]) -> Result<HashMap<u32, (String, bool)>, Stop> {
+    let tokenizer = model.tokenizer()?.ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the model has no tokenizer").in_file(model.path())
+    })?;
+    let mut wanted = ids.to_vec();
+    wanted.sort_unstable();
+    let tokens = tokenizer.tokens().filter(|token| wanted.binary_search(&token.id).is_ok());
+    let spelling = |token: weighbridge::tokenizer::Token<'_>| {
+        let special = matches!(token.kind, Some(TokenKind::Control | TokenKind::Unknown));
+        (token.id, (String::from_utf8_lossy(&token.text).into_owned(), special))
+    };
+    Ok(tokens.map(spelling).collect())
+}
