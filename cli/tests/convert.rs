@@ -76,3 +76,19 @@ fn refusals() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     insta::assert_snapshot!(told.join("\n"));
 }
+
+/// As mlx-lm does: norms in F32 take the dtype that config.json states, so that the model computes in it.
+#[test]
+fn quantizing_for_mlx_casts_all_floats() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (plain, packed) = (path("plain"), path("packed"));
+    assert_eq!(
+        run(&["convert", GGUF, &plain, "--to", "safetensors", "--dtype", "BF16"]).status,
+        Some(0)
+    );
+    assert!(json(&["inspect", &plain, "--json"])["tensors"].to_string().contains("\"F32\""));
+    assert_eq!(run(&["quantize", &plain, &packed, "--mlx", "4,64"]).status, Some(0));
+    let written = json(&["inspect", &packed, "--json"])["tensors"].to_string();
+    assert!(written.contains("\"BF16\"") && !written.contains("\"F32\""), "{written}");
+}

@@ -3,6 +3,7 @@
 use crate::arch::Resolution;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::json::Json;
 use crate::model::{Model, Tensor};
 use crate::recipe::mlx_lm;
 use crate::repack::{REPACKS, Repack};
@@ -40,6 +41,8 @@ pub(super) fn recipe(
 /// parameter to one dtype, so that the model computes in that dtype. `None` if each tensor keeps its
 /// own.
 ///
+/// A checkpoint that is quantized takes the dtype of its config.json, as in mlx-lm.
+///
 /// Norms of GGUF files are in F32 whatever the model's dtype was. The matrices tell it: the plain
 /// ones have it, and the scales of quantized ones are in F16 or, for K-quants, products that need
 /// F32. The latter are rounded to BF16, which has the range of F32. Matrices that MLX has no packing
@@ -48,14 +51,26 @@ pub(super) fn floats(
     model: &Model,
     resolution: &Resolution,
     precision: Precision,
+    quantizes: bool,
     tensors: &[(Option<String>, Tensor)],
 ) -> Option<DType> {
     const FLOATS: [DType; 3] = [DType::BF16, DType::F16, DType::F32];
     if let Some(dtype) = precision.dtype.filter(|dtype| FLOATS.contains(dtype)) {
         return Some(dtype);
     }
-    if precision.lossless || !matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml) {
+    if precision.lossless {
         return None;
+    }
+    if !matches!(model.encoding(), Encoding::Gguf | Encoding::Ggml) {
+        let config = model.document("config.json").filter(|_| quantizes)?;
+        let stated = |json: &Json| {
+            let keys = ["torch_dtype", "dtype"];
+            let named = keys.iter().find_map(|key| json.get(key)?.as_str().map(str::to_owned))?;
+            let rows =
+                [("bfloat16", DType::BF16), ("float16", DType::F16), ("float32", DType::F32)];
+            rows.iter().find(|(name, _)| *name == named).map(|(_, dtype)| *dtype)
+        };
+        return stated(config).or_else(|| stated(config.get("text_config")?));
     }
     let matrices = || tensors.iter().map(|(_, t)| t).filter(|t| t.shape().len() > 1);
     let elements = |dtype: DType| {

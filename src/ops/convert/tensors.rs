@@ -145,7 +145,10 @@ impl Conversion<'_> {
         let same = resolution.dialect == self.writer.dialect && rank.is_none();
         let whole = !self.changes_some();
         let floats = match self.writer.dialect {
-            Dialect::Mlx => mlx::floats(self.model, resolution, self.options.precision, &tensors),
+            Dialect::Mlx => {
+                let quantizes = matches!(rules, Rules::MlxLm(_));
+                mlx::floats(self.model, resolution, self.options.precision, quantizes, &tensors)
+            }
             _ => None,
         };
         let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
