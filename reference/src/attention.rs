@@ -8,7 +8,7 @@ use crate::cache::LayerCache;
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::math::{Function, dot, softmax};
-use crate::plan::{AttentionPlan, DistancePlan, LatentPlan, NormPlan, Temperature};
+use crate::plan::{AttentionPlan, DistancePlan, GateFunction, LatentPlan, NormPlan};
 use crate::rope::{Rope, Turns};
 use crate::rows::{Rows, number};
 use crate::weight::{Loader, Norm, Weight};
@@ -38,10 +38,20 @@ pub(crate) struct Attention {
     slopes: Option<Rows>,
     /// For each range of distances, the bias of each head's scores.
     distances: Option<(DistancePlan, Vec<f32>)>,
-    gate: Option<Weight>,
+    gate: Option<Gate>,
     /// Of what was mixed.
     sub_norm: Option<Norm>,
     output: Weight,
+}
+
+/// What passes of attention's output: a factor for each value, or for each head.
+#[derive(Debug)]
+struct Gate {
+    weight: Weight,
+    /// Added to the gates of each head.
+    head_bias: Option<Vec<f32>>,
+    function: Function,
+    value_dim: usize,
 }
 
 /// Where queries, keys and values come from.
@@ -129,7 +139,7 @@ impl Attention {
                 Rows::new((0..heads).map(|head| factor * slope(head, heads)).collect(), heads)
             }),
             distances: None,
-            gate: loader.weight_if(&at("gate"), dim)?,
+            gate: Gate::load_if(loader, &at("gate"), dim, plan)?,
             sub_norm: loader.norm_if(&at("sub_norm"), heads * value_dim, norm)?,
             plan: plan.clone(),
             output,
@@ -222,20 +232,21 @@ impl Attention {
     }
 
     /// The values of the positions that each query attends to, by the gate and the output matrix.
-    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
     fn mix(&self, mut q: Rows, x: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Result<Rows> {
-        if let Some(Temperature { factor, step, first }) = self.plan.temperature {
-            let positions = pass.start + first..pass.start + first + q.len();
-            let growth =
-                |position: usize| 1.0 + factor * (1.0 + (position / step.max(1)) as f32).ln();
-            q.scale_rows(&Rows::new(positions.map(growth).collect(), 1));
+        if let Some(temperature) = self.plan.temperature {
+            let positions = pass.start..pass.start + q.len();
+            let growth = positions.map(|position| temperature.at(position));
+            q.scale_rows(&Rows::new(growth.collect(), 1));
         }
         let mut mixed = match cache.keys.engine() {
             Some(engine) => self.attend_on(&engine, &q, pass, cache),
             None => self.attend(&q, pass, cache),
         };
+        if self.plan.value_scale != 1.0 {
+            mixed.scale(self.plan.value_scale);
+        }
         if let Some(gate) = &self.gate {
-            mixed.gate(&gate.of(x)?, Function::Sigmoid);
+            gate.apply(&mut mixed, x)?;
         }
         self.sub_norm.iter().for_each(|norm| norm.apply(&mut mixed));
         self.output.of(&mixed)
@@ -334,6 +345,59 @@ impl Attention {
         }
         mixed
     }
+}
+
+impl Gate {
+    fn load_if(
+        loader: Loader<'_>,
+        name: &str,
+        dim: usize,
+        plan: &AttentionPlan,
+    ) -> Result<Option<Self>> {
+        let Some(weight) = loader.weight_if(name, dim)? else { return Ok(None) };
+        let AttentionPlan { heads, value_dim, .. } = *plan;
+        if ![heads, heads * value_dim].contains(&weight.outputs()) {
+            let fault = format!("{name} has {} outputs for {heads} heads", weight.outputs());
+            return Err(Error::Mismatch(fault));
+        }
+        let bias = format!("{name}.head_bias");
+        let has_bias = loader.has(&bias);
+        Ok(Some(Self {
+            weight,
+            head_bias: has_bias.then(|| loader.vector(&bias, heads)).transpose()?,
+            function: match plan.gate {
+                GateFunction::Sigmoid => Function::Sigmoid,
+                GateFunction::Softplus => Function::Softplus,
+            },
+            value_dim,
+        }))
+    }
+
+    /// Multiplies what attention gives by the function of the gates that `x` gives.
+    fn apply(&self, mixed: &mut Rows, x: &Rows) -> Result<()> {
+        let gates = self.weight.of(x)?;
+        let gates = spread(gates, mixed.width(), self.value_dim, self.head_bias.as_deref());
+        mixed.gate(&gates, self.function);
+        Ok(())
+    }
+}
+
+/// Gates for each value: those of heads are repeated, and each has the bias of its head.
+fn spread(gates: Rows, width: usize, value_dim: usize, bias: Option<&[f32]>) -> Rows {
+    let mut gates = match gates.width() < width {
+        true => {
+            let each = gates.values().iter().flat_map(|gate| vec![*gate; value_dim]);
+            Rows::new(each.collect(), width)
+        }
+        false => gates,
+    };
+    if let Some(bias) = bias {
+        for row in gates.rows_mut() {
+            let heads = row.chunks_exact_mut(value_dim.max(1)).zip(bias);
+            heads.for_each(|(head, bias)| head.iter_mut().for_each(|gate| *gate += bias));
+        }
+    }
+    gates
 }
 
 impl DistancePlan {
@@ -461,5 +525,19 @@ impl Latent {
         }
         cache.add(&keys, &values);
         Ok(q)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_of_heads_are_spread_over_their_values() {
+        let gates = Rows::new(vec![1.0, 2.0, 3.0, 4.0], 2);
+        let spread_out = spread(gates, 4, 2, Some(&[0.5, -1.0]));
+        assert_eq!(spread_out.values(), [1.5, 1.5, 1.0, 1.0, 3.5, 3.5, 3.0, 3.0]);
+        let whole = Rows::new(vec![1.0, 2.0, 3.0, 4.0], 4);
+        assert_eq!(spread(whole, 4, 2, None).values(), [1.0, 2.0, 3.0, 4.0]);
     }
 }

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::family;
 use crate::plan::{
-    Arrangement, AttentionPlan, LatentPlan, LayerPlan, LinearPlan, MixerPlan, NetworkPlan,
-    NormPlan, Plan, Routing, Scoring, StateSpacePlan,
+    Arrangement, AttentionPlan, GateFunction, LatentPlan, LayerPlan, LinearPlan, MixerPlan,
+    NetworkPlan, NormPlan, Plan, Residual, Routing, Scoring, StateSpacePlan,
 };
 use crate::rope::Rope;
 
@@ -101,8 +101,11 @@ impl Plan {
                 added: 0.0,
                 bare: false,
             },
+            norms_embedding: false,
             arrangement: Arrangement::Sequential,
-            residual_scale: scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value),
+            residual: Residual::Scaled(
+                scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value),
+            ),
             layers: plans?,
             ropes,
             logit_scale: 1.0,
@@ -207,6 +210,8 @@ impl AttentionPlan {
             norms_of_heads: false,
             value_norm: false,
             temperature: None,
+            gate: GateFunction::Sigmoid,
+            value_scale: 1.0,
             keys_of: facts.keys_of(layer),
         })
     }
@@ -233,6 +238,8 @@ impl Routing {
             scale: experts.expert_weights_scale.as_ref().map_or(1.0, |scale| scale.value),
             groups: count(&experts.n_expert_groups).zip(count(&experts.n_expert_groups_used)),
             weighs_inputs: false,
+            softcap: None,
+            shared_scale: 1.0,
         })
     }
 }

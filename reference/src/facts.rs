@@ -84,6 +84,11 @@ impl<'m> Facts<'m> {
         names.iter().find_map(found).map(|(_, value)| value)
     }
 
+    /// Whether the files state such a value, which may be none.
+    pub(crate) fn is_stated(&self, name: &str) -> bool {
+        self.other(&[name]).is_some()
+    }
+
     /// Such a value that is a number.
     pub(crate) fn real(&self, names: &[&str]) -> Option<f32> {
         #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::linear::Linear;
 use crate::math::Activation;
 use crate::network::{Dense, Experts};
-use crate::plan::{Arrangement, AttentionPlan, LayerPlan, MixerPlan, NormPlan, Plan};
+use crate::plan::{Arrangement, AttentionPlan, LayerPlan, MixerPlan, NormPlan, Plan, Residual};
 use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
 use crate::state_space::StateSpace;
@@ -62,7 +62,7 @@ pub(crate) const ENCODER: Names =
 pub(crate) struct Layer {
     place: usize,
     arrangement: Arrangement,
-    residual_scale: f32,
+    residual: Residual,
     attention_norm: Option<Norm>,
     mixer: Mixer,
     post_attention_norm: Option<Norm>,
@@ -250,7 +250,7 @@ impl Layer {
         Ok(Self {
             place,
             arrangement: plan.arrangement,
-            residual_scale: plan.residual_scale,
+            residual: plan.residual,
             attention_norm: before(names.attention_norm)?,
             mixer,
             post_attention_norm,
@@ -282,14 +282,14 @@ impl Layer {
                 let seen = normed(self.attention_norm.as_ref(), x);
                 let mut added = self.mix(&seen, context)?;
                 self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut added));
-                x.add(&added, self.residual_scale);
+                self.join(x, &added, 0);
                 if let Some((norm, attention, encoded)) = self.across(context) {
                     x.add(&attention.across(&norm.of(x), encoded)?, 1.0);
                 }
                 // State-space layers may have none.
                 if self.dense.is_some() || self.experts.is_some() {
                     let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
-                    x.add(&added, self.residual_scale);
+                    self.join(x, &added, 1);
                 }
             }
             Arrangement::Parallel => {
@@ -297,8 +297,8 @@ impl Layer {
                 let mixed = self.mix(&seen, context)?;
                 let seen = self.network_norm.as_ref().map_or(seen, |norm| norm.of(x));
                 let added = self.network(x, &seen)?;
-                x.add(&mixed, self.residual_scale);
-                x.add(&added, self.residual_scale);
+                self.join(x, &mixed, 0);
+                self.join(x, &added, 1);
             }
             Arrangement::NormedSum => {
                 let mut sum = self.mix(x, context)?;
@@ -359,6 +359,15 @@ impl Layer {
             all.iter_mut().skip(1).for_each(|stream| stream.add(&added, 1.0));
         }
         Ok(())
+    }
+
+    /// Adds what attention (part 0) or the network (part 1) gives to the residual stream.
+    fn join(&self, x: &mut Rows, added: &Rows, part: usize) {
+        let (kept, factor) = self.residual.factors(2 * self.place + part);
+        if kept != 1.0 {
+            x.scale(kept);
+        }
+        x.add(added, factor);
     }
 
     fn mix(&self, x: &Rows, context: &mut Context<'_>) -> Result<Rows> {

@@ -163,6 +163,7 @@ pub(crate) enum Function {
     Cap(f32),
     Tanh,
     Sigmoid,
+    Softplus,
 }
 
 impl From<Activation> for Function {
@@ -179,6 +180,7 @@ impl Function {
             Self::Cap(cap) => (x / cap).tanh() * cap,
             Self::Tanh => x.tanh(),
             Self::Sigmoid => sigmoid(x),
+            Self::Softplus => softplus(x),
         }
     }
 
@@ -208,6 +210,7 @@ impl Function {
             Self::Cap(cap) => (8, [cap, 0.0, 0.0, 0.0]),
             Self::Tanh => (9, [0.0; 4]),
             Self::Sigmoid => (10, [0.0; 4]),
+            Self::Softplus => (11, [0.0; 4]),
         }
     }
 }

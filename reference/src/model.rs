@@ -183,7 +183,10 @@ impl Reference {
             positions: loader.weight_if("position_embedding", added)?,
             segments: loader.weight_if("token_type_embedding", added)?,
             tasks: loader.first_row("task_type_embedding")?,
-            embedding_norm: loader.norm_if("token_embedding_norm", added, norm)?,
+            embedding_norm: match loader.norm_if("token_embedding_norm", added, norm)? {
+                None if plan.norms_embedding => Some(Norm::bare(added, norm)),
+                found => found,
+            },
             projection: loader.weight_if("embedding_projection", width + joined)?,
             joined: joined_rows,
             layers,

@@ -139,6 +139,7 @@ impl Experts {
     /// What the experts give for each row of `x`. `seen` is what the router sees of them.
     pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut scores = self.router.of(seen)?;
+        self.routing.softcap.iter().for_each(|cap| scores.apply(Function::Cap(*cap)));
         if let Some(mut out) = self.on_device(x, &scores) {
             self.add_shared(x, &mut out)?;
             return Ok(out);
@@ -191,7 +192,7 @@ impl Experts {
             gates.apply(Function::Sigmoid);
             given.scale_rows(&gates);
         }
-        out.add(&given, 1.0);
+        out.add(&given, self.routing.shared_scale);
         Ok(())
     }
 
@@ -199,7 +200,7 @@ impl Experts {
     /// makes the choice, or the GPU lacks the matrices.
     fn on_device(&self, x: &Rows, scores: &Rows) -> Option<Rows> {
         let engine = scores.engine()?;
-        let Routing { used, scoring, normalized, scale, groups, weighs_inputs } = self.routing;
+        let Routing { used, scoring, normalized, scale, groups, weighs_inputs, .. } = self.routing;
         let scoring = match scoring {
             Scoring::Softmax => 0,
             Scoring::SoftmaxOfChosen => 1,

@@ -34,10 +34,12 @@ pub struct Plan {
     pub sinusoids: Option<Sinusoids>,
     /// The norms.
     pub norm: NormPlan,
+    /// Whether the embedding is normed, without factors.
+    pub norms_embedding: bool,
     /// How attention, network and norms follow each other.
     pub arrangement: Arrangement,
-    /// Factor of what attention and network add to the residual stream.
-    pub residual_scale: f32,
+    /// What becomes of the residual stream where attention and network are added to it.
+    pub residual: Residual,
     /// Each layer, from the first.
     pub layers: Vec<LayerPlan>,
     /// The kinds of rotary embeddings that layers choose from.
@@ -71,6 +73,18 @@ pub struct NormPlan {
     pub added: f32,
     /// Whether norms have no factors.
     pub bare: bool,
+}
+
+/// What becomes of the residual stream where attention and network are added to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Residual {
+    /// What is added is multiplied by a factor.
+    Scaled(f32),
+    /// The stream is kept as the mean of what was added so far, times the square root of its number: with
+    /// the sum of number `n`, it is multiplied by `sqrt((n - 1) / n)`, and what is added by `sqrt(1 / n)`.
+    /// The embedding is the first.
+    ByDepth,
 }
 
 /// How attention, network and norms follow each other.
@@ -149,19 +163,73 @@ pub struct AttentionPlan {
     pub value_norm: bool,
     /// Queries grow with the position.
     pub temperature: Option<Temperature>,
+    /// The function of the gate of what attention gives, if the layer has one.
+    pub gate: GateFunction,
+    /// Factor of the values.
+    pub value_scale: f32,
     /// The earlier layer whose keys and values it uses.
     pub keys_of: Option<usize>,
 }
 
-/// Queries of position `p` are multiplied by 1 + factor * ln(1 + floor((first + p) / step)).
+/// What queries of position `p` are multiplied by.
 #[derive(Clone, Copy, Debug)]
-pub struct Temperature {
-    /// Factor of the logarithm.
-    pub factor: f32,
-    /// Positions with the same factor.
-    pub step: usize,
-    /// The number that the first position counts as.
-    pub first: usize,
+#[non_exhaustive]
+pub enum Temperature {
+    /// 1 + factor * ln(1 + floor((first + p) / step)).
+    Logarithm {
+        /// Factor of the logarithm.
+        factor: f32,
+        /// Positions with the same factor.
+        step: usize,
+        /// The number that the first position counts as.
+        first: usize,
+    },
+    /// (1 + (1 + p) / length)^exponent.
+    Power {
+        /// The number of positions that counts as one.
+        length: f32,
+        /// The exponent.
+        exponent: f32,
+    },
+}
+
+impl Temperature {
+    /// The factor of the query at a position.
+    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
+    pub(crate) fn at(self, position: usize) -> f32 {
+        match self {
+            Self::Logarithm { factor, step, first } => {
+                1.0 + factor * (1.0 + ((first + position) / step.max(1)) as f32).ln()
+            }
+            Self::Power { length, exponent } => {
+                (1.0 + (position + 1) as f32 / length).powf(exponent)
+            }
+        }
+    }
+}
+
+impl Residual {
+    /// The factors of the stream and of what is added to it, for the sum with this index.
+    #[expect(clippy::cast_precision_loss, reason = "a number of layers")]
+    pub(crate) fn factors(self, sum: usize) -> (f32, f32) {
+        match self {
+            Self::Scaled(factor) => (1.0, factor),
+            Self::ByDepth => {
+                let number = (sum + 2) as f32;
+                (((number - 1.0) / number).sqrt(), number.sqrt().recip())
+            }
+        }
+    }
+}
+
+/// The function of attention's gate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum GateFunction {
+    /// The sigmoid.
+    Sigmoid,
+    /// ln(1 + e^x).
+    Softplus,
 }
 
 /// A learned bias of scores for the distance of two tokens (Raffel et al., "Exploring the Limits of
@@ -255,6 +323,10 @@ pub struct Routing {
     pub groups: Option<(usize, usize)>,
     /// Whether the weights multiply what experts are given, not what they give.
     pub weighs_inputs: bool,
+    /// Bound that tanh puts on the router's outputs.
+    pub softcap: Option<f32>,
+    /// Factor of what the shared expert gives.
+    pub shared_scale: f32,
 }
 
 /// How the router's outputs become scores.
@@ -319,5 +391,31 @@ impl Plan {
     /// Sets the activation of every layer.
     pub fn set_activation(&mut self, activation: Activation) {
         self.layers.iter_mut().for_each(|layer| layer.network.activation = activation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_by_depth_keep_the_mean_square() {
+        // The squares of both factors add up to 1, and the first sum weighs both alike.
+        let (kept, added) = Residual::ByDepth.factors(0);
+        assert_eq!(kept, added);
+        for sum in 0..9 {
+            let (kept, added) = Residual::ByDepth.factors(sum);
+            assert!((kept * kept + added * added - 1.0).abs() < 1e-6);
+        }
+        assert_eq!(Residual::Scaled(0.5).factors(3), (1.0, 0.5));
+    }
+
+    #[test]
+    fn queries_grow_with_the_position() {
+        let steps = Temperature::Logarithm { factor: 0.1, step: 8, first: 1 };
+        assert_eq!((steps.at(0), steps.at(6)), (1.0, 1.0));
+        assert!((steps.at(7) - (1.0 + 0.1 * 2.0f32.ln())).abs() < 1e-6);
+        let power = Temperature::Power { length: 4.0, exponent: 0.5 };
+        assert!((power.at(3) - 2.0f32.sqrt()).abs() < 1e-6);
     }
 }

@@ -99,6 +99,14 @@ impl Rope {
         let count = config.rope.local_dimension_count.as_ref();
         let rotated = count.or(local).map_or_else(|| facts.rotated(), |count| size(count.value));
         match &config.rope.local_theta {
+            Some(_)
+                if facts
+                    .word(&["sliding_attention.rope_type"])
+                    .is_some_and(|kind| kind != "default") =>
+            {
+                let fault = "scaled rotary embeddings of layers with a window";
+                Err(Error::Unsupported(fault.to_owned()))
+            }
             Some(theta) => Ok(Self::plain(facts, theta.value, rotated)),
             None => Self::scaled(facts, config.rope_theta.value, rotated),
         }
@@ -107,6 +115,17 @@ impl Rope {
     /// That of all layers, where the borders of YaRN's ramp are not rounded.
     pub(crate) fn untruncated(facts: &Facts<'_>) -> Result<Self> {
         Self::scaled_with(facts, facts.config.rope_theta.value, facts.rotated(), false)
+    }
+
+    /// The same in the other direction.
+    pub(crate) fn reversed(mut self) -> Result<Self> {
+        match &mut self.frequencies {
+            Frequencies::Fixed { inverse, .. } => {
+                inverse.iter_mut().for_each(|inverse| *inverse = -*inverse);
+                Ok(self)
+            }
+            _ => Err(Error::Unsupported("reversed rotary embeddings that grow".to_owned())),
+        }
     }
 
     /// Without any scaling.
@@ -122,7 +141,7 @@ impl Rope {
     }
 
     /// With the scaling that the config says.
-    fn scaled(facts: &Facts<'_>, base: f32, rotated: usize) -> Result<Self> {
+    pub(crate) fn scaled(facts: &Facts<'_>, base: f32, rotated: usize) -> Result<Self> {
         let truncate = facts.config.rope_scaling.truncate.as_ref();
         Self::scaled_with(facts, base, rotated, truncate.is_none_or(|truncate| truncate.value))
     }
@@ -386,5 +405,18 @@ mod tests {
         assert!(close(open.values(), &expected), "{open:?}");
         assert!(close(closed.values(), &last), "{closed:?}");
         assert_eq!((open.len(), closed.width()), (1, 5));
+    }
+
+    #[test]
+    fn reversed_heads_turn_back() {
+        let frequencies = Frequencies::Fixed { inverse: vec![1.0, 0.1], magnitude: 1.0 };
+        let rope = Rope { rotated: 4, interleaved: false, frequencies };
+        let mut x = Rows::new(vec![1.0, 2.0, 3.0, 4.0], 4);
+        let before = x.clone();
+        rope.apply(&rope.turns(5, 6), &mut x, 4, 0);
+        let back = rope.reversed().unwrap_or_else(|error| panic!("{error}"));
+        back.apply(&back.turns(5, 6), &mut x, 4, 0);
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+        assert!(x.values().iter().zip(before.values()).all(near), "{:?}", x.values());
     }
 }

@@ -170,8 +170,11 @@ fn candidates(
     }
     let either = dialect == Dialect::HuggingFace && !architecture.joined_experts.is_empty();
     if dialect == Dialect::Mlx || either {
-        // The preferred form of experts may be in any table.
-        forms.values_mut().for_each(|found| found.sort_by_key(|form| habits.rank(form)));
+        // The preferred form of experts may be in any table, unless the family says what mlx-lm's is.
+        let stated = |name: &str| architecture.mlx.iter().any(|rule| rule.canonical == name);
+        let free = |(name, _): &(&&str, &mut Vec<_>)| dialect != Dialect::Mlx || !stated(name);
+        let found = forms.iter_mut().filter(free).map(|(_, found)| found);
+        found.for_each(|found| found.sort_by_key(|form| habits.rank(form)));
     }
     forms
 }

@@ -115,7 +115,8 @@ static LAYERS: &[TensorRow] = &[
 
     must("layers.{n}.attention_norm.weight",           Norm,        &[&[Dim]]),
     must("layers.{n}.attention.q.weight",              Matrix,      &[&[Queries, Dim], &[GatedQueries, Dim]]),
-    may("layers.{n}.attention.gate.weight",            Matrix,      &[&[Outputs, Dim]]),
+    may("layers.{n}.attention.gate.weight",            Matrix,      &[&[Outputs, Dim], &[Heads, Dim]]),
+    may("layers.{n}.attention.gate.head_bias",         Vector,      &[&[Heads]]),
     // Latent attention: narrow vectors, and the matrices that expand them.
     must("layers.{n}.attention.q_a.weight",            Matrix,      &[&[QueryRank, Dim]]),
     must("layers.{n}.attention.q_a_norm.weight",       Norm,        &[&[QueryRank]]),
@@ -219,6 +220,9 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.ffn.shared_expert.gate.weight",    Matrix,      &[&[SharedFfn, Dim]]),
     may("layers.{n}.ffn.shared_expert.up.weight",      Matrix,      &[&[SharedFfn, Dim]]),
     may("layers.{n}.ffn.shared_expert.down.weight",    Matrix,      &[&[Dim, SharedFfn]]),
+    may("layers.{n}.ffn.shared_expert.gate.bias",      Vector,      &[&[SharedFfn]]),
+    may("layers.{n}.ffn.shared_expert.up.bias",        Vector,      &[&[SharedFfn]]),
+    may("layers.{n}.ffn.shared_expert.down.bias",      Vector,      &[&[Dim]]),
     may("layers.{n}.ffn.shared_expert.router.weight",  Router,      &[&[Dim]]),
     must("layers.{n}.post_ffn_norm.weight",            Norm,        &[&[Dim]]),
     may("layers.{n}.post_ffn_norm_1.weight",           Norm,        &[&[Dim]]),

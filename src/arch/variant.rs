@@ -12,7 +12,7 @@ use crate::json::{Json, Map};
 /// map to it, and the facts about such models.
 #[derive(Debug)]
 pub(crate) struct Variant {
-    /// `general.architecture`.
+    /// `general.architecture`; empty if GGUF has no architecture for such models.
     pub(crate) gguf: &'static str,
     /// Values of `model_type` that map to it.
     pub(crate) hf: &'static [&'static str],

@@ -74,6 +74,7 @@ fn function(kind: u32, i: u32, x: f32) -> f32 {
         case 7u: { return clamp(x, -f(i), f(i)); }
         case 8u: { return bounded_tanh(x / f(i)) * f(i); }
         case 9u: { return bounded_tanh(x); }
+        case 11u: { return select(log(1.0 + exp(min(x, 20.0))), x, x > 20.0); }
         default: { return sigmoid(x); }
     }
 }

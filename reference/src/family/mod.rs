@@ -8,7 +8,7 @@ use weighbridge::arch::{NormKind, PlanLine};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::math::Activation;
-use crate::plan::{Arrangement, Plan, Scoring};
+use crate::plan::{Arrangement, GateFunction, Plan, Residual, Scoring};
 use crate::rope::Sinusoids;
 
 /// A kind of line, and how it changes a plan.
@@ -27,6 +27,7 @@ static BLOCKS: &[Block] = &[
     Block { name: "arrangement", apply: arrangement },
     Block { name: "attention", apply: attention },
     Block { name: "rope", apply: rope },
+    Block { name: "residual", apply: residual },
     Block { name: "routing", apply: routing },
     Block { name: "logits", apply: logits },
     Block { name: "head", apply: head },
@@ -57,8 +58,10 @@ fn norm(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
         ["layer"] => plan.norm.kind = NormKind::Layer,
         ["layer", eps] => (plan.norm.kind, plan.norm.eps) = (NormKind::Layer, eps.parse().ok()?),
         ["added", added] => plan.norm.added = added.parse().ok()?,
+        ["bare"] => plan.norm.bare = true,
         ["bare", "unless", key] => plan.norm.bare = !stated(facts, key, "true")?,
         ["bare", eps] => (plan.norm.bare, plan.norm.eps) = (true, eps.parse().ok()?),
+        ["embedding"] => plan.norms_embedding = true,
         _ => return None,
     }
     Some(Ok(()))
@@ -153,6 +156,8 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["unscaled", "unless", key] if unless(key) => attention.scale = 1.0,
             ["unscaled", "unless", _] => {}
             ["value_norm"] => attention.value_norm = true,
+            ["bare_norms"] => attention.bare_norms = true,
+            ["gate", "softplus"] => attention.gate = GateFunction::Softplus,
             ["norms_of_heads"] => attention.norms_of_heads = true,
             ["normed_last"] => attention.normed_last = true,
             ["clipped"] => attention.clip = clip,
@@ -172,9 +177,18 @@ fn rope(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
             Some(Ok(()))
         }
         ["of_windows"] => Some(Ok(())),
+        ["reversed"] => Some(steps::reversed(plan)),
         ["except_every", period] => Some(steps::except_every(facts, plan, period.parse().ok()?)),
         _ => None,
     }
+}
+
+fn residual(_: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    match values {
+        ["by_depth"] => plan.residual = Residual::ByDepth,
+        _ => return None,
+    }
+    Some(Ok(()))
 }
 
 fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {

@@ -1,14 +1,14 @@
 //! Steps of plans: what a single block cannot say. Facts are those of the models' classes in
 //! transformers.
 
-use weighbridge::arch::RopeScalingKind;
+use weighbridge::arch::{Dialect, RopeScalingKind};
 
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::{Activation, Xielu, normal_quantile};
 use crate::plan::{
-    Arrangement, DistancePlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Scoring, Temperature,
-    TextEncoderPlan,
+    Arrangement, DistancePlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Residual, Scoring,
+    Temperature, TextEncoderPlan,
 };
 use crate::rope::{self, Rope, Sinusoids};
 
@@ -24,9 +24,12 @@ pub(super) fn find(name: &str) -> Option<Step> {
 const STEPS: &[(&str, Step)] = &[
     ("altup", altup),
     ("apertus_activation", apertus_activation),
+    ("beam_positions", beam_positions),
     ("bert_positions", bert_positions),
     ("big_bird_blocks", big_bird_blocks),
+    ("bounded_routing", bounded_routing),
     ("clamped_swiglu", clamped_swiglu),
+    ("cohere_experts", cohere_experts),
     ("computed_positions", computed_positions),
     ("corrected_routing", corrected_routing),
     ("distances", distances),
@@ -35,14 +38,18 @@ const STEPS: &[(&str, Step)] = &[
     ("gemma_directions", gemma_directions),
     ("halved_window", halved_window),
     ("latent_epsilon", latent_epsilon),
+    ("layer_bases", layer_bases),
     ("llama4_heads", llama4_heads),
+    ("mimo_attention", mimo_attention),
     ("minicpm3_scales", minicpm3_scales),
     ("minicpm_scales", minicpm_scales),
+    ("mup_embedding", mup_embedding),
     ("plain_rope_of_windows", plain_rope_of_windows),
     ("refuse_blank_positions", refuse_blank_positions),
     ("refuse_indexer", refuse_indexer),
     ("refuse_larger_baichuan", refuse_larger_baichuan),
     ("refuse_loops", refuse_loops),
+    ("refuse_two_directions", refuse_two_directions),
     ("scaled_outputs", scaled_outputs),
     ("smollm3_rope", smollm3_rope),
     ("sound_encoder", sound_encoder),
@@ -279,7 +286,7 @@ fn temperature(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let trained = facts.config.rope_scaling.original_max_seq_len.as_ref();
     if let (Some(growth), Some(trained)) = (growth, trained) {
         let step = size(trained.value);
-        let temperature = Some(Temperature { factor: growth, step, first: 0 });
+        let temperature = Some(Temperature::Logarithm { factor: growth, step, first: 0 });
         plan.attentions().for_each(|attention| attention.temperature = temperature);
     }
     Ok(())
@@ -305,7 +312,7 @@ pub(super) fn except_every(facts: &Facts<'_>, plan: &mut Plan, period: usize) ->
 #[expect(clippy::cast_precision_loss, reason = "widths")]
 fn minicpm_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     if let Some(depth) = facts.real(&["scale_depth"]) {
-        plan.residual_scale = depth / (plan.layers.len() as f32).sqrt();
+        plan.residual = Residual::Scaled(depth / (plan.layers.len() as f32).sqrt());
     }
     if let Some(base) = facts.real(&["dim_model_base"]) {
         plan.logit_scale = base / plan.dim as f32;
@@ -338,7 +345,7 @@ fn llama4_heads(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         match attention.rope {
             Some(_) => (attention.bare_norms, attention.normed_last) = (norms, true),
             None if grows => {
-                attention.temperature = Some(Temperature { factor, step, first: 1 });
+                attention.temperature = Some(Temperature::Logarithm { factor, step, first: 1 });
             }
             None => {}
         }
@@ -353,7 +360,7 @@ fn minicpm3_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         plan.embedding_scale = 12.0;
     }
     let depth = facts.real(&["scale_depth"]).unwrap_or(1.4);
-    plan.residual_scale = depth / (plan.layers.len() as f32).sqrt();
+    plan.residual = Residual::Scaled(depth / (plan.layers.len() as f32).sqrt());
     plan.logit_scale = facts.real(&["dim_model_base"]).unwrap_or(256.0) / plan.dim as f32;
     Ok(())
 }
@@ -452,5 +459,117 @@ fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         positions: need(&encoder.n_audio_ctx, "positions")?,
         layers: vec![layer; need(&encoder.enc_n_layers, "layers")?],
     });
+    Ok(())
+}
+
+/// Each layer has a base of rotary embeddings of its own; a layer with the base 0 has none.
+fn layer_bases(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let Some(bases) = facts.reals(&["layer_rope_theta"]) else { return Ok(()) };
+    if bases.len() != plan.layers.len() {
+        let fault = format!("{} bases of {} layers", bases.len(), plan.layers.len());
+        return Err(Error::Mismatch(fault));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+    let bases: Vec<f32> = bases.into_iter().map(|base| base as f32).collect();
+    let mut kinds: Vec<f32> = bases.iter().copied().filter(|base| *base != 0.0).collect();
+    kinds.sort_by(f32::total_cmp);
+    kinds.dedup();
+    for (attention, base) in plan.attentions().zip(&bases) {
+        attention.rope = kinds.iter().position(|kind| kind == base);
+    }
+    let rope = |base: &f32| Rope::scaled(facts, *base, facts.rotated());
+    plan.ropes = kinds.iter().map(rope).collect::<Result<_>>()?;
+    Ok(())
+}
+
+/// The embedding is multiplied by the square root of its width if the config says so. GGUF does not say
+/// it: llama.cpp always does it.
+fn mup_embedding(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let usual = facts.model.resolution()?.dialect == Dialect::Gguf;
+    if facts.flag(&["mup_enabled"]).unwrap_or(usual) {
+        #[expect(clippy::cast_precision_loss, reason = "a width")]
+        let scale = (plan.dim as f32).sqrt();
+        plan.embedding_scale = scale;
+    }
+    Ok(())
+}
+
+/// Refuses Gemma 4's attention in both directions, which has half of the window on each side.
+fn refuse_two_directions(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    if facts.word(&["use_bidirectional_attention"]) == Some("all") {
+        return Err(Error::Unsupported("attention in both directions (Gemma 4)".to_owned()));
+    }
+    Ok(())
+}
+
+/// Rotary embeddings turn in the other direction.
+pub(super) fn reversed(plan: &mut Plan) -> Result<()> {
+    plan.ropes =
+        std::mem::take(&mut plan.ropes).into_iter().map(Rope::reversed).collect::<Result<_>>()?;
+    Ok(())
+}
+
+/// Beam's layers without a window have no rotary embeddings; their queries grow with the position.
+fn beam_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.config.rope.local_theta.is_none()
+        || facts.config.rope_theta.source.contains("full_attention")
+    {
+        let fault = "rotary embeddings in layers without a window, or none in those with one";
+        return Err(Error::Unsupported(fault.to_owned()));
+    }
+    for attention in plan.attentions().filter(|attention| attention.window.is_none()) {
+        attention.rope = None;
+        attention.temperature = Some(Temperature::Power { length: 2048.0, exponent: 0.1 });
+    }
+    Ok(())
+}
+
+/// The router's outputs are bounded if the config says so.
+fn bounded_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let cap = facts.real(&["moe_router_logit_softcapping"]).filter(|cap| *cap > 0.0);
+    plan.routings().for_each(|routing| routing.softcap = cap);
+    Ok(())
+}
+
+/// Cohere's experts: scores of the chosen ones alone, and the mean with a shared expert. First layers
+/// without experts may have rotary embeddings although they have no window.
+fn cohere_experts(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let scoring = match facts.word(&["expert_selection_fn"]).unwrap_or("softmax") {
+        "softmax" => Scoring::SoftmaxOfChosen,
+        "sigmoid" => Scoring::Sigmoid,
+        other => return Err(Error::Unsupported(format!("experts chosen by {other}"))),
+    };
+    let has_shared = facts.config.experts.n_shared_experts.as_ref().is_some_and(|n| n.value > 0);
+    let both = match facts.word(&["shared_expert_combination_strategy"]).unwrap_or("average") {
+        "average" if has_shared => 0.5,
+        "average" | "sum" => 1.0,
+        other => return Err(Error::Unsupported(format!("shared experts combined by {other}"))),
+    };
+    for routing in plan.routings() {
+        routing.scoring = scoring;
+        routing.scale *= both;
+        routing.shared_scale = both;
+    }
+    if facts.real(&["prefix_dense_sliding_window_pattern"]).is_none_or(|period| period == 1.0) {
+        for (layer, attention) in plan.attentions().enumerate() {
+            if !facts.model.has(&format!("layers.{layer}.ffn.router.weight")) {
+                attention.rope = attention.rope.or(Some(0));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// MiMo V2's layers with a window have twice as many key heads, and all have scaled values.
+fn mimo_attention(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let key = "attention_value_scale";
+    let usual = if facts.is_stated(key) { 1.0 } else { 0.707 };
+    let scale = facts.real(&[key]).unwrap_or(usual);
+    for attention in plan.attentions() {
+        attention.value_scale = scale;
+        if attention.window.is_some() {
+            attention.kv_heads *= 2;
+        }
+    }
     Ok(())
 }

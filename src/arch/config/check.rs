@@ -151,6 +151,16 @@ pub(crate) fn widest(found: ConfigValue<'_>) -> Checked<u32> {
     Ok(largest(found)?.filter(|&number| number > 0))
 }
 
+/// A number of first layers without experts, or a kind for each layer. `None` if other layers have none
+/// either.
+pub(crate) fn leading(found: ConfigValue<'_>) -> Checked<u32> {
+    let Some(kinds) = list(found, word) else { return count(found) };
+    let kinds = kinds?.unwrap_or_default();
+    let first = kinds.iter().take_while(|kind| *kind == "dense").count();
+    let later = kinds.iter().skip(first);
+    Ok(u32::try_from(first).ok().filter(|_| later.clone().all(|kind| kind != "dense")))
+}
+
 pub(crate) fn real(found: ConfigValue<'_>) -> Checked<f32> {
     number(found).map(Some)
 }

@@ -569,6 +569,15 @@ fn finish_rope(
         };
         rope.dimension_count = Some(Field::derived(rotated, source));
     }
+    if let (None, Some(part), Some(_)) =
+        (&rope.local_dimension_count, &rope.local_partial_factor, &rope.local_theta)
+    {
+        // The fraction is at most 1, so the product fits.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+        let rotated = (f64::from(head_dim.value) * f64::from(part.value)) as u32;
+        let source = "head_dim * rope_local_partial_factor";
+        rope.local_dimension_count = Some(Field::derived(rotated, source));
+    }
     if scaling.kind.is_none() {
         let store = reader.store;
         let tensor = |name: &str| store.find(name).map(|tensor| tensor.name().to_string());

@@ -66,12 +66,12 @@ parts! {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
-        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
-        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "head_dim", "d_kv", "dim_head", "d_head"];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
         ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
@@ -118,6 +118,8 @@ parts! {
         local_theta: f32 = positive,    gguf ["rope.freq_base_swa"],         json ["rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq", "local_rope_theta"];
         /// The fraction of a head's elements that is rotated.
         partial_factor: f32 = fraction, gguf [],                             json ["rope.partial_rotary_factor", "partial_rotary_factor", "rotary_pct", "rope_pct"];
+        /// Like `partial_factor`, for layers with a sliding window.
+        local_partial_factor: f32 = fraction, gguf [],                       json ["rope_parameters.sliding_attention.partial_rotary_factor"];
         /// Number of elements of a head that are rotated.
         dimension_count: u32 = room,    gguf ["rope.dimension_count"],       json ["qk_rope_head_dim", "rotary_dim"];
         /// Like `dimension_count`, for layers with a sliding window.
@@ -180,7 +182,7 @@ parts! {
         /// Key and value heads of each layer, if the layers differ.
         n_kv_heads_per_layer: Vec<u32> = counts, gguf [],                     json [];
         /// Key and value heads of layers that attend to all positions, if their number differs.
-        n_global_kv_heads: u32 = room,    gguf [],                            json ["num_global_key_value_heads"];
+        n_global_kv_heads: u32 = room,    gguf [],                            json ["num_global_key_value_heads", "per_layer_config.*.num_key_value_heads"];
         /// Width of a head in layers with a sliding window, if it differs from `head_dim`.
         local_head_dim: u32 = room,       gguf [],                            json [];
         /// Width of a value head; `head_dim` if the file does not state it.
@@ -229,13 +231,13 @@ parts! {
         /// Inner width of the shared experts in total.
         shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size"];
         /// Factor applied to the expert weights.
-        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor"];
+        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale"];
         /// Whether the weights of the chosen experts are normalized to a sum of one.
         expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob"];
         /// How router scores become expert weights.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
-        n_leading_dense_layers: u32 = count, gguf ["leading_dense_block_count"], json ["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
+        n_leading_dense_layers: u32 = leading, gguf ["leading_dense_block_count"], json ["mlp_layer_types", "first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
         /// Period of layers with experts.
         expert_layer_step: u32 = room,    gguf ["interleave_moe_layer_step", "moe_every_n_layers"], json ["interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval", "moe_every_n_layers"];
         /// Numbers of the layers that have no experts.

@@ -29,8 +29,14 @@ pub(super) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
+/// The value under a path. `*` is the first key of an object: a number of all layers of a kind stands
+/// under the number of each.
 fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
-    path.split('.').try_fold(json, |json, name| json.get(name)).filter(|json| !json.is_null())
+    let inner = |json: &'a Json, name: &str| match name {
+        "*" => json.as_object()?.values().next(),
+        name => json.get(name),
+    };
+    path.split('.').try_fold(json, inner).filter(|json| !json.is_null())
 }
 
 /// The names of one field.

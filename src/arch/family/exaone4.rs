@@ -1,15 +1,17 @@
-//! EXAONE 4: norms after attention and feed-forward network only. In the larger models most layers
-//! attend to a window, and the others have no rotary embeddings.
+//! EXAONE 4 and K-EXAONE.
 
 use super::step::{Step, Steps};
 use crate::arch::LayerKind;
-use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::source::SourceModel;
 use crate::error::Result;
 use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
-pub(super) const STEPS: Steps =
-    &[("letters", Step::Mlx(letters)), ("windows", Step::Keys(windows))];
+pub(super) const STEPS: Steps = &[
+    ("layers_with_experts", Step::Config(layers_with_experts)),
+    ("layers_with_experts", Step::Mlx(mlx_layers)),
+    ("letters", Step::Mlx(letters)),
+];
 
 /// mlx-lm's class reads a letter for each layer: L if it attends to a window, G if to all positions.
 fn letters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
@@ -25,13 +27,22 @@ fn letters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     Ok(())
 }
 
-/// Which layers attend to a window, as a list.
-fn windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    let Some(window) = model.row("sliding_window")? else { return Ok(()) };
-    keys.set("attention.sliding_window", &window);
-    if let Some(kinds) = model.kinds() {
-        let slides: Vec<bool> = kinds.iter().map(|kind| **kind == LayerKind::Sliding).collect();
-        keys.flags("attention.sliding_window_pattern", &slides);
-    }
+/// Whether each layer has experts.
+fn with_experts<'m>(model: &'m SourceModel<'_>) -> impl Iterator<Item = bool> + 'm {
+    let has = |layer| model.has(&format!("layers.{layer}.ffn.router.weight"));
+    (0..model.own_layers()).map(has)
+}
+
+/// The kind of each layer's network.
+fn layers_with_experts(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let kinds = with_experts(model).map(|has| if has { "sparse" } else { "dense" });
+    out.insert("mlp_layer_types".to_owned(), kinds.collect());
+    Ok(())
+}
+
+/// mlx-lm's class reads which layers have experts under another name, and requires the width of a head.
+fn mlx_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    out.insert("is_moe_layer".to_owned(), with_experts(model).collect());
+    out.insert("head_dim".to_owned(), model.config.head_dim.value.into());
     Ok(())
 }

@@ -306,9 +306,11 @@ struct VariantDraft {
 
 impl VariantDraft {
     fn of(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Self> {
+        // As in tables of names, `-` stands for what GGUF does not have.
+        let name = Some(head.word(0)?).filter(|name| *name != "-").unwrap_or_default();
         let mut draft = Self {
-            variant: Variant { gguf: head.word(0)?, ..Variant::EMPTY },
-            is_elsewhere: false,
+            variant: Variant { gguf: name, ..Variant::EMPTY },
+            is_elsewhere: name.is_empty(),
             when: Vec::new(),
             keys: Slices::new(),
             classes: Vec::new(),

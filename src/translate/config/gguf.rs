@@ -22,7 +22,11 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     let config = store.document("config.json");
     let class = config.and_then(|config| config.get("architectures")?.as_array()?.first());
     let class = class.and_then(Json::as_str);
-    let rows = || family::variants().filter(|variant| variant.hf.contains(&model_type));
+    let rows = || {
+        let is_of =
+            |variant: &&Variant| !variant.gguf.is_empty() && variant.hf.contains(&model_type);
+        family::variants().filter(is_of)
+    };
     let is_own = |variant: &&Variant| {
         let fits = !variant.when.is_empty() && config.is_some_and(|config| variant.fits(config));
         fits || (variant.class.is_some() && variant.class == class)

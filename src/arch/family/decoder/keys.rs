@@ -1,9 +1,9 @@
 //! Keys in GGUF that decoders share, as most classes of llama.cpp's converter write them.
 
 use super::super::step::{Step, Steps};
-use crate::arch::RopeScalingKind;
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::{LayerKind, RopeScalingKind};
 use crate::engines::transformers;
 use crate::error::{Error, Result};
 
@@ -21,6 +21,7 @@ pub(crate) const STEPS: Steps = &[
     ("sections", Step::Keys(sections)),
     ("uneven_heads", Step::Keys(uneven_heads)),
     ("widths_of_heads", Step::Keys(widths_of_heads)),
+    ("windows", Step::Keys(windows)),
 ];
 
 /// The number of layers, including the extra layers that predict further tokens.
@@ -181,6 +182,19 @@ pub(crate) fn layer_norm_epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'
 pub(crate) fn pooling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(pooling) = model.pooling()? {
         keys.count("pooling_type", pooling);
+    }
+    Ok(())
+}
+
+/// The window, and which layers attend to it, as a list; nothing if no layer does.
+fn windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let (Some(window), Some(kinds)) = (model.row("sliding_window")?, model.kinds()) else {
+        return Ok(());
+    };
+    let slides: Vec<bool> = kinds.iter().map(|kind| **kind == LayerKind::Sliding).collect();
+    if slides.contains(&true) {
+        keys.set("attention.sliding_window", &window);
+        keys.flags("attention.sliding_window_pattern", &slides);
     }
     Ok(())
 }
