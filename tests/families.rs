@@ -87,9 +87,9 @@ fn the_example_of_the_guide_is_sound() {
     let blocks = guide.split("```text\n").skip(1).filter_map(|block| block.split("```").next());
     let blocks = blocks.filter(|block| block.contains('['));
     let example: String = blocks.collect();
-    let file = FamilyFile::parse("helium.family", &example).unwrap();
-    let [helium] = file.architectures() else { panic!("{file:?}") };
-    assert_eq!((helium.name, helium.gguf, helium.hf), ("helium", &["helium"][..], &["helium"][..]));
+    let file = FamilyFile::parse("cedar.family", &example).unwrap();
+    let [cedar] = file.architectures() else { panic!("{file:?}") };
+    assert_eq!((cedar.name, cedar.gguf, cedar.hf), ("cedar", &["cedar"][..], &["cedar"][..]));
 }
 
 /// The built-in files are such files: parsed as a given one, each describes the same.

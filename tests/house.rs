@@ -357,6 +357,8 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "hunyuan-dense",
             "lfm2",
             "llama4",
+            "mellum",
+            "minimax-m2",
             "modern-bert",
             "mpt",
             "olmo",
@@ -371,9 +373,11 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "container/ollama/abilities.rs",
         &[
             "cohere",
+            "cohere2_moe",
             "deepseek",
             "gemma4",
             "glm4",
+            "laguna",
             "lfm2",
             "ministral",
             "olmo3",
@@ -387,6 +391,11 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "ollama/prompt.rs",
         &["command-r"],
         "Ollama names formats of prompts by the models that had them first",
+    ),
+    (
+        "ollama/quantization.rs",
+        &["gemma4_unified_text"],
+        "the names of Gemma 4, whose quantization Ollama chooses by rules of its own",
     ),
     (
         "ollama/served.rs",

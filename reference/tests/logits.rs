@@ -10,7 +10,7 @@ use weighbridge::ops::quantize;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{Model, WriteOptions};
-use weighbridge_reference::plan::AttentionPlan;
+use weighbridge_reference::plan::{AttentionPlan, Residual, Temperature};
 use weighbridge_reference::{Activation, Frequencies, Plan, Reference, likeliest};
 
 /// What the logits were computed with and the models do not say.
@@ -45,7 +45,7 @@ const UNSAID: &[(&str, Said)] = &[
     ("gemma2", |plan| scale(plan, 9.0)),
     // The scales of the embedding, of layers and of logits are llama.cpp's own numbers.
     ("minicpm3", |plan| {
-        (plan.embedding_scale, plan.residual_scale) = (4.0, 1.1 / 2f32.sqrt());
+        (plan.embedding_scale, plan.residual) = (4.0, Residual::Scaled(1.1 / 2f32.sqrt()));
         plan.logit_scale = 96.0 / 64.0;
     }),
     ("gpt_oss", |plan| {
@@ -58,7 +58,9 @@ const UNSAID: &[(&str, Said)] = &[
     ("llama4_text-chunks", |plan| {
         for attention in plan.attentions() {
             attention.window = attention.chunked.then_some(8);
-            attention.temperature.iter_mut().for_each(|temperature| temperature.step = 4);
+            if let Some(Temperature::Logarithm { step, .. }) = &mut attention.temperature {
+                *step = 4;
+            }
         }
     }),
     // A file does not say whether it is T5 or mT5. The published models of mT5 have an output matrix.

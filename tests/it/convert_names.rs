@@ -114,6 +114,12 @@ fn spoken(
     let mut tell = |what: String| {
         told.entry(what).or_default().insert(at.clone());
     };
+    let architecture = opened.model.resolution().expect("resolved").architecture;
+    let known = architecture.map_or("", |known| known.gguf.first().copied().unwrap_or_default());
+    // GGUF may have no architecture for a family, as `convert` says.
+    if form == Form::Gguf && known.is_empty() {
+        return Vec::new();
+    }
     let spoken = match opened.model.tensors_in(dialect) {
         Ok(spoken) => spoken,
         Err(error) => {
@@ -134,8 +140,6 @@ fn spoken(
     }
     let left = spoken.left_out.iter().map(|(name, _)| name.clone()).collect();
     // A list without a GGUF form has no name of the architecture there.
-    let known =
-        opened.model.resolution().expect("resolved").architecture.map_or("", |known| known.gguf[0]);
     let gguf = if model.gguf.len() > 1 { model.gguf.clone() } else { known.to_owned() };
     let named = NamedModel { gguf, ..model.clone() };
     let again = open(&named, form, &tensors);

@@ -125,6 +125,31 @@ const SAME_REST: &str = "
     model.layers.0.self_attn.o_proj.weight          8,16  =
 ";
 
+/// Experts and their router under names of their own in Hugging Face's files alone.
+const OWN_EXPERTS: &str = "
+    model.layers.0.mlp.gate.weight                   2,8  =
+    model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  =
+    model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  =
+    model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  =
+";
+
+const OWN_DENSE: &str = "
+    model.layers.0.mlp.gate_proj.weight  6,8  =
+    model.layers.0.mlp.up_proj.weight    6,8  =
+    model.layers.0.mlp.down_proj.weight  8,6  =
+";
+
+const OWN_HEAD_NORMS: &str = "
+    model.layers.0.self_attn.q_norm.weight  4  =
+    model.layers.0.self_attn.k_norm.weight  4  =
+";
+
+const OWN_SHARED_EXPERTS: &str = "
+    model.layers.0.mlp.shared_experts.gate_proj.weight  6,8  =
+    model.layers.0.mlp.shared_experts.up_proj.weight    6,8  =
+    model.layers.0.mlp.shared_experts.down_proj.weight  8,6  =
+";
+
 const CONSOLIDATED: &str = "
     model.embed_tokens.weight                       10,8  tok_embeddings.weight
     model.norm.weight                               8     norm.weight
@@ -1376,6 +1401,365 @@ pub(crate) const LISTS: &[List] = &[
         tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, DENSE, "
             model.layers.0.post_attention_layernorm.weight    8  blk.0.post_attention_norm.weight
             model.layers.0.post_feedforward_layernorm.weight  8  blk.0.post_ffw_norm.weight
+        "],
+    },
+    List {
+        name: "helium",
+        source: "HeliumForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("helium"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_DENSE],
+    },
+    List {
+        name: "cwm",
+        source: "CwmForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("cwm"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_DENSE],
+    },
+    List {
+        name: "hyperclovax",
+        source: "HyperCLOVAXForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("hyperclovax"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_DENSE, "
+            model.layers.0.post_norm1.weight  8  =
+            model.layers.0.post_norm2.weight  8  =
+        "],
+    },
+    List {
+        name: "hy_v3",
+        source: "HYV3ForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("hy_v3", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, "
+            model.layers.0.mlp.router.gate.weight            2,8  =
+            model.layers.0.mlp.expert_bias                   2    =
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  =
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  =
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  =
+            model.layers.0.mlp.shared_mlp.gate_proj.weight   6,8  =
+            model.layers.0.mlp.shared_mlp.gate_proj.bias     6    =
+            model.layers.0.mlp.shared_mlp.up_proj.weight     6,8  =
+            model.layers.0.mlp.shared_mlp.up_proj.bias       6    =
+            model.layers.0.mlp.shared_mlp.down_proj.weight   8,6  =
+            model.layers.0.mlp.shared_mlp.down_proj.bias     8    =
+        "],
+    },
+    List {
+        name: "mellum",
+        source: "MellumForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("mellum", r#", "num_local_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, OWN_EXPERTS],
+    },
+    List {
+        name: "solar_open",
+        source: "SolarOpenForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("solar_open", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_EXPERTS, OWN_SHARED_EXPERTS],
+    },
+    List {
+        name: "dots1",
+        source: "Dots1ForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of dots1 requires",
+        config: config!("dots1", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::Gguf,
+        gguf: "dots1",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, EXPERTS, SHARED_EXPERTS, "
+            model.layers.0.mlp.gate.e_score_correction_bias  2  blk.0.exp_probs_b.bias
+        "],
+    },
+    List {
+        name: "dots1 in mlx",
+        source: "mlx-lm, dots1.py, sanitize",
+        config: config!("dots1", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, OWN_SHARED_EXPERTS, "
+            model.layers.0.mlp.gate.weight                   2,8  =
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  model.layers.0.mlp.experts.gate_proj.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  model.layers.0.mlp.experts.up_proj.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  model.layers.0.mlp.experts.down_proj.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "exaone_moe",
+        source: "ExaoneMoeForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of exaone-moe requires",
+        config: config!("exaone_moe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "num_shared_experts": 1, "sliding_window": 16"#),
+        form: Form::Gguf,
+        gguf: "exaone-moe",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, EXPERTS, SHARED_EXPERTS, "
+            model.layers.0.mlp.e_score_correction_bias  2  blk.0.exp_probs_b.bias
+        "],
+    },
+    List {
+        name: "exaone_moe in mlx",
+        source: "mlx-lm, exaone_moe.py, sanitize",
+        config: config!("exaone_moe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "num_shared_experts": 1, "sliding_window": 16"#),
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, OWN_SHARED_EXPERTS, "
+            model.layers.0.mlp.gate.weight                   2,8  =
+            model.layers.0.mlp.e_score_correction_bias       2    model.layers.0.mlp.gate.e_score_correction_bias
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  model.layers.0.mlp.switch_mlp.gate_proj.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  model.layers.0.mlp.switch_mlp.up_proj.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  model.layers.0.mlp.switch_mlp.down_proj.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "jais2",
+        source: "Jais2ForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of jais2 requires",
+        config: config!("jais2"),
+        form: Form::Gguf,
+        gguf: "jais2",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.norm.bias                               8    output_norm.bias
+            model.layers.0.input_layernorm.bias           8    blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.bias  8    blk.0.ffn_norm.bias
+            model.layers.0.self_attn.q_proj.bias          16   blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.bias          8    blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.bias          8    blk.0.attn_v.bias
+            model.layers.0.self_attn.o_proj.bias          8    blk.0.attn_output.bias
+            model.layers.0.mlp.up_proj.weight             6,8  blk.0.ffn_up.weight
+            model.layers.0.mlp.up_proj.bias               6    blk.0.ffn_up.bias
+            model.layers.0.mlp.down_proj.weight           8,6  blk.0.ffn_down.weight
+            model.layers.0.mlp.down_proj.bias             8    blk.0.ffn_down.bias
+        "],
+    },
+    List {
+        name: "afmoe",
+        source: "AfmoeForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of afmoe requires",
+        config: config!("afmoe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "num_shared_experts": 1, "num_dense_layers": 0"#),
+        form: Form::Gguf,
+        gguf: "afmoe",
+        tensors: &[EMBEDDINGS, ATTENTION, HEAD_NORMS, SHARED_EXPERTS, "
+            model.layers.0.input_layernorm.weight            8     blk.0.attn_norm.weight
+            model.layers.0.post_attention_layernorm.weight   8     blk.0.post_attention_norm.weight
+            model.layers.0.pre_mlp_layernorm.weight          8     blk.0.ffn_norm.weight
+            model.layers.0.post_mlp_layernorm.weight         8     blk.0.post_ffw_norm.weight
+            model.layers.0.self_attn.gate_proj.weight        16,8  blk.0.attn_gate.weight
+            model.layers.0.mlp.router.gate.weight            2,8   blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.expert_bias                   2     blk.0.exp_probs_b.bias
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8   blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8   blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6   blk.0.ffn_down_exps.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "minimax_m2",
+        source: "MiniMaxM2ForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of minimax-m2 requires",
+        config: config!("minimax_m2", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
+        form: Form::Gguf,
+        gguf: "minimax-m2",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.layers.0.self_attn.q_norm.weight                   16   blk.0.attn_q_norm.weight
+            model.layers.0.self_attn.k_norm.weight                   8    blk.0.attn_k_norm.weight
+            model.layers.0.block_sparse_moe.gate.weight              2,8  blk.0.ffn_gate_inp.weight
+            model.layers.0.block_sparse_moe.e_score_correction_bias  2    blk.0.exp_probs_b.bias
+            model.layers.0.block_sparse_moe.experts.{e}.w1.weight    6,8  blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w3.weight    6,8  blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w2.weight    8,6  blk.0.ffn_down_exps.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "sarvam_moe",
+        source: "SarvamMoE of transformers 5.24 (conversion_mapping.py) as it is saved; GGUF has no architecture for it",
+        config: config!("sarvam_moe", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_EXPERTS, OWN_SHARED_EXPERTS, "
+            model.word_embeddings.weight                    10,8  =
+            model.norm.weight                               8     =
+            model.layers.0.input_layernorm.weight           8     =
+            model.layers.0.post_attention_layernorm.weight  8     =
+            model.layers.0.attention.query_key_value.weight 32,8  =
+            model.layers.0.attention.query_key_value.bias   32    =
+            model.layers.0.attention.dense.weight           8,16  =
+            model.layers.0.attention.query_layernorm.weight 4     =
+            model.layers.0.attention.key_layernorm.weight   4     =
+            model.layers.0.mlp.gate.expert_bias             2     =
+        "],
+    },
+    List {
+        name: "aria_text",
+        source: "AriaTextForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("aria_text", r#", "moe_num_experts": 2, "moe_topk": 1, "moe_num_shared_experts": 1"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_SHARED_EXPERTS, "
+            model.layers.0.mlp.router.weight                  2,8     =
+            model.layers.0.mlp.experts.fc1.weight             2,8,12  =
+            model.layers.0.mlp.experts.fc2.weight             2,6,8   =
+            model.layers.0.mlp.shared_experts.gate_proj.bias  6       =
+            model.layers.0.mlp.shared_experts.up_proj.bias    6       =
+            model.layers.0.mlp.shared_experts.down_proj.bias  8       =
+        "],
+    },
+    List {
+        name: "flex_olmo",
+        source: "FlexOlmoForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("flex_olmo", r#", "num_experts": 2, "num_experts_per_tok": 1"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_EXPERTS, "
+            model.embed_tokens.weight                         10,8  =
+            model.norm.weight                                 8     =
+            model.layers.0.post_attention_layernorm.weight    8     =
+            model.layers.0.post_feedforward_layernorm.weight  8     =
+            model.layers.0.self_attn.q_proj.weight            16,8  =
+            model.layers.0.self_attn.k_proj.weight            8,8   =
+            model.layers.0.self_attn.v_proj.weight            8,8   =
+            model.layers.0.self_attn.o_proj.weight            8,16  =
+            model.layers.0.self_attn.q_norm.weight            16    =
+            model.layers.0.self_attn.k_norm.weight            8     =
+        "],
+    },
+    List {
+        name: "granite_swa",
+        source: "GraniteMoeSWAForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("granitemoe_swa", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, "
+            model.layers.0.self_attn.sinks                        4       =
+            model.layers.0.block_sparse_moe.router.weight         2,8     =
+            model.layers.0.block_sparse_moe.experts.gate_up_proj  2,12,8  =
+            model.layers.0.block_sparse_moe.experts.down_proj     2,8,6   =
+        "],
+    },
+    List {
+        name: "glm of 2024",
+        source: "GlmForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of chatglm requires",
+        config: config!("glm"),
+        form: Form::Gguf,
+        gguf: "chatglm",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, "
+            model.layers.0.self_attn.q_proj.bias    16    blk.0.attn_q.bias
+            model.layers.0.self_attn.k_proj.bias    8     blk.0.attn_k.bias
+            model.layers.0.self_attn.v_proj.bias    8     blk.0.attn_v.bias
+            model.layers.0.mlp.gate_up_proj.weight  12,8  blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight     8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "vaultgemma",
+        source: "VaultGemmaForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("vaultgemma"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_DENSE, "
+            model.embed_tokens.weight                        10,8  =
+            model.norm.weight                                8     =
+            model.layers.0.input_layernorm.weight            8     =
+            model.layers.0.pre_feedforward_layernorm.weight  8     =
+            model.layers.0.self_attn.q_proj.weight           16,8  =
+            model.layers.0.self_attn.k_proj.weight           8,8   =
+            model.layers.0.self_attn.v_proj.weight           8,8   =
+            model.layers.0.self_attn.o_proj.weight           8,16  =
+        "],
+    },
+    List {
+        name: "flint",
+        source: "FlintForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("flint", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, OWN_EXPERTS, "
+            model.layers.0.self_attn.softmax_offset            4    =
+            model.layers.0.mlp.shared_expert.gate_proj.weight  6,8  =
+            model.layers.0.mlp.shared_expert.up_proj.weight    6,8  =
+            model.layers.0.mlp.shared_expert.down_proj.weight  8,6  =
+        "],
+    },
+    List {
+        name: "laguna",
+        source: "LagunaForCausalLM of transformers 5.24 as it is saved, and mlx-lm, laguna.py, sanitize",
+        config: config!("laguna", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_HEAD_NORMS, "
+            model.layers.0.self_attn.g_proj.weight             4,8  =
+            model.layers.0.mlp.gate.weight                     2,8  model.layers.0.mlp.gate.proj.weight
+            model.layers.0.mlp.experts.e_score_correction_bias 2    model.layers.0.mlp.gate.e_score_correction_bias
+            model.layers.0.mlp.experts.{e}.gate_proj.weight    6,8  model.layers.0.mlp.switch_mlp.gate_proj.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight      6,8  model.layers.0.mlp.switch_mlp.up_proj.weight    stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight    8,6  model.layers.0.mlp.switch_mlp.down_proj.weight  stacked[{e}]
+            model.layers.0.mlp.shared_expert.gate_proj.weight  6,8  =
+            model.layers.0.mlp.shared_expert.up_proj.weight    6,8  =
+            model.layers.0.mlp.shared_expert.down_proj.weight  8,6  =
+        "],
+    },
+    List {
+        name: "mimo_v2_flash",
+        source: "MiMoV2FlashForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("mimo_v2_flash", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_EXPERTS, "
+            model.layers.0.self_attn.attention_sink_bias     4  =
+            model.layers.0.mlp.gate.e_score_correction_bias  2  =
+        "],
+    },
+    List {
+        name: "nanochat",
+        source: "NanoChatForCausalLM of transformers 5.24 as it is saved, and the modules of mlx-lm's nanochat.py",
+        config: r#"{"model_type": "nanochat", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10}"#,
+        form: Form::Mlx,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight               10,8  transformer.wte.weight
+            lm_head.weight                          10,8  =
+            model.layers.0.self_attn.q_proj.weight  8,8   transformer.h.0.attn.c_q.weight
+            model.layers.0.self_attn.k_proj.weight  4,8   transformer.h.0.attn.c_k.weight
+            model.layers.0.self_attn.v_proj.weight  4,8   transformer.h.0.attn.c_v.weight
+            model.layers.0.self_attn.o_proj.weight  8,8   transformer.h.0.attn.c_proj.weight
+            model.layers.0.mlp.fc1.weight           6,8   transformer.h.0.mlp.c_fc.weight
+            model.layers.0.mlp.fc2.weight           8,6   transformer.h.0.mlp.c_proj.weight
+        "],
+    },
+    List {
+        name: "beam",
+        source: "BeamForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("beam", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_HEAD_NORMS, OWN_EXPERTS, "
+            model.embed_tokens.weight                         10,8  =
+            model.norm.weight                                 8     =
+            model.layers.0.input_layernorm.weight             8     =
+            model.layers.0.post_attention_layernorm.weight    8     =
+            model.layers.0.pre_feedforward_layernorm.weight   8     =
+            model.layers.0.post_feedforward_layernorm.weight  8     =
+            model.layers.0.self_attn.q_proj.weight            16,8  =
+            model.layers.0.self_attn.k_proj.weight            8,8   =
+            model.layers.0.self_attn.v_proj.weight            8,8   =
+            model.layers.0.self_attn.o_proj.weight            8,16  =
+            model.layers.0.self_attn.gate_proj.weight         16,8  =
+            model.layers.0.self_attn.gate_bias                4     =
+            model.layers.0.mlp.gate.e_score_correction_bias   2     =
+        "],
+    },
+    List {
+        name: "cohere2_moe",
+        source: "Cohere2MoeForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        config: config!("cohere2_moe", r#", "num_experts": 2, "num_experts_per_tok": 1"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_EXPERTS, OWN_SHARED_EXPERTS, "
+            model.embed_tokens.weight               10,8  =
+            model.norm.weight                       8     =
+            model.layers.0.input_layernorm.weight   8     =
+            model.layers.0.self_attn.q_proj.weight  16,8  =
+            model.layers.0.self_attn.k_proj.weight  8,8   =
+            model.layers.0.self_attn.v_proj.weight  8,8   =
+            model.layers.0.self_attn.o_proj.weight  8,16  =
         "],
     },
     List {

@@ -104,7 +104,7 @@ const PACKAGES: Step = step(&[
     "mlx-cpu",
     "mlx-lm==0.32.2",
     "torch",
-    "transformers==5.23.*",
+    "transformers==5.24.*",
     "sentencepiece",
     "llama-cpp-python==0.3.36",
 ]);

@@ -444,8 +444,10 @@ fn needed<T>(
     field.ok_or_else(|| {
         let row = key(name);
         let gguf = row.and_then(|key| key.gguf.first()).copied().unwrap_or(name);
-        // The names of the encoder's counterpart come first, but most models have no encoder.
-        let json = row.and_then(|key| key.json.iter().find(|json| !json.starts_with("decoder")));
+        // The names of the encoder's counterpart and of lists for layers come first, but most models have
+        // neither.
+        let usual = |json: &&&str| !json.starts_with("decoder") && !json.ends_with("_per_layer");
+        let json = row.and_then(|key| key.json.iter().find(usual));
         let json = json.copied().unwrap_or(name);
         let fault = format!("neither {}.{gguf} nor {json} in config.json", reader.prefix);
         let kind = reader.store.metadata().str("general.type");
