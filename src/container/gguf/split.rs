@@ -84,39 +84,7 @@ pub(super) fn open(
         let fault = format!("split.no is {}, but there are {} shards", place.number, place.count);
         return Err(here(Error::malformed(fault)));
     }
-    let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let Some(name) = ShardName::parse(file_name) else {
-        if let Some(at) = joined(&given)? {
-            let fault = format!(
-                "{} shards of a model one after another in one file, the second at byte {at}",
-                place.count
-            );
-            let advice = "cut the file into its shards again, or fetch them: shards are merged by a \
-                program that knows their format, not by joining their bytes";
-            return Err(here(Error::malformed(fault).advise(advice)));
-        }
-        let fault = format!(
-            "this is shard {} of {}, but the file name does not say so, so the other shards cannot be found",
-            place.number.saturating_add(1),
-            place.count
-        );
-        return Err(here(
-            Error::malformed(fault)
-                .advise("name the shards PREFIX-00001-of-0000N.gguf, as llama-gguf-split does"),
-        ));
-    };
-    if u64::from(name.count) != place.count
-        || u64::from(name.number) != place.number.saturating_add(1)
-    {
-        let fault = format!(
-            "the name says shard {} of {}, but the metadata say {} of {}",
-            name.number,
-            name.count,
-            place.number.saturating_add(1),
-            place.count
-        );
-        return Err(here(Error::malformed(fault).advise("restore the file's original name")));
-    }
+    let name = name_of(path, &given, place).map_err(here)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let paths: Vec<PathBuf> =
         (1..=place.count).map(|number| folder.join(name.of_shard(number))).collect();
@@ -157,6 +125,42 @@ pub(super) fn open(
         ));
     }
     Ok(shards)
+}
+
+/// The name of the shard at `path`, which must say the same as its metadata.
+fn name_of<'p>(path: &'p Path, given: &GgufHeader, place: ShardPosition) -> Result<ShardName<'p>> {
+    let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Some(name) = ShardName::parse(file_name) else {
+        if let Some(at) = joined(given)? {
+            let fault = format!(
+                "{} shards of a model one after another in one file, the second at byte {at}",
+                place.count
+            );
+            let advice = "cut the file into its shards again, or fetch them: shards are merged by a \
+                program that knows their format, not by joining their bytes";
+            return Err(Error::malformed(fault).advise(advice));
+        }
+        let fault = format!(
+            "this is shard {} of {}, but the file name does not say so, so the other shards cannot be found",
+            place.number.saturating_add(1),
+            place.count
+        );
+        let advice = "name the shards PREFIX-00001-of-0000N.gguf, as llama-gguf-split does";
+        return Err(Error::malformed(fault).advise(advice));
+    };
+    if u64::from(name.count) != place.count
+        || u64::from(name.number) != place.number.saturating_add(1)
+    {
+        let fault = format!(
+            "the name says shard {} of {}, but the metadata say {} of {}",
+            name.number,
+            name.count,
+            place.number.saturating_add(1),
+            place.count
+        );
+        return Err(Error::malformed(fault).advise("restore the file's original name"));
+    }
+    Ok(name)
 }
 
 /// The part that a shard is of its set.

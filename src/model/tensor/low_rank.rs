@@ -164,24 +164,7 @@ impl Adaptation {
         magnitudes: Option<Tensor>,
     ) -> Result<()> {
         let is_whole = rows == (0..target.rows());
-        let outputs = rows.end.saturating_sub(rows.start);
-        let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
-        let fits = |factor: &Tensor, rows: u64, columns: u64| {
-            factor.rows() == rows && factor.width() == columns
-        };
-        if rows.end > target.rows()
-            || target.width() != inputs
-            || !fits(&left, outputs, rank)
-            || !fits(&right, rank, inputs)
-        {
-            let fault = format!(
-                "a change of shape {:?} times {:?} does not fit {outputs} rows of a tensor of shape {:?}",
-                left.shape(),
-                right.shape(),
-                target.shape()
-            );
-            return Err(Error::mismatch(fault).in_tensor(target.name()));
-        }
+        check_shapes(target, &rows, &left, &right)?;
         left.check_decodable()?;
         right.check_decodable()?;
         let unsupported =
@@ -236,8 +219,19 @@ impl Adaptation {
         for (name, placed) in placed {
             self.by_tensor.entry(name).or_default().push(placed);
         }
-        let Some(magnitudes) = magnitudes else { return Ok(()) };
-        if !is_whole || magnitudes.elements() != target.rows() {
+        match magnitudes {
+            Some(_) if !is_whole => {
+                let fault = "norms of some rows of a tensor";
+                Err(Error::mismatch(fault).in_tensor(target.name()))
+            }
+            Some(magnitudes) => self.scale_rows(target, magnitudes, &names),
+            None => Ok(()),
+        }
+    }
+
+    /// Scales the rows of `target`, with the last product of the stored tensors `names`, to norms.
+    fn scale_rows(&mut self, target: &Tensor, magnitudes: Tensor, names: &[String]) -> Result<()> {
+        if magnitudes.elements() != target.rows() {
             let fault = format!(
                 "norms of shape {:?}, but {} rows of a tensor of shape {:?} are scaled",
                 magnitudes.shape(),
@@ -246,9 +240,9 @@ impl Adaptation {
             );
             return Err(Error::mismatch(fault).in_tensor(target.name()));
         }
-        let before = target.clone().adapted(&Arc::new(self.of_tensors(&names)));
+        let before = target.clone().adapted(&Arc::new(self.of_tensors(names)));
         let norms = Arc::new(Norms { before, magnitudes, factors: OnceLock::new() });
-        for name in &names {
+        for name in names {
             let last = self.by_tensor.get_mut(name).and_then(|placed| placed.last_mut());
             last.into_iter().for_each(|placed| placed.norms = Some(Arc::clone(&norms)));
         }
@@ -584,4 +578,27 @@ impl Tensor {
             }
         }
     }
+}
+
+/// Checks that the product of `left` and `right` fits `rows` of `target`.
+fn check_shapes(target: &Tensor, rows: &Range<u64>, left: &Tensor, right: &Tensor) -> Result<()> {
+    let outputs = rows.end.saturating_sub(rows.start);
+    let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
+    let fits = |factor: &Tensor, rows: u64, columns: u64| {
+        factor.rows() == rows && factor.width() == columns
+    };
+    if rows.end <= target.rows()
+        && target.width() == inputs
+        && fits(left, outputs, rank)
+        && fits(right, rank, inputs)
+    {
+        return Ok(());
+    }
+    let fault = format!(
+        "a change of shape {:?} times {:?} does not fit {outputs} rows of a tensor of shape {:?}",
+        left.shape(),
+        right.shape(),
+        target.shape()
+    );
+    Err(Error::mismatch(fault).in_tensor(target.name()))
 }
