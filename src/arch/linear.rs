@@ -8,21 +8,23 @@
 use std::fmt;
 
 use super::ModelConfig;
-use super::runs::{RowLoops, RowSelection, word};
+use super::runs::{Half, Projection, RowLoops, RowSelection};
 use crate::error::{Error, Result};
 
 /// Which rows of a stored tensor, in which order, form a tensor of linear attention.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Linear {
-    /// q, k and v follow one another; the number selects one of them.
-    Qkv(u8),
+    /// One of q, k and v, which follow one another.
+    Qkv(Projection),
     /// The v part, whose value heads are in tiles.
     TiledV,
-    /// q, k, v and the gates of v in groups, one for each key head; the number selects one of them.
-    Grouped(u8),
-    /// The write rates (b) and decay rates (a), in groups; the number selects one of them.
-    GroupedRates(u8),
+    /// One of q, k and v, in groups with the gates of v, one for each key head.
+    Grouped(Projection),
+    /// The gates of v in these groups.
+    GroupedGates,
+    /// The write rates (b, the first half) or the decay rates (a), in groups.
+    GroupedRates(Half),
     /// All value heads, in tiles.
     Tiled,
     /// Channels of q, k and v; those of v are in tiles.
@@ -32,13 +34,12 @@ pub enum Linear {
 impl fmt::Display for Linear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Qkv(which) => write!(f, "{} of linear qkv", word(which, &["q", "k", "v"])),
+            Self::Qkv(which) => write!(f, "{} of linear qkv", which.name()),
             Self::TiledV => f.write_str("v of linear qkv, untile heads"),
-            Self::Grouped(which) => {
-                write!(f, "{} of linear qkvz by groups", word(which, &["q", "k", "v", "z"]))
-            }
+            Self::Grouped(which) => write!(f, "{} of linear qkvz by groups", which.name()),
+            Self::GroupedGates => f.write_str("z of linear qkvz by groups"),
             Self::GroupedRates(which) => {
-                write!(f, "{} of linear rates by groups", word(which, &["b", "a"]))
+                write!(f, "{} of linear rates by groups", which.word("b", "a"))
             }
             Self::Tiled => f.write_str("untile heads"),
             Self::TiledConvolution => f.write_str("untile heads of v"),
@@ -74,9 +75,9 @@ impl Linear {
         let all = 2 * qk + inner;
         match self {
             Self::Qkv(_) | Self::TiledV | Self::TiledConvolution if rows != all => Err(misfit()),
-            Self::Qkv(0) => Ok(run(RowLoops::of(0, qk))),
-            Self::Qkv(1) => Ok(run(RowLoops::of(qk, qk))),
-            Self::Qkv(_) => Ok(run(RowLoops::of(2 * qk, inner))),
+            Self::Qkv(Projection::Q) => Ok(run(RowLoops::of(0, qk))),
+            Self::Qkv(Projection::K) => Ok(run(RowLoops::of(qk, qk))),
+            Self::Qkv(Projection::V) => Ok(run(RowLoops::of(2 * qk, inner))),
             Self::TiledV => Ok(run(tiles(2 * qk, even(inner, values).ok_or_else(misfit)?))),
             Self::TiledConvolution => {
                 let width = even(inner, values).ok_or_else(misfit)?;
@@ -86,16 +87,16 @@ impl Linear {
                 })
             }
             Self::Tiled => Ok(run(tiles(0, even(rows, values).ok_or_else(misfit)?))),
-            Self::Grouped(which) => {
+            Self::Grouped(_) | Self::GroupedGates => {
                 let of_values = even(inner, keys).ok_or_else(misfit)?;
                 let group = 2 * (key_width + of_values);
                 if group * keys != rows {
                     return Err(misfit());
                 }
-                let (skip, count) = match which {
-                    0 => (0, key_width),
-                    1 => (key_width, key_width),
-                    2 => (2 * key_width, of_values),
+                let (skip, count) = match self {
+                    Self::Grouped(Projection::Q) => (0, key_width),
+                    Self::Grouped(Projection::K) => (key_width, key_width),
+                    Self::Grouped(Projection::V) => (2 * key_width, of_values),
                     _ => (2 * key_width + of_values, of_values),
                 };
                 Ok(run(RowLoops::repeated(skip, count, keys, group)))
@@ -104,7 +105,7 @@ impl Linear {
                 if rows != 2 * values {
                     return Err(misfit());
                 }
-                Ok(run(RowLoops::repeated(u64::from(which) * each, each, keys, 2 * each)))
+                Ok(run(RowLoops::repeated(which as u64 * each, each, keys, 2 * each)))
             }
         }
     }

@@ -52,6 +52,7 @@ use habits::MlxModules;
 pub use linear::Linear;
 use missing::{LayerNames, missing, stack};
 pub use rule::{NameRule, StoredForm};
+pub use runs::{Half, Projection};
 pub(crate) use runs::{RowLoops, RowSelection, RowSpan};
 use source::SourceModel;
 pub use transform::{Axes, Change, RowOrder, Transform};

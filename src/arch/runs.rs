@@ -1,8 +1,44 @@
 //! Row selections as nested loops: which rows of a stored tensor form a canonical one.
 
-/// The word at this index.
-pub(super) fn word(number: u8, words: &[&'static str]) -> &'static str {
-    words.get(usize::from(number)).copied().unwrap_or("?")
+/// A projection of attention that is stored together with others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Projection {
+    /// Queries.
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+}
+
+/// One of two parts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Half {
+    /// The first part.
+    First,
+    /// The second part.
+    Second,
+}
+
+impl Projection {
+    /// The name, as reports show it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Q => "q",
+            Self::K => "k",
+            Self::V => "v",
+        }
+    }
+}
+
+impl Half {
+    /// The word for this part.
+    pub(super) const fn word(self, first: &'static str, second: &'static str) -> &'static str {
+        match self {
+            Self::First => first,
+            Self::Second => second,
+        }
+    }
 }
 
 /// Rows of one stored tensor, as nested loops. Each loop, the outermost first, has a count and the

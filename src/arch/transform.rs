@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::ModelConfig;
 use super::linear::Linear;
-use super::runs::{RowLoops, RowSelection, word};
+use super::runs::{Half, Projection, RowLoops, RowSelection};
 use crate::error::{Error, Result};
 
 /// How a stored tensor differs from a canonical one. To derive the canonical tensor, restore the
@@ -69,26 +69,25 @@ pub enum RowOrder {
     PairsQ,
     /// The same for key heads.
     PairsK,
-    /// q, k and v follow one another; the number selects one of them.
-    Qkv(u8),
+    /// One of q, k and v, which follow one another.
+    Qkv(Projection),
     /// The same, with the rows of each head of q and k reordered as well.
-    PairsQkv(u8),
-    /// q, k and v in groups, one for each key head: its query heads, the key head, the value head.
-    /// The number selects q, k or v.
-    GroupedQkv(u8),
-    /// q, v and k in four parts, each of which has a quarter of the rows of each. The number selects q, k
-    /// or v.
-    QuarteredQvk(u8),
+    PairsQkv(Projection),
+    /// One of q, k and v in groups, one for each key head: its query heads, the key head, the value
+    /// head.
+    GroupedQkv(Projection),
+    /// One of q, k and v in four parts, each of which has a quarter of the rows of q, of v and of k.
+    QuarteredQvk(Projection),
     /// The first or the second half.
-    Half(u8),
-    /// The even or the odd rows.
-    Alternate(u8),
+    Half(Half),
+    /// The even rows (the first half of the pairs) or the odd ones.
+    Alternate(Half),
     /// The first or the second half of the rows of each query head: queries, and the gates of the
     /// attention output.
-    HalfHeads(u8),
-    /// In latent attention: the rows of each head that expand keys, or those that expand values.
-    /// They form one matrix per head.
-    Unfolding(u8),
+    HalfHeads(Half),
+    /// In latent attention: the rows of each head that expand keys (the first half) or values. They
+    /// form one matrix per head.
+    Unfolding(Half),
     /// Row orders of linear attention.
     Linear(Linear),
 }
@@ -170,7 +169,10 @@ impl Transform {
 
     /// Whether rows of heads were reordered from halves to pairs.
     pub(super) fn is_paired(self) -> bool {
-        matches!(self.rows, RowOrder::PairsQ | RowOrder::PairsK | RowOrder::PairsQkv(0 | 1))
+        matches!(
+            self.rows,
+            RowOrder::PairsQ | RowOrder::PairsK | RowOrder::PairsQkv(Projection::Q | Projection::K)
+        )
     }
 
     /// The transform without reordering and changes of values; only the selection of rows remains.
@@ -179,7 +181,7 @@ impl Transform {
             RowOrder::PairsQ | RowOrder::PairsK => RowOrder::All,
             RowOrder::PairsQkv(part) => RowOrder::Qkv(part),
             RowOrder::Linear(Linear::Tiled | Linear::TiledConvolution) => RowOrder::All,
-            RowOrder::Linear(Linear::TiledV) => RowOrder::Linear(Linear::Qkv(2)),
+            RowOrder::Linear(Linear::TiledV) => RowOrder::Linear(Linear::Qkv(Projection::V)),
             rows => rows,
         };
         match rows {
@@ -192,20 +194,19 @@ impl Transform {
 
 impl fmt::Display for RowOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |which| word(which, &["q", "k", "v"]);
         match *self {
             Self::All => f.write_str("none"),
             Self::PairsQ | Self::PairsK => f.write_str("permute_qk"),
-            Self::Qkv(which) => write!(f, "{} of qkv", part(which)),
-            Self::PairsQkv(which) => write!(f, "{} of qkv, permute_qk", part(which)),
-            Self::GroupedQkv(which) => write!(f, "{} of qkv by groups", part(which)),
-            Self::QuarteredQvk(which) => write!(f, "{} of qvk by quarters", part(which)),
-            Self::Half(which) => write!(f, "{} half", word(which, &["first", "second"])),
-            Self::Alternate(which) => write!(f, "{} rows", word(which, &["even", "odd"])),
+            Self::Qkv(which) => write!(f, "{} of qkv", which.name()),
+            Self::PairsQkv(which) => write!(f, "{} of qkv, permute_qk", which.name()),
+            Self::GroupedQkv(which) => write!(f, "{} of qkv by groups", which.name()),
+            Self::QuarteredQvk(which) => write!(f, "{} of qvk by quarters", which.name()),
+            Self::Half(which) => write!(f, "{} half", which.word("first", "second")),
+            Self::Alternate(which) => write!(f, "{} rows", which.word("even", "odd")),
             Self::HalfHeads(which) => {
-                write!(f, "{} half of each head", word(which, &["first", "second"]))
+                write!(f, "{} half of each head", which.word("first", "second"))
             }
-            Self::Unfolding(which) => write!(f, "{} of each head", word(which, &["k", "v"])),
+            Self::Unfolding(which) => write!(f, "{} of each head", which.word("k", "v")),
             Self::Linear(linear) => linear.fmt(f),
         }
     }
@@ -253,9 +254,9 @@ impl RowOrder {
         let all = arrays
             .checked_mul(rows)
             .ok_or_else(|| Error::mismatch("the number of rows overflows 64 bits"))?;
-        let halves = |part: u8, what: &str| {
+        let halves = |part: Half, what: &str| {
             if rows.is_multiple_of(2) {
-                return Ok((rows / 2, u64::from(part)));
+                return Ok((rows / 2, part as u64));
             }
             Err(Error::mismatch(format!("{rows} rows, but {what} need an even number")))
         };
@@ -291,7 +292,7 @@ impl RowOrder {
             Self::QuarteredQvk(part) => heads.quartered_qvk(part),
             Self::HalfHeads(part) => {
                 let half = heads.half_of(rows, heads.heads)?;
-                let start = u64::from(part) * half;
+                let start = part as u64 * half;
                 let run = RowLoops::repeated(start, half, heads.heads, 2 * half);
                 Ok(selection(run, heads.heads * half))
             }
@@ -338,26 +339,26 @@ impl<'c> HeadRows<'c> {
     }
 
     /// The rows of q, k or v, which follow one another.
-    fn qkv(&self, part: u8, are_paired: bool) -> Result<RowSelection> {
+    fn qkv(&self, part: Projection, are_paired: bool) -> Result<RowSelection> {
         let config = self.config;
         let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
         if q + 2 * kv != self.rows {
             return Err(self.misfit(format!("{q} of q and {kv} each of k and v")));
         }
         let (start, count, heads) = match part {
-            0 => (0, q, self.heads),
-            1 => (q, kv, self.kv_heads),
-            _ => (q + kv, kv, self.kv_heads),
+            Projection::Q => (0, q, self.heads),
+            Projection::K => (q, kv, self.kv_heads),
+            Projection::V => (q + kv, kv, self.kv_heads),
         };
         let run = match part {
-            0 | 1 if are_paired => self.pairs(start, count, heads)?,
+            Projection::Q | Projection::K if are_paired => self.pairs(start, count, heads)?,
             _ => RowLoops::of(start, count),
         };
         Ok(selection(run, count))
     }
 
     /// The rows of q, k or v, in groups of a key head.
-    fn grouped_qkv(&self, part: u8) -> Result<RowSelection> {
+    fn grouped_qkv(&self, part: Projection) -> Result<RowSelection> {
         let Self { rows, heads, kv_heads, config } = *self;
         let width = u64::from(config.head_dim.value);
         let queries = heads.checked_div(kv_heads).filter(|_| heads.is_multiple_of(kv_heads));
@@ -369,32 +370,32 @@ impl<'c> HeadRows<'c> {
             )));
         };
         let (skip, count) = match part {
-            0 => (0, queries * width),
-            1 => (queries * width, width),
-            _ => ((queries + 1) * width, width),
+            Projection::Q => (0, queries * width),
+            Projection::K => (queries * width, width),
+            Projection::V => ((queries + 1) * width, width),
         };
         let run = RowLoops::repeated(skip, count, kv_heads, group);
         Ok(selection(run, kv_heads * count))
     }
 
     /// The rows of q, k or v, a quarter of each in each of four parts.
-    fn quartered_qvk(&self, part: u8) -> Result<RowSelection> {
+    fn quartered_qvk(&self, part: Projection) -> Result<RowSelection> {
         let width = u64::from(self.config.q_dim.value);
         let quarter = width / 4;
         if !width.is_multiple_of(4) || width.checked_mul(3) != Some(self.rows) {
             return Err(self.misfit(format!("four parts of {width} each of q, v and k")));
         }
         let place = match part {
-            0 => 0,
-            1 => 2,
-            _ => 1,
+            Projection::Q => 0,
+            Projection::V => 1,
+            Projection::K => 2,
         };
         let run = RowLoops::repeated(place * quarter, quarter, 4, 3 * quarter);
         Ok(selection(run, width))
     }
 
     /// The rows of each head that expand keys, or those that expand values.
-    fn unfolding(&self, part: u8) -> Result<RowSelection> {
+    fn unfolding(&self, part: Half) -> Result<RowSelection> {
         let Self { rows, heads, config, .. } = *self;
         // The part of a key that is not rotated; the rotated part is one for all heads.
         let rotated = config.rope.dimension_count.as_ref();
@@ -406,7 +407,10 @@ impl<'c> HeadRows<'c> {
             let keys = keys.map_or("?".to_owned(), |keys| keys.to_string());
             return Err(self.misfit(format!("{heads} heads of {keys} of k and more of v")));
         };
-        let (skip, count) = if part == 0 { (0, keys) } else { (keys, values) };
+        let (skip, count) = match part {
+            Half::First => (0, keys),
+            Half::Second => (keys, values),
+        };
         let run = RowLoops::repeated(skip, count, heads, keys + values);
         Ok(RowSelection { runs: vec![run], rows: vec![heads, count] })
     }

@@ -546,7 +546,7 @@ impl ValueDiff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Mapping, RowOrder, Transform};
+    use crate::arch::{Half, Mapping, RowOrder, Transform};
     use crate::container::OpenOptions;
     use crate::model::Convention;
 
@@ -648,7 +648,7 @@ mod tests {
         };
         let worst = values.worst.map(|worst| (worst.at, worst.a, worst.b));
         assert_eq!((values.differing, worst), (1, Some((11, 12.0, 13.0))));
-        let half = compare(stacked(), view(&fused, &["e"], RowOrder::Half(0)));
+        let half = compare(stacked(), view(&fused, &["e"], RowOrder::Half(Half::First)));
         assert!(
             matches!(half, DiffOutcome::Values(values) if values.elements == 12 && values.worst.is_none())
         );

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::{Arithmetic, RUNS, RowRun, RowSource, Tensor, Transposed};
-use crate::arch::{Axes, ModelConfig, RowLoops, RowOrder, RowSelection, RowSpan, Transform};
+use crate::arch::{Axes, Half, ModelConfig, RowLoops, RowOrder, RowSelection, RowSpan, Transform};
 use crate::bytes::try_vec;
 use crate::error::{Error, Result};
 use crate::shape;
@@ -277,7 +277,9 @@ impl Tensor {
     /// Interleaves two tensors: even rows from one, odd rows from the other. Only for tensors
     /// with the same runs; one run then replaces one for each row, of which models have millions.
     fn interleaved(parts: &[Self], rows: &[RowOrder]) -> Option<Self> {
-        let ([even, odd], [RowOrder::Alternate(0), RowOrder::Alternate(1)]) = (parts, rows) else {
+        let ([even, odd], [RowOrder::Alternate(Half::First), RowOrder::Alternate(Half::Second)]) =
+            (parts, rows)
+        else {
             return None;
         };
         let alike = even.runs == odd.runs && even.sources.len() == odd.sources.len();
