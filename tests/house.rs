@@ -438,13 +438,11 @@ fn families_are_named_in_their_files_alone() {
 
 /// Files that import each other all the same, by the starts of their paths, and why.
 const CIRCLES: &[(&str, &str)] = &[
-    ("src/json/", "a value may be an object, whose members are values"),
     (
         "src/arch/",
         "the names of tensors need the config of a model, and the config needs its names",
     ),
     ("src/model/tensor/", "the changes that an adapter makes to a tensor are products of tensors"),
-    ("src/ops/verify/", "the consistency check moves to a file that its rules import"),
 ];
 
 #[test]

@@ -1,17 +1,14 @@
 //! The members of an object.
 
 use std::fmt;
-use std::ops::{Index, IndexMut};
 
-use super::Json;
-use crate::error::Result;
 use crate::index::{NameIndex, hash};
 
 /// The members of a JSON object, in order.
 ///
 /// Two maps are equal if they have the same members, in any order.
 #[derive(Clone)]
-pub struct Map<K = String, V = Json> {
+pub struct Map<K, V> {
     members: Vec<(K, V)>,
     /// The positions of the members by name, in a map that is large enough to be worth it.
     index: Option<Box<NameIndex>>,
@@ -37,31 +34,19 @@ impl<K, V> Map<K, V> {
     }
 }
 
-impl Map<String, Json> {
-    /// Parses an object.
-    ///
-    /// # Errors
-    ///
-    /// `Malformed` if the text is not JSON, or its value is not an object.
-    pub fn parse(text: &[u8]) -> Result<Self> {
-        match Json::parse(text)? {
-            Json::Object(map) => Ok(map),
-            other => Err(other.no_object()),
-        }
-    }
-
+impl<V> Map<String, V> {
     /// The value of a key.
-    pub fn get(&self, key: &str) -> Option<&Json> {
+    pub fn get(&self, key: &str) -> Option<&V> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
     /// The key as the map holds it, and its value.
-    pub fn get_key_value(&self, key: &str) -> Option<(&String, &Json)> {
+    pub fn get_key_value(&self, key: &str) -> Option<(&String, &V)> {
         self.members.get(self.position(key)?).map(|(key, value)| (key, value))
     }
 
     /// The value of a key, for changing it.
-    pub fn get_mut(&mut self, key: &str) -> Option<&mut Json> {
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut V> {
         let position = self.position(key)?;
         self.members.get_mut(position).map(|(_, value)| value)
     }
@@ -72,7 +57,7 @@ impl Map<String, Json> {
     }
 
     /// Adds a member at the end, or replaces the value of its key. Returns the replaced value.
-    pub fn insert(&mut self, key: impl Into<String>, value: Json) -> Option<Json> {
+    pub fn insert(&mut self, key: impl Into<String>, value: V) -> Option<V> {
         let key = key.into();
         if let Some(present) = self.get_mut(&key) {
             return Some(std::mem::replace(present, value));
@@ -82,12 +67,12 @@ impl Map<String, Json> {
     }
 
     /// The place of a key, present or not.
-    pub fn entry(&mut self, key: impl Into<String>) -> Entry<'_> {
+    pub fn entry(&mut self, key: impl Into<String>) -> Entry<'_, V> {
         Entry { map: self, key: key.into() }
     }
 
     /// Removes a member, and returns its value. The last member takes its place.
-    pub fn remove(&mut self, key: &str) -> Option<Json> {
+    pub fn remove(&mut self, key: &str) -> Option<V> {
         let position = self.position(key)?;
         let last = self.members.len().checked_sub(1)?;
         if let Some(index) = &mut self.index {
@@ -102,19 +87,19 @@ impl Map<String, Json> {
     }
 
     /// Removes the members that `keeps` is false for. The others keep their order.
-    pub fn retain(&mut self, mut keeps: impl FnMut(&String, &mut Json) -> bool) {
+    pub fn retain(&mut self, mut keeps: impl FnMut(&String, &mut V) -> bool) {
         self.members.retain_mut(|(key, value)| keeps(key, value));
         self.index = None;
         self.build_index();
     }
 
     /// The members, in order.
-    pub fn iter(&self) -> Iter<'_> {
+    pub fn iter(&self) -> Iter<'_, V> {
         self.into_iter()
     }
 
     /// The members, in order, for changing their values.
-    pub fn iter_mut(&mut self) -> IterMut<'_> {
+    pub fn iter_mut(&mut self) -> IterMut<'_, V> {
         self.into_iter()
     }
 
@@ -124,12 +109,12 @@ impl Map<String, Json> {
     }
 
     /// The values, in order.
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Json> + ExactSizeIterator {
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &V> + ExactSizeIterator {
         self.members.iter().map(|(_, value)| value)
     }
 
     /// The values, in order, for changing them.
-    pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Json> + ExactSizeIterator {
+    pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut V> + ExactSizeIterator {
         self.members.iter_mut().map(|(_, value)| value)
     }
 
@@ -143,7 +128,7 @@ impl Map<String, Json> {
     }
 
     /// Adds a member whose key the map does not have.
-    fn push(&mut self, key: String, value: Json) {
+    fn push(&mut self, key: String, value: V) {
         self.members.push((key, value));
         match &mut self.index {
             Some(index) => add(index, &self.members, self.members.len() - 1),
@@ -161,7 +146,7 @@ impl Map<String, Json> {
 }
 
 /// The name of a member by its number in the index.
-fn name(members: &[(String, Json)], number: u32) -> &[u8] {
+fn name<V>(members: &[(String, V)], number: u32) -> &[u8] {
     let member = usize::try_from(number).ok().and_then(|position| members.get(position));
     member.map_or(&[], |(key, _)| key.as_bytes())
 }
@@ -171,7 +156,7 @@ fn number(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
 
-fn add(index: &mut NameIndex, members: &[(String, Json)], position: usize) {
+fn add<V>(index: &mut NameIndex, members: &[(String, V)], position: usize) {
     let number = number(position);
     let hash_of = |number| hash(name(members, number));
     index.insert(hash_of(number), number, |_| false, hash_of);
@@ -179,19 +164,19 @@ fn add(index: &mut NameIndex, members: &[(String, Json)], position: usize) {
 
 /// The place of a key in a [`Map`].
 #[derive(Debug)]
-pub struct Entry<'m> {
-    map: &'m mut Map<String, Json>,
+pub struct Entry<'m, V> {
+    map: &'m mut Map<String, V>,
     key: String,
 }
 
-impl<'m> Entry<'m> {
+impl<'m, V> Entry<'m, V> {
     /// The value of the key, which is added if it is missing.
-    pub fn or_insert(self, value: Json) -> &'m mut Json {
+    pub fn or_insert(self, value: V) -> &'m mut V {
         self.or_insert_with(|| value)
     }
 
     /// The value of the key, which is computed and added if it is missing.
-    pub fn or_insert_with(self, value: impl FnOnce() -> Json) -> &'m mut Json {
+    pub fn or_insert_with(self, value: impl FnOnce() -> V) -> &'m mut V {
         let position = self.map.position(&self.key).unwrap_or_else(|| {
             self.map.push(self.key, value());
             self.map.members.len() - 1
@@ -207,58 +192,42 @@ impl<K, V> Default for Map<K, V> {
     }
 }
 
-impl fmt::Debug for Map<String, Json> {
+impl<V: fmt::Debug> fmt::Debug for Map<String, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self).finish()
     }
 }
 
-impl PartialEq for Map<String, Json> {
+impl<V: PartialEq> PartialEq for Map<String, V> {
     fn eq(&self, other: &Self) -> bool {
-        let same = |(key, value): (&String, &Json)| other.get(key) == Some(value);
+        let same = |(key, value): (&String, &V)| other.get(key) == Some(value);
         self.len() == other.len() && self.iter().all(same)
     }
 }
 
-/// The value of a key; `null` if there is none.
-impl Index<&str> for Map<String, Json> {
-    type Output = Json;
-
-    fn index(&self, key: &str) -> &Json {
-        self.get(key).unwrap_or(&super::NULL)
-    }
-}
-
-/// The value of a key, added as `null` if it is missing.
-impl IndexMut<&str> for Map<String, Json> {
-    fn index_mut(&mut self, key: &str) -> &mut Json {
-        self.entry(key).or_insert(Json::Null)
-    }
-}
-
-impl<K: Into<String>> Extend<(K, Json)> for Map<String, Json> {
-    fn extend<I: IntoIterator<Item = (K, Json)>>(&mut self, members: I) {
+impl<K: Into<String>, V> Extend<(K, V)> for Map<String, V> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, members: I) {
         members.into_iter().for_each(|(key, value)| drop(self.insert(key, value)));
     }
 }
 
-impl<K: Into<String>> FromIterator<(K, Json)> for Map<String, Json> {
-    fn from_iter<I: IntoIterator<Item = (K, Json)>>(members: I) -> Self {
+impl<K: Into<String>, V> FromIterator<(K, V)> for Map<String, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
         let mut map = Self::new();
         map.extend(members);
         map
     }
 }
 
-impl<K: Into<String>, const N: usize> From<[(K, Json); N]> for Map<String, Json> {
-    fn from(members: [(K, Json); N]) -> Self {
+impl<K: Into<String>, V, const N: usize> From<[(K, V); N]> for Map<String, V> {
+    fn from(members: [(K, V); N]) -> Self {
         members.into_iter().collect()
     }
 }
 
-impl IntoIterator for Map<String, Json> {
-    type Item = (String, Json);
-    type IntoIter = std::vec::IntoIter<(String, Json)>;
+impl<V> IntoIterator for Map<String, V> {
+    type Item = (String, V);
+    type IntoIter = std::vec::IntoIter<(String, V)>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.members.into_iter()
@@ -266,29 +235,27 @@ impl IntoIterator for Map<String, Json> {
 }
 
 /// The members of a [`Map`].
-pub type Iter<'m> = std::iter::Map<
-    std::slice::Iter<'m, (String, Json)>,
-    fn(&'m (String, Json)) -> (&'m String, &'m Json),
->;
+pub type Iter<'m, V> =
+    std::iter::Map<std::slice::Iter<'m, (String, V)>, fn(&'m (String, V)) -> (&'m String, &'m V)>;
 
 /// The members of a [`Map`], for changing their values.
-pub type IterMut<'m> = std::iter::Map<
-    std::slice::IterMut<'m, (String, Json)>,
-    fn(&'m mut (String, Json)) -> (&'m String, &'m mut Json),
+pub type IterMut<'m, V> = std::iter::Map<
+    std::slice::IterMut<'m, (String, V)>,
+    fn(&'m mut (String, V)) -> (&'m String, &'m mut V),
 >;
 
-impl<'m> IntoIterator for &'m Map<String, Json> {
-    type Item = (&'m String, &'m Json);
-    type IntoIter = Iter<'m>;
+impl<'m, V> IntoIterator for &'m Map<String, V> {
+    type Item = (&'m String, &'m V);
+    type IntoIter = Iter<'m, V>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.members.iter().map(|(key, value)| (key, value))
     }
 }
 
-impl<'m> IntoIterator for &'m mut Map<String, Json> {
-    type Item = (&'m String, &'m mut Json);
-    type IntoIter = IterMut<'m>;
+impl<'m, V> IntoIterator for &'m mut Map<String, V> {
+    type Item = (&'m String, &'m mut V);
+    type IntoIter = IterMut<'m, V>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.members.iter_mut().map(|(key, value)| (&*key, value))

@@ -220,6 +220,22 @@ impl Json {
     }
 }
 
+/// The value of a key; `null` if there is none.
+impl Index<&str> for Map<String, Json> {
+    type Output = Json;
+
+    fn index(&self, key: &str) -> &Json {
+        self.get(key).unwrap_or(&NULL)
+    }
+}
+
+/// The value of a key, added as `null` if it is missing.
+impl IndexMut<&str> for Map<String, Json> {
+    fn index_mut(&mut self, key: &str) -> &mut Json {
+        self.entry(key).or_insert(Json::Null)
+    }
+}
+
 /// The value of a key; `null` if this is no object, or has no such key.
 impl Index<&str> for Json {
     type Output = Self;

@@ -15,6 +15,20 @@ pub(crate) enum Words {
     Python,
 }
 
+impl Map<String, Json> {
+    /// Parses an object.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` if the text is not JSON, or its value is not an object.
+    pub fn parse(text: &[u8]) -> Result<Self> {
+        match Json::parse(text)? {
+            Json::Object(map) => Ok(map),
+            other => Err(other.no_object()),
+        }
+    }
+}
+
 impl Json {
     /// Parses JSON text. If a key of an object occurs twice, the last value counts.
     ///

@@ -62,7 +62,7 @@ fn of_blocks(prefix: bool) -> Json {
     words.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
     let rest = ["▁", "▁▁", "▁the", "horse", "s", "é", "\n", "<turn>", "▁▁▁"];
     words.extend(rest.map(str::to_owned));
-    let vocabulary: weighbridge::json::Map =
+    let vocabulary: weighbridge::json::Map<String, Json> =
         (0..).zip(&words).map(|(id, word)| (word.clone(), json!(id))).collect();
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
     let normalizer = match prefix {

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn words_of_bert_are_cut_from_the_front() {
         let words = "[PAD] [UNK] [CLS] [SEP] the un ##aff ##able mill ##s . , 山 cafe ! ##! a";
-        let vocabulary: Map =
+        let vocabulary: Map<String, Json> =
             words.split(' ').zip(0u32..).map(|(word, id)| (word.to_owned(), id.into())).collect();
         let json = json!({
             "added_tokens": [{"id": 2, "content": "[CLS]"}, {"id": 3, "content": "[SEP]"}],

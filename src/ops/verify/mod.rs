@@ -10,7 +10,7 @@ mod vocabulary;
 use crate::arch::{ModelConfig, Resolution};
 use crate::bytes::Text;
 use crate::container::Strictness;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 
@@ -185,10 +185,6 @@ fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Vec<
         }
     }
     faults
-}
-
-fn is_io(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound)
 }
 
 /// Faults of config numbers that contradict each other.

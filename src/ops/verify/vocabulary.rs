@@ -1,9 +1,8 @@
 //! Checks the vocabulary against the embedding, special tokens against the vocabulary, and chat
 //! templates.
 
-use super::is_io;
 use crate::arch::ModelConfig;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::json::Json;
 use crate::store::{Encoding, Store};
 #[cfg(feature = "chat-template")]
@@ -29,7 +28,9 @@ pub(super) fn check(
 ) -> Result<()> {
     let tokenizer = match Tokenizer::of(store) {
         Ok(tokenizer) => tokenizer,
-        Err(error) if is_io(&error) => return Err(error),
+        Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) => {
+            return Err(error);
+        }
         Err(error) => {
             faults.push(error.to_string());
             return Ok(());
