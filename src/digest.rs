@@ -5,7 +5,7 @@
 use sha2::Digest;
 
 use crate::bytes::{Source, try_zeroed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The number of bytes read at a time.
 const PIECE: u64 = 1 << 20;
@@ -40,7 +40,7 @@ impl Hasher {
 impl Hasher {
     pub(crate) fn new() -> Result<Self> {
         let fault = "this build of weighbridge cannot compute SHA-256";
-        Err(crate::error::Error::unsupported(fault).advise("enable the cargo feature `sha256`"))
+        Err(Error::unsupported(fault).advise("enable the cargo feature `sha256`"))
     }
 
     pub(crate) fn update(&mut self, _: &[u8]) {
@@ -75,16 +75,26 @@ pub(crate) fn like(
     source: &Source,
     progress: impl Fn(u64) -> Result<()>,
 ) -> Result<String> {
-    #[cfg(feature = "http")]
     if is_git_blob(expected) {
-        let mut hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", source.len()));
-        each_piece(source, |piece| {
-            hasher.update(piece);
-            progress(piece.len() as u64)
-        })?;
-        return Ok(hex(&hasher.finalize()));
+        return git_blob(source, progress);
     }
     sha256_with(source, progress)
+}
+
+#[cfg(feature = "http")]
+fn git_blob(source: &Source, progress: impl Fn(u64) -> Result<()>) -> Result<String> {
+    let mut hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", source.len()));
+    each_piece(source, |piece| {
+        hasher.update(piece);
+        progress(piece.len() as u64)
+    })?;
+    Ok(hex(&hasher.finalize()))
+}
+
+#[cfg(not(feature = "http"))]
+fn git_blob(_: &Source, _: impl Fn(u64) -> Result<()>) -> Result<String> {
+    let error = Error::unsupported("this build has no SHA-1, which git's names of blobs need");
+    Err(error.advise("enable the cargo feature `http`"))
 }
 
 /// Whether a digest is git's name of a blob.
@@ -187,7 +197,7 @@ impl FileDigest {
             return Ok(());
         }
         let fault = format!("the server sent bytes of {kind} {found}, not {}", self.hex());
-        Err(crate::error::Error::malformed(fault).advise("try again later"))
+        Err(Error::malformed(fault).advise("try again later"))
     }
 }
 

@@ -14,8 +14,9 @@ use crate::error::{Error, Result};
 use crate::json::{Json, json};
 use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
+use crate::place::choice::is_companion;
+use crate::store::Encoding;
 use crate::store::folder::{Companion, Module, companion};
-use crate::store::{Encoding, is_companion};
 use crate::translate::modules::{dense_layers, dense_names, pooling as pooling_of};
 use crate::write::Builder;
 

@@ -184,6 +184,19 @@ fn projector<'n>(names: &[&'n String]) -> Option<&'n String> {
     found().find(is_half).or_else(|| found().next())
 }
 
+/// Whether a file with this name belongs to a model besides its weights. The name must be valid as
+/// a file name in any directory.
+pub(crate) fn is_companion(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let known = matches!(ending, Some("json" | "jinja" | "model" | "txt" | "tiktoken" | "py"));
+    known
+        && !name.starts_with('.')
+        && name.len() <= 255
+        && name.chars().all(plain)
+        && !name.contains(".index")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

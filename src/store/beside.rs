@@ -8,6 +8,7 @@ use crate::bytes::{Access, Files};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::limits::Limits;
+use crate::place::choice::is_companion;
 
 /// A file beside the weights.
 #[derive(Debug)]
@@ -142,17 +143,4 @@ fn is_of_tokenizer(name: &str) -> bool {
         "spiece",
     ];
     STARTS.iter().any(|start| name.starts_with(start))
-}
-
-/// Whether a file with this name belongs to a model besides its weights. The name must be valid as
-/// a file name in any directory.
-pub(crate) fn is_companion(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    let known = matches!(ending, Some("json" | "jinja" | "model" | "txt" | "tiktoken" | "py"));
-    known
-        && !name.starts_with('.')
-        && name.len() <= 255
-        && name.chars().all(plain)
-        && !name.contains(".index")
 }

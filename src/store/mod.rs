@@ -22,8 +22,9 @@ use crate::index::NameIndex;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
+use crate::place::choice::is_companion;
 use crate::threads::{self, Threads};
-pub(crate) use beside::{CompanionFiles, is_companion};
+pub(crate) use beside::CompanionFiles;
 pub(crate) use build::{DescribedTensor, Indexed, NewGroup, StoreBuilder, single};
 use listing::TensorGroup;
 pub(crate) use listing::{
