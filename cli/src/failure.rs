@@ -102,6 +102,11 @@ impl Failure {
         Self { advice, ..Self::new("usage", 2, message) }
     }
 
+    /// A wrong command line, and what to type instead.
+    pub(crate) fn advised(message: String, advice: String) -> Self {
+        Self { advice: Some(advice), ..Self::new("usage", 2, message) }
+    }
+
     /// Adds text to the message.
     pub(crate) fn and(mut self, more: &str) -> Self {
         self.message.push_str(more);

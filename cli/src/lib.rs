@@ -11,16 +11,17 @@ mod layers;
 mod newfile;
 mod print;
 mod settings;
+mod spelling;
 mod status;
 mod stdout;
 mod writing;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::error::ContextKind;
+
 use weighbridge::arch::FamilyFile;
 
-use args::Cli;
 use failure::Failure;
 pub(crate) use failure::{Stop, complain, note, remark};
 pub(crate) use status::{Done, Status};
@@ -46,7 +47,14 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
 }
 
 fn parse_and_run(arguments: Vec<OsString>) -> Done {
-    match Cli::try_parse_from(&arguments) {
+    let arguments = match args::translated(&arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => {
+            complain(failure);
+            return Ok(Status::Usage);
+        }
+    };
+    match args::parse(&arguments) {
         Ok(cli) => {
             cli.color.write_global();
             print::set_wide(cli.wide);
@@ -55,7 +63,11 @@ fn parse_and_run(arguments: Vec<OsString>) -> Done {
             }
             cmd::run(cli.command, &arguments)
         }
-        Err(error) => parsed_nothing(&error),
+        Err(mut error) => {
+            // That an option could be meant as a value is never the help that is needed.
+            error.remove(ContextKind::Suggested);
+            parsed_nothing(&error)
+        }
     }
 }
 

@@ -22,9 +22,13 @@ impl NewFile {
     ) -> Result<Self, Stop> {
         match std::fs::metadata(path) {
             Ok(old) if old.is_file() && replaceable(path)? => {}
-            Ok(_) => {
-                let error = Error::new(ErrorKind::Mismatch, "already exists");
-                return Err(error.advise("choose another path").in_file(path).into());
+            Ok(old) => {
+                let advice = match old.is_file() {
+                    true => "replace it with --overwrite, or choose another path",
+                    false => "choose another path",
+                };
+                let error = Error::new(ErrorKind::Mismatch, "already exists").advise(advice);
+                return Err(error.in_file(path).into());
             }
             Err(error) if error.kind() == IoKind::NotFound => {}
             Err(error) => return Err(failure::io(path, "cannot look at the file", error)),

@@ -125,7 +125,7 @@ fn every_break_is_seen_and_the_whole_model_is_fine() {
     assert!(fine.contains("; ran 64 tokens of a text, perplexity "), "{fine}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compare =
-        |path: &str| run(&["compare", HF, path, "--tokens", "128", "--max-kl", "0.001", "--json"]);
+        |path: &str| run(&["quality", HF, path, "--tokens", "128", "--max-kl", "0.001", "--json"]);
     for (number, (name, change)) in BREAKS.iter().enumerate() {
         let mut model = Broken::sample();
         change(&mut model);

@@ -11,7 +11,7 @@ const Q8_0: &str = "assets/sample/sample-Q8_0.gguf";
 const MLX: &str = "assets/sample/mlx-4bit";
 
 fn compared(words: &[&str]) -> Json {
-    let words = [&["compare"], words, &["--json"]].concat();
+    let words = [&["quality"], words, &["--json"]].concat();
     serde_json::from_str(&printed(&words)).expect("JSON")
 }
 
@@ -42,7 +42,7 @@ fn a_model_does_not_diverge_from_itself() {
     let divergence = &report["models"][1]["divergence"];
     assert_eq!((&divergence["max"], &divergence["same_top_5"]), (&0.0.into(), &1.0.into()));
     assert_eq!(report["models"][0]["perplexity"], report["models"][1]["perplexity"]);
-    let fine = ["compare", Q8_0, Q8_0, "--tokens", "64", "--max-kl", "0"];
+    let fine = ["quality", Q8_0, Q8_0, "--tokens", "64", "--max-kl", "0"];
     assert!(printed(&fine).contains("same likeliest token"));
 }
 
@@ -52,7 +52,7 @@ fn figures_are_those_of_the_logits() {
     let ids = "0,422,419,260,423,13,222,486,421,260,300,301";
     let report = compared(&[HF, MLX, "--ids", ids]);
     let rows = |form: &str| -> Vec<Vec<f64>> {
-        let json = printed(&["logits", form, "--ids", ids, "--json"]);
+        let json = printed(&["run", "logits", form, "--ids", ids, "--json"]);
         let json: Json = serde_json::from_str(&json).expect("JSON");
         let row = |row: &Json| {
             let logits: Vec<f64> =
@@ -85,7 +85,7 @@ fn figures_are_those_of_the_logits() {
 
 #[test]
 fn a_bound_gives_status_1_and_other_vocabularies_are_refused() {
-    let beyond = run(&["compare", HF, MLX, "--tokens", "64", "--max-kl", "0.0001"]);
+    let beyond = run(&["quality", HF, MLX, "--tokens", "64", "--max-kl", "0.0001"]);
     assert_eq!((beyond.status, beyond.err.as_str()), (Some(1), ""));
     let folder = tempfile::tempdir().expect("a temporary folder");
     let other = folder.path().join("other");
@@ -97,14 +97,14 @@ fn a_bound_gives_status_1_and_other_vocabularies_are_refused() {
     let tokenizer = other.join("tokenizer.json");
     let text = std::fs::read_to_string(&tokenizer).expect("the tokenizer");
     std::fs::write(&tokenizer, text.replacen("\"Ġtime\"", "\"Ġtide\"", 1)).expect("written");
-    let fault = refused(&["compare", HF, other.to_str().expect("a path")]);
+    let fault = refused(&["quality", HF, other.to_str().expect("a path")]);
     assert!(
         fault.starts_with("2\n") && fault.contains("is \"Ġtide\", but \"Ġtime\" in"),
         "{fault}"
     );
-    let short = refused(&["compare", HF, HF, "--ids", "1,2"]);
+    let short = refused(&["quality", HF, HF, "--ids", "1,2"]);
     assert!(short.starts_with("2\n") && short.contains("has 2 tokens, too few"), "{short}");
-    let one = refused(&["compare", HF]);
+    let one = refused(&["quality", HF]);
     assert!(one.starts_with("2\n"), "{one}");
 }
 
@@ -131,7 +131,7 @@ fn quantize_compares_its_result_with_the_source() {
 /// Equal predictions have no divergences to show.
 #[test]
 fn the_worst_are_shown_if_there_are_any() {
-    let said = |other| printed(&["compare", Q8_0, other, "--tokens", "16"]);
+    let said = |other| printed(&["quality", Q8_0, other, "--tokens", "16"]);
     assert!(said(MLX).contains("\nlargest divergences"), "{}", said(MLX));
     assert!(!said(Q8_0).contains("largest divergences"), "{}", said(Q8_0));
 }

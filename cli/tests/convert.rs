@@ -45,7 +45,7 @@ fn what_is_written_is_sound() {
     sound(&["split", HF, "--max-tensors", "7"], "", true);
     sound(&["split", GGUF, "--max-tensors", "7"], ".gguf", true);
     sound(&["merge", GGUF], ".gguf", true);
-    sound(&["align", GGUF, "--align", "4096"], ".gguf", true);
+    sound(&["merge", GGUF, "--align", "4096"], ".gguf", true);
     // Blocks that were converted to MLX groups and back are unchanged.
     assert_eq!(run(&["diff", GGUF, &back]).status, Some(0));
     assert!(printed(&["list", "dtypes"]).contains("MLX_AFFINE8"));

@@ -25,14 +25,14 @@ fn quantization_error() {
     largest difference: layers.1.ffn.down.weight, relative RMS 0.615 %; at [255, 337]: -0.024658203 in A, -0.02279663 in B
 
     NAME                                  A     B         SHAPE    DIFFER      MAX      RMS  RELATIVE     COSINE
-    token_embedding.weight                BF16  Q8_0  512 x 256  130.73 k  3.05e-3  9.47e-4   0.596 %  0.9999822
-    layers.[0-1].ffn.down.weight          BF16  Q8_0  256 x 512  261.33 k  1.86e-3  3.65e-4   0.585 %  0.9999827
-    layers.[0-1].ffn.gate.weight          BF16  Q8_0  512 x 256  261.32 k  1.33e-3  3.40e-4   0.531 %  0.9999859
-    layers.[0-1].ffn.up.weight            BF16  Q8_0  512 x 256  261.34 k  1.28e-3  3.31e-4   0.525 %  0.9999862
     layers.[0-1].attention.k.weight       BF16  Q8_0  128 x 256   65.38 k  9.33e-4  2.74e-4   0.531 %  0.9999859
     layers.[0-1].attention.output.weight  BF16  Q8_0  256 x 256  130.66 k  9.16e-4  2.71e-4   0.524 %  0.9999863
     layers.[0-1].attention.q.weight       BF16  Q8_0  256 x 256  130.61 k  1.13e-3  2.93e-4   0.529 %  0.9999860
     layers.[0-1].attention.v.weight       BF16  Q8_0  128 x 256   65.34 k  9.77e-4  2.65e-4   0.535 %  0.9999857
+    layers.[0-1].ffn.down.weight          BF16  Q8_0  256 x 512  261.33 k  1.86e-3  3.65e-4   0.585 %  0.9999827
+    layers.[0-1].ffn.gate.weight          BF16  Q8_0  512 x 256  261.32 k  1.33e-3  3.40e-4   0.531 %  0.9999859
+    layers.[0-1].ffn.up.weight            BF16  Q8_0  512 x 256  261.34 k  1.28e-3  3.31e-4   0.525 %  0.9999862
+    token_embedding.weight                BF16  Q8_0  512 x 256  130.73 k  3.05e-3  9.47e-4   0.596 %  0.9999822
     ");
     assert_snapshot!(found(&["diff", HF, MLX, "--filter", "layers.0.attention*", "--all"]), @"
     A assets/sample/hf: safetensors
@@ -41,11 +41,11 @@ fn quantization_error() {
     largest difference: layers.0.attention.v.weight, relative RMS 9.153 %; at [40, 238]: -0.13378906 in A, -0.11706543 in B
 
     NAME                              A     B                SHAPE     DIFFER      MAX      RMS  RELATIVE     COSINE
-    layers.0.attention_norm.weight    BF16  BF16               256  identical        -        -         -          -
     layers.0.attention.k.weight       BF16  MLX_AFFINE4  128 x 256    31.97 k  1.83e-2  4.66e-3   9.072 %  0.9958908
     layers.0.attention.output.weight  BF16  MLX_AFFINE4  256 x 256    64.00 k  1.77e-2  4.34e-3   9.022 %  0.9959390
     layers.0.attention.q.weight       BF16  MLX_AFFINE4  256 x 256    63.98 k  2.25e-2  4.89e-3   8.938 %  0.9960092
     layers.0.attention.v.weight       BF16  MLX_AFFINE4  128 x 256    32.01 k  1.67e-2  4.18e-3   9.153 %  0.9958167
+    layers.0.attention_norm.weight    BF16  BF16               256  identical        -        -         -          -
     ");
     assert_snapshot!(found(&["diff", MLX, GGUF, "--tolerance", "0.05", "--no-map"]), @"
     A assets/sample/mlx-4bit: mlx
@@ -277,7 +277,7 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, "nowhere"]), @"
     5
     error: nowhere: no such file, and no model of that name in no-store
-     help: `weighbridge list models` lists the models of a store
+     help: `weighbridge models` lists the models of a store
     ");
 }
 

@@ -112,7 +112,7 @@ fn lenient_accepts_what_is_refused_otherwise() {
 
 #[test]
 fn fusing_obeys_the_filter() {
-    let load = |words: &[&str]| json(&[&["load", HF, "--json"], words].concat());
+    let load = |words: &[&str]| json(&[&["bench", HF, "--json"], words].concat());
     let all = load(&[]);
     let count = |report: &serde_json::Value| {
         (report["tensors"].as_u64().expect("tensors"), report["buffers"].as_u64().expect("buffers"))
@@ -249,13 +249,13 @@ fn files_are_synced_before_they_are_named() {
     let plan = folder.path().join("plan.json");
     let sliced = at("sliced.gguf");
     for words in [
-        ["plan", "convert", HF, text(&sliced), "-o", text(&plan)].as_slice(),
-        &["slice", text(&plan), "1/1"],
+        ["job", "plan", "convert", HF, text(&sliced), "-o", text(&plan)].as_slice(),
+        &["job", "run", text(&plan), "1/1"],
     ] {
         assert_eq!(run(words).status, Some(0), "{words:?}");
     }
     let cases: [(&str, Vec<String>, bool); 4] = [
-        ("sliced", vec!["finish".to_owned(), text(&plan).to_owned()], false),
+        ("sliced", vec!["job".to_owned(), "finish".to_owned(), text(&plan).to_owned()], false),
         (
             "a.gguf",
             vec!["convert", HF, text(&at("a.gguf")), "--to", "gguf"]

@@ -14,7 +14,7 @@ const SAMPLE: &str = "assets/sample/hf";
 const IDS: &str = "1,5,9,2";
 
 fn report(words: &[&str]) -> Json {
-    let words = [&["embed"], words, &["--json"]].concat();
+    let words = [&["run", "embed"], words, &["--json"]].concat();
     serde_json::from_str(&printed(&words)).expect("JSON")
 }
 
@@ -24,7 +24,7 @@ fn numbers(json: &Json) -> Vec<f64> {
 
 /// The hidden states that `logits` prints.
 fn hidden(model: &str) -> Vec<Vec<f64>> {
-    let text = printed(&["logits", model, "--ids", IDS, "--json"]);
+    let text = printed(&["run", "logits", model, "--ids", IDS, "--json"]);
     let json: Json = serde_json::from_str(&text).expect("JSON");
     json["values"].as_array().expect("rows").iter().map(numbers).collect()
 }
@@ -97,7 +97,7 @@ fn models_that_continue_texts_take_the_last_token() {
     let texts = report["embeddings"].as_array().expect("a list");
     assert_eq!((texts.len(), &texts[0]["text"]), (2, &"Once upon a time".into()));
     assert_eq!(texts[0], texts[1]);
-    let shown = printed(&["embed", SAMPLE, "--text", "Once upon", "--text", "Once upon"]);
+    let shown = printed(&["run", "embed", SAMPLE, "--text", "Once upon", "--text", "Once upon"]);
     assert!(shown.starts_with("embeddings: 2 x 256, pooling: last\n"), "{shown}");
     assert!(shown.contains("SIMILARITY") && shown.matches("1.0000").count() == 2, "{shown}");
 }
@@ -161,10 +161,10 @@ fn dense_layers_behind_the_pooling_are_computed() {
     ] {
         dense(&folder.path().join("2_Dense"), size, activation);
         list(path);
-        let refusal = refused(&["embed", &model, "--ids", IDS]);
+        let refusal = refused(&["run", "embed", &model, "--ids", IDS]);
         assert!(refusal.starts_with(&format!("{status}\n")) && refusal.contains(said), "{refusal}");
     }
-    let nothing = refused(&["embed", BERT]);
+    let nothing = refused(&["run", "embed", BERT]);
     assert!(nothing.starts_with("2\n") && nothing.contains("--text"), "{nothing}");
 }
 
@@ -187,7 +187,7 @@ fn words_in_lines_are_a_tokenizer() {
 
     // The model has 64 positions.
     let long = "mill ".repeat(100);
-    let refusal = refused(&["embed", &model, "--text", &long]);
+    let refusal = refused(&["run", "embed", &model, "--text", &long]);
     assert!(refusal.contains("102 tokens, but the model has positions for 64"), "{refusal}");
     let settings = json!({ "max_seq_length": 4, "do_lower_case": false });
     fs::write(folder.path().join("sentence_bert_config.json"), settings.to_string())

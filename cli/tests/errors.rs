@@ -74,9 +74,9 @@ fn wrong_paths() {
     assert_snapshot!(refused(&["inspect", "assets/sample/sampel.gguf"]), @"
     5
     error: assets/sample/sampel.gguf: no such file, and no model of that name in no-store
-     help: `weighbridge list models` lists the models of a store
+     help: `weighbridge models` lists the models of a store
     ");
-    assert_snapshot!(refused(&["config", "docs"]), @"
+    assert_snapshot!(refused(&["inspect", "--config", "docs"]), @"
     3
     error: docs: no weights here: neither .gguf nor .safetensors files
      help: give the directory that holds the model, or one of its files
@@ -139,7 +139,7 @@ fn status_1() {
     assert_eq!(run(&["verify", path, "--json"]).status, Some(1));
     // It can be inspected, but has no config.
     assert_eq!(run(&["inspect", path]).status, Some(0));
-    assert_eq!(run(&["config", path]).status, Some(3));
+    assert_eq!(run(&["inspect", "--config", path]).status, Some(3));
 }
 
 /// A dtype whose values cannot be read: the report is complete, and the status shows it.
@@ -201,11 +201,11 @@ fn a_full_disk() {
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("a full device");
     for arguments in [
         &["inspect", "assets/sample/hf"][..],
-        &["config", "assets/sample/hf", "--json"],
+        &["inspect", "--config", "assets/sample/hf", "--json"],
         &["hash", "assets/sample/hf"],
         &["dump", "assets/sample/hf", "model.norm.weight", "--as", "npy"],
         &["verify", "assets/sample/hf"],
-        &["load"],
+        &["bench"],
         &["list", "dtypes"],
         &["completions", "bash"],
     ] {
@@ -234,10 +234,10 @@ fn names_that_would_write_to_a_terminal() {
     let path = folder.path().to_str().expect("a path in UTF-8");
     for arguments in [
         &["inspect", path, "--metadata"][..],
-        &["config", path],
+        &["inspect", "--config", path],
         &["hash", path],
         &["verify", path],
-        &["load", path],
+        &["bench", path],
         &["dump", path, "nope"],
         &["dump", path, "\u{1b}]0;title\u{7}"],
     ] {
@@ -257,7 +257,7 @@ fn paths_that_would_write_to_a_terminal() {
     let header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}\t";
     let (folder, _) = file("x\u{1b}]0;title\u{7}.safetensors", &safetensors(header, b"x"));
     let path = folder.path().to_str().expect("a path in UTF-8");
-    for verb in ["inspect", "verify", "load", "hash", "config"] {
+    for verb in ["inspect", "verify", "bench", "hash", "config"] {
         let ran = run(&["--color", "always", verb, path]);
         for text in [&ran.out, &ran.err] {
             assert!(!text.contains("\u{1b}]") && !text.contains('\u{7}'), "{verb}: {text:?}");

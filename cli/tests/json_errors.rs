@@ -14,19 +14,19 @@ fn every_verb() {
     let none = "no-such-file";
     for arguments in [
         &["inspect", none][..],
-        &["config", none],
+        &["inspect", "--config", none],
         &["hash", none],
         &["diff", none, GGUF],
         &["diff", GGUF, none],
         &["verify", none],
-        &["load", none],
-        &["logits", none, "--ids", "1"],
+        &["bench", none],
+        &["run", "logits", none, "--ids", "1"],
         &["convert", none, "x.gguf"],
         &["quantize", none, "x.gguf", "Q8_0"],
         &["create", "x", none],
         &["split", none, "x"],
         &["merge", none, "x"],
-        &["align", none, "x"],
+        &["merge", "--align", "64", none, "x"],
         &["meta", "get", none],
         &["meta", "set", none, "a=b"],
         &["meta", "rm", none, "a"],
@@ -36,7 +36,7 @@ fn every_verb() {
         assert_eq!((&error["kind"], &error["path"]), (&json!("not_found"), &json!(none)));
         assert_eq!(error["status"], 5, "{arguments:?}");
         let before = failure(&[&[arguments[0]], &["--json"], &arguments[1..]].concat());
-        if arguments[0] != "meta" {
+        if !["meta", "run"].contains(&arguments[0]) {
             assert_eq!(before["kind"], "not_found", "{arguments:?}");
         }
     }
@@ -56,7 +56,7 @@ fn members() {
 
     let (_folder, path) = sample();
     assert_eq!(run(&["meta", "set", &path, "llama.attention.head_count=3"]).status, Some(0));
-    let error = failure(&["load", &path, "--json"]);
+    let error = failure(&["bench", &path, "--json"]);
     assert_eq!(error["kind"], "malformed");
     assert_eq!(error["tensor"], "blk.0.attn_q.weight");
 
@@ -77,7 +77,7 @@ fn wrong_usage() {
         &["quantize", "x", "y", "--type", "Q99", "--json"],
         &["convert", "x", "y", "--json"],
         &["hash", "x", "y", "--save", "z", "--json"],
-        &["split", "x", "y", "--max-size", "many", "--json"],
+        &["split", "x", "y", "--max-shard-size", "many", "--json"],
         &["verify", "x", "y", "--against", "z", "--json"],
     ] {
         let error = failure(arguments);
@@ -113,8 +113,8 @@ fn notes_are_part_of_the_document() {
         notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("other.gguf")))
     };
     for arguments in [
-        &["config", path, "--json"][..],
-        &["load", path, "--json"],
+        &["inspect", "--config", path, "--json"][..],
+        &["bench", path, "--json"],
         &["hash", path, "--json"],
         &["inspect", path, "--json"],
         &["verify", path, "--json"],
@@ -122,7 +122,7 @@ fn notes_are_part_of_the_document() {
     ] {
         assert!(noted(&support::json(arguments)), "{arguments:?}");
     }
-    let error = failure(&["load", path, "--filter", "nothing", "--json"]);
+    let error = failure(&["bench", path, "--filter", "nothing", "--json"]);
     assert!(noted(&error) && error["kind"] == "not_found", "{error}");
 }
 
@@ -147,7 +147,7 @@ fn several_errors() {
     std::fs::create_dir_all(&place).expect("folders");
     std::fs::write(place.join("a"), "{").expect("a file");
     std::fs::write(place.join("b"), "[]").expect("a file");
-    let run = support::program(&["list", "models", "--json"])
+    let run = support::program(&["models", "--json"])
         .env("OLLAMA_MODELS", store.path())
         .output()
         .expect("the program starts");
@@ -168,7 +168,7 @@ fn paths_that_are_not_utf_8() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.gguf"));
     std::fs::copy(support::root().join(GGUF), &path).expect("a copy");
-    for verb in ["inspect", "hash", "verify", "config", "load"] {
+    for verb in ["inspect", "hash", "verify", "config", "bench"] {
         let ran = std::process::Command::new(env!("CARGO_BIN_EXE_weighbridge"))
             .args([verb, "--json"])
             .arg(&path)

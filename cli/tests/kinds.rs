@@ -233,7 +233,7 @@ fn adapters() {
             assert!(ran.err.contains(said) && ran.err.contains("not a whole model"), "{}", ran.err);
         }
         let path = folder.path().to_str().expect("UTF-8");
-        assert_eq!(run(&["config", path]).status, Some(4));
+        assert_eq!(run(&["inspect", "--config", path]).status, Some(4));
         assert_eq!(run(&["verify", path]).status, Some(0));
     }
 }
@@ -254,10 +254,10 @@ fn missing_folders_of_destinations() {
         &["quantize", hf, &directory, "--mlx", "4"],
         &["split", gguf, &directory, "--max-tensors", "9"],
         &["merge", gguf, &file],
-        &["align", gguf, &file],
+        &["merge", "--align", "64", gguf, &file],
         &["hash", gguf, "--save", &list],
         &["dump", gguf, "output_norm.weight", "-o", &list],
-        &["logits", gguf, "--ids", "1", "-o", &list],
+        &["run", "logits", gguf, "--ids", "1", "-o", &list],
         &["meta", "set", gguf, "general.name=x", "-o", &file],
     ] {
         let said = refused(arguments);

@@ -42,7 +42,7 @@ fn tensors_larger_than_memory() {
         (&["diff", model, half, "--json"], 0),
         (&["inspect", model, "m"], 0),
         (&["inspect", model, "--stats", "--json"], 0),
-        (&["report", model, half, "-o", "-"], 0),
+        (&["view", model, half, "-o", "-"], 0),
     ] {
         let output = Command::new("sh")
             .args(["-c", "ulimit -v 131072 && exec \"$0\" \"$@\" --no-map >/dev/null"])

@@ -31,7 +31,7 @@ impl Machine {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = support::program(&["list", "models"]);
+        let mut command = support::program(&["models"]);
         command
             .args(arguments)
             .env("HOME", self.home())

@@ -41,7 +41,7 @@ fn types_that_need_an_importance_matrix_say_so() {
 /// `-` is standard output, not a file of that name.
 #[test]
 fn a_report_goes_to_standard_output() {
-    let page = printed(&["report", "assets/sample/mlx-4bit", "-o", "-"]);
+    let page = printed(&["view", "assets/sample/mlx-4bit", "-o", "-"]);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "{page:.200}");
     assert!(!support::root().join("-").exists());
 }
@@ -251,7 +251,7 @@ fn two_containers_in_a_directory() {
     };
     ["config.json", "model.safetensors"].into_iter().for_each(copy);
     let path = folder.path().to_str().expect("UTF-8");
-    for verb in ["inspect", "config", "load", "hash"] {
+    for verb in ["inspect", "config", "bench", "hash"] {
         let ran = run(&[verb, path]);
         assert_eq!(ran.status, Some(0));
         assert!(ran.err.starts_with("note: ") && ran.err.contains("a.gguf"), "{verb}: {}", ran.err);

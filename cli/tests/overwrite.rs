@@ -94,7 +94,7 @@ fn a_folder_that_is_not_one_model_is_refused() {
             &["convert", HF, m, "--to", "mlx", "--overwrite", "--dry-run"],
             &["convert", GGUF, m, "--to", "safetensors", "--overwrite"],
             &["quantize", HF, m, "--mlx", "4", "--overwrite"],
-            &["split", HF, m, "--max-size", "300K", "--overwrite"],
+            &["split", HF, m, "--max-shard-size", "300K", "--overwrite"],
         ];
         for command in commands {
             let refusal = refused(command);
@@ -105,7 +105,7 @@ fn a_folder_that_is_not_one_model_is_refused() {
         let plan = folder.path().join("plan.json");
         let plan = text(&plan);
         let refusal =
-            refused(&["plan", "convert", HF, m, "--to", "mlx", "--overwrite", "-o", plan]);
+            refused(&["job", "plan", "convert", HF, m, "--to", "mlx", "--overwrite", "-o", plan]);
         assert!(refusal.starts_with("2\n") && refusal.contains(said), "{said}: {refusal}");
         assert!(contents(folder.path()) == before);
     }
@@ -118,15 +118,15 @@ fn slices_refuse_what_appears_meanwhile() {
     let (m, plan) = (folder.path().join("m"), folder.path().join("plan.json"));
     put(&m, &MODEL);
     let (m, plan) = (text(&m), text(&plan));
-    succeeds(&["plan", "convert", HF, m, "--to", "mlx", "--overwrite", "-o", plan]);
-    succeeds(&["slice", plan, "1/1"]);
+    succeeds(&["job", "plan", "convert", HF, m, "--to", "mlx", "--overwrite", "-o", plan]);
+    succeeds(&["job", "run", plan, "1/1"]);
     put(Path::new(m), &[("README.md", b"mine")]);
     let before = contents(Path::new(m));
-    let refusal = refused(&["finish", plan]);
+    let refusal = refused(&["job", "finish", plan]);
     assert!(refusal.starts_with("2\n") && refusal.contains("\"README.md\""), "{refusal}");
     assert!(contents(Path::new(m)) == before);
     std::fs::remove_file(Path::new(m).join("README.md")).expect("a file");
-    let report = json(&["finish", plan, "--json"]);
+    let report = json(&["job", "finish", plan, "--json"]);
     let replaced = report["replaced"].as_array().expect("a list");
     assert_eq!(replaced.len(), MODEL.len(), "{report}");
     assert!(Path::new(m).join("model.safetensors.index.json").exists());
@@ -192,7 +192,7 @@ fn the_same_documents_may_be_written_again() {
     put(source.path(), &[("modeling_own.py", b"class Own: pass\n")]);
     let folder = tempfile::tempdir().expect("a folder");
     let m = folder.path().join("m");
-    let all = ["split", text(source.path()), text(&m), "--max-size", "300K", "--overwrite"];
+    let all = ["split", text(source.path()), text(&m), "--max-shard-size", "300K", "--overwrite"];
     succeeds(&all);
     let first = contents(&m);
     assert!(first.contains_key("modeling_own.py"));

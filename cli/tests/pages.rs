@@ -8,7 +8,7 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use support::{json, root};
+use support::{json, printed, root};
 
 /// The longest cell of a table.
 const CELL: usize = 120;
@@ -54,6 +54,64 @@ fn families() -> String {
     table
 }
 
+fn dtypes() -> String {
+    let mut table =
+        "| dtype | elements | bytes | values | what it is |\n|---|---:|---:|---|---|\n".to_owned();
+    for row in json(&["list", "dtypes", "--json"])["rows"].as_array().expect("rows") {
+        let values = if row["values"] == true { "yes" } else { "no" };
+        let (name, summary) = (row["name"].as_str(), row["summary"].as_str());
+        let (name, summary) = (name.expect("a name"), summary.expect("a summary"));
+        let (len, bytes) = (&row["block_len"], &row["block_bytes"]);
+        table += &format!("| `{name}` | {len} | {bytes} | {values} | {summary} |\n");
+    }
+    table
+}
+
+/// The help of each verb, without the options that most verbs have; those come first.
+fn verbs() -> String {
+    let help = printed(&["--help"]);
+    let lines = help
+        .lines()
+        .skip_while(|line| !line.starts_with("Look "))
+        .take_while(|line| !line.is_empty());
+    let words = lines.filter_map(|line| line.get(7..)?.split_whitespace().next());
+    let common = printed(&["convert", "--help"]);
+    let mut text = format!("## Common options\n\n```text\n{}\n```\n", split_common(&common).1);
+    for verb in words.filter(|verb| *verb != "help") {
+        text += &section(&[verb]);
+    }
+    text
+}
+
+/// The help of a verb, and of its verbs.
+fn section(verb: &[&str]) -> String {
+    let help = printed(&[verb, &["--help"]].concat());
+    let (help_text, _) = split_common(&help);
+    let mut text = format!("\n## {}\n\n```text\n{help_text}\n```\n", verb.join(" "));
+    if let Some((_, list)) = help.split_once("\nCommands:\n") {
+        let lines = list.lines().take_while(|line| !line.is_empty());
+        for name in lines.filter_map(|line| line.split_whitespace().next()) {
+            text += &section(&[verb, &[name]].concat());
+        }
+    }
+    text
+}
+
+/// A help text without the options that most verbs have, and these.
+fn split_common(help: &str) -> (String, String) {
+    let help = help.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    let Some((before, rest)) = help.split_once("\n\nCommon options:\n") else {
+        return (help, String::new());
+    };
+    let (common, after) = rest.split_once("\n\nExamples:").unwrap_or((rest, ""));
+    let (common, notes) = match common.find("\n\n").filter(|at| !common[*at..].starts_with("\n\n "))
+    {
+        Some(at) => common.split_at(at),
+        None => (common, ""),
+    };
+    (format!("{before}{notes}\n\nExamples:{after}"), common.to_owned())
+}
+
 /// The page with its tables filled: each stands between `<!-- table: NAME -->` and `<!-- end -->`.
 fn filled(page: &str) -> String {
     let mut parts = page.split("<!-- table: ");
@@ -63,6 +121,8 @@ fn filled(page: &str) -> String {
         let (_, rest) = rest.split_once("<!-- end -->").expect("the end of a table");
         let table = match name {
             "list architectures" => families(),
+            "list dtypes" => dtypes(),
+            "help" => verbs(),
             _ => panic!("no table is named {name}"),
         };
         text += &format!("<!-- table: {name} -->\n{table}<!-- end -->{rest}");

@@ -13,7 +13,7 @@ const SAMPLE: &str = "assets/sample/hf";
 const RUNS: [&[&str]; 11] = [
     &["inspect", SAMPLE, "--all", "--metadata"],
     &["inspect", SAMPLE, "--json"],
-    &["config", SAMPLE],
+    &["inspect", "--config", SAMPLE],
     &["hash", SAMPLE, "--values"],
     &["diff", SAMPLE, SAMPLE, "--all"],
     &["diff", SAMPLE, SAMPLE, "--json"],
@@ -21,7 +21,7 @@ const RUNS: [&[&str]; 11] = [
     &["dump", SAMPLE, "model.embed_tokens.weight", "--as", "npy"],
     &["list", "dtypes"],
     &["completions", "zsh"],
-    &["load"],
+    &["bench"],
 ];
 
 /// The reader closes the pipe before anything is written, or after the first byte.
@@ -96,11 +96,11 @@ fn no_colours_in_pipes() {
 #[test]
 fn colours_when_asked_for() {
     let coloured = |arguments: &[&str]| run(arguments).out.contains('\u{1b}');
-    assert!(coloured(&["--color", "always", "config", SAMPLE]));
-    assert!(!coloured(&["--color", "never", "config", SAMPLE]));
-    let forced = program(&["config", SAMPLE]).env("CLICOLOR_FORCE", "1").output();
+    assert!(coloured(&["--color", "always", "inspect", "--config", SAMPLE]));
+    assert!(!coloured(&["--color", "never", "inspect", "--config", SAMPLE]));
+    let forced = program(&["inspect", "--config", SAMPLE]).env("CLICOLOR_FORCE", "1").output();
     assert!(forced.expect("the program starts").stdout.contains(&0x1b));
-    let refused = program(&["config", SAMPLE]).env("NO_COLOR", "1").output();
+    let refused = program(&["inspect", "--config", SAMPLE]).env("NO_COLOR", "1").output();
     assert!(!refused.expect("the program starts").stdout.contains(&0x1b));
     let ran = run(&["--color", "always", "inspect", "no-such-file"]);
     assert!(ran.err.contains('\u{1b}'));

@@ -248,7 +248,7 @@ fn names_of_models_on_this_machine() {
     tale: MACHINE/ollama/manifests/registry.ollama.ai/library/tale/latest
     tale:latest: MACHINE/ollama/manifests/registry.ollama.ai/library/tale/latest
     none: 5 error: none: no such file, and no model of that name in MACHINE/ollama
-     help: `weighbridge list models` lists the models of a store
+     help: `weighbridge models` lists the models of a store
     MACHINE/hub/models--org--tale: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     MACHINE/hub/models--org--tale-GGUF: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/tale-Q4_K_M.gguf

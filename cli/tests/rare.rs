@@ -84,7 +84,7 @@ fn what_inspect_says_of_names() {
         ]
         .join("\n\n")
     );
-    let load = |name: &str| said(folder, &["load", &at(name)]);
+    let load = |name: &str| said(folder, &["bench", &at(name)]);
     assert_snapshot!([load("many"), load("few"), load("unknown")].join("\n\n"));
     let filtered = |words: &[&str]| said(folder, &[&["inspect", GGUF], words].concat());
     assert_snapshot!(
@@ -112,7 +112,7 @@ fn what_config_shows_of_lists() {
             (0..10).map(|n| format!("model.layers.{n}.input_layernorm.weight")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         directory(folder, "model", &config, &names);
-        said(folder, &["config", text(&folder.join("model"))])
+        said(folder, &["inspect", "--config", text(&folder.join("model"))])
     };
     let kinds = ["\"sliding_attention\"", "\"full_attention\""];
     let alternating: Vec<&str> = (0..10).map(|layer| kinds[layer % 2]).collect();
@@ -187,8 +187,8 @@ fn values_that_rounding_loses() {
     let at = |name: &str| text(&folder.join(name)).to_owned();
     assert_snapshot!(
         [
-            said(folder, &["load", &at("model"), "--dtype", "f16"]),
-            said(folder, &["load", &at("model"), "--dtype", "bf16"]),
+            said(folder, &["bench", &at("model"), "--dtype", "f16"]),
+            said(folder, &["bench", &at("model"), "--dtype", "bf16"]),
             said(
                 folder,
                 &[
@@ -325,6 +325,7 @@ fn logits_that_cannot_be_had() {
     for name in ["fortran", "double", "flat", "short", "empty", "other"] {
         let path = folder.join(format!("{name}.npy"));
         let ran = run(&[
+            "run",
             "logits",
             "tests/fixtures/hf/whisper-f32",
             "--ids",
@@ -336,7 +337,7 @@ fn logits_that_cannot_be_had() {
     }
     told.push(said(
         folder,
-        &["logits", "tests/fixtures/hf/bert-f32", "--ids", "1,2", "--masked-head"],
+        &["run", "logits", "tests/fixtures/hf/bert-f32", "--ids", "1,2", "--masked-head"],
     ));
     assert_snapshot!(told.join("\n"));
 }

@@ -510,7 +510,7 @@ fn inspect_by_one_kind_of_name() {
 
 #[test]
 fn config() {
-    assert_snapshot!(printed(&["config", GGUF]), @r#"
+    assert_snapshot!(printed(&["inspect", "--config", GGUF]), @r#"
     FIELD                       VALUE  SOURCE
     architecture                llama  general.architecture
     family                      llama  general.architecture is "llama"
@@ -549,7 +549,7 @@ fn config() {
     F32            -        5   1.28 k  32.00  5.0 KiB
     total                  20   1.31 M   8.52  1.3 MiB
     "#);
-    assert_snapshot!(printed(&["config", HF]), @r#"
+    assert_snapshot!(printed(&["inspect", "--config", HF]), @r#"
     FIELD                      VALUE  SOURCE
     architecture               llama  config.json model_type
     family                     llama  config.json model_type is "llama"
@@ -590,7 +590,7 @@ fn config() {
 
     13 unused keys (--json lists them)
     "#);
-    assert_snapshot!(printed(&["config", MLX]), @r#"
+    assert_snapshot!(printed(&["inspect", "--config", MLX]), @r#"
     FIELD                      VALUE  SOURCE
     architecture               llama  config.json model_type
     family                     llama  config.json model_type is "llama"
@@ -639,7 +639,7 @@ fn config() {
 #[test]
 fn configs_agree() {
     let values = |path: &str| {
-        let json = json(&["config", path, "--json"]);
+        let json = json(&["inspect", "--config", path, "--json"]);
         let config = json["config"].as_object().expect("an object").clone();
         let fields = config.into_iter().filter(|(name, _)| name != "rope_layout");
         fields.map(|(name, field)| format!("{name}: {}\n", field["value"])).collect::<String>()
@@ -778,28 +778,28 @@ fn load() {
         let text = without(text, "to cpu in ", "\n");
         without(&text, "peak memory ", "\n")
     };
-    assert_snapshot!(normal(&printed(&["load"])), @r#"
+    assert_snapshot!(normal(&printed(&["bench"])), @r#"
     sample-Q8_0.gguf (inside the program)
     gguf: llama (general.architecture is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     stored rope layout: interleaved
     loaded 20 tensors (1.31 M weights, 1.3 MiB as stored) to cpu in ..
     peak memory ..
     "#);
-    assert_snapshot!(normal(&printed(&["load", HF])), @r#"
+    assert_snapshot!(normal(&printed(&["bench", HF])), @r#"
     assets/sample/hf
     safetensors: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     stored rope layout: half_split
     loaded 20 tensors (1.31 M weights, 2.5 MiB as stored) to cpu in ..
     peak memory ..
     "#);
-    assert_snapshot!(normal(&printed(&["load", MLX, "--filter", "layers.0.*", "--no-map"])), @r#"
+    assert_snapshot!(normal(&printed(&["bench", MLX, "--filter", "layers.0.*", "--no-map"])), @r#"
     assets/sample/mlx-4bit
     mlx: llama (config.json model_type is "llama"): 20 tensors mapped, 0 unknown, 0 missing
     stored rope layout: half_split
     loaded 9 tensors (590.34 k weights, 325.0 KiB as stored) to cpu in ..
     peak memory ..
     "#);
-    let report = json(&["load", "--json"]);
+    let report = json(&["bench", "--json"]);
     let seconds = ["open_seconds", "load_seconds"].map(|key| report[key].as_f64());
     assert!(seconds.iter().all(|seconds| seconds.is_some_and(|seconds| seconds > 0.0)));
     assert_eq!((&report["tensors"], &report["weights"]), (&20.into(), &1_312_000.into()));
@@ -807,17 +807,17 @@ fn load() {
 
 #[test]
 fn load_to_a_device() {
-    let text = printed(&["load", MLX, "--verify", "--dtype", "packed-f16", "--fuse", "qkv"]);
+    let text = printed(&["bench", MLX, "--verify", "--dtype", "packed-f16", "--fuse", "qkv"]);
     assert!(text.contains("read back from cpu: 16 buffers are equal"), "{text}");
     assert!(text.contains("as stored codes and F16"), "{text}");
-    assert_eq!(json(&["load", MLX, "--verify", "--json"])["verified"], 20);
-    let out = run(&["load", MLX, "--device", "npu"]);
+    assert_eq!(json(&["bench", MLX, "--verify", "--json"])["verified"], 20);
+    let out = run(&["bench", MLX, "--device", "npu"]);
     assert_eq!(out.status, Some(2));
     let devices = json(&["list", "devices", "--json"]);
     assert_eq!(devices["rows"][0]["name"], "cpu");
     #[cfg(not(feature = "gpu"))]
     {
-        let out = run(&["load", MLX, "--device", "gpu:1"]);
+        let out = run(&["bench", MLX, "--device", "gpu:1"]);
         assert_eq!(out.status, Some(4));
         let text = out.err;
         assert!(text.contains("device gpu:1: this program was built without GPUs"), "{text}");
@@ -879,8 +879,8 @@ fn json_reports() {
         }
         let verify = json(&["verify", path, "--json"]);
         assert_eq!((&verify["tensors"], &verify["faults"]), (&20.into(), &serde_json::json!([])));
-        json(&["config", path, "--json"]);
-        json(&["load", path, "--json"]);
+        json(&["inspect", "--config", path, "--json"]);
+        json(&["bench", path, "--json"]);
     }
     for table in ["containers", "dtypes", "architectures"] {
         let list = json(&["list", table, "--json"]);

@@ -11,7 +11,7 @@ const FORMS: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 fn the_sample_tells_a_tale_from_each_container() {
     for form in FORMS {
         let text = |words: &[&str]| {
-            let ran = run(&[&["generate", form], words].concat());
+            let ran = run(&[&["run", "generate", form], words].concat());
             assert_eq!(ran.status, Some(0), "{}", ran.err);
             assert!(ran.err.starts_with("note: 6 prompt tokens, the first token after "));
             assert!(ran.err.contains(" a second"), "{}", ran.err);
@@ -27,7 +27,7 @@ fn the_sample_tells_a_tale_from_each_container() {
 #[test]
 fn ids_are_printed_alone() {
     for form in FORMS {
-        let ids = ["generate", form, "--ids", "0,422,419,260,423,13", "--print-ids"];
+        let ids = ["run", "generate", form, "--ids", "0,422,419,260,423,13", "--print-ids"];
         let few = printed(&[&ids[..], &["--max-tokens", "4"]].concat());
         assert_eq!(few, "222,486,421,260\n");
         // The text ends by itself, unless it may not.
@@ -86,7 +86,7 @@ fn blocks_become_spaces_from_each_container() {
     let written = |name: &str| {
         let path = path(name);
         let words = ["--ids", "1,422,419", "--max-tokens", "60", "--ignore-eos"];
-        let ran = run(&[&["generate", &path], &words[..]].concat());
+        let ran = run(&[&["run", "generate", &path], &words[..]].concat());
         assert_eq!(ran.status, Some(0), "{}", ran.err);
         ran.out
     };
@@ -96,13 +96,13 @@ fn blocks_become_spaces_from_each_container() {
     assert_eq!(written("model.gguf"), text);
     assert_eq!(written("mlx"), text);
     let (a, b) = (path("model"), path("model.gguf"));
-    let ran = run(&["compare", &a, &b, "--ids", "1,422,419,260,423,13,300,301", "--json"]);
+    let ran = run(&["quality", &a, &b, "--ids", "1,422,419,260,423,13,300,301", "--json"]);
     assert!(ran.out.contains(" w") && !ran.out.contains('\u{2581}'), "{}", ran.out);
 }
 
 #[test]
 fn a_chat_needs_a_template_and_uses_it() {
-    let refuse = refused(&["generate", FORMS[0], "--chat", "--prompt", "Once upon a time,"]);
+    let refuse = refused(&["run", "generate", FORMS[0], "--chat", "--prompt", "Once upon a time,"]);
     assert!(refuse.starts_with("4\n") && refuse.contains("has no chat template"), "{refuse}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("model");
@@ -115,15 +115,16 @@ fn a_chat_needs_a_template_and_uses_it() {
     std::fs::write(model.join("chat_template.jinja"), template).expect("written");
     let model = model.to_str().expect("a path");
     let ids = ["--print-ids", "--max-tokens", "4"];
-    let chat = ["generate", model, "--chat", "--system", "Once upon ", "--prompt", "a time,"];
-    let plain = ["generate", model, "--prompt", "<s>Once upon a time,"];
+    let chat =
+        ["run", "generate", model, "--chat", "--system", "Once upon ", "--prompt", "a time,"];
+    let plain = ["run", "generate", model, "--prompt", "<s>Once upon a time,"];
     assert_eq!(printed(&[&chat[..], &ids].concat()), printed(&[&plain[..], &ids].concat()));
 }
 
 #[test]
 fn the_same_seed_draws_the_same_tokens() {
     let draw = |seed: &str| {
-        let words = ["generate", FORMS[0], "--ids", "0,422", "--print-ids", "--temp", "1.5"];
+        let words = ["run", "generate", FORMS[0], "--ids", "0,422", "--print-ids", "--temp", "1.5"];
         printed(&[&words[..], &["--max-tokens", "24", "--seed", seed]].concat())
     };
     assert_eq!(draw("7"), draw("7"));
@@ -135,7 +136,7 @@ fn logits_are_shown_and_written() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("logits.npy");
     let path = file.to_str().expect("a path");
-    let words = ["logits", "assets/sample/hf", "--ids", "0,422,419,260,423,13"];
+    let words = ["run", "logits", "assets/sample/hf", "--ids", "0,422,419,260,423,13"];
     let shown = printed(&words);
     assert!(shown.starts_with("logits: 6 x 512\nPOSITION  TOKEN  "), "{shown}");
     let heads: Vec<&str> = shown.lines().nth(1).expect("heads").split_whitespace().collect();
@@ -157,11 +158,12 @@ fn logits_are_shown_and_written() {
 
 #[test]
 fn what_does_not_fit_the_model_is_refused() {
-    let refuse =
-        |words: &[&str]| refused(&[&["logits", "assets/sample/hf", "--ids"], words].concat());
+    let refuse = |words: &[&str]| {
+        refused(&[&["run", "logits", "assets/sample/hf", "--ids"], words].concat())
+    };
     assert_eq!(refuse(&["512"]), "2\nerror: token 512, but there are 512\n");
     assert!(refuse(&["1", "--masked-head"]).contains("are for encoders of text"));
-    let empty = refused(&["generate", "assets/sample/hf", "--prompt", ""]);
+    let empty = refused(&["run", "generate", "assets/sample/hf", "--prompt", ""]);
     assert!(empty.starts_with("2\n") && empty.contains("nothing to continue"), "{empty}");
     let sound = refuse(&["1", "--features", "assets/sample/README.md"]);
     assert!(sound.starts_with("3\n") && sound.contains("no NumPy array file"), "{sound}");
@@ -204,22 +206,26 @@ fn pair(tokens: usize) -> (tempfile::TempDir, String) {
 fn a_decoder_answers_what_its_encoder_reads() {
     let (_folder, model) = pair(32);
     let generate = |words: &[&str]| {
-        let all =
-            [&["generate", &model], words, &["--max-tokens", "4", "--ignore-eos", "--print-ids"]];
+        let all = [
+            &["run", "generate", &model],
+            words,
+            &["--max-tokens", "4", "--ignore-eos", "--print-ids"],
+        ];
         printed(&all.concat())
     };
     let answer = generate(&["--encoder-ids", "3,4,5"]);
     assert_eq!(answer.split(',').count(), 4, "{answer}");
     // The decoder starts with the token that the config names.
     assert_eq!(answer, generate(&["--encoder-ids", "3,4,5", "--ids", "0"]));
-    let scores = |read: &str| printed(&["logits", &model, "--encoder-ids", read, "--ids", "0,6"]);
+    let scores =
+        |read: &str| printed(&["run", "logits", &model, "--encoder-ids", read, "--ids", "0,6"]);
     let logits = scores("3,4,5");
     assert_ne!(logits, scores("5,4,3"));
     assert!(logits.starts_with("logits: 2 x 32\n"), "{logits}");
     let first: Vec<&str> = answer.split(',').collect();
     let row = logits.lines().nth(2).expect("the first position");
     assert!(row.contains(&format!("  {}: ", first[0])), "{row} does not start with {answer}");
-    let without = refused(&["logits", &model, "--ids", "0,6"]);
+    let without = refused(&["run", "logits", &model, "--ids", "0,6"]);
     assert!(without.starts_with("2\n") && without.contains("give --encoder-ids"), "{without}");
     let verified = printed(&["verify", "--run", &model]);
     assert!(verified.contains("ran 64 tokens"), "{verified}");
@@ -235,7 +241,7 @@ fn an_encoder_reads_the_prompt() {
     }
     let answer = |words: &[&str]| {
         let more = ["--max-tokens", "5", "--ignore-eos", "--print-ids"];
-        printed(&[&["generate", &model], words, &more].concat())
+        printed(&[&["run", "generate", &model], words, &more].concat())
     };
     let read = answer(&["--prompt", "<s>Once upon a time,"]);
     assert_eq!(read, answer(&["--encoder-ids", "0,422,419,260,423,13"]));

@@ -75,11 +75,11 @@ fn the_parts_as_json() {
 
 #[test]
 fn a_rank_loads_its_share() {
-    let whole = json(&["load", HF, "--json"]);
+    let whole = json(&["bench", HF, "--json"]);
     let bytes = |report: &serde_json::Value| report["bytes"].as_u64().expect("a number");
     let mut all = 0;
     for rank in ["0", "1"] {
-        let words = ["load", HF, "--shard", "tp=2", "--rank", rank, "--verify", "--json"];
+        let words = ["bench", HF, "--shard", "tp=2", "--rank", rank, "--verify", "--json"];
         let part = json(&words);
         assert_eq!(part["sharding"]["tensor"][1], 2);
         assert_eq!(part["verified"], part["buffers"]);
@@ -88,14 +88,14 @@ fn a_rank_loads_its_share() {
     // Norms are there twice.
     assert!(bytes(&whole) < all && all < bytes(&whole) + 10_000);
     assert!(whole.get("sharding").is_none());
-    let text = printed(&["load", HF, "--shard", "tp=2,pp=2", "--rank", "3"]);
+    let text = printed(&["bench", HF, "--shard", "tp=2,pp=2", "--rank", "3"]);
     let text = without(&without(&text, " in ", " ("), "peak memory ", "\n");
     assert!(text.contains("\nrank 3 of 4 (tp=2,pp=2)\nloaded 11 tensors ("), "{text}");
 }
 
 #[test]
 fn what_cannot_be_shared_is_refused() {
-    assert_snapshot!(refused(&["load", HF, "--shard", "tp=2", "--rank", "2"]), @"
+    assert_snapshot!(refused(&["bench", HF, "--shard", "tp=2", "--rank", "2"]), @"
     2
     error: rank 2 of 2: ranks count from 0
     ");

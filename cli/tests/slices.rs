@@ -43,7 +43,7 @@ impl Job {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("made")).expect("a folder");
         let plan = folder.path().join("plan.json").to_string_lossy().into_owned();
-        let mut all = vec!["plan".to_owned()];
+        let mut all = vec!["job".to_owned(), "plan".to_owned()];
         all.extend(into(&folder.path().join("made"), arguments));
         all.extend(["-o".to_owned(), plan.clone()]);
         succeeds(&words(&all));
@@ -51,7 +51,7 @@ impl Job {
     }
 
     fn slice(&self, slice: &str) -> String {
-        printed(&["slice", &self.plan, slice, "--threads", "1"])
+        printed(&["job", "run", &self.plan, slice, "--threads", "1"])
     }
 
     fn made(&self) -> BTreeMap<String, Vec<u8>> {
@@ -113,7 +113,7 @@ fn slices_make_the_bytes_of_one_process() {
         &["quantize", HF, "DST.gguf", "--type", "Q4_K_M"],
         &["quantize", HF, "DST.gguf", "--type", "Q4_K_M", "--imatrix", matrix],
         &["quantize", HF, "DST", "--mlx", "4"],
-        &["split", GGUF, "DST", "--max-size", "400K"],
+        &["split", GGUF, "DST", "--max-shard-size", "400K"],
         &["merge", HF, "DST.safetensors"],
         &["convert", HF, "DST", "--shards", "tp=2", "--fuse", "qkv,gate-up"],
         &["convert", GGUF, "DST", "--shards", "tp=2,pp=2", "--max-shard-size", "300K"],
@@ -126,20 +126,20 @@ fn slices_make_the_bytes_of_one_process() {
             let mut running = Vec::new();
             for slice in (1..=of).rev() {
                 let slice = format!("{slice}/{of}");
-                let words = ["slice", &job.plan, &slice, "--threads", "2"];
+                let words = ["job", "run", &job.plan, &slice, "--threads", "2"];
                 let child = program(&words).stdout(Stdio::null()).spawn();
                 running.push(child.expect("the program starts"));
             }
             for mut child in running {
                 assert!(child.wait().expect("an end").success(), "{arguments:?}");
             }
-            let status = json(&["status", &job.plan, "--json"]);
+            let status = json(&["job", "status", &job.plan, "--json"]);
             assert_eq!(status["done"], status["pieces"], "{arguments:?}");
-            printed(&["finish", &job.plan]);
+            printed(&["job", "finish", &job.plan]);
             let made = job.made();
             assert_eq!(made.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
             assert!(made == expected, "{arguments:?} in {of} slices");
-            assert_eq!(json(&["status", &job.plan, "--json"])["finished"], true);
+            assert_eq!(json(&["job", "status", &job.plan, "--json"])["finished"], true);
         }
     }
 }
@@ -150,7 +150,7 @@ fn a_plan_is_the_same_each_time_and_describes_what_is_written() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let plan = folder.path().join("plan.json");
         let plan = plan.to_str().expect("a path in UTF-8").to_owned();
-        printed(&["plan", "convert", HF, "target/never.gguf", "-o", &plan]);
+        printed(&["job", "plan", "convert", HF, "target/never.gguf", "-o", &plan]);
         serde_json::from_slice::<serde_json::Value>(&std::fs::read(&plan).expect("a plan"))
             .expect("JSON")
     });
@@ -171,25 +171,25 @@ fn a_plan_is_the_same_each_time_and_describes_what_is_written() {
 fn a_slice_may_be_run_twice_and_by_two() {
     let arguments = ["quantize", HF, "DST.gguf", "--type", "Q4_K_M"];
     let job = Job::new(&arguments);
-    let words = ["slice", &job.plan, "1/2", "--threads", "1"];
+    let words = ["job", "run", &job.plan, "1/2", "--threads", "1"];
     let spawn = || program(&words).stdout(Stdio::null()).spawn().expect("the program starts");
     let both = [spawn(), spawn()];
     for mut child in both {
         assert!(child.wait().expect("an end").success());
     }
     assert!(job.slice("1/2").contains("already there"));
-    let missing = run(&["status", &job.plan]);
+    let missing = run(&["job", "status", &job.plan]);
     assert_eq!(missing.status, Some(1));
     assert!(missing.out.contains("slices: 1/2\nmissing pieces: "), "{}", missing.out);
-    let early = refused(&["finish", &job.plan]);
+    let early = refused(&["job", "finish", &job.plan]);
     assert!(early.starts_with('2') && early.contains("are missing"), "{early}");
     // The rest in slices of another number.
     for slice in ["3/4", "4/4"] {
         job.slice(slice);
     }
-    printed(&["finish", &job.plan]);
+    printed(&["job", "finish", &job.plan]);
     assert!(job.made() == by_one(&arguments));
-    let again = refused(&["slice", &job.plan, "1/2"]);
+    let again = refused(&["job", "run", &job.plan, "1/2"]);
     assert!(again.starts_with('2') && again.contains("already exists"), "{again}");
 }
 
@@ -215,7 +215,7 @@ fn a_source_that_changes_is_refused() {
     bytes[middle] ^= 1;
     std::fs::write(source.path().join("other"), &bytes).expect("another file");
     std::fs::rename(source.path().join("other"), &weights).expect("a replaced file");
-    for words in [["slice", &job.plan, "2/2"].as_slice(), &["finish", &job.plan]] {
+    for words in [["job", "run", &job.plan, "2/2"].as_slice(), &["job", "finish", &job.plan]] {
         let refusal = refused(words);
         assert!(refusal.starts_with('2'), "{refusal}");
         assert!(refusal.contains("model.safetensors: the file has changed since"), "{refusal}");
@@ -228,7 +228,7 @@ fn a_source_that_changes_is_refused() {
     let changed = text.replace("\"rope_theta\": 10000.0", "\"rope_theta\": 20000.0");
     assert_ne!(text, changed);
     std::fs::write(&config, changed).expect("another config");
-    let refusal = refused(&["slice", &job.plan, "1/2"]);
+    let refusal = refused(&["job", "run", &job.plan, "1/2"]);
     assert!(refusal.contains("the plan would be another one now"), "{refusal}");
 }
 
@@ -251,7 +251,7 @@ fn killed_workers_tear_nothing() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            let words = ["slice", &job.plan, slice, "--threads", "1"];
+            let words = ["job", "run", &job.plan, slice, "--threads", "1"];
             let mut child = program(&words)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -263,7 +263,7 @@ fn killed_workers_tear_nothing() {
         }
         // Nothing is in its place before the end, and a slice is there as a whole or not at all.
         assert!(job.made().keys().all(|name| name.starts_with('.')));
-        let early = run(&["finish", &job.plan]);
+        let early = run(&["job", "finish", &job.plan]);
         if early.status != Some(0) {
             assert!(
                 early.err.contains("missing") || early.err.contains("no slice"),
@@ -275,7 +275,7 @@ fn killed_workers_tear_nothing() {
                 job.slice(slice);
             }
             // The driver is ended while it finishes, too.
-            let mut child = program(&["finish", &job.plan])
+            let mut child = program(&["job", "finish", &job.plan])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
@@ -284,7 +284,7 @@ fn killed_workers_tear_nothing() {
             let _ = child.kill();
             child.wait().expect("an end");
             if !job.folder.path().join("made/out.gguf").exists() {
-                printed(&["finish", &job.plan]);
+                printed(&["job", "finish", &job.plan]);
             }
         }
         let made = std::fs::read(job.folder.path().join("made/out.gguf")).expect("the model");
@@ -305,11 +305,11 @@ fn damaged_slices_are_found_and_made_again() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&file, bytes).expect("a damaged file");
-    let refusal = refused(&["finish", &job.plan]);
+    let refusal = refused(&["job", "finish", &job.plan]);
     assert!(refusal.contains("slice 3/3 has other bytes than were written"), "{refusal}");
-    assert_eq!(run(&["status", &job.plan]).status, Some(1));
+    assert_eq!(run(&["job", "status", &job.plan]).status, Some(1));
     job.slice("3/3");
-    printed(&["finish", &job.plan]);
+    printed(&["job", "finish", &job.plan]);
     assert!(job.made() == by_one(&arguments));
 }
 
@@ -329,7 +329,7 @@ fn a_file_that_may_not_be_that_long() {
     for slice in ["1/2", "2/2"] {
         job.slice(slice);
     }
-    printed(&["finish", &job.plan]);
+    printed(&["job", "finish", &job.plan]);
     assert!(job.made() == by_one(&["convert", HF, "DST.gguf"]));
 }
 
@@ -342,11 +342,11 @@ fn an_existing_model_is_replaced_only_on_request() {
     std::fs::write(old.join("model.safetensors"), "old").expect("old weights");
     job.slice("1/1");
     assert_eq!(std::fs::read(old.join("config.json")).expect("the old config"), b"{}");
-    printed(&["finish", &job.plan]);
+    printed(&["job", "finish", &job.plan]);
     assert!(job.made() == by_one(&["convert", HF, "DST", "--to", "mlx"]));
     let job = Job::new(&["convert", HF, "DST.gguf"]);
     std::fs::write(job.folder.path().join("made/out.gguf"), "mine").expect("a file");
-    let refusal = refused(&["slice", &job.plan, "1/1"]);
+    let refusal = refused(&["job", "run", &job.plan, "1/1"]);
     assert!(refusal.starts_with('2') && refusal.contains("already exists"), "{refusal}");
 }
 
@@ -355,9 +355,10 @@ fn a_script_for_slurm_runs_every_slice() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [plan, script, made] = ["plan.json", "job.sh", "out.gguf"]
         .map(|name| folder.path().join(name).to_string_lossy().into_owned());
-    let said =
-        printed(&["plan", "convert", HF, &made, "-o", &plan, "--slices", "3", "--slurm", &script]);
-    assert!(said.contains("seq 3 | parallel --retries 3 weighbridge slice"), "{said}");
+    let said = printed(&[
+        "job", "plan", "convert", HF, &made, "-o", &plan, "--slices", "3", "--slurm", &script,
+    ]);
+    assert!(said.contains("seq 3 | parallel --retries 3 weighbridge job run"), "{said}");
     assert!(said.contains(&format!("\nor:     sbatch {script}\n")), "{said}");
     let text = std::fs::read_to_string(&script).expect("a script");
     assert!(text.contains("#SBATCH --array=1-3\n"), "{text}");
@@ -372,17 +373,17 @@ fn a_script_for_slurm_runs_every_slice() {
             .expect("a shell");
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     }
-    printed(&["finish", &plan]);
+    printed(&["job", "finish", &plan]);
     assert!(Path::new(&made).exists());
 }
 
 #[test]
 fn no_slice_is_there_yet() {
     let job = Job::new(&["convert", HF, "DST.gguf"]);
-    let said = refused(&["finish", &job.plan]);
+    let said = refused(&["job", "finish", &job.plan]);
     assert!(said.starts_with("5\n") && said.contains("no slice of the plan is there"), "{said}");
     assert!(said.contains("run its slices first"), "{said}");
-    let ran = run(&["status", &job.plan, "--json"]);
+    let ran = run(&["job", "status", &job.plan, "--json"]);
     let status: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     assert_eq!((&status["done"], &status["slices"]), (&0.into(), &serde_json::json!([])));
     assert!(job.made().is_empty());
@@ -404,7 +405,7 @@ fn a_source_that_changes_without_a_trace_is_refused() {
         let mut bytes = before.clone();
         bytes[place] ^= 1;
         write(&bytes);
-        let said = refused(&["slice", &job.plan, "1/1"]);
+        let said = refused(&["job", "run", &job.plan, "1/1"]);
         assert!(
             said.contains("the file has changed since the plan was made: ends_sha256"),
             "{said}"
@@ -421,7 +422,7 @@ fn records_and_what_lies_beside_them() {
     let job = Job::new(&arguments);
     job.slice("2/2");
     let status = || {
-        let ran = run(&["status", &job.plan, "--json"]);
+        let ran = run(&["job", "status", &job.plan, "--json"]);
         serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
     };
     let found = status();
@@ -438,23 +439,27 @@ fn records_and_what_lies_beside_them() {
     std::fs::write(records.join("notes"), "{").expect("a file");
     job.slice("1/2");
     assert_eq!(status()["done"], pieces);
-    succeeds(&["finish", &job.plan]);
+    succeeds(&["job", "finish", &job.plan]);
     assert_eq!(job.made(), by_one(&arguments));
 }
 
 #[test]
 fn what_is_no_plan_is_refused() {
     let (folder, path) = support::file("plan.json", b"{}");
-    for words in [["slice", &path, "1/2"].as_slice(), &["finish", &path], &["status", &path]] {
+    for words in [
+        ["job", "run", &path, "1/2"].as_slice(),
+        &["job", "finish", &path],
+        &["job", "status", &path],
+    ] {
         let refusal = refused(words);
         assert!(refusal.starts_with('4') && refusal.contains("plan is of version"), "{refusal}");
     }
     for slice in ["0/2", "3/2", "1", "a/b"] {
-        assert!(refused(&["slice", &path, slice]).starts_with('2'), "{slice}");
+        assert!(refused(&["job", "run", &path, slice]).starts_with('2'), "{slice}");
     }
     drop(folder);
     let refusal =
-        refused(&["plan", "convert", HF, "x:y", "--to", "ollama", "-o", "target/no.json"]);
+        refused(&["job", "plan", "convert", HF, "x:y", "--to", "ollama", "-o", "target/no.json"]);
     assert!(refusal.contains("cannot be written in slices"), "{refusal}");
 }
 
@@ -465,33 +470,33 @@ fn reports_of_each_step() {
     let [plan, made] = ["plan.json", "out.gguf"]
         .map(|name| folder.path().join(name).to_string_lossy().into_owned());
     // A dry run says what would be written, and plans nothing.
-    let dry = ["plan", "convert", HF, &made, "-o", &plan, "--dry-run"];
+    let dry = ["job", "plan", "convert", HF, &made, "-o", &plan, "--dry-run"];
     let said = printed(&dry);
     assert!(said.contains("out.gguf") && said.contains("dry run: nothing was written"), "{said}");
     assert!(contents(folder.path()).is_empty());
-    let planned = json(&["plan", "convert", HF, &made, "-o", &plan, "--json"]);
+    let planned = json(&["job", "plan", "convert", HF, &made, "-o", &plan, "--json"]);
     assert_eq!(
         (&planned["plan"], &planned["destination"]),
         (&plan.as_str().into(), &made.as_str().into())
     );
     let pieces = planned["pieces"].as_u64().expect("a number");
-    let slices = ["1/2", "2/2"].map(|slice| json(&["slice", &plan, slice, "--json"]));
+    let slices = ["1/2", "2/2"].map(|slice| json(&["job", "run", &plan, slice, "--json"]));
     for (report, number) in slices.iter().zip([1, 2]) {
         assert_eq!((&report["slice"], &report["of"]), (&number.into(), &2.into()));
         assert_eq!(report["was_done"], false);
     }
     let done: u64 = slices.iter().filter_map(|report| report["pieces"].as_u64()).sum();
     assert_eq!(done, pieces);
-    assert_eq!(json(&["slice", &plan, "1/2", "--json"])["was_done"], true);
-    assert_eq!(printed(&["slice", &plan, "2/2"]).split(": ").last(), Some("already there\n"));
-    let status = printed(&["status", &plan]);
+    assert_eq!(json(&["job", "run", &plan, "1/2", "--json"])["was_done"], true);
+    assert_eq!(printed(&["job", "run", &plan, "2/2"]).split(": ").last(), Some("already there\n"));
+    let status = printed(&["job", "status", &plan]);
     assert!(status.contains(&format!("{pieces} of {pieces} pieces are done")), "{status}");
     assert!(status.contains("all slices are there"), "{status}");
-    let finished = json(&["finish", &plan, "--json"]);
+    let finished = json(&["job", "finish", &plan, "--json"]);
     assert_eq!(finished["written"], serde_json::json!([made]));
     assert_eq!(finished["bytes"], planned["bytes"]);
-    assert_eq!(printed(&["status", &plan]), format!("{made} is finished\n"));
-    assert_eq!(json(&["status", &plan, "--json"])["finished"], true);
+    assert_eq!(printed(&["job", "status", &plan]), format!("{made} is finished\n"));
+    assert_eq!(json(&["job", "status", &plan, "--json"])["finished"], true);
 }
 
 /// A plan is finished when its record says so, and its files are still those of the record. That files of
@@ -501,12 +506,12 @@ fn a_plan_is_finished_by_its_record() {
     for arguments in [
         ["convert", HF, "DST.gguf", "--overwrite"].as_slice(),
         &["convert", HF, "DST", "--to", "mlx", "--overwrite"],
-        &["split", GGUF, "DST", "--max-size", "400K", "--overwrite"],
+        &["split", GGUF, "DST", "--max-shard-size", "400K", "--overwrite"],
     ] {
         let expected = by_one(arguments);
         let job = Job::new(arguments);
         let status = || {
-            let ran = run(&["status", &job.plan, "--json"]);
+            let ran = run(&["job", "status", &job.plan, "--json"]);
             serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
         };
         // Files of the right lengths, by somebody else.
@@ -523,12 +528,15 @@ fn a_plan_is_finished_by_its_record() {
         assert_eq!(status()["finished"], false, "{arguments:?}");
         job.slice("1/1");
         assert_eq!(status()["finished"], false);
-        printed(&["finish", &job.plan]);
+        printed(&["job", "finish", &job.plan]);
         assert!(job.made() == expected, "{arguments:?}");
         assert_eq!(status()["finished"], true);
         // Again: nothing is left to do.
         let before = job.made();
-        assert_eq!(json(&["finish", &job.plan, "--json"])["replaced"], serde_json::json!([]));
+        assert_eq!(
+            json(&["job", "finish", &job.plan, "--json"])["replaced"],
+            serde_json::json!([])
+        );
         assert!(job.made() == before);
         // A changed file of the same length, even with the same date.
         let name = expected.keys().find(|name| !name.ends_with(".json")).expect("weights");
@@ -546,9 +554,9 @@ fn a_plan_is_finished_by_its_record() {
         let found = status();
         assert_eq!((&found["finished"], &found["done"]), (&false.into(), &0.into()), "{found}");
         assert!(found["changed"].as_str().is_some_and(|path| path.ends_with(name)), "{found}");
-        let said = run(&["status", &job.plan]).out;
+        let said = run(&["job", "status", &job.plan]).out;
         assert!(said.contains("has changed since the plan was finished"), "{said}");
-        let refusal = refused(&["finish", &job.plan]);
+        let refusal = refused(&["job", "finish", &job.plan]);
         assert!(refusal.contains("has changed since it was finished"), "{refusal}");
         // Its own content again, with another date.
         write(&expected[name]);
@@ -556,7 +564,7 @@ fn a_plan_is_finished_by_its_record() {
         // A changed file is written again.
         write(&bytes);
         job.slice("1/1");
-        printed(&["finish", &job.plan]);
+        printed(&["job", "finish", &job.plan]);
         assert!(job.made() == expected);
         assert_eq!(status()["finished"], true);
         std::fs::remove_file(&path).expect("a file");
@@ -572,12 +580,12 @@ fn a_source_that_has_changed_is_converted_again() {
     let [plan, made] = ["plan.json", "out.gguf"]
         .map(|name| folder.path().join(name).to_string_lossy().into_owned());
     let convert = || {
-        succeeds(&["plan", "convert", &path, &made, "--overwrite", "-o", &plan]);
-        let before = run(&["status", &plan, "--json"]);
+        succeeds(&["job", "plan", "convert", &path, &made, "--overwrite", "-o", &plan]);
+        let before = run(&["job", "status", &plan, "--json"]);
         let before: serde_json::Value = serde_json::from_str(&before.out).expect("JSON");
         assert_eq!(before["finished"], false);
-        succeeds(&["slice", &plan, "1/1"]);
-        succeeds(&["finish", &plan]);
+        succeeds(&["job", "run", &plan, "1/1"]);
+        succeeds(&["job", "finish", &plan]);
         std::fs::remove_file(&plan).expect("the plan");
         std::fs::read(&made).expect("the model")
     };
@@ -613,7 +621,7 @@ fn a_killed_finish_replaces_a_directory_or_does_not() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            let mut child = program(&["finish", &job.plan])
+            let mut child = program(&["job", "finish", &job.plan])
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
@@ -630,7 +638,7 @@ fn a_killed_finish_replaces_a_directory_or_does_not() {
             });
             assert!(is_old || new, "torn: {:?}", found.keys());
         }
-        succeeds(&["finish", &job.plan]);
+        succeeds(&["job", "finish", &job.plan]);
         assert!(job.made() == expected, "{:?}", job.made().keys());
     }
 }

@@ -55,7 +55,7 @@ impl Job {
 
     fn plan(&self) -> Ran {
         let plan = self.file();
-        let mut words = vec!["plan"];
+        let mut words = vec!["job", "plan"];
         words.extend(self.arguments.iter().map(String::as_str));
         words.extend(["-o", &plan]);
         self.run(&words)
@@ -81,15 +81,15 @@ impl Job {
     }
 
     fn slice(&self, slice: &str) -> Ran {
-        self.run(&["slice", &self.file(), slice, "--threads", "2"])
+        self.run(&["job", "run", &self.file(), slice, "--threads", "2"])
     }
 
     fn finish(&self) -> Ran {
-        self.run(&["finish", &self.file()])
+        self.run(&["job", "finish", &self.file()])
     }
 
     fn status(&self) -> serde_json::Value {
-        let ran = self.run(&["status", &self.file(), "--json"]);
+        let ran = self.run(&["job", "status", &self.file(), "--json"]);
         serde_json::from_str(&ran.out).expect("JSON")
     }
 
@@ -192,7 +192,7 @@ fn an_object_store_gets_the_bytes_of_one_process() {
             let mut running = Vec::new();
             for slice in 1..=of {
                 let slice = format!("{slice}/{of}");
-                let words = ["slice", &job.file(), &slice, "--threads", "2"];
+                let words = ["job", "run", &job.file(), &slice, "--threads", "2"];
                 running.push(job.program(&words).stdout(Stdio::null()).spawn().expect("a start"));
             }
             for mut child in running {
@@ -216,7 +216,7 @@ fn slices_may_be_run_twice_by_two_and_in_other_numbers() {
     let arguments = ["merge", large, "DST.safetensors", "--part-size", "5MiB"];
     let job = Job::new(ObjectStore::start(), &arguments);
     let spawn = || {
-        let words = ["slice", &job.file(), "1/2", "--threads", "1"];
+        let words = ["job", "run", &job.file(), "1/2", "--threads", "1"];
         job.program(&words).stdout(Stdio::null()).spawn().expect("the program starts")
     };
     let both = [spawn(), spawn()];
@@ -227,7 +227,7 @@ fn slices_may_be_run_twice_by_two_and_in_other_numbers() {
     let early = job.finish();
     assert_eq!(early.status, Some(2), "{}", early.err);
     assert!(early.err.contains("are missing; slices that are done: 1/2"), "{}", early.err);
-    let missing = job.run(&["status", &job.file()]);
+    let missing = job.run(&["job", "status", &job.file()]);
     assert_eq!(missing.status, Some(1));
     assert!(missing.out.contains("slices: 1/2\nmissing pieces: "), "{}", missing.out);
     // These overlap the first slice.
@@ -251,7 +251,9 @@ fn killed_workers_and_drivers_tear_nothing() {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for _ in 0..8 {
         let job = Job::new(ObjectStore::start(), &arguments);
-        for words in [["slice", &job.file(), "1/2"].as_slice(), &["slice", &job.file(), "2/2"]] {
+        for words in
+            [["job", "run", &job.file(), "1/2"].as_slice(), &["job", "run", &job.file(), "2/2"]]
+        {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
@@ -264,7 +266,7 @@ fn killed_workers_and_drivers_tear_nothing() {
         }
         assert!(job.store.contents().objects.keys().all(|key| key.contains(".slices-")));
         job.slices(&["1/2", "2/2"]);
-        let mut child = job.program(&["finish", &job.file()]);
+        let mut child = job.program(&["job", "finish", &job.file()]);
         let child = child.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = child.spawn().expect("the program starts");
         std::thread::sleep(Duration::from_micros(state % 100_000));
@@ -390,7 +392,7 @@ fn plans_made_at_once_begin_one_upload_of_each_file() {
     let job = Job::unplanned(store, &arguments);
     let file = |number: usize| job.folder.path().join(format!("plan-{number}.json"));
     let plans = (0..3).map(|number| {
-        let mut command = job.program(&["plan"]);
+        let mut command = job.program(&["job", "plan"]);
         command.args(&job.arguments).arg("-o").arg(file(number));
         command.stdout(Stdio::null()).spawn().expect("the program starts")
     });
@@ -482,7 +484,11 @@ fn what_cannot_be_written_to_a_store_is_refused() {
     let words: Vec<&str> = job.arguments.iter().map(String::as_str).collect();
     let ran = job.run(&words);
     assert_eq!(ran.status, Some(4), "{}", ran.err);
-    assert!(ran.err.contains("use `plan`, `slice` and `finish`"), "{}", ran.err);
+    assert!(
+        ran.err.contains("write it in slices: `job plan`, `job run`, `job finish`"),
+        "{}",
+        ran.err
+    );
     // An object that exists.
     job.store.contents().objects.insert("to/out.gguf".to_owned(), b"mine".to_vec());
     let ran = job.plan();
@@ -517,7 +523,7 @@ fn addresses_with_a_query_are_in_no_plan() {
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let address = format!("{}/model.gguf", server.address);
     let (plan, made) = (at("plan.json"), at("out.safetensors"));
-    let planned = |source: &str| run(&["plan", "convert", source, &made, "-o", &plan]);
+    let planned = |source: &str| run(&["job", "plan", "convert", source, &made, "-o", &plan]);
     let ran = planned(&format!("{address}?signature=secret"));
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
     let fault = format!("{address}?...: a plan cannot keep an address with a query");
@@ -657,7 +663,7 @@ fn files_appear_in_an_order() {
             .map(|request| key_of(request).trim_start_matches("to/").to_owned())
             .collect::<Vec<_>>()
     };
-    let split = order(&["split", GGUF, "DST", "--max-size", "400K"]);
+    let split = order(&["split", GGUF, "DST", "--max-shard-size", "400K"]);
     assert!(split.len() > 1 && split.is_sorted_by(|a, b| a > b), "{split:?}");
     let folder = order(&["convert", HF, "DST", "--to", "safetensors"]);
     let last = folder.last().expect("a file");

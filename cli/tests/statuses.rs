@@ -34,16 +34,19 @@ fn healthy_files_without_a_config() {
         let path = folder.path().join(format!("{name}.gguf"));
         gguf(&path, |metadata| keys.iter().for_each(|(key, text)| metadata.set_text(key, text)));
         let path = path.to_str().expect("UTF-8");
-        assert_statuses(4, &[&["config", path], &["config", path, "--json"]]);
+        assert_statuses(
+            4,
+            &[&["inspect", "--config", path], &["inspect", "--config", path, "--json"]],
+        );
         assert_statuses(0, &[&["inspect", path], &["hash", path]]);
     }
     let header = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
     let (_folder, path) = file("alone.safetensors", &safetensors(header, b"x"));
-    assert_eq!(status(&["config", &path]), 4);
+    assert_eq!(status(&["inspect", "--config", &path]), 4);
     // A language model that lacks a number that its architecture requires is incomplete.
     let path = folder.path().join("llama.gguf");
     gguf(&path, |metadata| metadata.set_text("general.architecture", "llama"));
-    assert_eq!(status(&["config", path.to_str().expect("UTF-8")]), 3);
+    assert_eq!(status(&["inspect", "--config", path.to_str().expect("UTF-8")]), 3);
 }
 
 /// A model whose config contradicts its tensors is malformed, whichever verb finds that.
@@ -61,13 +64,13 @@ fn contradictory_models() {
         assert_statuses(
             3,
             &[
-                &["load", &path],
-                &["load", &path, "--fuse", "qkv,gate-up"],
+                &["bench", &path],
+                &["bench", &path, "--fuse", "qkv,gate-up"],
                 &["diff", &path, HF],
                 &["convert", &path, out, "--to", "safetensors"],
                 &["convert", &path, out, "--to", "mlx", "--dry-run"],
-                &["logits", &path, "--ids", "1"],
-                &["generate", &path, "--ids", "1", "--print-ids"],
+                &["run", "logits", &path, "--ids", "1"],
+                &["run", "generate", &path, "--ids", "1", "--print-ids"],
             ],
         );
         assert_eq!(status(&["verify", &path]), 1);
@@ -91,7 +94,7 @@ fn files_of_other_programs() {
         ("notes.txt", b"words and nothing else".as_slice(), 3),
     ] {
         let (_folder, path) = file(name, bytes);
-        for verb in ["inspect", "verify", "hash", "load", "config"] {
+        for verb in ["inspect", "verify", "hash", "bench", "config"] {
             assert_eq!(status(&[verb, &path]), expected, "{verb} {name}");
         }
     }
@@ -110,7 +113,7 @@ fn names_that_do_not_exist() {
             &["inspect", gguf, "--filter", "no-such-*"],
             &["inspect", gguf, "--filter", "no-such-*", "--json"],
             &["inspect", gguf, "--canonical", "--filter", "no-such-*"],
-            &["load", gguf, "--filter", "no-such-*"],
+            &["bench", gguf, "--filter", "no-such-*"],
             &["diff", gguf, HF, "--filter", "no-such-*"],
             &["inspect", "no-such-file"],
             &["quantize", HF, "no-such-folder/x.gguf", "Q8_0"],
@@ -133,7 +136,7 @@ fn requests_that_do_not_fit() {
             &["dump", &path, "output_norm.weight", "--rows", "0..99"],
             &["dump", &path, "output_norm.weight", "-o", taken],
             &["hash", &path, "--save", taken],
-            &["logits", &path, "--ids", "1", "-o", taken],
+            &["run", "logits", &path, "--ids", "1", "-o", taken],
             &["merge", &path, taken],
             &["list", "dtypes", &path],
         ],
@@ -141,12 +144,13 @@ fn requests_that_do_not_fit() {
     assert_eq!(std::fs::read(&list).expect("the file"), b"not a list of hashes");
 }
 
-/// The help and README.md name the same statuses.
+/// The help and docs/scripts.md name the same statuses.
 #[test]
 fn the_help_names_every_status() {
     let help = support::printed(&["--help"]);
     let (_, said) = help.split_once("Exit status:\n").expect("a list");
-    let readme = std::fs::read_to_string(support::root().join("README.md")).expect("README.md");
+    let readme =
+        std::fs::read_to_string(support::root().join("docs/scripts.md")).expect("docs/scripts.md");
     let (_, table) = readme.split_once("| status | meaning |").expect("a table");
     let table: Vec<&str> = table
         .lines()

@@ -39,7 +39,7 @@ fn no_report_is_wider_than_the_terminal() {
         &["inspect", HF],
         &["inspect", GGUF, "--canonical"],
         &["inspect", GGUF, "--metadata", "--all"],
-        &["config", GGUF],
+        &["inspect", "--config", GGUF],
         &["diff", HF, GGUF],
         &["verify", HF],
         &["hash", GGUF, "--values"],
@@ -51,7 +51,7 @@ fn no_report_is_wider_than_the_terminal() {
         &["list", "architectures"],
         &["list", "dtypes"],
         &["meta", "get", GGUF],
-        &["logits", GGUF, "--ids", "1,2,3"],
+        &["run", "logits", GGUF, "--ids", "1,2,3"],
     ];
     for arguments in reports {
         for columns in [60, 80, 200] {
@@ -86,7 +86,7 @@ fn messages_wrap_on_a_terminal_and_not_in_a_file() {
     assert_snapshot!(text, @"
     error: no/such/folder/with/a/long/path/model.gguf: no such
            file, and no model of that name in no-store
-     help: `weighbridge list models` lists the models of a store
+     help: `weighbridge models` lists the models of a store
     ");
     assert!(run(&arguments).err.lines().all(|line| line.starts_with(['e', ' '])));
 }

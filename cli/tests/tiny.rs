@@ -15,7 +15,7 @@ fn the_perplexity_of_a_model_that_knows_nothing() {
         let (config, mut tensors) = llama(tokens);
         fill(&mut tensors, "lm_head.weight", 0.0);
         let (_folder, path) = directory(&config, &tensors);
-        let text = printed(&["compare", &path, &path, "--ids", ids]);
+        let text = printed(&["quality", &path, &path, "--ids", ids]);
         assert!(text.contains(&format!("  {said}")), "{tokens}: {text}");
     }
 }
@@ -26,7 +26,7 @@ fn models_with_other_tokens_are_not_compared() {
         let (config, tensors) = llama(tokens);
         directory(&config, &tensors)
     });
-    let ran = run(&["compare", &first, &second, "--ids", "1,2,3,4,5,6,7,8"]);
+    let ran = run(&["quality", &first, &second, "--ids", "1,2,3,4,5,6,7,8"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
     let fault = format!("{second}: scores of 40 tokens, but A gives 32");
     assert!(ran.err.contains(&fault), "{}", ran.err);
@@ -38,7 +38,7 @@ fn scores_that_are_no_numbers() {
     let (config, mut tensors) = llama(32);
     fill(&mut tensors, "lm_head.weight", f32::NAN);
     let (_folder, path) = directory(&config, &tensors);
-    let report = support::json(&["logits", &path, "--ids", "1,2", "--json"]);
+    let report = support::json(&["run", "logits", &path, "--ids", "1,2", "--json"]);
     assert_eq!(report["shape"], json!([2, 32]));
     let values = report["values"].as_array().expect("rows");
     assert!(values.iter().all(|row| *row == json!(vec!["NaN"; 32])), "{report}");
@@ -77,7 +77,7 @@ fn trials_of_encoders() {
     let bert = "tests/fixtures/hf/bert-f32";
     let said = printed(&["verify", "--run", bert]);
     assert!(said.contains("; ran 64 tokens"), "{said}");
-    let report = support::json(&["logits", bert, "--ids", "1,2", "--json"]);
+    let report = support::json(&["run", "logits", bert, "--ids", "1,2", "--json"]);
     assert_eq!(report["output"], "hidden_states");
 }
 
@@ -92,7 +92,7 @@ fn lists_in_configs_are_shown_as_runs() {
         let more = more.as_object().expect("an object").clone();
         config.as_object_mut().expect("an object").extend(more);
         let (_folder, path) = directory(&config, &tensors);
-        let text = printed(&["config", &path]);
+        let text = printed(&["inspect", "--config", &path]);
         let line = text.lines().find(|line| line.starts_with("layers ")).expect("a line");
         line.replace("layers ", "").replace("config.json layer_types", "").trim().to_owned()
     };
@@ -223,7 +223,7 @@ fn what_is_computed_is_told() {
     let all = [matrix("h.0.mlp.c_fc.weight", [8, 32]), matrix("h.1.mlp.c_fc.weight", [8, 32])];
     let computed = |tensors: &[support::Values]| {
         let (_folder, path) = directory(&config, tensors);
-        let ran = run(&["load", &path]);
+        let ran = run(&["bench", &path]);
         assert_eq!(ran.status, Some(0), "{}", ran.err);
         ran.out.lines().find(|line| line.starts_with("computed: ")).map(str::to_owned)
     };
@@ -239,13 +239,13 @@ fn what_is_computed_is_told() {
 #[cfg(not(feature = "gpu"))]
 fn names_of_devices() {
     for (name, device) in [("gpu", "gpu"), ("gpu:0", "gpu:0"), ("gpu:A100", "gpu:A100")] {
-        let ran = run(&["load", "assets/sample/hf", "--device", name]);
+        let ran = run(&["bench", "assets/sample/hf", "--device", name]);
         assert_eq!(ran.status, Some(4), "{}", ran.err);
         let fault = format!("device {device}: this program was built without GPUs");
         assert!(ran.err.contains(&fault), "{}", ran.err);
     }
     for name in ["gpu:", "tpu", "cpu:0"] {
-        let ran = run(&["load", "assets/sample/hf", "--device", name]);
+        let ran = run(&["bench", "assets/sample/hf", "--device", name]);
         assert_eq!(ran.status, Some(2), "{name}: {}", ran.err);
         assert!(ran.err.contains("expected cpu, gpu, gpu:NUMBER or gpu:NAME"), "{}", ran.err);
     }

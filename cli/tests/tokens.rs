@@ -9,7 +9,7 @@ use support::{printed, refused};
 const SAMPLES: [&str; 2] = ["assets/sample/hf", "assets/sample/sample-Q8_0.gguf"];
 
 fn report(words: &[&str]) -> Json {
-    let words = [&["tokens"], words, &["--json"]].concat();
+    let words = [&["run", "tokens"], words, &["--json"]].concat();
     serde_json::from_str(&printed(&words)).expect("JSON")
 }
 
@@ -39,7 +39,7 @@ fn numbers_become_text_again() {
         let ids = |token: &Json| token["id"].as_u64().filter(|_| token["special"] == false);
         let ids: Vec<String> = tokens.iter().filter_map(ids).map(|id| id.to_string()).collect();
         let ids = ids.join(",");
-        assert_eq!(printed(&["tokens", model, "--ids", &ids]).trim(), text);
+        assert_eq!(printed(&["run", "tokens", model, "--ids", &ids]).trim(), text);
         assert_eq!(found["texts"][1]["text"], "a");
         let back = report(&[model, "--ids", &ids]);
         assert_eq!(
@@ -48,13 +48,13 @@ fn numbers_become_text_again() {
         );
         assert_eq!(back["texts"][0]["tokens"][0]["start"], json!(null));
     }
-    let beyond = refused(&["tokens", SAMPLES[0], "--ids", "1000000"]);
+    let beyond = refused(&["run", "tokens", SAMPLES[0], "--ids", "1000000"]);
     assert!(beyond.contains("token 1000000 is not in the vocabulary"), "{beyond}");
 }
 
 #[test]
 fn a_table_has_a_row_for_each_token() {
-    let shown = printed(&["tokens", SAMPLES[1], "--text", "Once upon"]);
+    let shown = printed(&["run", "tokens", SAMPLES[1], "--text", "Once upon"]);
     let head: Vec<&str> = shown.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(head, ["ID", "BYTES", "TOKEN", "KIND"]);
     assert!(shown.lines().any(|line| line.contains("0..")), "{shown}");

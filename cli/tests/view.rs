@@ -361,7 +361,7 @@ fn answers_have_the_numbers_of_the_other_verbs() {
     let error = diff["relative_rms"].as_f64().expect("a number");
     assert!((sum / elements / error - 1.0).abs() < 1e-12, "{error}");
     assert_eq!(diff["matrices"], matrices);
-    let page = printed(&["report", HF, GGUF, "-o", "-"]);
+    let page = printed(&["view", HF, GGUF, "-o", "-"]);
     let text = support::run(&["diff", HF, GGUF]).out;
     let mean = format!(" % (mean over {matrices} matrices, weighted by size)");
     for text in [page, text] {

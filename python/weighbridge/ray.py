@@ -27,7 +27,7 @@ Option = bool | int | str | Path | list[str]
 
 
 def convert(src: str | Path, dst: str | Path, **options: Any) -> Report:
-    """Converts a model: `weighbridge plan convert SRC DST`, then `run`.
+    """Converts a model: `weighbridge job plan convert SRC DST`, then `run`.
 
     The program's options are keywords: `to="gguf"`, `dtype="F16"`, `overwrite=True`. Those of `plan` and
     `run` are accepted too.
@@ -36,7 +36,7 @@ def convert(src: str | Path, dst: str | Path, **options: Any) -> Report:
 
 
 def quantize(src: str | Path, dst: str | Path, file_type: str, **options: Any) -> Report:
-    """Quantizes a model to a GGUF file: `weighbridge plan quantize SRC DST TYPE`, then `run`.
+    """Quantizes a model to a GGUF file: `weighbridge job plan quantize SRC DST TYPE`, then `run`.
 
     `imatrix="weights.dat"` and the other options of the program are keywords.
     """

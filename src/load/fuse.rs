@@ -10,7 +10,7 @@ use crate::model::Tensor;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fusion {
-    /// The name, as in `weighbridge load --fuse`.
+    /// The name, as in `weighbridge bench --fuse`.
     pub name: &'static str,
     /// The parts of the canonical names that differ, in order.
     pub members: &'static [&'static str],

@@ -129,6 +129,6 @@ fn nowhere(name: &Path, text: &str, repository: Option<&HubName>) -> Error {
         Some(_) => error.advise(format!(
             "`weighbridge pull {text}` downloads it from the hub, hf://{text} reads it there"
         )),
-        None => error.advise("`weighbridge list models` lists the models of a store"),
+        None => error.advise("`weighbridge models` lists the models of a store"),
     }
 }

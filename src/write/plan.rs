@@ -180,7 +180,7 @@ impl WritePlan {
         self.check(options)?;
         if place::scheme(path).is_some() {
             let fault = "models are written to an object store in slices only";
-            let advice = "use `plan`, `slice` and `finish`";
+            let advice = "write it in slices: `job plan`, `job run`, `job finish`";
             return Err(Error::unsupported(fault).advise(advice).in_file(path));
         }
         let paths = match self.placement {

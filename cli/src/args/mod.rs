@@ -1,21 +1,26 @@
 //! The command line: subcommands, arguments and help.
 
+pub(crate) mod help;
 mod names;
 mod open;
 pub(crate) mod run;
 pub(crate) mod slices;
 mod values;
+mod words;
 pub(crate) mod write;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
 
 use values::sha256;
 
+pub(crate) use names::TargetType;
 pub(crate) use open::Open;
 pub(crate) use values::DeviceName;
+pub(crate) use words::translated;
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -24,7 +29,7 @@ pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
 const LONG_VERSION: &str =
     concat!(env!("WEIGHBRIDGE_VERSION"), "\nfeatures: ", env!("WEIGHBRIDGE_FEATURES"));
 
-/// Inspects, checks, compares, loads, converts and quantizes language models in any file format.
+/// Inspects, checks, compares, converts and quantizes language models in any file format.
 #[derive(Debug, Parser)]
 #[command(
     name = "weighbridge",
@@ -32,15 +37,19 @@ const LONG_VERSION: &str =
     long_version = LONG_VERSION,
     max_term_width = 100,
     disable_help_subcommand = true,
+    override_usage = "weighbridge <VERB> [OPTIONS] ...
+       weighbridge <FILE>",
+    subcommand_value_name = "VERB",
     after_help = "Examples:
-  weighbridge load                          load the built-in sample model and time it
-  weighbridge inspect model.gguf            show what a file contains
-  weighbridge inspect ~/models/Qwen3-0.6B   a directory downloaded from Hugging Face
-  weighbridge dump model.gguf output_norm.weight
+  weighbridge model.gguf                       what the file contains
+  weighbridge view model.gguf                  the same in the browser
+  weighbridge memory model.gguf --room 8G      whether it fits
+  weighbridge quantize ./Qwen3-0.6B Q4_K_M     Qwen3-0.6B-Q4_K_M.gguf
+  weighbridge help convert                     all options of a verb
 
 Exit status:
     0  success
-    1  verify, diff, list or compare found a fault or a difference
+    1  verify, diff, models or quality found a fault or a difference
     2  wrong usage, or a request that does not fit the model or the destination
     3  damaged, incomplete, contradictory or too large; or no model at all
     4  unsupported
@@ -53,79 +62,81 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) color: colorchoice_clap::Color,
     /// Show tables in full on a terminal, even if they are wider
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON, hide_short_help = true)]
     pub(crate) wide: bool,
     /// Read model families from a file, in addition to the built-in ones
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON, hide_short_help = true)]
     pub(crate) family: Vec<PathBuf>,
+}
+
+/// The heading of options that most verbs have; `-h` leaves them out.
+pub(crate) const COMMON: &str = "Common options";
+
+/// The command line with its help arranged.
+pub(crate) fn command() -> clap::Command {
+    let common = |option: clap::Arg| option.help_heading(COMMON).hide_short_help(true);
+    help::arranged(Cli::command().mut_arg("color", common))
+}
+
+/// Parses a command line that `translated` has put into the words of this program.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches_from(words)?)
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show a model's container, config and tensors
+    /// Show a model's container, config and tensors, or one tensor's values
     Inspect(Inspect),
-    /// Show the config values that an engine needs, each with its source
-    Config(Config),
-    /// Print the SHA-256 of every tensor
-    Hash(Hash),
+    /// Show models in the browser, or write the report as an HTML file
+    View(View),
+    /// Compare the tensors of two models, in any containers
+    Diff(Diff),
     /// Write one tensor's values or bytes
     Dump(Dump),
-    /// Compare the tensors of two models by canonical name; their containers may differ
-    Diff(Diff),
-    /// Check a model's files, their agreement with each other and, with --deep, its values
-    Verify(Verify),
-    /// Show models in the browser: tensors, values, layers, differences
-    View(View),
-    /// Write a report on a model, or on what two differ, as one HTML file
-    Report(Report),
-    /// Load every tensor by canonical name and time it
-    Load(Load),
-    /// Run a model on some tokens, and show or write its logits
-    Logits(run::Logits),
-    /// Run a model, and print the text that continues a prompt
-    Generate(run::Generate),
-    /// Print a vector for each text
-    Embed(run::Embed),
-    /// Print the tokens of a text, or the text of tokens
-    Tokens(run::Tokens),
-    /// Show how much memory a model takes to run
+    /// Measure what a quantization costs: perplexity, KL divergence
+    Quality(run::Quality),
+    /// Show how much memory a model takes, and whether it fits
     Memory(run::Memory),
-    /// Measure what a conversion or a quantization costs in quality
-    Compare(run::Compare),
+    /// Check that a model is whole, follows its format, and loads
+    Verify(Verify),
     /// Convert a model to another container
     Convert(write::Convert),
     /// Quantize a model as llama-quantize or mlx-lm does
     Quantize(write::QuantizeNow),
-    /// Create a model in Ollama's store
-    Create(write::Create),
-    /// Show a model of Ollama's store as `ollama show` does
-    Show(Show),
-    /// Download models from the Hugging Face hub or Ollama's registry, to where other programs find them
-    #[cfg(feature = "http")]
-    Pull(Pull),
+    /// Merge the files of a model into one, or align its data
+    Merge(write::Merge),
     /// Split a model into several files
     Split(write::Split),
-    /// Merge the files of a model into one file
-    Merge(write::Merge),
-    /// Plan a conversion that many processes run in slices
-    Plan(slices::Plan),
-    /// Run one slice of a plan
-    Slice(slices::Slice),
-    /// Check the slices of a plan, and move the model to its place
-    Finish(slices::Finish),
-    /// Show which slices of a plan are done
-    Status(slices::SlicesStatus),
-    /// Copy a file with its tensor data aligned
-    Align(write::Align),
-    /// Print metadata, or edit the metadata of a GGUF file
+    /// Print metadata, or edit that of a GGUF file
     Meta(write::Meta),
-    /// List containers, dtypes, file types, architectures, devices or kernels, or the models on this
-    /// machine
+    /// Download models from the Hugging Face hub or Ollama's registry
+    #[cfg(feature = "http")]
+    Pull(Pull),
+    /// List the models on this machine, and which are the same
+    Models(Models),
+    /// Create a model in Ollama's store
+    Create(write::Create),
+    /// Convert a large model with many processes or machines
+    Job(slices::Job),
+    /// Run a model with the reference decoder: generate, embed, logits, tokens
+    Run(run::Run),
+    /// Show on the built-in sample what the program does
+    #[command(after_help = "Examples:\n  weighbridge demo")]
+    Demo,
+    /// Load every tensor of a model, and time it
+    Bench(Bench),
+    /// List containers, dtypes, file types, families, devices or kernels
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
     /// Write the manual pages
     Man(Man),
+    /// Print the SHA-256 of every tensor
+    #[command(hide = true)]
+    Hash(Hash),
+    /// Show a model of Ollama's store as `ollama show` does
+    #[command(hide = true)]
+    Show(Show),
 }
 
 #[derive(Args, Debug)]
@@ -136,8 +147,9 @@ pub(crate) enum Command {
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
-  weighbridge inspect model.gguf blk.0.attn_q.weight     one tensor's values: histogram, quantiles
+  weighbridge inspect model.gguf blk.0.attn_q.weight     its values
   weighbridge inspect model.gguf --stats
+  weighbridge inspect ./Qwen3-0.6B --config
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models; or one model and
@@ -160,6 +172,12 @@ pub(crate) struct Inspect {
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
+    /// Show instead the config values that an engine needs, each with its source
+    #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch", "shard", "stats", "filter", "all"])]
+    pub(crate) config: bool,
+    /// Show instead the Modelfile of a model of Ollama's store
+    #[arg(long, conflicts_with_all = ["config", "canonical", "stored", "metadata", "dispatch", "shard", "stats", "filter", "all", "json"])]
+    pub(crate) modelfile: bool,
     /// Show instead a summary of the values of each tensor: range, mean, deviation, zeros, outliers
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
     pub(crate) stats: bool,
@@ -171,20 +189,6 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "COUNTS",
         conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
     pub(crate) shard: Option<Mesh>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) open: Open,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weighbridge config model.gguf
-  weighbridge config ./Qwen3-0.6B --json | jq '.config.head_dim.value'")]
-pub(crate) struct Config {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-    pub(crate) path: PathBuf,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -226,7 +230,7 @@ pub(crate) enum DumpForm {
     F16,
     /// Values rounded to little-endian bf16, in row-major order
     Bf16,
-    /// The stored bytes; for a canonical name, the packed bytes that `load` gives
+    /// The stored bytes; for a canonical name, the packed bytes that an engine loads
     Raw,
     /// Values as f32 in a NumPy array file (.npy)
     Npy,
@@ -248,24 +252,36 @@ pub(crate) struct Dump {
     /// Output format; values that rounding makes infinite or 0 are counted on standard error
     #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
     pub(crate) form: DumpForm,
-    /// Write only rows A to B - 1; rows are counted over all dimensions but the last
+    /// Write only rows A to B - 1, also as A:B, or one row; rows are counted over all dimensions but the
+    /// last
     #[arg(long, value_name = "A..B", value_parser = parse_rows)]
     pub(crate) rows: Option<std::ops::Range<u64>>,
     /// With --as text: write every row and column
     #[arg(long)]
     pub(crate) all: bool,
-    /// Write to FILE, which must not exist, instead of standard output; - is standard output even if
-    /// that is a terminal
+    /// Write to FILE instead of standard output; - is standard output even if that is a terminal
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// With -o: replace an existing file
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }
 
+/// What the rows of `diff` are sorted by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DiffSort {
+    Relative,
+    Max,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf      what quantization changed, per tensor
+  weighbridge diff ./Qwen3-0.6B Q8_0.gguf      what quantization changed
   weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo 'close enough'
+  weighbridge diff a.gguf b.gguf --by-layer
+  weighbridge diff a.gguf b.gguf --sort relative
   weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
   weighbridge diff a.gguf b.gguf --json | jq '.different[].name'")]
 pub(crate) struct Diff {
@@ -282,6 +298,12 @@ pub(crate) struct Diff {
     /// Show one row per tensor, also for equal tensors, instead of grouping equal layers
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show one row per layer: its difference, and the tensor that differs most
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) by_layer: bool,
+    /// Sort by relative RMS or by the largest difference, the largest first; one row per tensor or layer
+    #[arg(long, value_enum, value_name = "COLUMN")]
+    pub(crate) sort: Option<DiffSort>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -295,6 +317,7 @@ pub(crate) struct Diff {
   weighbridge verify model.gguf --strict      apply llama.cpp's rules too
   weighbridge verify model.gguf --deep        check every value too
   weighbridge verify model.gguf --run         run it on a few tokens too
+  weighbridge verify model.gguf --save model.hashes
   weighbridge verify model.gguf --against model.hashes
   weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
 pub(crate) struct Verify {
@@ -308,7 +331,7 @@ pub(crate) struct Verify {
     #[arg(long)]
     pub(crate) deep: bool,
     /// Also run the model on 64 tokens of a text, and show its perplexity. Faults: results that are
-    /// infinite, NaN, all equal or the same for every token. `compare` with the original shows what a
+    /// infinite, NaN, all equal or the same for every token. `quality` with the original shows what a
     /// model has lost
     #[arg(long)]
     pub(crate) run: bool,
@@ -316,7 +339,11 @@ pub(crate) struct Verify {
     /// cache are compared with their names without it
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,
-    /// Compare with a list from `hash --save`; report missing, extra and changed tensors
+    /// Afterwards save the SHA-256 of every tensor, for --against. FILE must not exist yet, or be such a
+    /// list
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Compare with a list from --save; report missing, extra and changed tensors
     #[arg(long, value_name = "FILE")]
     pub(crate) against: Option<PathBuf>,
     /// Print JSON
@@ -328,12 +355,15 @@ pub(crate) struct Verify {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The server listens on the loopback interface, and serves only the models named.
+    after_help = "The server listens on the loopback interface, and serves only the models named. The file of -o has no
+scripts and needs no other file: it can be attached to an issue.
 
 Examples:
   weighbridge view model.gguf
-  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf Qwen3-0.6B-Q4_K_M.gguf      and what differs
-  weighbridge view model.gguf --no-open --port 8080"
+  weighbridge view ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf      and what differs
+  weighbridge view model.gguf --no-open --port 8080
+  weighbridge view model.gguf -o report.html               a report as one file
+  weighbridge view ./Qwen3-0.6B Q4_K_M.gguf -o report.html"
 )]
 pub(crate) struct View {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models. With several, the
@@ -346,39 +376,25 @@ pub(crate) struct View {
     /// Port to listen on; 0 means any free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port: u16,
-    #[command(flatten)]
-    pub(crate) open: Open,
-}
-
-#[derive(Args, Debug)]
-#[command(
-    after_help = "The file needs no other file, and has no scripts: it can be attached to an issue.
-
-Examples:
-  weighbridge report model.gguf -o report.html
-  weighbridge report ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf -o report.html     and what differs"
-)]
-pub(crate) struct Report {
-    /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
-    pub(crate) a: PathBuf,
-    /// A model to compare with it, given in the same ways
-    pub(crate) b: Option<PathBuf>,
-    /// Write to FILE, which must not exist; - is standard output
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
+    /// Write a report on one model, or on what two differ, to an HTML file instead; - is standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_open", "port"])]
+    pub(crate) output: Option<PathBuf>,
+    /// With -o: replace an existing file
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) open: Open,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge load                            the built-in sample model
-  weighbridge load model.gguf
-  weighbridge load model.gguf --fuse qkv,gate-up --dtype f16
-  weighbridge load model.gguf --device gpu --verify
-  weighbridge load model.gguf --shard tp=4 --rank 1
-  weighbridge load ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
-pub(crate) struct Load {
+  weighbridge bench                            the built-in sample model
+  weighbridge bench model.gguf
+  weighbridge bench model.gguf --fuse qkv,gate-up --dtype f16
+  weighbridge bench model.gguf --device gpu --verify
+  weighbridge bench model.gguf --shard tp=4 --rank 1
+  weighbridge bench ./Qwen3-0.6B --filter 'layers.0.*' --no-map --json")]
+pub(crate) struct Bench {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if omitted, the
     /// built-in sample model
     pub(crate) path: Option<PathBuf>,
@@ -415,7 +431,7 @@ pub(crate) struct Load {
     pub(crate) open: Open,
 }
 
-/// The dtype of tensors that `load` loads.
+/// The dtype of tensors that `bench` loads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum LoadDtype {
     /// Packed, as stored
@@ -441,15 +457,13 @@ pub(crate) enum Listing {
     Types,
     /// Model families whose tensors have canonical names
     Architectures,
-    /// The models on this machine: those of Ollama, LM Studio, the Hugging Face cache and other programs
-    Models,
-    /// The devices that `load` can load to
+    /// The devices that models can be loaded to
     Devices,
     /// The kernels with which a GPU computes, for each dtype
     Kernels,
 }
 
-/// A column of `list models`.
+/// A column of `models`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum SortBy {
     Name,
@@ -473,31 +487,46 @@ pub(crate) enum DuplicatesBy {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge list dtypes
-  weighbridge list types ./Qwen3-0.6B     file types, and the model's size in each
-  weighbridge list models                 the models on this machine, whoever downloaded them
-  weighbridge list models --sort size --filter '*qwen*'
-  weighbridge list models --duplicates    which are the same, and what could be saved
+  weighbridge list types
   weighbridge list architectures --json")]
 pub(crate) struct List {
     /// The table to print
     #[arg(value_enum)]
     pub(crate) what: Listing,
-    /// With `types`: the model whose size in each type is shown
-    #[arg(value_name = "MODEL")]
+    /// With `types`: the model whose size in each type is shown; `quantize MODEL --list-types` does the same
+    #[arg(value_name = "MODEL", hide = true)]
     pub(crate) model: Option<PathBuf>,
-    /// With `models`: also search this folder; give the option again for another. The settings can
-    /// name folders too: roots = ["FOLDER"] in WEIGHBRIDGE_CONFIG or
-    /// ~/.config/weighbridge/config.toml
-    #[arg(long, value_name = "PATH")]
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The models are those of Ollama, LM Studio, the Hugging Face cache and other programs. The settings can
+name folders too: roots = [\"FOLDER\"] in WEIGHBRIDGE_CONFIG or ~/.config/weighbridge/config.toml
+
+Examples:
+  weighbridge models
+  weighbridge models ~/models               and those in a folder
+  weighbridge models --sort size --filter '*qwen*'
+  weighbridge models --duplicates           which are the same"
+)]
+pub(crate) struct Models {
+    /// Folders to search too
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folders: Vec<PathBuf>,
+    /// Also search this folder; give the option again for another
+    #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) root: Vec<PathBuf>,
-    /// With `models`: list only models whose name matches; * matches any text, ? one character
+    /// List only models whose name matches; * matches any text, ? one character
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// With `models`: sort by a column; the largest and the latest come first
+    /// Sort by a column; the largest and the latest come first
     #[arg(long, value_enum, value_name = "COLUMN")]
     pub(crate) sort: Option<SortBy>,
-    /// With `models`: show which have the same files, and what could be saved; nothing is deleted or
-    /// linked. `values` also compares the values of tensors, whatever the container
+    /// Show which have the same files, and what could be saved; nothing is deleted or linked. `values`
+    /// also compares the values of tensors, whatever the container
     #[arg(long, value_enum, value_name = "BY", num_args = 0..=1, require_equals = true,
         default_missing_value = "files")]
     pub(crate) duplicates: Option<DuplicatesBy>,
@@ -510,14 +539,14 @@ pub(crate) struct List {
 #[derive(Args, Debug)]
 #[command(
     after_help = "A model of the hub goes to the cache of the hub's client (HF_HUB_CACHE, HF_HOME), a model of
-Ollama's registry to Ollama's store (OLLAMA_MODELS), files of plain addresses to the folder of --to. A
+Ollama's registry to Ollama's store (OLLAMA_MODELS), files of plain addresses to the folder of -o. A
 download that was interrupted is continued by the next run.
 
 Examples:
   weighbridge pull Qwen/Qwen3-0.6B
   weighbridge pull ggml-org/gemma-3-4b-it-GGUF:Q4_K_M
   weighbridge pull hf://Qwen/Qwen3-0.6B@main/tokenizer.json
-  weighbridge pull Qwen/Qwen3-0.6B --include '*.json' --to ./Qwen3-0.6B
+  weighbridge pull Qwen/Qwen3-0.6B --include '*.json' -o ./Qwen3-0.6B
   weighbridge pull ollama://llama3.2:1b
   weighbridge pull https://example.com/models/tale.gguf -o ./models
   weighbridge pull Qwen/Qwen3-8B --dry-run      the files, and their sizes"
@@ -530,8 +559,11 @@ pub(crate) struct Pull {
     pub(crate) names: Vec<PathBuf>,
     /// Write the files to FOLDER: those of a plain address, or those of a repository instead of the
     /// hub's cache; for a model of Ollama's registry, use FOLDER as the store
-    #[arg(short = 'o', long, value_name = "FOLDER")]
-    pub(crate) to: Option<PathBuf>,
+    #[arg(short, long, value_name = "FOLDER", alias = "to")]
+    pub(crate) output: Option<PathBuf>,
+    /// The revision of each repository, as after @
+    #[arg(long, value_name = "REVISION", hide_short_help = true)]
+    pub(crate) revision: Option<String>,
     /// Download the files of a repository whose names match, instead of the usual choice: the weights
     /// in one form, config, tokenizer, license, description. * matches any text, ? one character
     #[arg(long, value_name = "GLOB")]
@@ -582,7 +614,7 @@ pub(crate) struct Show {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge completions bash > ~/.local/share/bash-completion/completions/weighbridge
+  weighbridge completions bash > ~/.bash_completion.d/weighbridge
   weighbridge completions zsh > ~/.zfunc/_weighbridge")]
 pub(crate) struct Completions {
     /// The shell to complete for
@@ -592,7 +624,7 @@ pub(crate) struct Completions {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge man ~/.local/share/man/man1      then: man weighbridge, man weighbridge-convert
+  weighbridge man ~/.local/share/man/man1      then: man weighbridge
   weighbridge man /usr/local/share/man/man1 --overwrite")]
 pub(crate) struct Man {
     /// The folder for the pages, which is created if it does not exist
@@ -608,12 +640,85 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
     tolerance.ok_or_else(|| "expected a number that is not negative, as in 1e-6".to_owned())
 }
 
+/// Parses rows: `A..B`, `A:B`, or `A` for one.
 fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
-    let range = text.split_once("..").and_then(|(start, end)| {
-        let start = if start.is_empty() { 0 } else { start.parse().ok()? };
-        Some(start..end.parse().ok()?)
-    });
-    range
-        .filter(|range| range.start <= range.end)
-        .ok_or_else(|| "expected the first row and the row after the last, as in 0..4".to_owned())
+    let range = match text.split_once("..").or_else(|| text.split_once(':')) {
+        Some((start, end)) => {
+            let start = if start.is_empty() { Ok(0) } else { start.parse() };
+            start.ok().zip(end.parse().ok()).map(|(start, end): (u64, u64)| start..end)
+        }
+        None => text.parse::<u64>().ok().and_then(|row| Some(row..row.checked_add(1)?)),
+    };
+    range.filter(|range| range.start <= range.end).ok_or_else(|| {
+        "expected the first row and the row after the last, as in 0..4 or 0:4, or one row"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of a line of a shell, up to a comment, a pipe or a redirection.
+    fn words(line: &str) -> Vec<OsString> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => {
+                    quoted = !quoted;
+                    word.get_or_insert_default();
+                }
+                '|' | '>' | '&' | '#' if !quoted && word.is_none() => break,
+                ' ' if !quoted => words.extend(word.take()),
+                letter => word.get_or_insert_default().push(letter),
+            }
+        }
+        words.extend(word);
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    fn check(line: &str) {
+        if line.contains('$') {
+            return;
+        }
+        let line = words(line.split("   ").next().unwrap_or_default());
+        let translated = translated(&line).unwrap_or_else(|_| panic!("{line:?}"));
+        let parsed = parse(&translated);
+        if let Err(error) = parsed {
+            assert!(!error.use_stderr(), "{line:?}: {error}");
+        }
+    }
+
+    fn check_examples(command: &clap::Command) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in text.lines().filter(|line| line.starts_with("  weighbridge ")) {
+            check(line.trim());
+        }
+        command.get_subcommands().for_each(check_examples);
+    }
+
+    /// Each example of the help, and each command of README.md, is a command line of this program.
+    #[test]
+    fn examples_are_command_lines() {
+        check_examples(&command());
+        let readme = include_str!("../../../README.md");
+        let mut commands = 0;
+        for line in readme.lines().filter(|line| line.starts_with("weighbridge ")) {
+            check(line);
+            commands += 1;
+        }
+        assert!(commands >= 10, "{commands}");
+    }
+
+    #[test]
+    fn rows() {
+        for (text, rows) in
+            [("0..4", 0..4), ("2:5", 2..5), ("7", 7..8), ("..3", 0..3), (":3", 0..3)]
+        {
+            assert_eq!(parse_rows(text), Ok(rows), "{text}");
+        }
+        for text in ["", "4..2", "a", "1-3", "18446744073709551615"] {
+            assert!(parse_rows(text).is_err(), "{text}");
+        }
+    }
 }

@@ -12,6 +12,8 @@ use weighbridge::recipe::llama_cpp::target;
 use weighbridge::recipe::mlx_lm::{self, Mix};
 use weighbridge::recipe::{FILE_TYPES, FileType};
 
+use crate::spelling;
+
 /// Parses a value, and knows the names that it may have. Other spellings may be valid too.
 #[derive(Clone)]
 pub(crate) struct Named<T> {
@@ -45,21 +47,96 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
     Err(format!("not one of {}", names.collect::<Vec<_>>().join(", ")))
 }
 
-/// A file type of llama-quantize.
-pub(crate) fn file_type() -> Named<FileType> {
+/// The type that a model is quantized to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TargetType {
+    /// A file type of llama-quantize.
+    Gguf(FileType),
+    /// An MLX directory.
+    Mlx(mlx_lm::MlxOptions),
+}
+
+impl TargetType {
+    /// Parses a file type, or the bits of an MLX directory as `mlx4`, `4bit` or `mlx4,64`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(file_type) = FileType::from_name(text) {
+            return Ok(Self::Gguf(file_type));
+        }
+        let lower = text.to_ascii_lowercase();
+        let (bits, rest) =
+            lower.split_once(',').map_or((lower.as_str(), None), |(b, r)| (b, Some(r)));
+        let number = ["mlx-", "mlx"].iter().find_map(|start| bits.strip_prefix(start));
+        let number = number.or_else(|| {
+            ["-bits", "-bit", "bits", "bit"].iter().find_map(|end| bits.strip_suffix(end))
+        });
+        if let Some(number) = number.filter(|number| number.parse::<u32>().is_ok()) {
+            let rest = rest.map_or(String::new(), |rest| format!(",{rest}"));
+            return mlx(&format!("{number}{rest}")).map(Self::Mlx);
+        }
+        let upper = text.to_ascii_uppercase();
+        let names = FILE_TYPES.iter().map(|row| row.name);
+        let near = spelling::nearest(&upper, names, |name| spelling::distance(&upper, name));
+        let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
+        Err(format!("{near}`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX"))
+    }
+
+    /// Its name in the name of a file or folder.
+    pub(crate) fn label(self) -> String {
+        match self {
+            Self::Gguf(file_type) => file_type.name().to_owned(),
+            Self::Mlx(options) => {
+                let bits =
+                    mlx_lm::MlxQuantization::new(options.mode, options.group_size, options.bits);
+                bits.map_or("mlx".to_owned(), |bits| format!("{}bit", bits.bits))
+            }
+        }
+    }
+}
+
+/// Parses the type of an MLX directory, without the name before or after its bits.
+pub(super) fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let number = |part: Option<&str>| match part {
+        None | Some("") => Ok(None),
+        Some(part) => part.parse().map(Some).map_err(|_| format!("\"{part}\" is not a number")),
+    };
+    let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
+    let mode = match parts.next() {
+        None => mlx_lm::MlxMode::default(),
+        Some(name) => mlx_lm::MlxMode::from_name(name).ok_or_else(|| {
+            let names: Vec<&str> = mlx_lm::MODES.iter().map(|row| row.name).collect();
+            format!("\"{name}\" is not one of {}", names.join(", "))
+        })?,
+    };
+    super::values::with_advice(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
+    Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
+}
+
+/// The type that a model is quantized to.
+pub(crate) fn target_type() -> Named<TargetType> {
     Named {
-        parse: |text| {
-            let names = FILE_TYPES.iter().map(|row| row.name);
-            FileType::from_name(text).map_or_else(|| none_of(names), Ok)
+        parse: TargetType::parse,
+        names: || {
+            FILE_TYPES
+                .iter()
+                .map(|row| (row.name, row.summary))
+                .chain([("mlx4", "MLX, 4 bits"), ("mlx8", "MLX, 8 bits")])
+                .collect()
         },
-        names: || FILE_TYPES.iter().map(|row| (row.name, row.summary)).collect(),
     }
 }
 
 /// A dtype that llama.cpp quantizes or converts to.
 pub(crate) fn dtype() -> Named<DType> {
     Named {
-        parse: |text| super::values::with_advice(target(text)),
+        parse: |text| match (target(text), FileType::from_name(text)) {
+            (Ok(dtype), _) => Ok(dtype),
+            // A mix of dtypes, such as Q4_K_M.
+            (Err(_), Some(_)) => {
+                Err(format!("a file type: `weighbridge quantize SRC DST {text}` writes it"))
+            }
+            (Err(error), None) => super::values::with_advice(Err(error)),
+        },
         names: || {
             let possible = DTYPES.iter().filter(|row| target(row.name).is_ok());
             possible.map(|row| (row.name, row.summary)).collect()

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use weighbridge::DType;
 
 use super::names::dtype;
+use super::values::Unit;
 use super::{DeviceName, Open};
 
 /// How a model is run.
@@ -22,13 +23,39 @@ pub(crate) struct Runner {
 }
 
 #[derive(Args, Debug)]
+#[command(
+    after_help = "The decoder exists to test that names and values are right: it is exact, and slow.
+
+Examples:
+  weighbridge run generate model.gguf --prompt 'Once upon a time'
+  weighbridge run embed ./bge-small-en --text 'a weighbridge'
+  weighbridge run logits model.gguf --ids 1,450,4996"
+)]
+pub(crate) struct Run {
+    #[command(subcommand)]
+    pub(crate) verb: RunVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunVerb {
+    /// Print the text that continues a prompt
+    Generate(Generate),
+    /// Print a vector for each text
+    Embed(Embed),
+    /// Show or write the logits of tokens
+    Logits(Logits),
+    /// Print the tokens of a text, or the text of tokens
+    Tokens(Tokens),
+}
+
+#[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge logits model.gguf --ids 1,450,4996
-  weighbridge logits ./Qwen3-0.6B --ids 9707,11 -o logits.npy
-  weighbridge logits ./bge-small-en --ids 101,7592,102 -o hidden.npy
-  weighbridge logits ./bert-base-uncased --ids 101,103,102 --masked-head --json
-  weighbridge logits ./whisper-tiny --features mel.npy --ids 50258,50259
-  weighbridge logits ./flan-t5-small --encoder-ids 8774,296,1 --ids 0")]
+  weighbridge run logits model.gguf --ids 1,450,4996
+  weighbridge run logits ./Qwen3-0.6B --ids 9707,11 -o logits.npy
+  weighbridge run logits ./bge-small-en --ids 101,7592,102 -o hidden.npy
+  weighbridge run logits ./bert-base --ids 101,103,102 --masked-head --json
+  weighbridge run logits ./whisper-tiny --features mel.npy --ids 50258,50259
+  weighbridge run logits ./flan-t5-small --encoder-ids 8774,296,1 --ids 0")]
 pub(crate) struct Logits {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
@@ -36,9 +63,12 @@ pub(crate) struct Logits {
     #[arg(long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub(crate) ids: Vec<u32>,
     /// Write the logits of all positions as a NumPy array file of f32, [tokens, vocabulary]; of an
-    /// encoder of text whose class is not for causal models, the hidden states. FILE must not exist
+    /// encoder of text whose class is not for causal models, the hidden states
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
+    /// With -o: replace an existing file
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     /// Encoders of text: the text that each token belongs to, 0 or 1
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) token_type_ids: Option<Vec<u32>>,
@@ -62,12 +92,12 @@ pub(crate) struct Logits {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge generate model.gguf --prompt 'Once upon a time'
-  weighbridge generate ./Qwen3-0.6B --ids 9707,11 --max-tokens 16 --ignore-eos --print-ids
-  weighbridge generate llama3.2 --chat --prompt 'Why is the sky dark at night?'
-  weighbridge generate llama3.2 --prompt 'Once upon a time' --temp 0.8 --top-p 0.9 --seed 7
-  weighbridge generate ./whisper-tiny --features mel.npy --ids 50258,50259,50359,50363
-  weighbridge generate ./flan-t5-small --prompt 'translate English to German: a weighbridge'")]
+  weighbridge run generate model.gguf --prompt 'Once upon a time'
+  weighbridge run generate ./Qwen3-0.6B --ids 9707,11 --print-ids
+  weighbridge run generate llama3.2 --chat --prompt 'Why is the sky dark?'
+  weighbridge run generate llama3.2 --prompt 'Once' --temp 0.8 --seed 7
+  weighbridge run generate ./whisper-tiny --features mel.npy --ids 50258,50259
+  weighbridge run generate ./flan-t5-small --prompt 'translate to German: a door'")]
 pub(crate) struct Generate {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
@@ -121,9 +151,9 @@ pub(crate) struct Generate {
 a task in front of a text (\"query: \", \"search_document: \") get it as part of --text.
 
 Examples:
-  weighbridge embed ./bge-small-en --text 'a weighbridge' --text 'scales for lorries'
-  weighbridge embed Qwen3-Embedding-0.6B-Q8_0.gguf --text 'a weighbridge' -o vectors.npy
-  weighbridge embed ./bert-base-uncased --ids 101,7592,102 --pooling first --json"
+  weighbridge run embed ./bge-small-en --text 'a bridge' --text 'a scale'
+  weighbridge run embed Qwen3-Embedding.gguf --text 'a bridge' -o vectors.npy
+  weighbridge run embed ./bert-base --ids 101,7592,102 --pooling first"
 )]
 pub(crate) struct Embed {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
@@ -141,9 +171,12 @@ pub(crate) struct Embed {
     /// Keep the length of vectors; without this they have length 1
     #[arg(long)]
     pub(crate) no_normalize: bool,
-    /// Write the vectors as a NumPy array file of f32, [texts, dimensions]. FILE must not exist
+    /// Write the vectors as a NumPy array file of f32, [texts, dimensions]
     #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
     pub(crate) output: Option<PathBuf>,
+    /// With -o: replace an existing file
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) runner: Runner,
     /// Print JSON
@@ -160,9 +193,9 @@ that the tokenizer puts around a text has an empty range. Texts are split with t
 and special tokens in them are recognized.
 
 Examples:
-  weighbridge tokens model.gguf --text 'Once upon a time'
-  weighbridge tokens ./Qwen3-0.6B --text '<|im_start|>user' --json
-  weighbridge tokens llama3.2 --ids 12805,5304,264"
+  weighbridge run tokens model.gguf --text 'Once upon a time'
+  weighbridge run tokens ./Qwen3-0.6B --text '<|im_start|>user' --json
+  weighbridge run tokens llama3.2 --ids 12805,5304,264"
 )]
 pub(crate) struct Tokens {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
@@ -247,11 +280,11 @@ pub(crate) struct Memory {
 tokens is run from its start, and positions in its second half count.
 
 Examples:
-  weighbridge compare ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
-  weighbridge compare ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf ./Qwen3-0.6B-4bit     one row for each
-  weighbridge compare a.gguf b.gguf --text wiki.test.raw --tokens 20000 --max-kl 0.01"
+  weighbridge quality ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
+  weighbridge quality ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf     one row for each
+  weighbridge quality a.gguf b.gguf --text wiki.test.raw --max-kl 0.01"
 )]
-pub(crate) struct Compare {
+pub(crate) struct Quality {
     /// Two or more models with one vocabulary; their containers may differ. The first is what the
     /// others are compared with
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
@@ -281,7 +314,7 @@ pub(crate) struct Compare {
     pub(crate) open: Open,
 }
 
-impl Compare {
+impl Quality {
     /// The models over the built-in text, with the usual settings.
     pub(crate) fn of(paths: Vec<PathBuf>, open: Open) -> Self {
         let (ids, tokens, context) = (Vec::new(), None, None);
@@ -293,16 +326,25 @@ impl Compare {
 /// An amount of memory, as the user wrote it.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    pub(crate) text: String,
     pub(crate) bytes: u64,
+    unit: Unit,
+}
+
+impl Room {
+    /// An amount in the unit that the user wrote.
+    pub(crate) fn amount(&self, bytes: u64) -> String {
+        let (name, _, factor) = self.unit;
+        match factor {
+            1 => crate::print::bytes(bytes),
+            _ if bytes.is_multiple_of(factor) => format!("{} {name}", bytes / factor),
+            _ => format!("{:.1} {name}", bytes as f64 / factor as f64),
+        }
+    }
 }
 
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.text.to_ascii_lowercase().ends_with("ib") {
-            true => f.write_str(&self.text),
-            false => write!(f, "{} ({})", self.text, crate::print::bytes(self.bytes)),
-        }
+        f.write_str(&self.amount(self.bytes))
     }
 }
 
@@ -315,14 +357,14 @@ pub(crate) struct SizedDevice {
 
 /// Parses an amount of memory. A small number without a unit is refused: it was not meant as bytes.
 fn parse_room(text: &str) -> Result<Room, String> {
-    let bytes = super::values::size(text)?;
+    let (bytes, unit) = super::values::size_in(text)?;
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     if is_plain && bytes < 1 << 20 {
         return Err(format!(
             "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
         ));
     }
-    Ok(Room { text: text.to_owned(), bytes })
+    Ok(Room { bytes, unit })
 }
 
 fn parse_device(text: &str) -> Result<SizedDevice, String> {

@@ -8,17 +8,40 @@ use super::values::size;
 use super::write;
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  weighbridge job plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json
+  weighbridge job run plan.json 1/16
+  weighbridge job status plan.json
+  weighbridge job finish plan.json")]
+pub(crate) struct Job {
+    #[command(subcommand)]
+    pub(crate) verb: JobVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobVerb {
+    /// Plan a conversion that many processes run in slices
+    Plan(Plan),
+    /// Run one slice of a plan
+    Run(Slice),
+    /// Check the slices of a plan, and move the model to its place
+    Finish(Finish),
+    /// Show which slices of a plan are done
+    Status(SlicesStatus),
+}
+
+#[derive(Args, Debug)]
 #[command(
     after_help = "The plan says which bytes go where, and from what. Any number of processes on any number of machines
-that share the files then run its slices with `slice`, in any order; `finish` checks them and moves the
+that share the files then run its slices with `job run`, in any order; `job finish` checks them and moves the
 model to its place. A slice that failed is run again. The model is the same as without slices, byte for
 byte.
 
 Examples:
-  weighbridge plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json
-  weighbridge plan quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M -o plan.json --slurm job.sh
-  weighbridge plan split model.gguf parts/model --max-size 4G -o plan.json
-  weighbridge plan convert ./Qwen3-235B s3://models/Qwen3-235B.gguf -o plan.json"
+  weighbridge job plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json
+  weighbridge job plan quantize F16.gguf Q4_K_M -o plan.json --slurm job.sh
+  weighbridge job plan split m.gguf parts/m --max-shard-size 4G -o plan.json
+  weighbridge job plan convert ./Qwen3-235B s3://models/big.gguf -o plan.json"
 )]
 pub(crate) struct Plan {
     #[command(subcommand)]
@@ -101,11 +124,11 @@ impl std::str::FromStr for SliceNumber {
 #[command(after_help = "A slice that is already there is not written again.
 
 Examples:
-  weighbridge slice plan.json 1/16
-  weighbridge slice plan.json $SLURM_ARRAY_TASK_ID/64 --threads 8
-  weighbridge slice plan.json 3/16 --json | jq .bytes")]
+  weighbridge job run plan.json 1/16
+  weighbridge job run plan.json $SLURM_ARRAY_TASK_ID/64 --threads 8
+  weighbridge job run plan.json 3/16 --json | jq .bytes")]
 pub(crate) struct Slice {
-    /// A plan that `plan` wrote
+    /// A plan that `job plan` wrote
     pub(crate) plan: PathBuf,
     /// The number of the slice, from 1, and the number of slices
     #[arg(value_name = "I/N")]
@@ -124,8 +147,8 @@ pub(crate) struct Slice {
 says that it is finished.
 
 Examples:
-  weighbridge finish plan.json
-  weighbridge finish plan.json --threads 8 --json"
+  weighbridge job finish plan.json
+  weighbridge job finish plan.json --threads 8 --json"
 )]
 pub(crate) struct Finish {
     /// A plan whose slices are all there
@@ -140,15 +163,15 @@ pub(crate) struct Finish {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A plan is finished if `finish` has left its record, and the files are still the same. Exit status 1
+    after_help = "A plan is finished if `job finish` has left its record, and the files are still the same. Exit status 1
 means that slices are missing.
 
 Examples:
-  weighbridge status plan.json
-  weighbridge status plan.json --json | jq .missing"
+  weighbridge job status plan.json
+  weighbridge job status plan.json --json | jq .missing"
 )]
 pub(crate) struct SlicesStatus {
-    /// A plan that `plan` wrote
+    /// A plan that `job plan` wrote
     pub(crate) plan: PathBuf,
     /// Print the report as JSON
     #[arg(long)]

@@ -21,28 +21,41 @@ impl std::str::FromStr for DeviceName {
     }
 }
 
+/// A unit of bytes: its name, its spelling without the B, and its bytes.
+pub(crate) type Unit = (&'static str, &'static str, u64);
+
+const UNITS: [Unit; 9] = [
+    ("B", "", 1),
+    ("kB", "k", 1_000),
+    ("MB", "m", 1_000_000),
+    ("GB", "g", 1_000_000_000),
+    ("TB", "t", 1_000_000_000_000),
+    ("KiB", "ki", 1 << 10),
+    ("MiB", "mi", 1 << 20),
+    ("GiB", "gi", 1 << 30),
+    ("TiB", "ti", 1 << 40),
+];
+
 /// Parses a number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
+    size_in(text).map(|(bytes, _)| bytes)
+}
+
+/// Parses a number of bytes, and the unit that it has.
+pub(crate) fn size_in(text: &str) -> Result<(u64, Unit), String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "m" | "mb" => 1_000_000,
-        "g" | "gb" => 1_000_000_000,
-        "t" | "tb" => 1_000_000_000_000,
-        "kib" => 1 << 10,
-        "mib" => 1 << 20,
-        "gib" => 1 << 30,
-        "tib" => 1 << 40,
-        _ => return Err(format!("unknown unit \"{unit}\": use K, M, G, T, KiB, MiB, GiB or TiB")),
-    };
+    let short = unit.trim_start().to_ascii_lowercase();
+    let short = short.strip_suffix('b').unwrap_or(&short);
+    let unit = UNITS
+        .iter()
+        .find(|(_, spelling, _)| *spelling == short)
+        .ok_or_else(|| format!("unknown unit \"{unit}\": use K, M, G, T, KiB, MiB, GiB or TiB"))?;
     let number: u64 =
         number.parse().map_err(|_| "expected a number and a unit, as in 4G or 512MiB")?;
-    number
-        .checked_mul(factor)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "out of range: expected between 1 byte and 2^64 - 1 bytes".to_owned())
+    let bytes = number.checked_mul(unit.2).filter(|bytes| *bytes > 0);
+    let range = "out of range: expected between 1 byte and 2^64 - 1 bytes";
+    Ok((bytes.ok_or(range)?, *unit))
 }
 
 /// Adds the library's advice to the message about a wrong value.

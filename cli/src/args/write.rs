@@ -1,6 +1,6 @@
 //! Arguments of the subcommands that write models.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weighbridge::adapter::Adapter;
@@ -9,12 +9,12 @@ use weighbridge::load::Fusion;
 use weighbridge::model::Mesh;
 use weighbridge::ollama::QuantType;
 use weighbridge::recipe::llama_cpp::{MetadataSetting, TensorType};
-use weighbridge::recipe::{FileType, mlx_lm};
+use weighbridge::recipe::mlx_lm;
 use weighbridge::{DType, Model, WriteOptions};
 use wildmatch::WildMatch;
 
 use super::Open;
-use super::names::{dtype, file_type, fusion, mix, quant_type, writable};
+use super::names::{TargetType, dtype, fusion, mix, mlx, quant_type, target_type, writable};
 use super::values::{size, with_advice};
 
 /// Options that all writing subcommands share.
@@ -24,16 +24,17 @@ pub(crate) struct Writing {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// With --dry-run: show one row per tensor instead of grouping equal layers
-    #[arg(long, requires = "dry_run")]
+    #[arg(hide_short_help = true, long, requires = "dry_run")]
     pub(crate) all: bool,
     /// Replace an existing destination once the new one is complete
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Number of threads; 0 means one per processor
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) threads: usize,
     /// Working memory, in addition to the memory for headers
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size,
+        help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) max_memory: u64,
     /// Print the report as JSON
     #[arg(long)]
@@ -42,19 +43,38 @@ pub(crate) struct Writing {
     pub(crate) open: Open,
 }
 
+/// The destination of a verb that writes a model.
+#[derive(Args, Debug)]
+pub(crate) struct Destination {
+    /// The file or directory to write, also as -o DST; for the shards of a split GGUF their name prefix,
+    /// for Ollama the model's name
+    #[arg(required_unless_present = "dst_option", conflicts_with = "dst_option")]
+    dst: Option<PathBuf>,
+    // `-o` stands for it; in `job plan`, that is the file of the plan.
+    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
+    output: Option<PathBuf>,
+}
+
+impl Destination {
+    /// The path that was given in one of the two ways.
+    pub(crate) fn path(&self) -> &Path {
+        self.dst.as_deref().or(self.output.as_deref()).unwrap_or(Path::new(""))
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge split model.gguf parts/model --max-size 4G     parts/model-00001-of-00003.gguf, ...
-  weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-size 2GB")]
+  weighbridge split model.gguf parts/model --max-shard-size 4G
+  weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-shard-size 2GB")]
 pub(crate) struct Split {
     /// A GGUF file, or a safetensors file or directory
     pub(crate) src: PathBuf,
-    /// The name prefix of GGUF shards, or the directory for safetensors shards
-    pub(crate) dst: PathBuf,
+    #[command(flatten)]
+    pub(crate) dst: Destination,
     /// Maximum size of a shard's tensors
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "max_tensors")]
-    pub(crate) max_size: Option<u64>,
-    /// Maximum number of tensors per shard [default: 128, unless --max-size is given]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "max_tensors", alias = "max-size")]
+    pub(crate) max_shard_size: Option<u64>,
+    /// Maximum number of tensors per shard [default: 128, unless --max-shard-size is given]
     #[arg(long, value_name = "N")]
     pub(crate) max_tensors: Option<u64>,
     #[command(flatten)]
@@ -64,30 +84,18 @@ pub(crate) struct Split {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge merge model-00001-of-00003.gguf model.gguf
-  weighbridge merge ./Qwen3-8B Qwen3-8B.safetensors")]
+  weighbridge merge ./Qwen3-8B Qwen3-8B.safetensors
+  weighbridge merge model.safetensors aligned.safetensors --align 64
+  weighbridge merge model.gguf aligned.gguf --align 4096")]
 pub(crate) struct Merge {
-    /// Any shard of a split GGUF, or a safetensors directory
+    /// Any shard of a split GGUF, or a safetensors directory; with --align, also one file
     pub(crate) src: PathBuf,
-    /// The file to write
-    pub(crate) dst: PathBuf,
     #[command(flatten)]
-    pub(crate) writing: Writing,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weighbridge align model.safetensors aligned.safetensors            align to 64 bytes
-  weighbridge align model.safetensors crate.safetensors --align 8    like the safetensors crate
-  weighbridge align model.gguf aligned.gguf --align 4096")]
-pub(crate) struct Align {
-    /// A safetensors or GGUF file
-    pub(crate) src: PathBuf,
-    /// The file to write
-    pub(crate) dst: PathBuf,
-    /// Alignment in bytes: for safetensors 8 or 64, of the start of the tensor data; for GGUF any power
-    /// of two, of every tensor
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    pub(crate) align: u64,
+    pub(crate) dst: Destination,
+    /// Align the tensor data: for safetensors its start, to 8 bytes like the safetensors crate, or to 64;
+    /// for GGUF every tensor, to any power of two
+    #[arg(long, value_name = "BYTES", overrides_with = "align")]
+    pub(crate) align: Option<u64>,
     #[command(flatten)]
     pub(crate) writing: Writing,
 }
@@ -129,8 +137,8 @@ The settings of a directory are in config.json and the files beside it, which th
 change.
 
 Examples:
-  weighbridge meta set model.gguf general.name='My model' llama.context_length=32768
-  weighbridge meta set model.gguf tokenizer.ggml.add_bos_token=bool:true --dry-run
+  weighbridge meta set model.gguf name='My model' context_length=32768
+  weighbridge meta set model.gguf add_bos_token=bool:true --dry-run
   weighbridge meta set model.gguf chat_template=@template.jinja -o changed.gguf
   weighbridge meta set model.gguf eos='<|im_end|>'
   weighbridge meta set model.gguf general.tags='str[]:[\"chat\",\"code\"]'"
@@ -169,9 +177,12 @@ pub(crate) struct Edit {
     /// Show the changes; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Write the changed model to this file, which must not exist, and leave the original unchanged
+    /// Write the changed model to this file, and leave the original unchanged
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// With -o: replace an existing file
+    #[arg(long, requires = "output")]
+    pub(crate) overwrite: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -182,11 +193,11 @@ pub(crate) struct Edit {
 pub(crate) struct Whole {
     /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp or
     /// mlx-lm could not load it
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) allow_incomplete: bool,
     /// Quantize tensors with NaN, infinities, or values beyond the range of a block's scale, which
     /// otherwise are an error: no value of such a block is kept
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) allow_nonfinite: bool,
 }
 
@@ -204,17 +215,17 @@ impl Whole {
     after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write.
 
 Examples:
-  weighbridge quantize model-F16.gguf model-Q4_K_M.gguf Q4_K_M
-  weighbridge quantize model-F16.gguf model-IQ2_XS.gguf IQ2_XS --imatrix imatrix.gguf
-  weighbridge quantize ./Qwen3-8B Qwen3-8B-Q8_0.gguf --type Q8_0
-  weighbridge quantize model.gguf x.gguf Q8_0 --tensor-type 'attn_v=q6_k' --dry-run
-  weighbridge quantize ./Qwen3-8B ./Qwen3-8B-4bit --mlx 4
-  weighbridge quantize ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf Q4_K_M --compare"
+  weighbridge quantize ./Qwen3-8B Q4_K_M                  Qwen3-8B-Q4_K_M.gguf
+  weighbridge quantize ./Qwen3-8B --type mlx4             ./Qwen3-8B-4bit
+  weighbridge quantize model-F16.gguf small.gguf IQ2_XS --imatrix imatrix.gguf
+  weighbridge quantize m.gguf x.gguf Q8_0 --tensor-type attn_v=q6_k --dry-run
+  weighbridge quantize ./Qwen3-0.6B Q4_K_M --compare      and what was lost
+  weighbridge quantize ./Qwen3-8B --list-types            the size in each type"
 )]
 pub(crate) struct QuantizeNow {
     #[command(flatten)]
     pub(crate) quantize: Quantize,
-    /// Afterwards run SRC and DST over a text, as `compare` does, and print what was lost
+    /// Afterwards run SRC and DST over a text, as `quality` does, and print what was lost
     #[arg(long, conflicts_with_all = ["dry_run", "json", "keep_split"])]
     pub(crate) compare: bool,
 }
@@ -224,23 +235,29 @@ pub(crate) struct QuantizeNow {
 pub(crate) struct Quantize {
     /// A model in any container, preferably not quantized yet
     pub(crate) src: PathBuf,
-    /// The file to write; with --mlx, the directory
-    pub(crate) dst: PathBuf,
-    /// File type by its llama-quantize name, which sets the dtype of each tensor: Q4_K_M, Q8_0,
-    /// IQ3_XXS, ...; `list types` lists them
-    #[arg(value_name = "FTYPE", value_parser = file_type(), hide_possible_values = true,
-        required_unless_present_any = ["file_type", "mlx"],
+    /// The file or directory to write, also as -o DST [default: NAME-TYPE.gguf or NAME-4bit in this
+    /// folder]
+    pub(crate) dst: Option<PathBuf>,
+    /// Type by its llama-quantize name, which sets the dtype of each tensor: Q4_K_M, Q8_0, IQ3_XXS, ...;
+    /// or for an MLX directory mlx4 or 4bit, with group size and mode if wanted: mlx4,64 or mlx4,32,mxfp4
+    #[arg(value_name = "TYPE", value_parser = target_type(), hide_possible_values = true,
         conflicts_with_all = ["file_type", "mlx"])]
-    pub(crate) third: Option<FileType>,
-    /// The file type, given as an option
-    #[arg(long = "type", value_name = "FTYPE", value_parser = file_type(), hide_possible_values = true)]
-    pub(crate) file_type: Option<FileType>,
-    /// Write an MLX directory instead: bits, group size and mode, as in 4 or 4,64 or 4,32,mxfp4;
-    /// values left out are mlx-lm's defaults
-    #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type")]
+    pub(crate) third: Option<TargetType>,
+    // `-o` stands for it; in `job plan`, that is the file of the plan.
+    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
+    pub(crate) output: Option<PathBuf>,
+    /// The type, given as an option
+    #[arg(long = "type", value_name = "TYPE", value_parser = target_type(), hide_possible_values = true)]
+    pub(crate) file_type: Option<TargetType>,
+    /// The type of an MLX directory: bits, group size and mode, as in 4 or 4,64 or 4,32,mxfp4
+    #[arg(long, value_name = "BITS,GROUP,MODE", value_parser = mlx, conflicts_with = "file_type",
+        hide_short_help = true)]
     pub(crate) mlx: Option<mlx_lm::MlxOptions>,
-    /// With --mlx: mix of bit widths by its mlx-lm name: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
-    #[arg(long, value_name = "MIX", value_parser = mix(), hide_possible_values = true, requires = "mlx")]
+    /// List the types, with the size of SRC in each
+    #[arg(long)]
+    pub(crate) list_types: bool,
+    /// For MLX: mix of bit widths by its mlx-lm name: mixed_2_6, mixed_3_4, mixed_3_6, mixed_4_6
+    #[arg(long, value_name = "MIX", value_parser = mix(), hide_possible_values = true)]
     pub(crate) quant_predicate: Option<&'static mlx_lm::Mix>,
     /// Importance matrix written by llama-imatrix, as GGUF or in the older format
     #[arg(long, value_name = "FILE")]
@@ -248,10 +265,16 @@ pub(crate) struct Quantize {
     #[command(flatten)]
     pub(crate) source: Source,
     /// Use the importance matrix only for tensors whose names contain NAME
-    #[arg(long, value_name = "NAME", requires = "imatrix", conflicts_with = "exclude_weights")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "NAME",
+        requires = "imatrix",
+        conflicts_with = "exclude_weights"
+    )]
     pub(crate) include_weights: Vec<String>,
     /// Use the importance matrix for all tensors except those whose names contain NAME
-    #[arg(long, value_name = "NAME", requires = "imatrix")]
+    #[arg(hide_short_help = true, long, value_name = "NAME", requires = "imatrix")]
     pub(crate) exclude_weights: Vec<String>,
     /// Quantize tensors that are already quantized, at a further loss
     #[arg(long)]
@@ -260,51 +283,39 @@ pub(crate) struct Quantize {
     #[arg(long)]
     pub(crate) pure: bool,
     /// Do not quantize output.weight
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) leave_output_tensor: bool,
     /// Dtype of output.weight
-    #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
+    #[arg(hide_short_help = true, long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) output_tensor_type: Option<DType>,
     /// Dtype of token_embd.weight
-    #[arg(long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
+    #[arg(hide_short_help = true, long, value_name = "DTYPE", value_parser = dtype(), hide_possible_values = true)]
     pub(crate) token_embedding_type: Option<DType>,
     /// Dtype of tensors whose names match; the first matching rule applies
     #[arg(long, value_name = "REGEX=DTYPE", value_parser = tensor_type)]
     pub(crate) tensor_type: Vec<TensorType>,
     /// Remove the layers with these numbers
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "mlx")]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        conflicts_with = "mlx"
+    )]
     pub(crate) prune_layers: Vec<u64>,
     /// Write the same number of shards as the source, with the same tensors in each
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) keep_split: bool,
     /// Set a metadata key; TYPE is int, float, bool or str
-    #[arg(long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
+    #[arg(hide_short_help = true, long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<MetadataSetting>,
     /// Leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no key for
-    #[arg(long, conflicts_with = "mlx")]
+    #[arg(hide_short_help = true, long, conflicts_with = "mlx")]
     pub(crate) no_extra_keys: bool,
     #[command(flatten)]
     pub(crate) whole: Whole,
     #[command(flatten)]
     pub(crate) writing: Writing,
-}
-
-fn mlx(text: &str) -> Result<mlx_lm::MlxOptions, String> {
-    let mut parts = text.split(',').map(str::trim);
-    let number = |part: Option<&str>| match part {
-        None | Some("") => Ok(None),
-        Some(part) => part.parse().map(Some).map_err(|_| format!("\"{part}\" is not a number")),
-    };
-    let (bits, group_size) = (number(parts.next())?, number(parts.next())?);
-    let mode = match parts.next() {
-        None => mlx_lm::MlxMode::default(),
-        Some(name) => mlx_lm::MlxMode::from_name(name).ok_or_else(|| {
-            let names: Vec<&str> = mlx_lm::MODES.iter().map(|row| row.name).collect();
-            format!("\"{name}\" is not one of {}", names.join(", "))
-        })?,
-    };
-    with_advice(mlx_lm::MlxQuantization::new(mode, group_size, bits))?;
-    Ok(mlx_lm::MlxOptions { mode, group_size, bits, ..mlx_lm::MlxOptions::default() })
 }
 
 fn tensor_type(text: &str) -> Result<TensorType, String> {
@@ -392,8 +403,8 @@ Examples:
 pub(crate) struct Convert {
     /// A model in any container
     pub(crate) src: PathBuf,
-    /// The file or directory to write; for Ollama, the model's name
-    pub(crate) dst: PathBuf,
+    #[command(flatten)]
+    pub(crate) dst: Destination,
     /// Container to write; may be omitted if DST ends in .gguf or .safetensors
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: Option<&'static Container>,
@@ -407,7 +418,7 @@ pub(crate) struct Convert {
     pub(crate) lossless: bool,
     /// For GGUF: leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no
     /// key for
-    #[arg(long)]
+    #[arg(hide_short_help = true, long)]
     pub(crate) no_extra_keys: bool,
     /// For GGUF: write the vision model, which llama.cpp reads from a file of its own (mmproj), instead of
     /// the language model
@@ -419,10 +430,10 @@ pub(crate) struct Convert {
     /// Write the share of each rank to files of its own, named model-rank-0-part-0.safetensors and so on
     /// as by vLLM's sharded_state. COUNTS: tp=N ranks divide the matrices, pp=N the layers, ep=N the
     /// experts; see `inspect --shard`
-    #[arg(long, value_name = "COUNTS", conflicts_with = "mmproj")]
+    #[arg(hide_short_help = true, long, value_name = "COUNTS", conflicts_with = "mmproj")]
     pub(crate) shards: Option<Mesh>,
     /// With --shards: join tensors under vLLM's names: qkv, gate-up
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = fusion(),
+    #[arg(hide_short_help = true, long, value_name = "LIST", value_delimiter = ',', value_parser = fusion(),
         hide_possible_values = true, requires = "shards")]
     pub(crate) fuse: Vec<&'static Fusion>,
     #[command(flatten)]
@@ -437,7 +448,7 @@ pub(crate) struct Convert {
 #[derive(Args, Debug)]
 pub(crate) struct Store {
     /// Ollama store to write to [default: $OLLAMA_MODELS, or ~/.ollama/models]
-    #[arg(long, value_name = "DIR")]
+    #[arg(hide_short_help = true, long, value_name = "DIR")]
     store: Option<PathBuf>,
 }
 
@@ -468,8 +479,8 @@ Examples:
   weighbridge create qwen3:q4 Qwen3-8B-Q4_K_M.gguf
   weighbridge create me/qwen3:nvfp4 ./Qwen3-8B --quantize nvfp4 --dry-run
   weighbridge create mario -f Modelfile
-  weighbridge create brief llama3.2 --system 'Be brief.' --parameter temperature=0.2
-  weighbridge create tuned model.gguf --adapter lora.gguf --template @chat.gotmpl"
+  weighbridge create brief llama3.2 --system 'Be brief.' --parameter seed=7
+  weighbridge create tuned model.gguf --adapter lora.gguf --template @chat.txt"
 )]
 pub(crate) struct Create {
     /// Name of the new model: [HOST/][NAMESPACE/]MODEL[:TAG]
@@ -483,7 +494,7 @@ pub(crate) struct Create {
     #[arg(short, long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
     pub(crate) quantize: Option<QuantType>,
     /// Quantize the matrices of the draft model
-    #[arg(long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
+    #[arg(hide_short_help = true, long, value_name = "TYPE", value_parser = quant_type(), hide_possible_values = true)]
     pub(crate) draft_quantize: Option<QuantType>,
     /// Prompt template in Go's template language
     #[arg(long, value_name = "TEXT")]
@@ -498,7 +509,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "TEXT")]
     pub(crate) license: Vec<String>,
     /// Message that conversations begin with; ROLE is system, user or assistant
-    #[arg(long, value_name = "ROLE=TEXT", value_parser = role_and_text)]
+    #[arg(hide_short_help = true, long, value_name = "ROLE=TEXT", value_parser = role_and_text)]
     pub(crate) message: Vec<(String, String)>,
     /// LoRA adapter in a GGUF file
     #[arg(long, value_name = "FILE")]
@@ -507,16 +518,16 @@ pub(crate) struct Create {
     #[arg(long, value_name = "FILE")]
     pub(crate) projector: Vec<PathBuf>,
     /// Draft model: a GGUF file, or a directory for a model of tensor blobs
-    #[arg(long, value_name = "PATH")]
+    #[arg(hide_short_help = true, long, value_name = "PATH")]
     pub(crate) draft: Option<PathBuf>,
     /// Renderer that writes prompts, by its name in Ollama
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) renderer: Option<String>,
     /// Parser that reads answers, by its name in Ollama
-    #[arg(long, value_name = "NAME")]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) parser: Option<String>,
     /// Oldest version of Ollama that runs the model
-    #[arg(long, value_name = "VERSION")]
+    #[arg(hide_short_help = true, long, value_name = "VERSION")]
     pub(crate) requires: Option<String>,
     #[command(flatten)]
     pub(crate) whole: Whole,

@@ -1,4 +1,4 @@
-//! `load`: loads every tensor into memory and measures the time.
+//! `bench`: loads every tensor into memory and measures the time.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -12,21 +12,21 @@ use weighbridge::ops::{self, LoadReport};
 use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 
 use super::{Done, Filter, no_match};
-use crate::args::{DeviceName, Load, LoadDtype};
+use crate::args::{Bench, DeviceName, LoadDtype};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, bytes, count};
 use crate::{Status, Stop, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
 /// The link in this package makes it part of the published crate.
-const SAMPLE: &[u8] = include_bytes!("../../sample.gguf");
+pub(super) const SAMPLE: &[u8] = include_bytes!("../../sample.gguf");
 
 const _: () = assert!(
     matches!(SAMPLE.first_chunk(), Some(b"GGUF")),
     "cli/sample.gguf is no link to the sample: set git's core.symlinks, and check it out again"
 );
 
-pub(crate) fn run(args: &Load) -> Done {
+pub(crate) fn run(args: &Bench) -> Done {
     let options: OpenOptions = args.open.options();
     let start = Instant::now();
     let store = match &args.path {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Load) -> Done {
     }
 }
 
-fn load<D: Device>(args: &Load, mut provider: WeightProvider<D>, start: Instant) -> Done {
+fn load<D: Device>(args: &Bench, mut provider: WeightProvider<D>, start: Instant) -> Done {
     if let (Some(mesh), Some(rank)) = (args.shard, args.rank) {
         provider = provider.sharding(mesh.rank(rank)?)?;
     }
@@ -95,7 +95,7 @@ fn load<D: Device>(args: &Load, mut provider: WeightProvider<D>, start: Instant)
 }
 
 fn write_text(
-    args: &Load,
+    args: &Bench,
     report: &LoadReport,
     open_seconds: f64,
     path: &Path,

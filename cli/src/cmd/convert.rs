@@ -39,8 +39,8 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         options = options.shares(mesh);
     }
     let dst = match *to == OLLAMA {
-        true => args.store.place(&args.dst.to_string_lossy())?,
-        false => args.dst.clone(),
+        true => args.store.place(&args.dst.path().to_string_lossy())?,
+        false => args.dst.path().to_path_buf(),
     };
     let plan = ops::convert(&model, &options)?;
     let others = args.source.adapters().collect();
@@ -59,8 +59,8 @@ fn by_ending(path: &Path) -> Option<&'static Container> {
 
 /// The container to write, and whether the destination is one safetensors file.
 fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
-    let dst = shown(&args.dst);
-    let ending = by_ending(&args.dst).filter(|_| !args.dst.is_dir());
+    let dst = shown(args.dst.path());
+    let ending = by_ending(args.dst.path()).filter(|_| !args.dst.path().is_dir());
     let to = match (args.to, ending) {
         (Some(to), None) => to,
         (None, Some(named)) => named,

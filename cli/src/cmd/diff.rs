@@ -71,7 +71,10 @@ fn write_text(
     if let Some(worst) = worst(diff) {
         writeln!(out, "{worst}")?;
     }
-    let table = table(args.all, diff);
+    let table = match args.by_layer {
+        true => Some(layers(args, diff)),
+        false => table(args, diff),
+    };
     if let Some(table) = table {
         writeln!(out)?;
         table.write(&mut out)?;
@@ -164,11 +167,100 @@ fn relative(values: &ValueDiff) -> String {
     }
 }
 
-/// A row for each tensor that differs, or for every tensor with `all`. Tensors that differ only in
-/// their layer number share a row.
-fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
-    let mut rows = Rows::new(!all);
+/// The order of names in which layer 2 comes before layer 10.
+fn natural(name: &str) -> Vec<(Option<u64>, &str)> {
+    name.split('.').map(|part| (part.parse().ok(), part)).collect()
+}
+
+/// The tensors of a layer, or of none.
+#[derive(Default)]
+struct Layer {
+    tensors: usize,
+    differing: usize,
+    error: MeanError,
+    max: f64,
+    /// The tensor with the largest relative RMS.
+    worst: Option<(f64, String)>,
+}
+
+/// `layers.3` or `enc.layers.3` of a tensor's name; `None` outside of layers.
+fn layer_of(name: &str) -> Option<&str> {
+    let start = name.find("layers.")? + "layers.".len();
+    let number = name.get(start..)?;
+    let end = number.find('.').map_or(name.len(), |length| start + length);
+    name.get(start..end)?.parse::<u64>().ok()?;
+    name.get(..end)
+}
+
+/// A row for each layer, and one for the tensors outside of layers.
+fn layers(args: &args::Diff, diff: &ModelDiff) -> Table {
+    let mut layers: Vec<(Option<&str>, Layer)> = Vec::new();
     for tensor in &diff.tensors {
+        let name = layer_of(&tensor.pair.name);
+        let place = layers.iter().position(|(other, _)| *other == name).unwrap_or(layers.len());
+        if place == layers.len() {
+            layers.push((name, Layer::default()));
+        }
+        let Some((_, layer)) = layers.get_mut(place) else { continue };
+        layer.tensors += 1;
+        layer.differing += usize::from(tensor.outcome.is_difference());
+        if let DiffOutcome::Values(values) = &tensor.outcome {
+            let error = values.relative_rms();
+            layer.max = layer.max.max(values.max());
+            if error > layer.worst.as_ref().map_or(0.0, |(most, _)| *most) {
+                layer.worst = Some((error, tensor.pair.name.clone()));
+            }
+        }
+        if let Some(error) = tensor.pair.matrix_error(&tensor.outcome) {
+            layer.error.add(tensor.pair.a.elements(), error);
+        }
+    }
+    layers.sort_by(|(a, _), (b, _)| {
+        (a.is_none(), a.map(natural)).cmp(&(b.is_none(), b.map(natural)))
+    });
+    order(args.sort, &mut layers, |(_, layer)| (layer.error.relative_rms(), layer.max));
+    let mut table = Table::new(&[
+        left("LAYER"),
+        right("TENSORS").optional(2),
+        right("DIFFER"),
+        right("RELATIVE"),
+        right("MAX").optional(3),
+        left("LARGEST").middle(20),
+        right(""),
+    ]);
+    for (name, layer) in layers {
+        let (error, worst) = layer.worst.unwrap_or_default();
+        table.row([
+            name.unwrap_or("none").to_owned(),
+            layer.tensors.to_string(),
+            layer.differing.to_string(),
+            percent(layer.error.relative_rms().unwrap_or_default()),
+            format!("{:.2e}", layer.max),
+            worst,
+            if error > 0.0 { percent(error) } else { String::new() },
+        ]);
+    }
+    table
+}
+
+/// Sorts by relative RMS or by the largest difference, the largest first.
+fn order<R>(by: Option<args::DiffSort>, rows: &mut [R], errors: impl Fn(&R) -> (Option<f64>, f64)) {
+    let Some(by) = by else { return };
+    let key = |row: &R| match (by, errors(row)) {
+        (args::DiffSort::Relative, (error, _)) => error.unwrap_or_default(),
+        (args::DiffSort::Max, (_, max)) => max,
+    };
+    rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
+}
+
+/// A row for each tensor that differs, or for every tensor with `all`. Tensors that differ only in
+/// their layer number share a row, unless they are sorted by their difference.
+fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
+    let all = args.all;
+    let mut rows = Rows::new(!all && args.sort.is_none());
+    let mut tensors: Vec<&TensorDiff> = diff.tensors.iter().collect();
+    tensors.sort_by(|a, b| natural(&a.pair.name).cmp(&natural(&b.pair.name)));
+    for tensor in tensors {
         let (pair, outcome) = (&tensor.pair, &tensor.outcome);
         if !all && !outcome.is_difference() {
             continue;
@@ -190,10 +282,11 @@ fn table(all: bool, diff: &ModelDiff) -> Option<Table> {
             error.merge(&other);
         });
     }
-    let rows = rows.into_rows();
+    let mut rows = rows.into_rows();
     if rows.is_empty() {
         return None;
     }
+    order(args.sort, &mut rows, |row| (row.value.1.relative_rms(), row.value.0.max()));
     let mut table = Table::new(&[
         left("NAME").middle(28),
         left("A"),

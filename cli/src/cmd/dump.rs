@@ -49,7 +49,7 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
         return write(args, tensor, stored, rows, &mut out);
     };
-    let mut file = NewFile::create(path, |_| Ok(false))?;
+    let mut file = NewFile::create(path, |_| Ok(args.overwrite))?;
     let done = write(args, tensor, stored, rows, &mut file).map_err(|stop| match stop {
         Stop::Output(error) => failure::io(path, "cannot write the file", error),
         stop => stop,

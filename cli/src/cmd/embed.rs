@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Embed) -> Done {
     }
     let rows = Rows::new(values, embedder.width());
     match &args.output {
-        Some(path) => write_npy(path, &rows)?,
+        Some(path) => write_npy(path, &rows, args.overwrite)?,
         None if args.json => {
             let float = |value: &f32| JsonFloat((*value).into());
             let report = |((text, tokens), row): ((Option<String>, Vec<u32>), &[f32])| TextReport {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashList, HashOptions, HashReport};
-use weighbridge::{Error, ErrorKind};
+use weighbridge::{Error, ErrorKind, Model};
 
 use super::{Done, each};
 use crate::args::Hash;
@@ -26,30 +26,36 @@ pub(crate) fn run(args: &Hash) -> Done {
 fn one(args: &Hash, path: &Path, reports: &mut Reports) -> Done {
     let model = args.open.options().open(path)?;
     remark(&model);
-    let list = match &args.save {
-        Some(path) => Some(create(path)?),
-        None => None,
-    };
-    let bar = Bar::new();
-    let watch = |progress| bar.show(progress);
-    let options = HashOptions::new().values(args.values).parts(list.is_some()).progress(&watch);
-    let report = ops::hash(&model, &options)?;
-    drop(bar);
-    if let Some(mut list) = list {
-        // The list format has no field for why a hash is missing.
-        let errors = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref());
-        let mut failed = errors.filter(|error| error.kind() != ErrorKind::Unsupported);
-        if let Some(error) = failed.next() {
-            return Err(Stop::Library(error.clone()));
-        }
-        write!(list, "{}", HashList::new(&report, args.values))?;
-        list.finish()?;
-    } else if args.json {
+    if let Some(list) = &args.save {
+        return save(&model, create(list)?, args.values);
+    }
+    let report = hashes(&model, args.values, false)?;
+    if args.json {
         reports.push(&Versioned::of(model.path(), &report))?;
     } else {
         let heading = (args.paths.len() > 1).then(|| model.path());
         write_text(&report, heading)?;
     }
+    status(&report)
+}
+
+fn hashes(model: &Model, values: bool, parts: bool) -> Result<HashReport, Stop> {
+    let bar = Bar::new();
+    let watch = |progress| bar.show(progress);
+    Ok(ops::hash(model, &HashOptions::new().values(values).parts(parts).progress(&watch))?)
+}
+
+/// Writes a list of the hashes of a model's tensors.
+pub(super) fn save(model: &Model, mut list: NewFile, values: bool) -> Done {
+    let report = hashes(model, values, true)?;
+    // The list format has no field for why a hash is missing.
+    let errors = report.tensors.iter().filter_map(|tensor| tensor.error.as_ref());
+    let mut failed = errors.filter(|error| error.kind() != ErrorKind::Unsupported);
+    if let Some(error) = failed.next() {
+        return Err(Stop::Library(error.clone()));
+    }
+    write!(list, "{}", HashList::new(&report, values))?;
+    list.finish()?;
     status(&report)
 }
 
@@ -90,7 +96,7 @@ fn status(report: &HashReport) -> Done {
 }
 
 /// Begins a hash list, which replaces only another hash list: any other file may be the model.
-fn create(path: &Path) -> Result<NewFile, Stop> {
+pub(super) fn create(path: &Path) -> Result<NewFile, Stop> {
     NewFile::create(path, |path| {
         let is_list = begins_as_list(path);
         if is_list.map_err(|error| failure::io(path, "cannot read the file", error))? {

@@ -1,8 +1,8 @@
 //! `list`: prints the library's tables. `completions`: prints completion scripts.
 
 use std::io::Write;
+use std::path::Path;
 
-use clap::CommandFactory;
 use serde_json::{Value, json};
 use weighbridge::OpenOptions;
 use weighbridge::arch;
@@ -14,8 +14,8 @@ use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
 use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
 
-use super::{Done, models};
-use crate::args::{Cli, Completions, List, Listing};
+use super::Done;
+use crate::args::{self, Completions, List, Listing};
 use crate::json::SCHEMA;
 use crate::print::{self, Column, Table, bytes, left, right};
 use crate::{Status, Stop, remark};
@@ -27,14 +27,8 @@ pub(crate) fn run(args: &List) -> Done {
     if args.model.is_some() && !matches!(args.what, Listing::Types) {
         return Err(Stop::Usage("a model can be given only with `list types`".to_owned()));
     }
-    let for_models = args.filter.is_some() || args.sort.is_some() || args.duplicates.is_some();
-    if (for_models || !args.root.is_empty()) && !matches!(args.what, Listing::Models) {
-        let said = "--root, --filter, --sort and --duplicates can be given only with `list models`";
-        return Err(Stop::Usage(said.to_owned()));
-    }
     let (head, rows) = match args.what {
-        Listing::Models => return models::run(args),
-        Listing::Types => return types(args),
+        Listing::Types => return types(args.model.as_deref(), args.json),
         Listing::Containers => containers(),
         Listing::Architectures => architectures(),
         Listing::Dtypes => dtypes(),
@@ -124,7 +118,7 @@ fn dtypes() -> TableRows {
     )
 }
 
-/// The devices that `load` can load to.
+/// The devices that models can be loaded to.
 fn devices() -> TableRows {
     let cpu = vec![
         ("name", json!("cpu")),
@@ -204,8 +198,8 @@ fn kernels() -> TableRows {
 }
 
 /// Lists the file types of `quantize`; for a model, with its size in each.
-fn types(args: &List) -> Done {
-    let model = args.model.as_ref().map(|path| OpenOptions::new().open(path)).transpose()?;
+pub(super) fn types(model: Option<&Path>, json: bool) -> Done {
+    let model = model.map(|path| OpenOptions::new().open(path)).transpose()?;
     model.iter().for_each(remark);
     let sizes = model.as_ref().map(ops::file_type_sizes).transpose()?;
     // Without a model, the bits are those of the dtype that most tensors get.
@@ -227,7 +221,7 @@ fn types(args: &List) -> Done {
         (row, bits, bytes, needs)
     };
     let rows = FILE_TYPES.iter().map(row);
-    if args.json {
+    if json {
         let rows: Vec<Value> = rows
             .map(|(row, bits, bytes, needs)| {
                 json!({"name": row.name, "number": row.number, "bits_per_weight": bits,
@@ -277,7 +271,7 @@ fn cell(value: &Value) -> String {
 pub(crate) fn completions(args: &Completions) -> Done {
     // Written in one call, so that a closed pipe fails here and not inside the generator.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "weighbridge", &mut script);
+    clap_complete::generate(args.shell, &mut args::command(), "weighbridge", &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(Status::Fine)
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Logits) -> Done {
         false => ("logits", continued(args, &reference)?),
     };
     match &args.output {
-        Some(path) => write_npy(path, &rows)?,
+        Some(path) => write_npy(path, &rows, args.overwrite)?,
         None if args.json => {
             let float = |value: &f32| JsonFloat((*value).into());
             let values = rows.rows().map(|row| row.iter().map(float).collect());
@@ -119,8 +119,8 @@ fn show(args: &Logits, output: &str, rows: &Rows) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-pub(super) fn write_npy(path: &Path, rows: &Rows) -> Result<(), Stop> {
-    let mut file = NewFile::create(path, |_| Ok(false))?;
+pub(super) fn write_npy(path: &Path, rows: &Rows, overwrite: bool) -> Result<(), Stop> {
+    let mut file = NewFile::create(path, |_| Ok(overwrite))?;
     let dims = [rows.len() as u64, rows.width() as u64];
     file.write_all(&npy_header(&dims))?;
     for value in rows.values() {

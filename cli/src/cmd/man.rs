@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use clap::CommandFactory;
 use clap_mangen::roff::{Roff, roman};
 use weighbridge::{Error, ErrorKind};
 
 use super::Done;
-use crate::args::{Cli, Man, VERSION};
+use crate::args::{self, Man, VERSION};
 use crate::newfile::NewFile;
 use crate::{Status, failure, print};
 
@@ -15,7 +14,7 @@ pub(crate) fn run(args: &Man) -> Done {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
         .map_err(|error| failure::io(folder, "cannot create the folder", error))?;
-    let mut program = Cli::command();
+    let mut program = args::command();
     program.build();
     let mut pages = Vec::new();
     add_pages(&program, &mut pages)?;
@@ -44,12 +43,13 @@ fn add_pages(command: &clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> std
     let mut page = Vec::new();
     // What follows the options is laid out here: clap_mangen would join its lines to one paragraph.
     let options = command.clone().version(None::<&str>).long_version(None::<&str>);
+    let options = options.after_long_help(None::<&str>);
     clap_mangen::Man::new(options.after_help(None::<&str>))
         .source(format!("Weighbridge {VERSION}"))
         .manual("Weighbridge")
         .render(&mut page)?;
     let mut more = Roff::new();
-    if let Some(text) = command.get_after_help() {
+    if let Some(text) = command.get_after_long_help() {
         add_sections(&text.to_string(), &mut more);
     }
     if !is_program {
@@ -57,7 +57,7 @@ fn add_pages(command: &clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> std
     }
     more.to_writer(&mut page)?;
     pages.push((name, page));
-    let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help");
+    let verbs = command.get_subcommands();
     verbs.into_iter().try_for_each(|verb| add_pages(verb, pages))
 }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn notes_have_one_heading() {
         let mut page = Roff::new();
-        add_sections("One.\n\nTwo.\n\nExamples:\n  weighbridge load\n\nThree.", &mut page);
+        add_sections("One.\n\nTwo.\n\nExamples:\n  weighbridge bench\n\nThree.", &mut page);
         let text = page.render();
         let controls: Vec<&str> = text.lines().filter(|line| line.starts_with('.')).collect();
         let found: Vec<&str> =

@@ -10,9 +10,9 @@ use weighbridge_reference::{
 };
 
 use super::Done;
-use crate::args::run::{Memory as Args, SizedDevice};
+use crate::args::run::{Memory as Args, Room, SizedDevice};
 use crate::json::{self, SCHEMA};
-use crate::print::{self, Fields, Screen, Table, bytes, left, plural, right, shown};
+use crate::print::{self, Fields, Screen, Table, bytes, grouped, left, plural, right, shown};
 use crate::{Status, Stop, failure, remark};
 
 #[derive(Serialize)]
@@ -221,40 +221,41 @@ impl Measured<'_> {
         file_type_sizes(self.model).ok().and_then(smaller)
     }
 
-    /// Whether the model fits a room with the context, in words.
-    fn answer(&self, room: &RoomReport) -> String {
-        let (memory, context) = (&self.memory, self.options.context);
+    /// Whether the model fits a room with the context, and what would fit instead, in words.
+    fn answer(&self, given: &Room, room: &RoomReport) -> String {
+        let (memory, context) = (&self.memory, grouped(self.options.context));
         match (memory.total(), room.fits, room.max_context) {
-            (Some(_), Some(true), Some(most)) if most > context => {
-                format!("yes, with {context} tokens; with up to {most}")
+            (Some(_), Some(true), Some(most)) if most > self.options.context => {
+                format!("yes, with {context} tokens; with up to {}", grouped(most))
             }
             (Some(_), Some(true), _) => format!("yes, with {context} tokens"),
             (Some(total), ..) => {
-                format!("no, not with {context} tokens: {} are needed", bytes(total))
+                let needed = format!("{context} tokens take {}", given.amount(total));
+                match self.instead(room).as_slice() {
+                    [] => format!("no: {needed}"),
+                    instead => format!("no: {}. {needed}", instead.join("; or ")),
+                }
             }
             (None, Some(_), _) => {
-                format!("no: the weights alone take {}", bytes(memory.weights()))
+                format!("no: the weights alone take {}", given.amount(memory.weights()))
             }
-            (None, None, _) => "unknown: the weights alone do, the cache is unknown".to_owned(),
+            (None, None, _) => {
+                "unknown: the weights fit, the size of the cache is unknown".to_owned()
+            }
         }
     }
 
-    /// What would fit a room instead, in words.
+    /// What would fit a room that is too small.
     fn instead(&self, room: &RoomReport) -> Vec<String> {
         let mut instead = Vec::new();
-        if room.fits != Some(false) {
-            return instead;
-        }
-        let context = self.options.context;
-        if let Some(most) = room.max_context {
-            instead.push(format!("at most {most} tokens"));
-        }
         if let Some(layers) = room.layers.filter(|layers| *layers > 0) {
-            let all = self.memory.layers.len();
-            instead.push(format!("{layers} of {all} layers, with {context} tokens"));
+            instead.push(format!("{layers} of {} layers", self.memory.layers.len()));
+        }
+        if let Some(most) = room.max_context {
+            instead.push(format!("all with at most {} tokens", grouped(most)));
         }
         if let Some(name) = room.quantize_to {
-            instead.push(format!("all of it quantized to {name}, with {context} tokens"));
+            instead.push(format!("all quantized to {name}"));
         }
         instead
     }
@@ -308,12 +309,19 @@ fn show(
 ) -> Done {
     let Measured { memory, options, trained, .. } = measured;
     let mut out = print::stdout();
+    for (given, room) in args.room.iter().zip(rooms) {
+        out.paragraph(&format!("{given}: {}", measured.answer(given, room)), 2)?;
+    }
+    if !rooms.is_empty() {
+        writeln!(out)?;
+    }
     let mut fields = Fields::default();
     fields.add("weights", bytes(memory.weights()));
     let MemoryOptions { context, batch, cache } = options;
     match (memory.cache(), &memory.unknown) {
         (Some(kept), _) => {
-            let of = format!("for {context} tokens, keys and values in {}", cache.name());
+            let of =
+                format!("for {} tokens, keys and values in {}", grouped(*context), cache.name());
             fields.add("cache", format!("{} {of}", bytes(kept)));
             let of = format!("estimated for {batch} tokens at a time");
             fields.add("buffers", format!("{}, {of}", bytes(memory.buffers)));
@@ -329,19 +337,9 @@ fn show(
         None => fields.add("total", format!("more than {}", bytes(memory.weights()))),
     }
     if let Some(trained) = trained {
-        fields.add("trained context", format!("{trained} tokens"));
+        fields.add("trained context", format!("{} tokens", grouped(*trained)));
     }
     fields.write(&shown(&args.path), &mut out)?;
-    for (given, room) in args.room.iter().zip(rooms) {
-        let mut fields = Fields::default();
-        fields.add("fits", measured.answer(room));
-        let instead = measured.instead(room);
-        if !instead.is_empty() {
-            fields.add("would fit", instead.join("; "));
-        }
-        writeln!(out)?;
-        fields.write(&given.to_string(), &mut out)?;
-    }
     if let Some((placed, quantize_to)) = placed {
         writeln!(out)?;
         write_placement(args, measured, placed, *quantize_to, &mut out)?;

@@ -1,11 +1,9 @@
-//! `merge` and `align`: write a model to one file.
-
-use std::path::Path;
+//! `merge`: writes a model to one file.
 
 use weighbridge::ops;
 
 use super::Done;
-use crate::args::write::{Align, Merge, Writing};
+use crate::args::write::Merge;
 use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
 
@@ -16,22 +14,8 @@ pub(crate) fn run(args: &Merge) -> Done {
 
 /// Plans to merge the files.
 pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
-    one_file(&args.src, &args.dst, None, &args.writing)
-}
-
-pub(crate) fn align(args: &Align) -> Done {
-    let all = one_file(&args.src, &args.dst, Some(args.align), &args.writing)?;
-    writing::run(&all.model, &all.plan, &all.dst, &args.writing)
-}
-
-fn one_file(
-    src: &Path,
-    dst: &Path,
-    alignment: Option<u64>,
-    args: &Writing,
-) -> Result<Prepared, Stop> {
-    let model = args.open.options().open(src)?;
+    let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let plan = ops::merge(&model, alignment)?;
-    Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
+    let plan = ops::merge(&model, args.align)?;
+    Ok(Prepared { model, plan, dst: args.dst.path().to_path_buf(), others: Vec::new() })
 }

@@ -1,9 +1,9 @@
 //! The subcommands, one file each.
 
-mod compare;
-mod config;
+mod bench;
 mod convert;
 mod create;
+mod demo;
 mod diff;
 mod dump;
 mod each;
@@ -13,7 +13,6 @@ mod generate;
 mod hash;
 mod inspect;
 mod list;
-mod load;
 mod logits;
 mod man;
 mod memory;
@@ -23,8 +22,8 @@ mod models;
 mod plan;
 #[cfg(feature = "http")]
 mod pull;
+mod quality;
 mod quantize;
-mod report;
 mod show;
 mod slice;
 mod split;
@@ -36,6 +35,8 @@ use std::ffi::OsString;
 
 use crate::Done;
 use crate::args::Command;
+use crate::args::run::RunVerb;
+use crate::args::slices::JobVerb;
 use each::each;
 use filter::{Filter, no_match};
 
@@ -43,35 +44,38 @@ use filter::{Filter, no_match};
 pub(crate) fn run(command: Command, words: &[OsString]) -> Done {
     match command {
         Command::Inspect(args) => inspect::run(&args),
-        Command::Config(args) => config::run(&args),
-        Command::Hash(args) => hash::run(&args),
-        Command::Dump(args) => dump::run(&args),
-        Command::Diff(args) => diff::run(&args),
-        Command::Verify(args) => verify::run(&args),
         Command::View(args) => view::run(&args),
-        Command::Report(args) => report::run(&args),
-        Command::Load(args) => load::run(&args),
-        Command::Logits(args) => logits::run(&args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Embed(args) => embed::run(&args),
-        Command::Tokens(args) => tokens::run(&args),
+        Command::Diff(args) => diff::run(&args),
+        Command::Dump(args) => dump::run(&args),
+        Command::Quality(args) => quality::run(&args),
         Command::Memory(args) => memory::run(&args),
-        Command::Compare(args) => compare::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Quantize(args) => quantize::run(&args),
-        Command::Create(args) => create::run(&args),
-        Command::Show(args) => show::run(&args),
-        Command::Split(args) => split::run(&args),
         Command::Merge(args) => merge::run(&args),
+        Command::Split(args) => split::run(&args),
+        Command::Meta(args) => meta::run(&args),
         #[cfg(feature = "http")]
         Command::Pull(args) => pull::run(&args),
-        Command::Plan(args) => plan::run(&args, words),
-        Command::Slice(args) => slice::run(&args),
-        Command::Finish(args) => slice::finish(&args),
-        Command::Status(args) => slice::status(&args),
-        Command::Align(args) => merge::align(&args),
-        Command::Meta(args) => meta::run(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Create(args) => create::run(&args),
+        Command::Job(args) => match args.verb {
+            JobVerb::Plan(args) => plan::run(&args, words),
+            JobVerb::Run(args) => slice::run(&args),
+            JobVerb::Finish(args) => slice::finish(&args),
+            JobVerb::Status(args) => slice::status(&args),
+        },
+        Command::Run(args) => match args.verb {
+            RunVerb::Generate(args) => generate::run(&args),
+            RunVerb::Embed(args) => embed::run(&args),
+            RunVerb::Logits(args) => logits::run(&args),
+            RunVerb::Tokens(args) => tokens::run(&args),
+        },
+        Command::Demo => demo::run(),
+        Command::Bench(args) => bench::run(&args),
         Command::List(args) => list::run(&args),
+        Command::Hash(args) => hash::run(&args),
+        Command::Show(args) => show::run(&args),
         Command::Completions(args) => list::completions(&args),
         Command::Man(args) => man::run(&args),
     }

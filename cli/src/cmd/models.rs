@@ -1,4 +1,4 @@
-//! `list models`: the models on this machine.
+//! `models`: the models on this machine.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use weighbridge::inventory::{
 use weighbridge::{Error, ErrorKind, Progress};
 
 use super::{Done, Filter};
-use crate::args::{DuplicatesBy, List, SortBy};
+use crate::args::{DuplicatesBy, Models, SortBy};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Column, Steps, Table, bytes, count, left, plural, right, shown};
 use crate::{Status, Stop, complain, note, settings, writing};
 
-pub(crate) fn run(args: &List) -> Done {
-    let mut roots = args.root.clone();
+pub(crate) fn run(args: &Models) -> Done {
+    let mut roots = [&args.folders[..], &args.root].concat();
     for root in settings::read()?.roots {
         match root.is_dir() {
             true => roots.push(root),
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &List) -> Done {
     found.faults.iter().for_each(|fault| note(&fault.to_string()));
     if let Some(glob) = args.filter.as_deref().filter(|_| found.models.is_empty()) {
         let fault = format!("no model's name matches \"{glob}\"");
-        let advice = "`list models` lists the names; * matches any text, ? one character";
+        let advice = "`models` lists the names; * matches any text, ? one character";
         return Err(Error::new(ErrorKind::NotFound, fault).advise(advice).into());
     }
     if let Some(by) = args.sort {

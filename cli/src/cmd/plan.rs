@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
 use serde::Serialize;
 use weighbridge::json::{Json, json};
 use weighbridge::remote::Network;
@@ -12,9 +11,9 @@ use weighbridge::write::{Slices, check_sources};
 use weighbridge::{Error, ErrorKind, WriteOptions};
 
 use super::{Done, convert, merge, quantize, split};
-use crate::args::slices::{Plan, PlannedVerb};
+use crate::args::slices::{Job, JobVerb, Plan, PlannedVerb};
 use crate::args::write::{Whole, Writing};
-use crate::args::{Cli, Command, VERSION};
+use crate::args::{self, Command, VERSION};
 use crate::json::{self, SCHEMA, Versioned};
 use crate::newfile::NewFile;
 use crate::print::{self, bytes, plural, shown};
@@ -100,11 +99,14 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
         report.pieces,
         plural(report.sources, "file"),
     )?;
-    writeln!(out, "to run: seq {all} | parallel --retries 3 weighbridge slice {name} {{}}/{all}")?;
+    writeln!(
+        out,
+        "to run: seq {all} | parallel --retries 3 weighbridge job run {name} {{}}/{all}"
+    )?;
     if let Some(script) = &file.slurm {
         writeln!(out, "or:     sbatch {}", shown(script))?;
     }
-    writeln!(out, "then:   weighbridge finish {name}")?;
+    writeln!(out, "then:   weighbridge job finish {name}")?;
     out.flush()?;
     Ok(Status::Fine)
 }
@@ -179,7 +181,7 @@ pub(super) struct PlanDocument {
 pub(super) fn read(path: &Path) -> Result<PlanDocument, Stop> {
     let malformed = |fault: &str| {
         let error = Error::new(ErrorKind::Malformed, fault.to_owned());
-        error.advise("`plan` writes plans").in_file(path)
+        error.advise("`job plan` writes plans").in_file(path)
     };
     let text = weighbridge::bytes::Source::open(path, weighbridge::bytes::Access::Read)?;
     let text = text.bytes(0..text.len())?;
@@ -218,9 +220,10 @@ impl ReadPlan {
     /// Makes the plan again from its sources.
     pub(super) fn again(document: PlanDocument) -> Result<Self, Stop> {
         let PlanDocument { description, words, .. } = document;
+        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         check_sources(&description)?;
-        let verb = match Cli::try_parse_from(&words).map(|cli| cli.command) {
-            Ok(Command::Plan(Plan { verb })) => verb,
+        let verb = match args::parse(&words).map(|cli| cli.command) {
+            Ok(Command::Job(Job { verb: JobVerb::Plan(Plan { verb }) })) => verb,
             _ => return Err(Stop::Usage("the plan has no command that makes it".to_owned())),
         };
         let network = settings(&verb).0.open.network();
@@ -242,7 +245,10 @@ impl ReadPlan {
 
 /// Writes a file that must not exist.
 fn create(path: &Path, bytes: &[u8]) -> Result<(), Stop> {
-    let mut file = NewFile::create(path, |_| Ok(false))?;
+    let mut file = NewFile::create(path, |path| {
+        let error = Error::new(ErrorKind::Mismatch, "already exists").advise("choose another path");
+        Err(error.in_file(path).into())
+    })?;
     let failed = |error| failure::io(path, "cannot write the file", error);
     file.write_all(bytes).map_err(failed)?;
     file.finish()
@@ -255,11 +261,11 @@ fn slurm(plan: &Path, slices: u64) -> Result<String, Stop> {
     let plan = plan.to_string_lossy().replace('\'', r"'\''");
     Ok(format!(
         "#!/bin/sh
-# Runs the slices of a plan: sbatch THIS, then `weighbridge finish`.
+# Runs the slices of a plan: sbatch THIS, then `weighbridge job finish`.
 #SBATCH --job-name=weighbridge
 #SBATCH --array=1-{slices}
 #SBATCH --requeue
-exec weighbridge slice '{plan}' \"$SLURM_ARRAY_TASK_ID/{slices}\" \\
+exec weighbridge job run '{plan}' \"$SLURM_ARRAY_TASK_ID/{slices}\" \\
     --threads \"${{SLURM_CPUS_PER_TASK:-0}}\"
 "
     ))

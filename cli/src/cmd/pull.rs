@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,10 +34,11 @@ struct Report<'p> {
 
 pub(crate) fn run(args: &Args) -> Done {
     let mut options = PullOptions::new(Network::from_env());
-    options.folder = args.to.clone();
+    options.folder = args.output.clone();
     options.connections = usize::from(args.jobs);
-    options.choose = Some(choose(args));
-    each(&args.names, args.json, |name, reports| {
+    let (names, files) = names_and_files(args)?;
+    options.choose = Some(choose(args, &files));
+    each(&names, args.json, |name, reports| {
         let start = Instant::now();
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
         let missing = plan.missing();
@@ -63,12 +64,41 @@ pub(crate) fn run(args: &Args) -> Done {
     })
 }
 
+/// The models, with the revision of --revision, and the files of the only one: as for `hf download`,
+/// they may follow the name of the repository.
+fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
+    const ENDINGS: [&str; 8] =
+        [".gguf", ".json", ".safetensors", ".txt", ".bin", ".model", ".jinja", ".md"];
+    let is_file = |name: &str| ENDINGS.iter().any(|end| name.ends_with(end)) && !name.contains(':');
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (mut names, mut files) = (Vec::new(), Vec::new());
+    for name in args.names.iter().map(text) {
+        match (&args.revision, names.is_empty()) {
+            (_, false) if is_file(&name) => files.push(name),
+            (Some(revision), _) if !name.contains('@') => {
+                // ORG/NAME:QUANTIZATION: the revision stands before the colon.
+                let start = name.rfind('/').unwrap_or(0);
+                let end = name[start..].find(':').map_or(name.len(), |place| start + place);
+                names.push(format!("{}@{revision}{}", &name[..end], &name[end..]).into());
+            }
+            _ => names.push(PathBuf::from(name)),
+        }
+    }
+    if names.len() > 1 && !files.is_empty() {
+        let fault =
+            format!("{} is a file of which repository? Give one at a time", files.join(", "));
+        return Err(Stop::Usage(fault));
+    }
+    Ok((names, files))
+}
+
 /// Which files the globs choose.
-fn choose(args: &Args) -> Choose {
+fn choose(args: &Args, files: &[String]) -> Choose {
     let globs = |globs: &[String]| -> Vec<WildMatch> {
         globs.iter().map(|glob| WildMatch::new(glob)).collect()
     };
-    let (include, exclude) = (globs(&args.include), globs(&args.exclude));
+    let include = globs(&[&args.include[..], files].concat());
+    let exclude = globs(&args.exclude);
     let any = |globs: &[WildMatch], name: &str| globs.iter().any(|glob| glob.matches(name));
     Arc::new(move |name| match any(&exclude, name) {
         true => Some(false),

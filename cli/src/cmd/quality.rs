@@ -1,4 +1,4 @@
-//! `compare`: what a conversion or a quantization costs in quality.
+//! `quality`: what a conversion or a quantization costs in quality.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use weighbridge_reference::{
 };
 
 use super::Done;
-use crate::args::run::Compare;
+use crate::args::run::Quality;
 use crate::json::{self, Versioned};
 use crate::print::{self, Steps, Table, bits, bytes, left, right, shown};
 use crate::{Status, Stop, device, failure, remark};
@@ -100,7 +100,7 @@ pub(super) fn check(model: &Model) -> Result<(), Stop> {
     Ok(())
 }
 
-pub(crate) fn run(args: &Compare) -> Done {
+pub(crate) fn run(args: &Quality) -> Done {
     let mut candidates = Vec::new();
     for path in &args.paths {
         let model = args.open.options().open(path)?;
@@ -212,7 +212,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(args: &Compare, model: &Model) -> Result<Self, Stop> {
+    fn new(args: &Quality, model: &Model) -> Result<Self, Stop> {
         let (name, tokens) = if args.ids.is_empty() {
             let (name, text) = match &args.text {
                 Some(path) => (shown(path), read(path)?),

@@ -1,26 +1,31 @@
 //! `quantize`: quantizes a model.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use weighbridge::container::MLX;
-use weighbridge::ops;
 use weighbridge::ops::{ConvertOptions, QuantizationRules};
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
+use weighbridge::{Error, ErrorKind, Model, ops};
 
-use super::{Done, compare};
-use crate::args::run::Compare;
+use super::{Done, list, quality};
+use crate::args::TargetType;
+use crate::args::run::Quality;
 use crate::args::write::{Quantize, QuantizeNow};
 use crate::print;
 use crate::writing::{self, Prepared};
 use crate::{Stop, note, remark};
 
 pub(crate) fn run(QuantizeNow { quantize: args, compare: compares }: &QuantizeNow) -> Done {
+    if args.list_types {
+        return list::types(Some(&args.src), args.writing.json);
+    }
     let Prepared { model, plan, dst, .. } = prepare(args)?;
     if *compares {
         // Before anything is written.
-        compare::check(&model)?;
+        quality::check(&model)?;
     }
     let status = writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)?;
     if !compares {
@@ -29,26 +34,90 @@ pub(crate) fn run(QuantizeNow { quantize: args, compare: compares }: &QuantizeNo
     let mut out = print::stdout();
     writeln!(out)?;
     out.flush()?;
-    compare::run(&Compare::of(vec![args.src.clone(), dst], args.writing.open.clone()))
+    quality::run(&Quality::of(vec![args.src.clone(), dst], args.writing.open.clone()))
+}
+
+/// The type to quantize to, and the destination if it was given. `quantize SRC Q4_K_M` has no DST.
+fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
+    let mlx = args.mlx.map(TargetType::Mlx);
+    let dst = args.dst.as_ref();
+    if let Some(target) = args.third.or(args.file_type).or(mlx) {
+        return match (dst, &args.output) {
+            (Some(_), Some(_)) => Err(Stop::Usage("DST is given twice, once with -o".to_owned())),
+            (dst, output) => Ok((target, dst.or(output.as_ref()).cloned())),
+        };
+    }
+    let missing = || {
+        let fault = "the type is missing: `quantize SRC DST Q4_K_M` writes GGUF, `quantize SRC DST \
+            --type mlx4` writes MLX; `quantize SRC --list-types` shows the size in each";
+        Stop::Usage(fault.to_owned())
+    };
+    let target = dst.and_then(|word| TargetType::parse(word.to_str()?).ok());
+    Ok((target.ok_or_else(missing)?, args.output.clone()))
+}
+
+/// The default destination: the source's name and the type, in the current folder.
+fn default_name(src: &Path, target: TargetType) -> PathBuf {
+    let file = std::path::absolute(src).unwrap_or_else(|_| src.to_path_buf());
+    let name = match file.is_file() {
+        true => file.file_stem(),
+        false => file.file_name(),
+    };
+    let name = name.unwrap_or_default().to_string_lossy().replace(':', "-");
+    let plain = ["-F16", "-BF16", "-F32", "-f16", "-bf16", "-f32"];
+    let name = plain.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    match target {
+        TargetType::Gguf(_) => format!("{name}-{}.gguf", target.label()).into(),
+        TargetType::Mlx(_) => format!("{name}-{}", target.label()).into(),
+    }
+}
+
+/// Refuses a quantized model, as llama-quantize does for GGUF.
+fn refuse_quantized(model: &Model) -> Result<(), Stop> {
+    for tensor in model.stored_tensors() {
+        let Ok(dtype) = tensor.dtype() else { continue };
+        if dtype.is_quantized() {
+            let fault = format!("the tensor is already quantized as {dtype}");
+            let error = Error::new(ErrorKind::Mismatch, fault).in_tensor(tensor.name());
+            let advice =
+                "quantize the original model, or allow a further loss with --allow-requantize";
+            return Err(error.advise(advice).in_file(model.path()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Plans a quantization as mlx-lm's.
+fn prepare_mlx(
+    args: &Quantize,
+    model: Model,
+    options: mlx_lm::MlxOptions,
+    dst: PathBuf,
+    others: Vec<PathBuf>,
+) -> Result<Prepared, Stop> {
+    if !args.allow_requantize {
+        refuse_quantized(&model)?;
+    }
+    let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
+    let options = ConvertOptions::new(&MLX)
+        .quantize(QuantizationRules::MlxLm(options))
+        .allow_unloadable(args.whole.allow_incomplete);
+    let plan = ops::convert(&model, &options)?;
+    Ok(Prepared { model, plan, dst, others })
 }
 
 /// Plans the quantization.
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
-    let dst = args.dst.clone();
-    let others = args.imatrix.iter().cloned().chain(args.source.adapters()).collect();
+    let (target, dst) = asked(args)?;
+    let others: Vec<PathBuf> = args.imatrix.iter().cloned().chain(args.source.adapters()).collect();
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let model = args.source.applied(model)?;
-    if let Some(options) = args.mlx {
-        let options = mlx_lm::MlxOptions { mix: args.quant_predicate, ..options };
-        let options = ConvertOptions::new(&MLX)
-            .quantize(QuantizationRules::MlxLm(options))
-            .allow_unloadable(args.whole.allow_incomplete);
-        let plan = ops::convert(&model, &options)?;
-        return Ok(Prepared { model, plan, dst, others });
-    }
-    let file_type = args.third.or(args.file_type);
-    let file_type = file_type.ok_or_else(|| Stop::Usage("a file type is required".to_owned()))?;
+    let dst = dst.unwrap_or_else(|| default_name(&args.src, target));
+    let file_type = match target {
+        TargetType::Gguf(file_type) => file_type,
+        TargetType::Mlx(options) => return prepare_mlx(args, model, options, dst, others),
+    };
     let mut options = LlamaOptions {
         pure: args.pure,
         leave_output: args.leave_output_tensor,
@@ -82,6 +151,6 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         }
         None => None,
     };
-    let plan = ops::quantize(&model, &options, matrix.as_ref(), &args.dst)?;
+    let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
     Ok(Prepared { model, plan, dst, others })
 }

@@ -1,6 +1,7 @@
 //! `show`: shows a model of Ollama's store.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use weighbridge::Model;
 use weighbridge::bytes::Text;
@@ -31,6 +32,20 @@ pub(crate) fn run(args: &Show) -> Done {
         Some((_, text)) if text.is_empty() || text.ends_with('\n') => write!(out, "{text}")?,
         Some((_, text)) => writeln!(out, "{text}")?,
         None => write_sections(&report, &mut out)?,
+    }
+    out.flush()?;
+    Ok(Status::Fine)
+}
+
+/// `inspect --modelfile`: prints the Modelfiles.
+pub(super) fn modelfile(paths: &[PathBuf]) -> Done {
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
+    for path in paths {
+        let text = ops::show(&Model::open(path)?)?.modelfile;
+        out.write_all(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            writeln!(out)?;
+        }
     }
     out.flush()?;
     Ok(Status::Fine)

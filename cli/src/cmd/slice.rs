@@ -1,4 +1,4 @@
-//! `slice`, `finish` and `status`: run a plan in slices.
+//! `job run`, `job finish` and `job status`: run a plan in slices.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -103,7 +103,7 @@ pub(crate) fn status(args: &SlicesStatus) -> Done {
             writeln!(out, "slices: {}", report.slices.join(", "))?;
         }
         match report.missing.as_slice() {
-            [] => writeln!(out, "all slices are there: `weighbridge finish` checks them")?,
+            [] => writeln!(out, "all slices are there: `weighbridge job finish` checks them")?,
             missing => {
                 let ranges: Vec<String> =
                     missing.iter().map(|range| format!("{}..{}", range.start, range.end)).collect();

@@ -17,10 +17,10 @@ pub(crate) fn run(args: &Split) -> Done {
 pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let shards = match args.max_size {
+    let shards = match args.max_shard_size {
         Some(bytes) => Shards::Bytes(bytes),
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
-    let plan = ops::split(&model, shards, &args.dst)?;
-    Ok(Prepared { model, plan, dst: args.dst.clone(), others: Vec::new() })
+    let plan = ops::split(&model, shards, args.dst.path())?;
+    Ok(Prepared { model, plan, dst: args.dst.path().to_path_buf(), others: Vec::new() })
 }

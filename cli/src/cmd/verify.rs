@@ -9,7 +9,7 @@ use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
 use weighbridge_reference::Trial;
 
-use super::{Done, each};
+use super::{Done, each, hash};
 use crate::args::Verify;
 use crate::json::{Reports, Versioned};
 use crate::print::{self, Bar, plural, shown};
@@ -22,11 +22,16 @@ pub(crate) fn run(args: &Verify) -> Done {
         let fault = format!("{option} compares one model, but several are given");
         return Err(Stop::Usage(fault));
     }
+    if args.save.is_some() && args.paths.len() > 1 {
+        let fault = "--save writes the list of one model, but several are given";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
     let list = args.against.as_deref().map(HashList::open).transpose()?;
     each(&args.paths, args.json, |path, reports| one(args, list.as_ref(), path, reports))
 }
 
 fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Reports) -> Done {
+    let saved = args.save.as_deref().map(hash::create).transpose()?;
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
     let options = VerifyOptions::new().deep(args.deep).progress(&watch);
@@ -61,7 +66,11 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
     } else {
         write_text(&report, trial.as_ref(), args.against.as_deref())?;
     }
-    Ok(if fine { Status::Fine } else { Status::Found })
+    let found = if fine { Status::Fine } else { Status::Found };
+    match saved {
+        Some(list) => Ok(found.max(hash::save(&model, list, false)?)),
+        None => Ok(found),
+    }
 }
 
 #[derive(Serialize)]

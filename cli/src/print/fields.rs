@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use weighbridge::ops::ModelSummary;
 
-use super::{Screen, bits, bytes, count, plural};
+use super::{Screen, bits, bytes, count, grouped, plural};
 
 /// Labelled values. Labels are aligned, and long values wrap beside them.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ pub(crate) fn header(summary: &ModelSummary, format: String, amount: Amount) -> 
         fields.add("size label", label);
     }
     if let Some(context) = summary.context_length {
-        fields.add("context", format!("{context} tokens"));
+        fields.add("context", format!("{} tokens", grouped(context)));
     }
     fields.add("license", summary.license.as_deref().unwrap_or("not stated"));
     fields.add("chat template", if summary.chat_template { "yes" } else { "no" });

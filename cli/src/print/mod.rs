@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weighbridge::Progress;
 
 pub(crate) use fields::{Amount, Fields, header};
-pub(crate) use screen::{Screen, set_wide, stderr, stdout, verbatim};
+pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, verbatim};
 pub(crate) use table::{Column, Table, left, right};
 
 /// Bytes in powers of 1024: `1.3 MiB`.
@@ -25,6 +25,19 @@ pub(crate) fn bytes(bytes: u64) -> String {
         unit += 1;
     }
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A number with its digits in groups: `32,768`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// A count in powers of 1000: `1.31 M`.

@@ -117,6 +117,11 @@ pub(super) fn width(text: &str) -> usize {
     columns + rest.width()
 }
 
+/// A paragraph in lines no wider than `width`, each with its end. Lines after the first are indented.
+pub(crate) fn paragraph(text: &str, width: usize, indent: usize) -> String {
+    wrap(text, width, indent).into_iter().map(|line| line + "\n").collect()
+}
+
 /// Divides a text at spaces into lines no wider than `width`. Lines after the first are indented by
 /// `indent`. A word that is wider has a line of its own: it stays whole, so that a path can be copied.
 fn wrap(text: &str, width: usize, indent: usize) -> Vec<String> {

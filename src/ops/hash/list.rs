@@ -1,4 +1,4 @@
-//! Lists of hashes: what `weighbridge hash --save` writes and `verify --against` reads.
+//! Lists of hashes: what `weighbridge verify --save` writes and `verify --against` reads.
 //!
 //! ```text
 //! weighbridge-hashes 1 weight others values dtype shape name

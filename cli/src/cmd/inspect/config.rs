@@ -1,23 +1,24 @@
-//! `config`: prints the config values that an engine needs.
+//! `inspect --config`: prints the config values that an engine needs.
 
 use std::io::Write;
 
 use weighbridge::json::Json;
 use weighbridge::model::QuantizationSummary;
-use weighbridge::ops;
+use weighbridge::{Model, ops};
 
 use super::Done;
-use crate::args::Config;
-use crate::json::{self, Versioned};
+use crate::args::Inspect;
+use crate::json::{Reports, Versioned};
 use crate::print::{self, Table, left, right};
 use crate::{Status, note, remark};
 
-pub(crate) fn run(args: &Config) -> Done {
-    let model = args.open.options().open(&args.path)?;
-    remark(&model);
-    let report = ops::config(&model)?;
+pub(super) fn run(args: &Inspect, model: &Model, reports: &mut Reports) -> Done {
     if args.json {
-        json::write(&Versioned::of(&args.path, &report))?;
+        remark(model);
+    }
+    let report = ops::config(model)?;
+    if args.json {
+        reports.push(&Versioned::of(model.path(), &report))?;
         return Ok(Status::Fine);
     }
     for error in [report.tokenizer.as_ref().err(), report.generation.as_ref().err()] {

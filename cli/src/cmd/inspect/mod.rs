@@ -1,7 +1,9 @@
 //! `inspect`: shows a model's container, config and tensors.
 
 mod canonical;
+mod config;
 mod dispatch;
+mod outliers;
 mod shares;
 mod stored;
 mod values;
@@ -28,6 +30,9 @@ pub(crate) fn run(args: &Inspect) -> Done {
     if let Some((model, tensor)) = values::named(args) {
         return values::one(args, &model, &tensor?);
     }
+    if args.modelfile {
+        return super::show::modelfile(&args.paths);
+    }
     let mut first = true;
     each(&args.paths, args.json, |path, reports| {
         if !std::mem::take(&mut first) && !args.json {
@@ -41,6 +46,9 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
     let (model, cut) = opened(args, path)?;
     if !args.json {
         remark(&model);
+    }
+    if args.config {
+        return config::run(args, &model, reports);
     }
     if args.dispatch {
         return dispatch::run(args, model, reports);

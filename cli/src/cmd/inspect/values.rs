@@ -10,7 +10,7 @@ use weighbridge::ops::{
 };
 use weighbridge::{Error, ErrorKind, Model, Result, Tensor};
 
-use super::{Done, Filter, Inspect, no_match};
+use super::{Done, Filter, Inspect, no_match, outliers};
 use crate::failure::Failure;
 use crate::json::{self, Reports, Versioned};
 use crate::print::{self, Bar, Fields, Table, left, number, plural, right};
@@ -20,6 +20,7 @@ use crate::{Status, Stop, complain, remark};
 pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
     let [path, name] = args.paths.as_slice() else { return None };
     let others = args.canonical || args.stored || args.all || args.metadata || args.dispatch;
+    let others = others || args.config || args.modelfile;
     if others || args.stats || args.filter.is_some() || name.exists() {
         return None;
     }
@@ -203,6 +204,10 @@ fn write_text(
             let share = format!("{} %", (quantile.share * 1000.0).round() / 10.0);
             table.row([share, number(quantile.value)]);
         }
+        table.write(&mut out)?;
+    }
+    if let Some(table) = outliers::table(tensor, values)? {
+        writeln!(out)?;
         table.write(&mut out)?;
     }
     if let Some(histogram) = &values.histogram {

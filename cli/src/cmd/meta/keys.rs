@@ -4,6 +4,8 @@ use weighbridge::Model;
 use weighbridge::metadata::ValueType;
 use weighbridge::tokenizer::special_token_key;
 
+use crate::spelling;
+
 /// What the short name of a key leaves out, in the order in which keys are looked up. `{arch}` stands for
 /// the model's architecture.
 const PREFIXES: [&str; 4] = ["general.", "{arch}.", "tokenizer.", "tokenizer.ggml."];
@@ -79,10 +81,13 @@ fn nearest_of(key: &str, keys: impl Iterator<Item = String>, model: &Model) -> O
     let architecture = with_architecture("{arch}.", model);
     let distance_to = |full: &String| {
         let short = full.strip_prefix(&architecture).or_else(|| short(full));
-        let short = short.map_or(usize::MAX, |short| distance(key, short));
-        distance(key, full).min(short)
+        let short = short.map_or(usize::MAX, |short| spelling::distance(key, short));
+        spelling::distance(key, full).min(short)
     };
-    keys.filter(|full| full.len() <= LONGEST).min_by_key(distance_to)
+    if key.len() > LONGEST {
+        return None;
+    }
+    spelling::nearest(key, keys.filter(|full| full.len() <= LONGEST), distance_to)
 }
 
 fn with_architecture(key: &str, model: &Model) -> String {
@@ -95,43 +100,9 @@ fn short(full: &str) -> Option<&str> {
     PREFIXES.iter().rev().find_map(|prefix| full.strip_prefix(prefix))
 }
 
-/// The number of characters to insert, delete or replace to make one text of the other.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (line, one) in a.chars().take(LONGEST).enumerate() {
-        let mut above_left = line;
-        let mut left = line + 1;
-        for (cell, other) in row.iter_mut().skip(1).zip(b.chars()) {
-            let replaced = above_left + usize::from(one != other);
-            above_left = std::mem::replace(cell, replaced.min(left + 1).min(*cell + 1));
-            left = *cell;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = line + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, expected) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("name", "name", 0),
-            ("nmae", "name", 2),
-            ("kitten", "sitting", 3),
-            ("context_lenght", "context_length", 2),
-        ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-            assert_eq!(distance(b, a), expected, "{b} {a}");
-        }
-    }
 
     #[test]
     fn short_names() {

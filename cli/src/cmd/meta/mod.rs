@@ -231,7 +231,7 @@ fn change(path: &Path, model: &Model, edit: &Edit, set: impl Fn(&mut KeyValues))
     if let Some(output) = &edit.output {
         let plan = ops::copy_with_metadata(model, change)?;
         if !edit.dry_run {
-            plan.run(output, &WriteOptions::new())?;
+            plan.run(output, &WriteOptions::new().overwrite(edit.overwrite))?;
             report.written = Some(shown(output));
         }
     } else {

@@ -1,5 +1,6 @@
-//! `view`: shows models in the browser.
+//! `view`: shows models in the browser, or writes a report.
 
+mod report;
 mod server;
 
 use std::io::Write;
@@ -13,6 +14,9 @@ use crate::{Status, failure, note, remark};
 use server::Server;
 
 pub(crate) fn run(args: &View) -> Done {
+    if let Some(output) = &args.output {
+        return report::run(args, output);
+    }
     let mut models = Vec::new();
     for path in &args.paths {
         // A mapped file that another program shortens would end this program, which runs for long.

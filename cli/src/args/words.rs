@@ -1,0 +1,474 @@
+//! Words that stand for others: earlier names of verbs, and the verbs and options of other programs.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use weighbridge::container::ollama;
+
+use super::{Cli, help};
+use crate::failure::{Failure, note};
+
+/// The meaning of a word that is no verb, or no option, of this program.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// A verb that has moved: its words now. It works for one more release, and says so.
+    Moved(&'static str),
+    /// The same as these words, here.
+    Is(&'static str),
+    /// An option whose value is an argument here.
+    Value,
+    /// An option that has no value, and that nothing here needs.
+    Needless,
+    /// Nothing here is the same: what to type instead.
+    Says(&'static str),
+}
+use Meaning::{Is, Moved, Needless, Says, Value};
+
+const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
+    `mlx_lm.server` do; `weighbridge view MODEL` shows one in the browser";
+const DELETES: &str = "Weighbridge deletes no models: use `ollama rm` or `hf cache rm`; `weighbridge models` shows where \
+    each is, `weighbridge models --duplicates` which are the same";
+const UPLOADS: &str = "Weighbridge uploads to no hub: use `hf upload` or `ollama push`";
+const LOGIN: &str = "Weighbridge needs no login: set HF_TOKEN, or use `hf auth login`, for models of the hub that are not public";
+const TRAINS: &str =
+    "Weighbridge does not train; `weighbridge convert MODEL DST --lora ADAPTER` merges an adapter";
+const LORA: &str = "`weighbridge convert MODEL DST --lora ADAPTER` merges an adapter into a model";
+const CALIBRATES: &str = "Weighbridge quantizes without calibration: `weighbridge quantize MODEL Q4_K_M` for GGUF, \
+    `weighbridge quantize MODEL --type mlx4` for MLX, or with `--imatrix FILE` of llama-imatrix";
+const BITS: &str = "the type has them: `--type mlx4` is 4 bits, `mlx4,64` also sets the group size, `mlx4,32,mxfp4` \
+    also the mode";
+const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
+
+/// Verbs: the words, separated by `|`, and what they mean.
+const VERBS: &[(&str, Meaning)] = &[
+    // Earlier names.
+    ("align", Moved("merge --align 64")),
+    ("compare", Moved("quality")),
+    ("config", Moved("inspect --config")),
+    ("embed", Moved("run embed")),
+    ("finish", Moved("job finish")),
+    ("generate", Moved("run generate")),
+    ("list models", Moved("models")),
+    ("load", Moved("bench")),
+    ("logits", Moved("run logits")),
+    ("plan", Moved("job plan")),
+    ("report", Moved("view")),
+    ("slice", Moved("job run")),
+    ("status", Moved("job status")),
+    ("tokens", Moved("run tokens")),
+    // Other programs.
+    ("info|summary|describe|details|read|header|headers|tensors|peek|stat|print", Is("inspect")),
+    ("gguf-dump|gguf_dump|gguf_dump.py", Is("inspect --metadata")),
+    ("stats|statistics", Is("inspect --stats")),
+    ("metadata|kv", Is("meta get")),
+    ("set|edit|gguf-set-metadata|gguf_set_metadata.py", Is("meta set")),
+    ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
+    ("cmp", Is("diff")),
+    ("extract|tensor|values", Is("dump")),
+    ("ppl|perplexity|llama-perplexity|kld|eval|evaluate", Is("quality")),
+    ("vram|ram|mem|fit|fits|estimate", Is("memory")),
+    ("cache verify", Is("verify")),
+    ("check|validate|lint|fsck|doctor", Is("verify")),
+    ("sha256|sha256sum|checksum|digest|gguf-hash|llama-gguf-hash", Is("hash")),
+    (
+        "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|mlx_lm.convert|export",
+        Is("convert"),
+    ),
+    ("quant|quantise|llama-quantize", Is("quantize")),
+    ("gguf-split|llama-gguf-split", Is("split")),
+    ("join|concat|combine", Is("merge")),
+    ("download|fetch|get|clone|snapshot-download", Is("pull")),
+    ("cache rm|cache delete|cache prune", Says(DELETES)),
+    ("cache ls|cache list|cache scan|cache|scan-cache|ls", Is("models")),
+    ("import", Is("create")),
+    ("chat|ask|mlx_lm.chat", Is("run generate --chat")),
+    ("complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
+    ("tokenize|encode|llama-tokenize", Is("run tokens")),
+    ("embedding|embeddings|llama-embedding", Is("run embed")),
+    ("benchmark|llama-bench|time", Is("bench")),
+    ("dtypes", Is("list dtypes")),
+    ("types", Is("list types")),
+    ("architectures|families", Is("list architectures")),
+    ("containers|formats", Is("list containers")),
+    ("devices", Is("list devices")),
+    ("completion", Is("completions")),
+    ("version", Is("--version")),
+    ("serve|server|start|llama-server|mlx_lm.server", Says(SERVES)),
+    ("rm|remove|delete|uninstall|prune", Says(DELETES)),
+    (
+        "cp|copy|mv|rename",
+        Says(
+            "`weighbridge create NEW OLD` gives a model of Ollama's store another name; other models are files: use `cp -r`",
+        ),
+    ),
+    ("push|upload", Says(UPLOADS)),
+    ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
+    (
+        "ps|stop",
+        Says(
+            "Weighbridge keeps no model running; `weighbridge models` lists those on this machine",
+        ),
+    ),
+    (
+        "search|find",
+        Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
+    ),
+    ("train|finetune|lora|mlx_lm.lora", Says(TRAINS)),
+    ("fuse|merge-lora|export-lora|llama-export-lora|mlx_lm.fuse", Says(LORA)),
+    (
+        "convert-lora|convert_lora_to_gguf|convert_lora_to_gguf.py",
+        Says(
+            "`--lora` takes the adapter as it is, a PEFT directory or a GGUF file: `weighbridge convert MODEL DST --lora ADAPTER`",
+        ),
+    ),
+    (
+        "imatrix|llama-imatrix",
+        Says(
+            "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix",
+        ),
+    ),
+    ("gptq|awq|dwq|exl2|exl3", Says(CALIBRATES)),
+    (
+        "dequantize|dequant",
+        Says(
+            "`weighbridge convert MODEL DST --dtype F16` decodes a model; BF16 and F32 are possible too",
+        ),
+    ),
+];
+
+/// Options: the verb, the option's spellings separated by `|`, and what they mean.
+const OPTIONS: &[(&str, &str, Meaning)] = &[
+    ("bench", "-m|--model", Value),
+    ("bench", "-t", Is("--threads")),
+    ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    ("convert", "--outtype", Is("--dtype")),
+    ("convert", "-o|--output|--outfile|--mlx-path", Is("--dst")),
+    ("convert", "--hf-path|--model", Value),
+    ("convert", "--format", Is("--to")),
+    ("convert", "--split-max-size", Is("--max-shard-size")),
+    ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
+    (
+        "convert",
+        "-q|--quantize|--q-bits|--q-group-size|--q-mode|--quant-predicate|--bits",
+        Says(
+            "`weighbridge quantize SRC DST --type mlx4` quantizes for MLX, `mlx4,64` sets the group size; \
+              `--type Q4_K_M` writes GGUF",
+        ),
+    ),
+    (
+        "convert",
+        "--type|--ftype|--quantization",
+        Says(
+            "`weighbridge quantize SRC DST Q4_K_M` writes a file type; `convert --dtype DTYPE` sets the dtype of all matrices",
+        ),
+    ),
+    (
+        "convert",
+        "--model-name|--metadata",
+        Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
+    ),
+    ("diff", "--atol|--tol|--eps", Is("--tolerance")),
+    ("dump", "--format", Is("--as")),
+    ("inspect", "--json-array", Is("--json")),
+    ("inspect", "-v|--verbose", Is("--all")),
+    ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
+    ("memory", "-m|--model", Value),
+    ("memory", "-c|--ctx|--ctx-size|--num-ctx|--context-length", Is("--context")),
+    ("memory", "--ram|--vram|--mem|--gpu-memory|--budget", Is("--room")),
+    ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
+    ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
+    ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
+    ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
+    ("merge", "-o|--output", Is("--dst")),
+    ("merge", "--merge", Needless),
+    ("models", "--sort-by", Is("--sort")),
+    ("pull", "--local-dir", Is("-o")),
+    ("pull", "--max-workers", Is("--jobs")),
+    ("pull", "--quiet", Needless),
+    ("pull", "--token", Says("set HF_TOKEN in the environment")),
+    (
+        "pull",
+        "--cache-dir",
+        Says("set HF_HUB_CACHE in the environment, or `-o FOLDER` for plain files"),
+    ),
+    ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
+    ("quality", "-m|--model", Value),
+    ("quality", "-f|--file", Is("--text")),
+    ("quality", "-c|--ctx-size", Is("--context")),
+    ("quality", "--kl-divergence", Needless),
+    (
+        "quality",
+        "--kl-divergence-base",
+        Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
+    ),
+    ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    ("quantize", "-o|--output|--outfile|--mlx-path", Is("--dst")),
+    ("quantize", "--outtype|--ftype|--quantization", Is("--type")),
+    ("quantize", "-m|--hf-path|--model", Value),
+    ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
+    ("run embed", "-m|--model", Value),
+    ("run embed", "-p|--prompt", Is("--text")),
+    ("run generate", "-m|--model", Value),
+    ("run generate", "-p", Is("--prompt")),
+    ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
+    ("run generate", "--temperature", Is("--temp")),
+    ("run generate", "-s", Is("--seed")),
+    ("run generate", "-sys|--system-prompt", Is("--system")),
+    ("run generate", "-cnv|--conversation", Is("--chat")),
+    ("run generate", "-no-cnv|--no-conversation|--verbose", Needless),
+    (
+        "run generate",
+        "-c|--ctx-size|--num-ctx|--max-kv-size",
+        Says("leave it out: the context holds the prompt and the tokens of --max-tokens"),
+    ),
+    ("run generate", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    ("run generate", "-t|--threads", Says("leave it out: all processors are used")),
+    ("run generate", "-f|--file", Says("`--prompt \"$(cat FILE)\"` reads the prompt from a file")),
+    (
+        "run generate",
+        "--top-k|--min-p|--repeat-penalty",
+        Says("leave it out: tokens are drawn by --temp, --top-p and --seed"),
+    ),
+    ("run logits", "-m|--model", Value),
+    ("split", "-o|--output", Is("--dst")),
+    ("split", "--split-max-size", Is("--max-shard-size")),
+    ("split", "--split-max-tensors", Is("--max-tensors")),
+    ("split", "--split", Needless),
+    ("split", "--merge", Says("`weighbridge merge SRC DST` merges the files of a model")),
+    ("view", "-p", Is("--port")),
+    ("view", "--host", Says("leave it out: the page is served to this machine only")),
+    ("view", "--html", Is("-o")),
+];
+
+/// Options of the program that have a value, and may come before the verb.
+const GLOBAL: [&str; 2] = ["--color", "--family"];
+
+/// The command line in the words of this program, or what to type instead.
+pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut words = words.to_vec();
+    let program = Cli::command();
+    let Some(at) = verb_place(&words) else { return Ok(words) };
+    if words.get(at).is_some_and(|word| word == "help") {
+        words.remove(at);
+        words.push("--help".into());
+        if words.get(at).is_none_or(|word| word == "--help") {
+            return Ok(words);
+        }
+    }
+    verb(&program, &mut words, at)?;
+    options(&program, &mut words, at)?;
+    Ok(words)
+}
+
+/// The place of the first word that is no option.
+fn verb_place(words: &[OsString]) -> Option<usize> {
+    let mut place = 1;
+    while let Some(word) = words.get(place) {
+        match word.to_str() {
+            Some("--") => return None,
+            Some(option) if GLOBAL.contains(&option) => place += 2,
+            Some(option) if option.starts_with('-') => place += 1,
+            _ => return Some(place),
+        }
+    }
+    None
+}
+
+/// The word at a place, if it is UTF-8.
+fn word_at(words: &[OsString], place: usize) -> &str {
+    words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
+}
+
+/// Puts the words of this program for a verb.
+fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    let one = word_at(words, at).to_owned();
+    let two = format!("{one} {}", word_at(words, at + 1));
+    let named = |name: &String| {
+        let row = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(|it| it == name));
+        row.map(|(_, meaning)| (name.clone(), *meaning))
+    };
+    let is_verb = program.find_subcommand(&one).is_some();
+    let Some((name, meaning)) = named(&two).or_else(|| named(&one).filter(|_| !is_verb)) else {
+        return match is_verb {
+            true => {
+                as_for_ollama(program, words, at);
+                Ok(())
+            }
+            false => model_or_mistake(words, at, &one),
+        };
+    };
+    let merges = name.ends_with("gguf-split") && words.iter().any(|word| word == "--merge");
+    let here = match meaning {
+        _ if merges => "merge",
+        Is(here) => here,
+        Moved(here) => {
+            note(&format!(
+                "`{name}` has moved: it is `{here}` now, and works until the next release"
+            ));
+            here
+        }
+        Says(what) => return Err(says(&format!("no verb is named `{name}`"), what)),
+        Value | Needless => return Ok(()),
+    };
+    words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
+    Ok(())
+}
+
+/// As for Ollama, `run MODEL PROMPT` is `run generate MODEL --prompt PROMPT`, and `list` is `models`.
+fn as_for_ollama(program: &Command, words: &mut Vec<OsString>, at: usize) {
+    let next = word_at(words, at + 1);
+    let has_word = !next.is_empty() && !next.starts_with('-');
+    let run = program.find_subcommand("run");
+    match word_at(words, at) {
+        "run" if has_word && run.is_some_and(|run| run.find_subcommand(next).is_none()) => {
+            let prompt = word_at(words, at + 2);
+            if !prompt.is_empty() && !prompt.starts_with('-') {
+                words.insert(at + 2, "--prompt".into());
+            }
+            words.insert(at + 1, "generate".into());
+        }
+        "list" if !has_word && !["-h", "--help"].contains(&next) => {
+            words.splice(at..=at, ["models".into()]);
+        }
+        _ => {}
+    }
+}
+
+/// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
+fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<(), Failure> {
+    let path = words.get(at).map_or(Path::new(""), Path::new);
+    let is_address = name.contains(['/', '\\', '.', ':']) || name.is_empty();
+    let in_store = || ollama::place(name, None).is_ok_and(|manifest| manifest.is_file());
+    if is_address || path.exists() || in_store() {
+        words.insert(at, "inspect".into());
+        return Ok(());
+    }
+    let advice = match help::nearest_verb(name) {
+        Some(verb) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
+        None => "`weighbridge help` lists the verbs; `weighbridge FILE` shows what a file contains"
+            .into(),
+    };
+    Err(says(&format!("no verb is named `{name}`, and no file"), &advice))
+}
+
+/// Puts the words of this program for the options of a verb.
+fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    let mut verb = word_at(words, at).to_owned();
+    let mut place = at + 1;
+    if program.find_subcommand(&verb).is_some_and(Command::has_subcommands) {
+        verb = format!("{verb} {}", word_at(words, place));
+        place += 1;
+    }
+    while let Some(word) = words.get(place) {
+        let Some(word) = word.to_str().map(str::to_owned) else {
+            place += 1;
+            continue;
+        };
+        if word == "--" {
+            break;
+        }
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with('-') => (option, Some(value)),
+            _ => (word.as_str(), None),
+        };
+        let row = OPTIONS.iter().find(|(of, spellings, _)| {
+            *of == verb && spellings.split('|').any(|spelling| spelling == option)
+        });
+        let here = match row.map(|(_, _, meaning)| *meaning) {
+            Some(Is(here)) => vec![here],
+            Some(Value | Needless) => Vec::new(),
+            Some(Says(what)) => {
+                return Err(says(&format!("`{verb}` has no option {option}"), what));
+            }
+            Some(Moved(_)) | None => {
+                place += 1;
+                continue;
+            }
+        };
+        let here: Vec<OsString> = here.into_iter().chain(value).map(OsString::from).collect();
+        let count = here.len();
+        words.splice(place..=place, here);
+        place += count;
+    }
+    Ok(())
+}
+
+fn says(message: &str, advice: &str) -> Failure {
+    Failure::advised(message.to_owned(), advice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::command;
+
+    fn here(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let words = translated(&words).expect("words of this program");
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn words_of_other_programs_are_translated() {
+        for (typed, meant) in [
+            ("w info m.gguf", "w inspect m.gguf"),
+            ("w m.gguf --all", "w inspect m.gguf --all"),
+            ("w --color never generate m -n 3", "w --color never run generate m --max-tokens 3"),
+            ("w run m Hello", "w run generate m --prompt Hello"),
+            ("w run embed m", "w run embed m"),
+            ("w list models --json", "w models --json"),
+            ("w list dtypes", "w list dtypes"),
+            ("w list", "w models"),
+            ("w gguf-split --merge a b", "w merge a b"),
+            ("w gguf-split --split --split-max-size 2G a b", "w split --max-shard-size 2G a b"),
+            ("w convert --outfile=x.gguf m --outtype f16", "w convert --dst x.gguf m --dtype f16"),
+            ("w ppl -m a.gguf -f text", "w quality a.gguf --text text"),
+            ("w help generate", "w run generate --help"),
+            ("w help", "w --help"),
+            ("w convert a b -- --outfile", "w convert a b -- --outfile"),
+        ] {
+            assert_eq!(here(typed), meant, "{typed}");
+        }
+    }
+
+    /// A row for a word of this program would hide that; one to a word that is none would mislead.
+    #[test]
+    fn rows_name_verbs_and_options_that_exist() {
+        let program = command();
+        let find = |verb: &str| {
+            let mut command = &program;
+            for name in verb.split(' ') {
+                command = command.find_subcommand(name).unwrap_or_else(|| panic!("{verb}"));
+            }
+            command
+        };
+        for (spellings, meaning) in VERBS {
+            for name in spellings.split('|') {
+                assert!(program.find_subcommand(name).is_none(), "{name} is a verb");
+            }
+            let (Is(here) | Moved(here)) = meaning else { continue };
+            let verb: Vec<&str> = here.split(' ').take_while(|it| !it.starts_with('-')).collect();
+            if !verb.is_empty() && verb[0] != "list" {
+                find(&verb.join(" "));
+            }
+        }
+        for (verb, spellings, meaning) in OPTIONS {
+            let command = find(verb);
+            let has = |option: &str| {
+                command.get_arguments().any(|argument| {
+                    let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+                    let short = argument.get_short().map(|short| format!("-{short}"));
+                    long.iter().any(|name| format!("--{name}") == option)
+                        || short.as_deref() == Some(option)
+                })
+            };
+            for option in spellings.split('|') {
+                assert!(!has(option), "{verb} has {option}");
+            }
+            if let Is(here) = meaning {
+                assert!(has(here), "{verb} has no {here}");
+            }
+        }
+    }
+}
