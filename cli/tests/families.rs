@@ -117,36 +117,36 @@ fn a_family_that_nobody_has_works_in_every_verb() {
     };
     for line in [
         "inspect /tern",
-        "config /tern",
+        "inspect --config /tern",
         "verify /tern --deep",
         "hash /tern",
-        "load /tern",
+        "bench /tern",
         "dump /tern trunk.calm.weight",
         "memory /tern",
-        "embed /tern --ids 1,2",
-        "report --output /tern.html /tern",
+        "run embed /tern --ids 1,2",
+        "view /tern -o /tern.html",
         "convert /tern /tern.gguf --to gguf",
         "convert /tern /mlx --to mlx --allow-incomplete",
         "convert /tern.gguf /back --to safetensors",
         "meta get /tern.gguf general.name",
         "quantize /tern /q8.gguf --type Q8_0",
         "quantize /tern /mlx4 --mlx 4 --allow-incomplete",
-        "compare /tern /q8.gguf --text /text.txt",
-        "plan convert /tern /planned.gguf --to gguf --output /plan.json",
+        "quality /tern /q8.gguf --text /text.txt",
+        "job plan convert /tern /planned.gguf --to gguf --output /plan.json",
         "split /tern.gguf /parts --max-tensors 9",
         "merge /parts-00001-of-00003.gguf /merged.gguf",
     ] {
         ran(line);
     }
     let sample = "assets/sample/hf";
-    let expected = printed(&["logits", sample, "--ids", "1,2,3"]);
+    let expected = printed(&["run", "logits", sample, "--ids", "1,2,3"]);
     for model in ["/tern", "/tern.gguf", "/mlx", "/back", "/merged.gguf"] {
         ran(&format!("verify {model} --deep"));
         ran(&format!("diff /tern {model}"));
-        assert_eq!(ran(&format!("logits {model} --ids 1,2,3")), expected, "{model}");
+        assert_eq!(ran(&format!("run logits {model} --ids 1,2,3")), expected, "{model}");
     }
-    let words = ["generate", sample, "--prompt", "Once", "--max-tokens", "8"];
-    assert_eq!(ran("generate /tern.gguf --prompt Once --max-tokens 8"), run(&words).out);
+    let words = ["run", "generate", sample, "--prompt", "Once", "--max-tokens", "8"];
+    assert_eq!(ran("run generate /tern.gguf --prompt Once --max-tokens 8"), run(&words).out);
     let q8 = Model::open(path("q8.gguf")).expect("a model");
     assert_eq!(
         q8.stored_tensor("blk.0.ffn_up.weight").expect("a tensor").dtype().expect("a dtype"),

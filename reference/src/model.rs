@@ -338,11 +338,8 @@ impl Reference {
             return projection.of(&x);
         }
         let width = x.width() + self.joined.iter().map(Rows::width).sum::<usize>();
-        let mut values = Vec::with_capacity(x.len() * width);
-        for row in x.rows() {
-            let more = self.joined.iter().flat_map(Rows::values);
-            values.extend(row.iter().chain(more));
-        }
+        let more = || self.joined.iter().flat_map(Rows::values);
+        let values = x.rows().flat_map(|row| row.iter().chain(more())).copied().collect();
         projection.of(&Rows::new(values, width))
     }
 

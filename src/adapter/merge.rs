@@ -172,19 +172,21 @@ fn replaced(model: &Model, adapter: &Adapter, whole: &WholeTensor) -> Result<Opt
     };
     for name in spellings(&whole.target) {
         let matches = canonical_of(architecture, adapter.dialect, &name);
-        for found in matches.iter().filter(|found| model.has(&found.canonical)) {
-            let mapping = model.mapping(&found.canonical)?;
-            let stored = mapping.map(|mapping| (mapping.stored.as_slice(), mapping.transform));
-            return match (stored, found.expert, matches.len()) {
-                (Some(([stored], transform)), None, 1) if transform == found.transform => {
-                    model.stored_tensor(stored).map(Some)
-                }
-                _ => {
-                    let fault = "the adapter saves a module as a whole, which the model has in another form";
-                    Err(Error::unsupported(fault).in_tensor(&whole.stored))
-                }
-            };
-        }
+        let Some(found) = matches.iter().find(|found| model.has(&found.canonical)) else {
+            continue;
+        };
+        let mapping = model.mapping(&found.canonical)?;
+        let stored = mapping.map(|mapping| (mapping.stored.as_slice(), mapping.transform));
+        return match (stored, found.expert, matches.len()) {
+            (Some(([stored], transform)), None, 1) if transform == found.transform => {
+                model.stored_tensor(stored).map(Some)
+            }
+            _ => {
+                let fault =
+                    "the adapter saves a module as a whole, which the model has in another form";
+                Err(Error::unsupported(fault).in_tensor(&whole.stored))
+            }
+        };
     }
     Ok(None)
 }

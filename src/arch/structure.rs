@@ -108,7 +108,7 @@ impl<'m> Model<'m> {
     /// are certain.
     fn mappings(&self) -> Vec<Mapping> {
         let named = |stack| self.named(stack);
-        let in_layers = |claims: &Vec<Claim>| claims.iter().any(|claim| is_of_layers(claim));
+        let in_layers = |claims: &Vec<Claim>| claims.iter().any(is_of_layers);
         let mut stacks: Vec<Vec<Claim>> = self.stacks.keys().map(named).collect();
         stacks.retain(in_layers);
         let [claims] = stacks.as_mut_slice() else { return Vec::new() };

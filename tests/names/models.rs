@@ -541,8 +541,11 @@ pub(crate) fn open(model: &NamedModel, form: Form, tensors: &Tensors) -> Opened 
             file.tensor(name, "F32", &dims(tensor), f32s(&tensor.values))
         });
         let config = model.config.to_string().into_bytes();
-        let folder = folder(&[("config.json", config), ("model.safetensors", file.build())]);
-        (OpenOptions::new().open(folder.path()).expect("a directory"), Some(folder))
+        // A model has the name of its folder.
+        let files = [("named/config.json", config), ("named/model.safetensors", file.build())];
+        let folder = folder(&files);
+        let named = folder.path().join("named");
+        (OpenOptions::new().open(named).expect("a directory"), Some(folder))
     };
     let model = crate::support::resolved(store).unwrap_or_else(|error| {
         panic!("{}, {form:?}: {error}", model.name);

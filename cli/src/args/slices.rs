@@ -21,7 +21,7 @@ pub(crate) struct Job {
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobVerb {
     /// Plan a conversion that many processes run in slices
-    Plan(Plan),
+    Plan(Box<Plan>),
     /// Run one slice of a plan
     Run(Slice),
     /// Check the slices of a plan, and move the model to its place

@@ -1,4 +1,5 @@
 //! Words that stand for others: earlier names of verbs, and the verbs and options of other programs.
+#![allow(clippy::result_large_err, reason = "an error ends the program")]
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -342,7 +342,7 @@ pub(crate) struct Source {
     pub(crate) lora: Vec<Lora>,
     /// Leave out tensors that are not known, by name: `*` matches any text, `?` one character;
     /// repeatable
-    #[arg(long, value_name = "GLOB")]
+    #[arg(hide_short_help = true, long, value_name = "GLOB")]
     leave_out: Vec<String>,
 }
 

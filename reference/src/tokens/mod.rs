@@ -223,7 +223,7 @@ impl TextTokens {
     /// Normalized text between added tokens.
     fn plain(&self, aligned: &mut Aligned<'_>, found: &mut Vec<Found>) -> Result<()> {
         // One piece, which the steps split.
-        let mut pieces = Vec::from([0..aligned.text().len()]);
+        let mut pieces: Vec<_> = std::iter::once(0..aligned.text().len()).collect();
         for splitter in &self.splitters {
             splitter.apply(aligned, &mut pieces)?;
         }

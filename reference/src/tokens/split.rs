@@ -337,7 +337,7 @@ mod tests {
     fn pieces(json: Json, text: &str) -> Vec<String> {
         let splitter = Splitter::of(&json, false).expect("a splitter");
         let mut aligned = Aligned::new(text, 0..text.len(), true);
-        let mut pieces = vec![0..text.len()];
+        let mut pieces: Vec<_> = std::iter::once(0..text.len()).collect();
         splitter.apply(&mut aligned, &mut pieces).expect("pieces");
         pieces.iter().map(|piece| aligned.text()[piece.clone()].to_owned()).collect()
     }

@@ -73,8 +73,9 @@ pub(crate) fn files(store: &Store, longest: Option<u32>) -> Result<TokenizerDocu
     let (tables, added) = translated(store, &tokenizer, &entries)?;
     let text = text_of(&tokenizer, &entries);
     let mut whole = tables.into_json();
-    if lists_merges(&tokenizer) {
-        whole["model"]["merges"] = listed(&tokenizer)?;
+    let model = whole.get_mut("model").and_then(Json::as_object_mut);
+    if let Some(model) = model.filter(|_| lists_merges(&tokenizer)) {
+        model.insert("merges", listed(&tokenizer)?);
     }
     let mut map = Map::new();
     for name in ["bos", "eos", "unk", "sep", "pad", "cls", "mask"] {
