@@ -17,7 +17,7 @@ pub struct Hparams {
     /// The architecture, as GGUF names it.
     pub architecture: String,
     /// Number of layers, including those that predict further tokens: `block_count`. llama.cpp reads no
-    /// numbers of a [projector](PROJECTOR), and counts no layers in it.
+    /// numbers of a projector, and counts no layers in it.
     pub layers: u64,
     /// Number of layers that predict further tokens.
     pub nextn_layers: u64,
