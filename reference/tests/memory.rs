@@ -75,8 +75,8 @@ fn one_run() {
     let name = std::env::var("WEIGHBRIDGE_TEST_RUN").expect("a run");
     let (name, context, batch) = *RUNS.iter().find(|run| run.0 == name).expect("a run");
     let open = || OpenOptions::new().open(&folder).expect("a model");
-    // The threads of the pool are not the model's.
-    Reference::new(&open()).expect("a model").session().logits(&[1]).expect("scores");
+    // The threads of the pool and the code are not the model's.
+    Reference::new(&open()).expect("a model").session().logits(&[1, 2, 3]).expect("scores");
     let model = open();
     let memory = Footprint::of(&model).expect("a footprint");
     let memory = memory.at(MemoryOptions { context, batch, cache: DType::F32 }).expect("a size");
