@@ -181,12 +181,14 @@ def test_a_family_from_a_file(assets: Path, tmp_path: Path) -> None:
     shutil.copytree(assets / "hf", folder)
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"llama"', '"boreal"'))
-    assert "output_norm.weight" not in wb.open(folder)
+    assert wb.open(folder).architecture is None
 
     family = tmp_path / "boreal.family"
     family.write_text("[family boreal]\nhf boreal\nrope half_split\ntensors decoder\n")
     wb.add_families(family)
-    assert wb.open(folder)["output_norm.weight"].shape == (256,)
+    model = wb.open(folder)
+    assert model.architecture == "boreal"
+    assert model["output_norm.weight"].shape == (256,)
 
     family.write_text("[family boreal]\nrope round\n")
     with pytest.raises(wb.DamagedError, match="line 2: rope"):
