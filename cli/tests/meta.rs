@@ -316,3 +316,45 @@ fn keys_without_their_prefix() {
     assert_eq!(get(bare, "qwen2.context_length"), 64);
     assert_eq!(get(bare, "tokenizer.ggml.padding_token_id"), 3);
 }
+
+#[test]
+fn a_directory_keeps_the_license_and_the_origin_in_its_model_card() {
+    let (folder, path) = sample();
+    set(
+        &path,
+        &[
+            "general.license=str:other",
+            "general.license.name=str:my: \"own\"",
+            "general.basename=str:tales",
+            "general.tags=str[]:[\"chat\",\"it's\"]",
+            "general.base_model.count=u32:1",
+            "general.base_model.0.name=str:Big Tales",
+            "general.base_model.0.organization=str:Someone",
+            "general.base_model.0.repo_url=str:https://huggingface.co/someone/big-tales",
+        ],
+    );
+    let (directory, back) = (folder.path().join("hf"), folder.path().join("back.gguf"));
+    let (directory, back) = (directory.to_str().expect("UTF-8"), back.to_str().expect("UTF-8"));
+    printed(&["convert", &path, directory, "--to", "safetensors"]);
+    let card = std::fs::read_to_string(Path::new(directory).join("README.md")).expect("a card");
+    assert!(
+        card.starts_with("---\n") && card.contains("base_model: \"someone/big-tales\""),
+        "{card}"
+    );
+    let inspected = printed(&["inspect", directory]);
+    assert!(
+        inspected.contains("my: \"own\"") && inspected.contains("someone/big-tales"),
+        "{inspected}"
+    );
+    printed(&["convert", directory, back]);
+    let keys = |path| -> Json {
+        serde_json::from_str(&printed(&["meta", "get", path, "--json"])).expect("JSON")
+    };
+    let (original, back) = (keys(&path), keys(back));
+    let original = original.as_object().expect("keys");
+    for (key, value) in original.iter().filter(|(key, _)| key.starts_with("general.")) {
+        if key != "general.file_type" {
+            assert_eq!(&back[key], value, "{key}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::model::Model;
 use crate::store::Encoding;
 use crate::store::folder::{Companion, companion, documents};
+use crate::translate::card;
 use crate::translate::kept::{self, Kept};
 use crate::write::{Account, Builder, ItemKind, Method, OutTensor, Outcome, planned_config};
 
@@ -152,6 +153,7 @@ fn key_in_directory(
         (is_tensor, "", "a tensor of each layer"),
         (name.starts_with("tokenizer."), "tokenizer", "the documents of the tokenizer"),
         (name.starts_with("general.sampling."), "generation_config.json", "generation_config.json"),
+        (card::states(name), card::NAME, "the model card"),
         (name == "general.architecture" || name.starts_with(kept::PREFIX), CONFIG, CONFIG),
         (is_numbered && !unused.iter().any(|key| key == name), CONFIG, CONFIG),
     ];

@@ -8,6 +8,8 @@ use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 
+use super::card::Card;
+
 /// The encoding of a setting's value.
 enum SettingType {
     Integer,
@@ -80,25 +82,28 @@ pub(super) fn generation(store: &Store) -> Map<String, Json> {
     SAMPLING.iter().filter_map(setting).collect()
 }
 
-/// The model's name and its size label. `generated` is the number of weights that the converter
+/// The model's name, size label and origin. `generated` is the number of weights that the converter
 /// derives from the config.
 pub(super) fn names(store: &Store, resolution: &Resolution, generated: u64, keys: &mut KeyValues) {
-    if let Some(name) = name(store) {
-        keys.set_text("general.name", title(&name));
-    }
-    if let Some(label) = size_label(store, resolution, generated) {
-        keys.set_text("general.size_label", label);
-    }
+    described(store, size_label(store, resolution, generated), keys);
 }
 
-/// The name of a model's vision model and its size label.
+/// The name, size label and origin of a model's vision model.
 pub(super) fn projector_names(store: &Store, weights: u64, keys: &mut KeyValues) {
+    described(store, (weights > 0).then(|| rounded(weights)), keys);
+}
+
+/// Sets the keys that describe a model, in the converter's order.
+fn described(store: &Store, size_label: Option<String>, keys: &mut KeyValues) {
+    let card = Card::of(store);
     if let Some(name) = name(store) {
         keys.set_text("general.name", title(&name));
     }
-    if weights > 0 {
-        keys.set_text("general.size_label", rounded(weights));
+    card.set_names(keys);
+    if let Some(label) = size_label {
+        keys.set_text("general.size_label", label);
     }
+    card.set_sources(keys);
 }
 
 /// The model's name in its config.
@@ -127,7 +132,7 @@ fn name(store: &Store) -> Option<String> {
 
 /// Capitalizes each word, as the converter does. Words that contain capitals, versions and numbers
 /// are unchanged.
-fn title(name: &str) -> String {
+pub(super) fn title(name: &str) -> String {
     let word = |word: &str| {
         let lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
         let digits = word.strip_prefix('v').unwrap_or(word);

@@ -5,6 +5,7 @@
 //! the result is an [`Unsupported`](crate::ErrorKind::Unsupported) error that names it.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
+pub(crate) mod card;
 mod config;
 mod general;
 pub(crate) mod kept;
@@ -45,8 +46,8 @@ pub(crate) fn counted_size(
 /// file, this is its own metadata.
 ///
 /// The caller must set `general.file_type`, since it depends on the dtypes that are written; until
-/// then it is that of `F32`. Some keys are omitted because the converter guesses them from names and from the model card:
-/// `general.basename` and related keys, the license, tags, base models.
+/// then it is that of `F32`. The license, tags and base models are those of the model card. What the
+/// converter guesses from the model's name is omitted: `general.basename` and related keys.
 ///
 /// # Errors
 ///
@@ -311,7 +312,8 @@ fn documents(model: &Model) -> Result<Documents> {
     let generation = [("generation_config.json", Json::Object(generation))];
     let modules = modules::files(store, model.resolution()?);
     let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
-    Ok(Documents { config: ConfigDocument::Made(config), others: others.collect() })
+    let others = others.chain(card::file(store)).collect();
+    Ok(Documents { config: ConfigDocument::Made(config), others })
 }
 
 /// Special tokens whose ids `config.json` states.

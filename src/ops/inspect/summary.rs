@@ -7,7 +7,7 @@ use crate::ollama;
 use crate::recipe::FileType;
 use crate::store::Store;
 use crate::tokenizer;
-use crate::translate;
+use crate::translate::{self, card, card::Card};
 
 /// What people look for first in a model. What no file of the model states is `None`.
 #[derive(Clone, Debug)]
@@ -90,25 +90,14 @@ fn size_label(model: &Model, weights: u64) -> Option<String> {
 /// The models that a model was made from: from GGUF's metadata, the configuration of an adapter, or
 /// the model card of a directory.
 fn base_models(model: &Model) -> Vec<String> {
-    let metadata = model.metadata();
-    let of_key = |number: u64| {
-        let key = |end: &str| metadata.str(&format!("general.base_model.{number}.{end}"));
-        let repository =
-            key("repo_url").and_then(|url| url.strip_prefix("https://huggingface.co/"));
-        repository.or_else(|| key("name")).or_else(|| key("repo_url")).map(str::to_owned)
-    };
-    /// No model is made from more.
-    const MOST: u64 = 64;
-    let count = metadata.u64("general.base_model.count").unwrap_or(1).min(MOST);
-    let stated: Vec<String> = (0..count).filter_map(of_key).collect();
+    let stated = card::base_models(model.metadata());
     if !stated.is_empty() {
         return stated;
     }
     if let Ok(Some(adapter)) = Adapter::of(model) {
         return adapter.base_model().map(str::to_owned).into_iter().collect();
     }
-    let card = card(model.store());
-    card.as_deref().map(base_models_of_card).unwrap_or_default()
+    Card::of(model.store()).base_models().map(str::to_owned).collect()
 }
 
 /// The file type by its llama-quantize name, if the metadata state one.
@@ -149,101 +138,16 @@ fn license(store: &Store) -> Option<String> {
     let metadata = store.metadata();
     let keys = ["general.license", "general.license.name", "ollama.license"];
     let stated = keys.iter().find_map(|key| metadata.str(key).and_then(first_line));
-    stated
-        .map(str::to_owned)
-        .or_else(|| license_of_card(card(store).as_deref()?).map(str::to_owned))
-}
-
-/// The model card of a directory.
-fn card(store: &Store) -> Option<String> {
-    let limit = (store.limits().document_bytes, "document_bytes");
-    let card = store.read_companion("README.md", limit).ok().flatten()?;
-    String::from_utf8(card.bytes).ok()
-}
-
-/// The lines of the YAML header of a model card.
-fn header_of_card(card: &str) -> impl Iterator<Item = &str> {
-    let mut lines = card.lines();
-    let has_header = lines.next().is_some_and(|line| line.trim_end() == "---");
-    lines.take_while(move |line| has_header && line.trim_end() != "---")
-}
-
-/// `base_model` in the YAML header of a model card: one name, or a list in either form.
-fn base_models_of_card(card: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut add = |name: &str| {
-        let name = name.trim().trim_matches(['"', '\'']);
-        if !name.is_empty() {
-            found.push(name.to_owned());
-        }
-    };
-    let mut lines = header_of_card(card).skip_while(|line| !line.starts_with("base_model:"));
-    let value =
-        lines.next().and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim());
-    match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
-        Some(list) => list.split(',').for_each(add),
-        None if !value.is_empty() => add(value),
-        None => lines.map_while(|line| line.trim_start().strip_prefix("- ")).for_each(add),
-    }
-    found
+    stated.map(str::to_owned).or_else(|| Card::of(store).license().map(str::to_owned))
 }
 
 fn first_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).find(|line| !line.is_empty())
 }
 
-/// The license in the YAML header of a model card: `license`, or `license_name` if that says `other`.
-fn license_of_card(card: &str) -> Option<&str> {
-    let (mut license, mut name) = (None, None);
-    for line in header_of_card(card) {
-        let Some((key, value)) = line.split_once(':') else { continue };
-        let value = value.trim().trim_matches(['"', '\'']);
-        match key {
-            "license" => license = Some(value),
-            "license_name" => name = Some(value),
-            _ => {}
-        }
-    }
-    let other = license.is_none_or(|license| license == "other");
-    name.filter(|_| other).or(license).filter(|license| !license.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn licenses_of_model_cards() {
-        let rows = [
-            ("---\nlicense: apache-2.0\n---\n# Model", Some("apache-2.0")),
-            ("---\ntags:\n- x\nlicense: \"mit\"\n---\n", Some("mit")),
-            ("---\nlicense: other\nlicense_name: gemma\n---\n", Some("gemma")),
-            ("---\nlicense: other\n---\n", Some("other")),
-            ("---\nlicense:\n---\n", None),
-            ("# Model\nlicense: mit\n", None),
-            ("---\ntags: x\n---\nlicense: mit\n", None),
-            ("", None),
-        ];
-        for (card, license) in rows {
-            assert_eq!(license_of_card(card), license, "{card:?}");
-        }
-    }
-
-    #[test]
-    fn base_models_of_model_cards() {
-        let rows = [
-            ("---\nbase_model: a/b\n---\n", "a/b"),
-            ("---\nlicense: mit\nbase_model:\n- a/b\n- \"c/d\"\ntags:\n- x\n---\n", "a/b c/d"),
-            ("---\nbase_model:\n  - a/b\n---\n", "a/b"),
-            ("---\nbase_model: ['a/b', c/d]\n---\n", "a/b c/d"),
-            ("---\nbase_model:\n---\n- no\n", ""),
-            ("---\nbase_model_relation: quantized\n---\n", ""),
-            ("base_model: a/b\n", ""),
-        ];
-        for (card, expected) in rows {
-            assert_eq!(base_models_of_card(card).join(" "), expected, "{card:?}");
-        }
-    }
 
     #[test]
     fn file_types_have_names() {
