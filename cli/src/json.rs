@@ -1,8 +1,8 @@
-//! Prints reports as JSON: one document per report, `"schema": 1` first.
+//! Prints reports as JSON: one document per model or report, `"schema": 1` first.
 //!
 //! The library's reports serialize themselves; see `weighbridge::ops`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use weighbridge::bytes::Text;
 
@@ -54,48 +54,17 @@ impl Serialize for JsonFloat {
     }
 }
 
-/// Writes a report to standard output.
+/// Writes a report to standard output: indented on a terminal, otherwise on one line, so that the
+/// reports on several models are one line for each.
 pub(crate) fn write(report: &impl Serialize) -> std::io::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer_pretty(&mut out, report).map_err(std::io::Error::from)?;
+    let written = match std::io::stdout().is_terminal() {
+        true => serde_json::to_writer_pretty(&mut out, report),
+        false => serde_json::to_writer(&mut out, report),
+    };
+    written.map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()
-}
-
-/// The reports on several models, as one document: `{"schema": 1, "models": [...]}`. The report on a
-/// single model is a document itself.
-#[derive(Debug)]
-pub(crate) struct Reports {
-    several: bool,
-    written: usize,
-}
-
-impl Reports {
-    /// Begins the document, if there is one.
-    pub(crate) fn begin(several: bool) -> std::io::Result<Self> {
-        if several {
-            write!(std::io::stdout().lock(), "{{\"schema\": {SCHEMA}, \"models\": [")?;
-        }
-        Ok(Self { several, written: 0 })
-    }
-
-    /// Writes one report.
-    pub(crate) fn push(&mut self, report: &impl Serialize) -> std::io::Result<()> {
-        if self.several {
-            let between = if self.written > 0 { ",\n" } else { "\n" };
-            std::io::stdout().lock().write_all(between.as_bytes())?;
-        }
-        self.written += 1;
-        write(report)
-    }
-
-    /// Ends the document, if there is one.
-    pub(crate) fn end(self) -> std::io::Result<()> {
-        match self.several {
-            true => std::io::stdout().lock().write_all(b"]}\n"),
-            false => Ok(()),
-        }
-    }
 }
 
 /// One document for all errors of a run: the first, then the others.

@@ -136,11 +136,20 @@ fn several_errors() {
         assert_eq!(error["others"][0]["kind"], "not_found", "{verb}");
         let ran = run(&[verb, &broken, GGUF, "no-such-file", "--json"]);
         let report: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
-        let models = report["models"].as_array().expect("models");
-        assert_eq!((models.len(), &models[0]["path"]), (1, &json!(GGUF)), "{verb}");
+        assert_eq!(report["path"], GGUF, "{verb}");
     }
-    let report = support::json(&["inspect", GGUF, "assets/sample/hf", "--json"]);
-    assert_eq!(report["models"].as_array().map(Vec::len), Some(2));
+    for verb in ["inspect", "verify", "hash", "memory"] {
+        let each = |path| support::json(&[verb, path, "--json"]).to_string();
+        let lines = [each(GGUF), each("assets/sample/hf")];
+        let ran = run(&[verb, GGUF, "assets/sample/hf", "--json"]);
+        let lines_of_both: Vec<serde_json::Value> =
+            ran.out.lines().map(|line| serde_json::from_str(line).expect("a document")).collect();
+        assert_eq!(
+            lines_of_both.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            lines,
+            "{verb}"
+        );
+    }
 
     let store = tempfile::tempdir().expect("a folder");
     let place = store.path().join("manifests/registry.ollama.ai/library/broken");

@@ -249,6 +249,11 @@ impl Model {
         self.inner.store.is_empty()
     }
 
+    /// Bytes of the files that hold tensors or metadata, as a listing of the folder shows them.
+    pub fn file_bytes(&self) -> u64 {
+        self.inner.store.file_bytes()
+    }
+
     /// Bytes of all stored tensors with all their parts. Tensors of unknown types do not count.
     pub fn stored_bytes(&self) -> u64 {
         self.inner.store.stored_bytes()

@@ -319,7 +319,7 @@ pub(crate) struct Diff {
   weighbridge verify model.gguf --run         run it on a few tokens too
   weighbridge verify model.gguf --save model.hashes
   weighbridge verify model.gguf --against model.hashes
-  weighbridge verify ./Qwen3-0.6B --deep --json | jq '.findings'")]
+  weighbridge verify ./Qwen3-0.6B --deep --json | jq '.faults'")]
 pub(crate) struct Verify {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
     #[arg(required = true, value_name = "PATH")]

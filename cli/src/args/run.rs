@@ -243,9 +243,9 @@ Examples:
   weighbridge memory model.gguf --device gpu0=8GiB --device gpu1=12GiB"
 )]
 pub(crate) struct Memory {
-    /// A file, any shard of a split GGUF, a directory, the name of an Ollama model, or a model on a
-    /// server
-    pub(crate) path: PathBuf,
+    /// Files, shards of a split GGUF, directories, names of Ollama models, or models on a server
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
     /// Tokens that the cache holds. The default is what the model was trained for
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) context: Option<u64>,

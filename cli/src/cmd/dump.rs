@@ -13,7 +13,7 @@ use weighbridge::{Part, Tensor};
 use super::Done;
 use crate::args::{Dump, DumpForm};
 use crate::newfile::NewFile;
-use crate::print::{plural, shape};
+use crate::print::{self, plural, shape};
 use crate::{Status, Stop, failure, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
@@ -157,8 +157,10 @@ pub(crate) fn npy_header(dims: &[u64]) -> Vec<u8> {
     header
 }
 
-/// Rows and columns shown at each end of a larger tensor.
+/// Rows and columns shown at each end of a larger tensor; fewer columns on a narrow terminal.
 const EDGE: u64 = 4;
+/// The width of a number: any f32 fits.
+const CELL: usize = 14;
 
 fn write_text(
     args: &Dump,
@@ -171,25 +173,27 @@ fn write_text(
     let name = Text::new(tensor.name().as_bytes());
     writeln!(out, "{name}: {} {}", tensor.dtype_label(), shape(tensor.shape()))?;
     let all = args.all;
-    let shown = |range: Range<u64>| -> Vec<Range<u64>> {
-        if all || range.end.saturating_sub(range.start) <= 2 * EDGE {
+    let shown = |range: Range<u64>, edge: u64| -> Vec<Range<u64>> {
+        if all || range.end.saturating_sub(range.start) <= 2 * edge {
             return vec![range];
         }
-        vec![range.start..range.start + EDGE, range.end - EDGE..range.end]
+        vec![range.start..range.start + edge, range.end - edge..range.end]
     };
-    let across = shown(0..columns);
-    // One width for all numbers: any f32 fits.
-    let cell = |value: f32| format!("{:>14}", number(value));
-    for (place, part) in shown(rows).into_iter().enumerate() {
+    let dots = "  ...";
+    let room = print::stdout_columns().filter(|_| args.output.is_none());
+    let fit = room.map(|room| room.saturating_sub(dots.len()) / CELL / 2);
+    let across = shown(0..columns, fit.map_or(EDGE, |fit| (fit as u64).clamp(1, EDGE)));
+    let cell = |value: f32| format!("{:>CELL$}", number(value));
+    for (place, part) in shown(rows, EDGE).into_iter().enumerate() {
         if place > 0 {
-            writeln!(out, "{:>14}", "...")?;
+            writeln!(out, "{:>CELL$}", "...")?;
         }
         tensor.for_each_values_in(part, |values: &[f32]| {
             for row in values.chunks(usize::try_from(columns).unwrap_or(usize::MAX).max(1)) {
                 let mut line = String::new();
                 for (place, part) in across.iter().enumerate() {
                     if place > 0 {
-                        line.push_str("  ...");
+                        line.push_str(dots);
                     }
                     let part = usize::try_from(part.start).unwrap_or(0)
                         ..usize::try_from(part.end).unwrap_or(0);

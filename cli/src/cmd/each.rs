@@ -1,22 +1,17 @@
 //! Runs a subcommand on several models.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::json::Reports;
 use crate::{Done, Status, Stop, failure};
 
 /// Runs a command on one model after another. A model that fails does not stop the others; its
 /// status is that of the command.
-pub(crate) fn each(
-    paths: &[PathBuf],
-    json: bool,
-    mut run: impl FnMut(&Path, &mut Reports) -> Done,
-) -> Done {
+pub(crate) fn each(paths: &[PathBuf], mut run: impl FnMut(&Path) -> Done) -> Done {
     let several = paths.len() > 1;
-    let mut reports = Reports::begin(several && json)?;
     let (mut status, mut failed) = (Status::Fine, None);
     for path in paths {
-        match run(path, &mut reports) {
+        match run(path) {
             Ok(found) => status = status.max(found),
             Err(stop @ (Stop::Library(_) | Stop::Usage(_))) if several => {
                 let reported = failure::report(&stop);
@@ -25,6 +20,16 @@ pub(crate) fn each(
             Err(stop) => return Err(stop),
         }
     }
-    reports.end()?;
     failed.map_or(Ok(status), |status| Err(Stop::Reported(status)))
+}
+
+/// Like [`each`], with an empty line between the reports, unless they are JSON.
+pub(crate) fn separated(paths: &[PathBuf], json: bool, mut run: impl FnMut(&Path) -> Done) -> Done {
+    let mut first = true;
+    each(paths, |path| {
+        if !std::mem::take(&mut first) && !json {
+            writeln!(anstream::stdout())?;
+        }
+        run(path)
+    })
 }

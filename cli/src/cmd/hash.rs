@@ -10,7 +10,7 @@ use weighbridge::{Error, ErrorKind, Model};
 use super::{Done, each};
 use crate::args::Hash;
 use crate::failure::Failure;
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::newfile::NewFile;
 use crate::print::{self, Bar, Table, left, shown};
 use crate::{Status, Stop, complain, failure, remark};
@@ -20,10 +20,10 @@ pub(crate) fn run(args: &Hash) -> Done {
         let fault = "--save writes the list of one model, but several are given";
         return Err(Stop::Usage(fault.to_owned()));
     }
-    each(&args.paths, args.json, |path, reports| one(args, path, reports))
+    each(&args.paths, |path| one(args, path))
 }
 
-fn one(args: &Hash, path: &Path, reports: &mut Reports) -> Done {
+fn one(args: &Hash, path: &Path) -> Done {
     let model = args.open.options().open(path)?;
     remark(&model);
     if let Some(list) = &args.save {
@@ -31,7 +31,7 @@ fn one(args: &Hash, path: &Path, reports: &mut Reports) -> Done {
     }
     let report = hashes(&model, args.values, false)?;
     if args.json {
-        reports.push(&Versioned::of(model.path(), &report))?;
+        json::write(&Versioned::of(model.path(), &report))?;
     } else {
         let heading = (args.paths.len() > 1).then(|| model.path());
         write_text(&report, heading)?;

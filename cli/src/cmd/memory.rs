@@ -1,6 +1,7 @@
 //! `memory`: what running a model takes, how it fits on devices, and how long a context fits.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
 use weighbridge::ops::{FileTypeSize, file_type_sizes};
@@ -9,7 +10,7 @@ use weighbridge_reference::{
     Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share,
 };
 
-use super::Done;
+use super::{Done, separated};
 use crate::args::run::{Memory as Args, Room, SizedDevice};
 use crate::json::{self, SCHEMA};
 use crate::print::{self, Fields, Screen, Table, bytes, grouped, left, plural, right, shown};
@@ -115,7 +116,11 @@ struct Measured<'m> {
 }
 
 pub(crate) fn run(args: &Args) -> Done {
-    let model = args.open.options().open(&args.path)?;
+    separated(&args.paths, args.json, |path| one(args, path))
+}
+
+fn one(args: &Args, path: &Path) -> Done {
+    let model = args.open.options().open(path)?;
     remark(&model);
     let footprint = Footprint::of(&model)?;
     // The config of an unknown architecture may be unreadable.
@@ -339,7 +344,7 @@ fn show(
     if let Some(trained) = trained {
         fields.add("trained context", format!("{} tokens", grouped(*trained)));
     }
-    fields.write(&shown(&args.path), &mut out)?;
+    fields.write(&shown(measured.model.path()), &mut out)?;
     if let Some((placed, quantize_to)) = placed {
         writeln!(out)?;
         write_placement(args, measured, placed, *quantize_to, &mut out)?;

@@ -37,7 +37,7 @@ use crate::Done;
 use crate::args::Command;
 use crate::args::run::RunVerb;
 use crate::args::slices::JobVerb;
-use each::each;
+use each::{each, separated};
 use filter::{Filter, no_match};
 
 /// Runs a command, which was given in these words.

@@ -15,7 +15,7 @@ use wildmatch::WildMatch;
 
 use super::{Done, each};
 use crate::args::Pull as Args;
-use crate::json::Versioned;
+use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Fields, Table, bytes, left, plural, right, shown};
 use crate::writing::interrupted;
 use crate::{Status, Stop};
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Done {
     options.connections = usize::from(args.jobs);
     let (names, files) = names_and_files(args)?;
     options.choose = Some(choose(args, &files));
-    each(&names, args.json, |name, reports| {
+    each(&names, |name| {
         let start = Instant::now();
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
         let missing = plan.missing();
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Done {
             files: &plan.files,
         };
         match args.json {
-            true => reports.push(&Versioned::new(report))?,
+            true => json::write(&Versioned::new(report))?,
             false => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
         }
         Ok(Status::Fine)

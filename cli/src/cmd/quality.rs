@@ -326,7 +326,7 @@ fn reports(
             path: Text::from_path(model.path()).spelling().into_owned(),
             container: model.container().to_string(),
             file_type: summary.file_type.or(summary.main_dtype),
-            bytes: model.stored_bytes(),
+            bytes: model.file_bytes(),
             bits_per_weight: summary.bits_per_weight,
             perplexity: likelihood.perplexity(),
             perplexity_error: likelihood.perplexity_error(),

@@ -11,7 +11,7 @@ use weighbridge_reference::Trial;
 
 use super::{Done, each, hash};
 use crate::args::Verify;
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop};
 
@@ -27,10 +27,10 @@ pub(crate) fn run(args: &Verify) -> Done {
         return Err(Stop::Usage(fault.to_owned()));
     }
     let list = args.against.as_deref().map(HashList::open).transpose()?;
-    each(&args.paths, args.json, |path, reports| one(args, list.as_ref(), path, reports))
+    each(&args.paths, |path| one(args, list.as_ref(), path))
 }
 
-fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Reports) -> Done {
+fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     let saved = args.save.as_deref().map(hash::create).transpose()?;
     let bar = Bar::new();
     let watch = |progress| bar.show(progress);
@@ -62,7 +62,7 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path, reports: &mut Report
     let runs = trial.as_ref().is_none_or(|trial| trial.faults.is_empty());
     let fine = report.is_fine() && runs;
     if args.json {
-        reports.push(&Versioned::of(path, Report { report: &report, run: trial.as_ref() }))?;
+        json::write(&Versioned::of(path, Report { report: &report, run: trial.as_ref() }))?;
     } else {
         write_text(&report, trial.as_ref(), args.against.as_deref())?;
     }

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weighbridge::Progress;
 
 pub(crate) use fields::{Amount, Fields, header};
-pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, verbatim};
+pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim};
 pub(crate) use table::{Column, Table, left, right};
 
 /// Bytes in powers of 1024: `1.3 MiB`.

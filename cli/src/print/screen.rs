@@ -25,9 +25,14 @@ pub(crate) struct Screen<W: Write> {
     line: Vec<u8>,
 }
 
+/// The columns of standard output; `None` for a file or a pipe.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    columns(terminal_size_of(io::stdout()), io::stdout().is_terminal())
+}
+
 /// Standard output, for reports.
 pub(crate) fn stdout() -> Screen<BufWriter<AutoStream<io::StdoutLock<'static>>>> {
-    let width = columns(terminal_size_of(io::stdout()), io::stdout().is_terminal());
+    let width = stdout_columns();
     let wide = WIDE.get().copied().unwrap_or(false);
     Screen::new(BufWriter::new(anstream::stdout().lock()), width, wide)
 }

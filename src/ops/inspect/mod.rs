@@ -66,6 +66,8 @@ pub struct InspectReport<'m> {
     pub summary: ModelSummary,
     /// The files that hold tensors or metadata.
     pub files: Vec<Cow<'m, str>>,
+    /// Their bytes.
+    pub file_bytes: u64,
     /// The number of stored tensors.
     pub tensor_count: usize,
     /// The number of their elements. For tensors of unknown types, the number is only what the file
@@ -206,6 +208,7 @@ pub fn inspect<'m>(model: &'m Model, options: &InspectOptions) -> Result<Inspect
         container: model.container(),
         summary: summarize(model),
         files: model.files().map(|file| Text::from_path(file).spelling()).collect(),
+        file_bytes: model.file_bytes(),
         tensor_count: model.len(),
         weight_count: weights.fold(0, u64::saturating_add),
         stored_bytes: model.stored_bytes(),

@@ -8,17 +8,17 @@ use weighbridge::{Model, ops};
 
 use super::Done;
 use crate::args::Inspect;
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::print::{self, Table, left, right};
 use crate::{Status, note, remark};
 
-pub(super) fn run(args: &Inspect, model: &Model, reports: &mut Reports) -> Done {
+pub(super) fn run(args: &Inspect, model: &Model) -> Done {
     if args.json {
         remark(model);
     }
     let report = ops::config(model)?;
     if args.json {
-        reports.push(&Versioned::of(model.path(), &report))?;
+        json::write(&Versioned::of(model.path(), &report))?;
         return Ok(Status::Fine);
     }
     for error in [report.tokenizer.as_ref().err(), report.generation.as_ref().err()] {

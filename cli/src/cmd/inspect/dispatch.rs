@@ -9,14 +9,14 @@ use weighbridge::load::{Dispatch, DispatchTable, Fusion};
 use weighbridge::{Model, WeightProvider};
 
 use super::{Done, Filter, Inspect, no_match};
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::print::{self, Table, bytes, left, right};
 use crate::{Status, Stop};
 
 /// The fusions that engines use.
 const FUSIONS: [&str; 2] = ["qkv", "gate-up"];
 
-pub(super) fn run(args: &Inspect, model: Model, reports: &mut Reports) -> Done {
+pub(super) fn run(args: &Inspect, model: Model) -> Done {
     let path = model.path().to_path_buf();
     let provider = WeightProvider::new(model, Paper::default())?;
     let filter = Filter::new(args.filter.as_deref());
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Inspect, model: Model, reports: &mut Reports) -> Done {
     }
     if args.json {
         let entries: Result<Vec<Value>, Stop> = table.entries.iter().map(entry).collect();
-        reports.push(&Versioned::of(&path, &json!({ "dispatches": entries? })))?;
+        json::write(&Versioned::of(&path, &json!({ "dispatches": entries? })))?;
     } else {
         write_text(&table)?;
     }

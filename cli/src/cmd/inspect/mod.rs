@@ -20,9 +20,9 @@ use weighbridge::ops::{
 };
 use weighbridge::{Error, ErrorKind, Model, ModelConfig};
 
-use super::{Done, Filter, each, no_match};
+use super::{Done, Filter, no_match, separated};
 use crate::args::Inspect;
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::print::{self, Amount, Fields, Table, left};
 use crate::{Status, Stop, remark};
 
@@ -33,31 +33,25 @@ pub(crate) fn run(args: &Inspect) -> Done {
     if args.modelfile {
         return super::show::modelfile(&args.paths);
     }
-    let mut first = true;
-    each(&args.paths, args.json, |path, reports| {
-        if !std::mem::take(&mut first) && !args.json {
-            writeln!(anstream::stdout())?;
-        }
-        one(args, path, reports)
-    })
+    separated(&args.paths, args.json, |path| one(args, path))
 }
 
-fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
+fn one(args: &Inspect, path: &Path) -> Done {
     let (model, cut) = opened(args, path)?;
     if !args.json {
         remark(&model);
     }
     if args.config {
-        return config::run(args, &model, reports);
+        return config::run(args, &model);
     }
     if args.dispatch {
-        return dispatch::run(args, model, reports);
+        return dispatch::run(args, model);
     }
     if let Some(mesh) = &args.shard {
-        return shares::run(args, &model, mesh, reports);
+        return shares::run(args, &model, mesh);
     }
     if args.stats {
-        return values::all(args, &model, reports);
+        return values::all(args, &model);
     }
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,
@@ -70,7 +64,7 @@ fn one(args: &Inspect, path: &Path, reports: &mut Reports) -> Done {
         return Err(no_match(glob, model.path()).into());
     }
     if args.json {
-        reports.push(&Versioned::of(model.path(), &report))?;
+        json::write(&Versioned::of(model.path(), &report))?;
     } else {
         write_text(args, &model, &report)?;
     }
@@ -152,9 +146,8 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
 /// The header of the report.
 fn fields(store: &Model, report: &InspectReport<'_>) -> Result<Fields, Stop> {
     // Tensors of unknown types have no known size, so their elements are not counted.
-    let quantization = store.quantization();
-    let (weights, bytes) = (quantization.elements(), quantization.bytes());
-    let amount = Amount { tensors: store.len(), weights, bytes };
+    let weights = store.quantization().elements();
+    let amount = Amount { tensors: store.len(), weights, bytes: report.file_bytes };
     let mut fields = print::header(&report.summary, format(store, &report.summary), amount);
     if let Some(adapter) = &report.adapter {
         if let Some(base) = &adapter.base_model {

@@ -8,12 +8,12 @@ use weighbridge::model::Mesh;
 use weighbridge::ops::{self, SharedTensor, SharesReport};
 
 use super::{Done, Filter, Inspect, no_match};
-use crate::json::{Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::layers::Rows;
 use crate::print::{self, Screen, Table, bytes, left, right};
 use crate::{Status, Stop};
 
-pub(super) fn run(args: &Inspect, model: &Model, mesh: &Mesh, reports: &mut Reports) -> Done {
+pub(super) fn run(args: &Inspect, model: &Model, mesh: &Mesh) -> Done {
     let mut report = ops::shares(model, mesh)?;
     let filter = Filter::new(args.filter.as_deref());
     report.tensors.retain(|tensor| filter.passes(&tensor.name, Some(&tensor.name)));
@@ -21,7 +21,7 @@ pub(super) fn run(args: &Inspect, model: &Model, mesh: &Mesh, reports: &mut Repo
         return Err(no_match(glob, model.path()).into());
     }
     match args.json {
-        true => reports.push(&Versioned::of(model.path(), &report))?,
+        true => json::write(&Versioned::of(model.path(), &report))?,
         false => write_text(args, model, &report)?,
     }
     Ok(Status::Fine)

@@ -12,7 +12,7 @@ use weighbridge::{Error, ErrorKind, Model, Result, Tensor};
 
 use super::{Done, Filter, Inspect, no_match, outliers};
 use crate::failure::Failure;
-use crate::json::{self, Reports, Versioned};
+use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Fields, Table, left, number, plural, right};
 use crate::{Status, Stop, complain, remark};
 
@@ -65,7 +65,7 @@ pub(super) fn one(args: &Inspect, model: &Model, tensor: &Tensor) -> Done {
 }
 
 /// Shows a table of the statistics of all tensors.
-pub(super) fn all(args: &Inspect, model: &Model, reports: &mut Reports) -> Done {
+pub(super) fn all(args: &Inspect, model: &Model) -> Done {
     let report = ops::inspect(model, &ops::InspectOptions::new())?;
     let ops::InspectedTensors::Stored { tensors: listed, .. } = &report.tensors else {
         return Ok(Status::Fine);
@@ -87,7 +87,7 @@ pub(super) fn all(args: &Inspect, model: &Model, reports: &mut Reports) -> Done 
     let report = ops::statistics(&tensors, &StatisticsOptions::new().progress(&watch))?;
     drop(bar);
     if args.json {
-        reports.push(&Versioned::of(model.path(), &report))?;
+        json::write(&Versioned::of(model.path(), &report))?;
     } else {
         write_table(model, &report)?;
     }
@@ -147,6 +147,8 @@ fn write_table(model: &Model, report: &StatisticsReport) -> Result<(), Stop> {
 /// Bins of a histogram in text, and the columns of its longest bar.
 const BINS: usize = 20;
 const BAR: usize = 44;
+/// The columns of the start of a bin.
+const LABEL: usize = 12;
 
 fn write_text(
     tensor: &Tensor,
@@ -225,9 +227,13 @@ const SHARES: [f64; 7] = [0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999];
 fn write_histogram(histogram: &Histogram, out: &mut impl Write) -> std::io::Result<()> {
     let width = (histogram.high - histogram.low) / histogram.counts.len().max(1) as f64;
     let most = histogram.counts.iter().copied().max().unwrap_or(0).max(1);
+    // Two spaces before the label, the bar and the count.
+    let others = 2 + LABEL + 2 + 2 + most.to_string().len();
+    let room = print::stdout_columns().map_or(BAR, |columns| columns.saturating_sub(others));
+    let room = room.clamp(1, BAR);
     let mut line = |label: String, count: u64| {
-        let bar = bar(count as f64 / most as f64);
-        writeln!(out, "  {label:>12}  {bar:<BAR$}  {count}")
+        let bar = bar(count as f64 / most as f64, room);
+        writeln!(out, "  {label:>LABEL$}  {bar:<room$}  {count}")
     };
     if histogram.below > 0 {
         line("below".to_owned(), histogram.below)?;
@@ -241,11 +247,11 @@ fn write_histogram(histogram: &Histogram, out: &mut impl Write) -> std::io::Resu
     Ok(())
 }
 
-/// A bar in eighths of a column. What is not 0 is at least one eighth.
-fn bar(share: f64) -> String {
+/// A bar of up to `columns`, in eighths of a column. What is not 0 is at least one eighth.
+fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths =
-        (1..=BAR * 8).filter(|eighth| *eighth as f64 <= share.min(1.0) * (BAR * 8) as f64);
+        (1..=columns * 8).filter(|eighth| *eighth as f64 <= share.min(1.0) * (columns * 8) as f64);
     let eighths = eighths.count().max(usize::from(share > 0.0));
     let rest = EIGHTHS.get(eighths % 8).copied().unwrap_or_default();
     "█".repeat(eighths / 8) + rest
@@ -265,8 +271,11 @@ mod tests {
 
     #[test]
     fn bars_are_in_proportion() {
-        assert_eq!((bar(0.0), bar(1.0), bar(2.0)), (String::new(), "█".repeat(44), "█".repeat(44)));
-        assert_eq!((bar(0.5), bar(1e-9)), ("█".repeat(22), "▏".to_owned()));
-        assert_eq!(bar(1.5 / 44.0), "█▌");
+        assert_eq!(
+            (bar(0.0, 44), bar(1.0, 44), bar(2.0, 44)),
+            (String::new(), "█".repeat(44), "█".repeat(44))
+        );
+        assert_eq!((bar(0.5, 44), bar(1e-9, 44)), ("█".repeat(22), "▏".to_owned()));
+        assert_eq!(bar(1.5 / 44.0, 44), "█▌");
     }
 }
