@@ -148,8 +148,8 @@ fn canonical_tensors() {
     assert_eq!(norm("layers.0.ffn_norm.weight"), norm("blk.0.ffn_norm.weight"));
     assert_snapshot!(refused(&["dump", model, "layers.1.attention.k", "--as", "raw"]), @r#"
     5
-    error: assets/sample/sample-Q8_0.gguf: no tensor "layers.1.attention.k"
-     help: `weighbridge inspect --all` lists the names
+    error: assets/sample/sample-Q8_0.gguf: the model has no tensor "layers.1.attention.k"
+     help: the most similar name is "layers.1.attention.k.weight"
     "#);
 }
 

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::bytes::Source;
 use crate::dialect::Dialect;
@@ -242,7 +243,7 @@ pub(crate) struct NewPart {
 }
 
 /// A file beside the weights.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NewDocument {
     pub(crate) name: String,
     /// Its role in the model: `json`, `template`, `license`.
@@ -264,12 +265,12 @@ impl NewDocument {
 }
 
 /// The content of a document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum DocumentContent {
     /// These bytes, unchanged.
     Bytes(Vec<u8>),
     /// A copy of a file.
-    Copy(Source),
+    Copy(Arc<Source>),
     /// A JSON object, to be serialized.
     Json(Map<String, Json>),
     /// `config.json`, whose fields about dtypes and quantization the layout sets for the written
@@ -291,7 +292,7 @@ pub(crate) struct NewFile {
 #[derive(Debug)]
 pub(crate) enum FileContent {
     Bytes(Vec<u8>),
-    Copy(Source),
+    Copy(Arc<Source>),
     /// Tensors, by number.
     Tensors {
         layout: Layout,

@@ -23,6 +23,7 @@ use crate::index::{self, NameIndex};
 use crate::json::Json;
 use crate::metadata::Metadata;
 use crate::store::Store;
+use crate::store::tensor::nearest;
 use crate::threads::Threads;
 use crate::tokenizer::Tokenizer;
 
@@ -422,7 +423,10 @@ impl Model {
             // The arrays of a scheme that is not supported may have none of the names of tensors.
             [] => {
                 return self.stored_tensor(name).map_err(|error| match error.kind() {
-                    ErrorKind::NotFound => self.inner.store.check_known().err().unwrap_or(error),
+                    ErrorKind::NotFound => {
+                        let known = self.inner.store.check_known();
+                        known.err().unwrap_or_else(|| self.nameless(name).unwrap_or(error))
+                    }
                     _ => error,
                 });
             }
@@ -431,6 +435,14 @@ impl Model {
         };
         let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
         Err(Error::not_found(fault).advise(advice).in_file(self.path()))
+    }
+
+    /// The error of a name that no tensor has, if a name that [`names`](Self::names) lists is similar.
+    fn nameless(&self, name: &str) -> Option<Error> {
+        let nearest = nearest(name, self.names().ok()?)?;
+        let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
+        let advice = format!("the most similar name is \"{nearest}\"");
+        Some(Error::not_found(fault).advise(advice).in_file(self.path()))
     }
 
     /// The stored tensor with this name, with the rows and values of its file. A name that is not

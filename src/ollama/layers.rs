@@ -2,6 +2,7 @@
 //! what belongs to them.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::json::Json;
 
@@ -285,7 +286,7 @@ fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
     match files.as_slice() {
         [one] if place.exists(one) && model.encoding() == Encoding::Gguf => {
             let source = place.open(one, Access::Read);
-            Some(source.map(|source| layer(role, DocumentContent::Copy(source))))
+            Some(source.map(|source| layer(role, DocumentContent::Copy(Arc::new(source)))))
         }
         _ => None,
     }
@@ -308,7 +309,8 @@ pub(crate) fn stored_layers(
     let all = store.attachments().iter();
     let kept = all.filter(|attachment| kept(&attachment.kind, &attachment.name));
     kept.map(|attachment| {
-        let content = DocumentContent::Copy(store.place().open(&attachment.path, Access::Read)?);
+        let copy = store.place().open(&attachment.path, Access::Read)?;
+        let content = DocumentContent::Copy(Arc::new(copy));
         let (name, role) = (attachment.name.clone(), attachment.kind.clone());
         Ok(NewDocument { name, role, content })
     })

@@ -51,6 +51,35 @@ impl Model {
     pub fn tensors_in(&self, dialect: Dialect) -> Result<TranslatedTensors> {
         tensors_of_rank(self, dialect, &Sharding::new())
     }
+
+    /// The canonical name of the tensor that has this name in the Hugging Face dialect, mlx-lm's or
+    /// GGUF's, whichever of them the model is stored in. `None` if there is none, or if it is part of
+    /// several canonical tensors.
+    ///
+    /// ```
+    /// use weighbridge::Model;
+    ///
+    /// # fn main() -> weighbridge::Result<()> {
+    /// let model = Model::open("assets/sample/sample-Q8_0.gguf")?;
+    /// let name = model.canonical_name("model.embed_tokens.weight");
+    /// assert_eq!(name.as_deref(), Some("token_embedding.weight"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn canonical_name(&self, name: &str) -> Option<String> {
+        let named = |dialect| {
+            let tensors = self.tensors_in(dialect).ok()?.tensors;
+            tensors.into_iter().find(|tensor| tensor.name() == name)
+        };
+        let dialects = [Dialect::HuggingFace, Dialect::Mlx, Dialect::Gguf];
+        let tensor = dialects.into_iter().find_map(named)?;
+        let stored: Vec<_> =
+            tensor.stored_names().map(|name| name.spelling().into_owned()).collect();
+        let holds = |mapping: &&Mapping| mapping.stored.iter().any(|name| stored.contains(name));
+        let mut holders = self.resolution().ok()?.mapped.iter().filter(holds);
+        let only = holders.next().filter(|_| holders.next().is_none());
+        only.map(|mapping| mapping.canonical.clone())
+    }
 }
 
 /// A rank's parts of a model's tensors in a dialect. They are the tensors of a smaller model of the same

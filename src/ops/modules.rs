@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
@@ -214,7 +215,7 @@ fn one_tensor(name: &str, tensor: &Tensor) -> Result<Vec<u8>> {
 pub(super) fn copies(model: &Model) -> Result<Vec<NewDocument>> {
     let store = model.store();
     let copy = |(name, path): (String, PathBuf)| {
-        let content = DocumentContent::Copy(store.place().open(&path, Access::Read)?);
+        let content = DocumentContent::Copy(Arc::new(store.place().open(&path, Access::Read)?));
         Ok(NewDocument { content, ..NewDocument::new(name, Vec::new()) })
     };
     store.folder_files()?.copied.into_iter().map(copy).collect()

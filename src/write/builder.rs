@@ -52,7 +52,7 @@ use crate::store::{Part, Store};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     writer: &'static Writer,
     placement: Placement,
@@ -379,7 +379,7 @@ fn out_file(file: NewFile, described: &[NewTensor], tensors: &mut [Option<OutTen
         FileContent::Copy(source) => {
             out.len = source.len();
             out.data = out.len;
-            let copy = Output::new(Producer::File(Arc::new(source)), Method::Copied);
+            let copy = Output::new(Producer::File(source), Method::Copied);
             let tensor = OutTensor::new(&out.name, copy);
             out.tensors.push(PlacedTensor { tensor, bytes: out.len, offsets: vec![0] });
         }

@@ -55,18 +55,20 @@ impl Store {
     fn no_tensor(&self, wanted: &str) -> Error {
         let fault = format!("no tensor \"{}\"", Text::new(wanted.as_bytes()));
         let error = Error::not_found(fault).in_file(&self.path);
-        // The most similar name is the one with the longest common suffix and prefix.
-        let likeness = |tensor: &StoredTensor<'_>| {
-            let name = tensor.name().as_bytes();
-            let same = |(a, b): &(&u8, &u8)| a == b;
-            let tail =
-                name.iter().rev().zip(wanted.as_bytes().iter().rev()).take_while(same).count();
-            tail + name.iter().zip(wanted.as_bytes()).take_while(same).count()
-        };
-        let nearest = self.tensors().max_by_key(likeness).filter(|tensor| likeness(tensor) >= 4);
-        match nearest {
-            Some(tensor) => error.advise(format!("the most similar name is \"{}\"", tensor.name())),
+        match nearest(wanted, self.tensors().map(|tensor| tensor.name().spelling().into_owned())) {
+            Some(name) => error.advise(format!("the most similar name is \"{name}\"")),
             None => error.advise("`weighbridge inspect --all` lists the names"),
         }
     }
+}
+
+/// The name that is most similar to `wanted`: the one with the longest common suffix and prefix.
+pub(crate) fn nearest<N: AsRef<str>>(wanted: &str, names: impl Iterator<Item = N>) -> Option<N> {
+    let likeness = |name: &str| {
+        let same = |(a, b): &(u8, u8)| a == b;
+        let tail = name.bytes().rev().zip(wanted.bytes().rev()).take_while(same).count();
+        tail + name.bytes().zip(wanted.bytes()).take_while(same).count()
+    };
+    let likest = names.map(|name| (likeness(name.as_ref()), name)).max_by_key(|(alike, _)| *alike);
+    likest.filter(|(alike, _)| *alike >= 4).map(|(_, name)| name)
 }

@@ -20,6 +20,7 @@ pub(crate) use check::odd_block;
 pub use check::{Finding, FindingKind, RowScales, SubScales};
 pub use decode::DecodeOptions;
 pub(crate) use decode::{ByteWindow, DecodePlan};
+pub(crate) use lookup::nearest;
 
 /// The location of one part of a tensor.
 #[derive(Clone, Debug)]
