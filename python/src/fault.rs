@@ -14,6 +14,18 @@ pub(crate) fn lookup(error: &Error) -> PyErr {
     made(error, true)
 }
 
+/// The number of the operating system's error that caused an error.
+fn errno(error: &Error) -> Option<i32> {
+    let mut cause = std::error::Error::source(error);
+    while let Some(found) = cause {
+        if let Some(io) = found.downcast_ref::<std::io::Error>() {
+            return io.raw_os_error();
+        }
+        cause = found.source();
+    }
+    None
+}
+
 /// The advice of an error, with the names of Python's arguments.
 fn advice(error: &Error) -> Option<&str> {
     match error.option() {
@@ -38,6 +50,7 @@ fn made(error: &Error, in_model: bool) -> PyErr {
                 error.offset(),
                 advice(error),
                 in_model,
+                errno(error),
             );
             module.getattr("exception")?.call1(fields)
         });

@@ -3,8 +3,11 @@
 
 mod array;
 mod fault;
+mod machine;
 mod model;
+mod setting;
 mod tensor;
+mod values;
 mod verbs;
 mod watch;
 mod writer;
@@ -41,6 +44,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_program, module)?)?;
     module.add_function(wrap_pyfunction!(tensor::load, module)?)?;
     module.add_function(wrap_pyfunction!(writer::is_quantized, module)?)?;
+    module.add_function(wrap_pyfunction!(setting::check_setting, module)?)?;
+    module.add_function(wrap_pyfunction!(values::dtypes, module)?)?;
+    module.add_function(wrap_pyfunction!(values::quantize_array, module)?)?;
+    module.add_function(wrap_pyfunction!(values::dequantize_array, module)?)?;
+    module.add_function(wrap_pyfunction!(values::statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::edit_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::models, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::pull, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::inspect, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::config, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::hash, module)?)?;

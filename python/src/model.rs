@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use weighbridge::arch::Dialect;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::model::{Convention, Sharding};
-use weighbridge::{OpenOptions, Strictness, ops};
+use weighbridge::tokenizer::TokenKind;
+use weighbridge::{Error, ErrorKind, OpenOptions, Strictness, Tokenizer, ops, translate};
 use weighbridge_dlpack::PrivateMaps;
 
 use crate::fault::{OrRaise, lookup, usage};
@@ -47,6 +48,22 @@ impl Model {
     fn wrap(&self, tensor: weighbridge::Tensor) -> Tensor {
         Tensor { tensor, maps: self.maps.clone() }
     }
+
+    /// The error of a name that the model lacks. If another convention has a tensor of this name, the
+    /// advice is its canonical name.
+    fn advised(&self, name: &str, error: Error) -> Error {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        match self.model.canonical_name(name) {
+            Some(canonical) => {
+                let fault = format!("the model has no tensor \"{name}\"");
+                let advice = format!("its canonical name is \"{canonical}\"");
+                Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(self.model.path())
+            }
+            None => error,
+        }
+    }
 }
 
 /// The dialect with this name.
@@ -56,8 +73,8 @@ fn named(dialect: &str) -> PyResult<Dialect> {
         "mlx" => Ok(Dialect::Mlx),
         "gguf" => Ok(Dialect::Gguf),
         other => {
-            let fault = format!("names is \"{other}\", not huggingface, mlx or gguf");
-            Err(usage(fault))
+            let names = "canonical, stored, huggingface, mlx or gguf";
+            Err(usage(format!("names is \"{other}\", not {names}")))
         }
     }
 }
@@ -99,6 +116,14 @@ impl Model {
         let options = options(strictness, no_map, threads, all_files)?;
         let model = py.detach(|| options.open(path)).or_raise()?;
         Ok(Self { model, maps: (!no_map).then(Arc::default) })
+    }
+
+    /// Opens a file that is in memory. `name` stands for the path in messages.
+    #[staticmethod]
+    fn memory(py: Python<'_>, name: PathBuf, bytes: Vec<u8>, strictness: &str) -> PyResult<Self> {
+        let options = options(strictness, true, 0, false)?;
+        let model = py.detach(|| options.open_memory(name, bytes)).or_raise()?;
+        Ok(Self { model, maps: None })
     }
 
     #[getter]
@@ -153,8 +178,10 @@ impl Model {
         self.model.stored_tensors().map(|tensor| tensor.name().to_owned()).collect()
     }
 
-    fn tensor(&self, name: &str) -> PyResult<Tensor> {
-        let found = self.model.tensor(name).map_err(|error| lookup(&error));
+    fn tensor(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
+        let found =
+            py.detach(|| self.model.tensor(name).map_err(|error| self.advised(name, error)));
+        let found = found.map_err(|error| lookup(&error));
         found.map(|tensor| self.wrap(tensor))
     }
 
@@ -186,9 +213,7 @@ impl Model {
             .expert(expert.0, expert.1);
         let dialect = if names == "canonical" { None } else { Some(named(names)?) };
         let tensors = py.detach(|| match dialect {
-            Some(dialect) => {
-                Ok(ops::tensors_of_rank(&self.model, dialect, &sharding)?.tensors)
-            }
+            Some(dialect) => Ok(ops::tensors_of_rank(&self.model, dialect, &sharding)?.tensors),
             None => {
                 let names = self.model.names_of_rank(&sharding)?.into_iter();
                 let order = Convention::HuggingFace;
@@ -211,9 +236,28 @@ impl Model {
         self.model.metadata().get(key).map(|value| python(py, value)).transpose()
     }
 
-    /// A JSON document that opening the model read, as text, or None.
+    /// The type of the value under a key, as in `u32` or `array[string]`, or None.
+    fn metadata_type(&self, key: &str) -> Option<String> {
+        self.model.metadata().get(key).map(|value| match &value {
+            Value::Array(array) => format!("array[{}]", array.element_type().name()),
+            other => other.value_type().name().to_owned(),
+        })
+    }
+
+    /// A JSON document beside the weights that opening the model read, as text, or None.
     fn document(&self, name: &str) -> Option<String> {
         self.model.document(name).map(ToString::to_string)
+    }
+
+    /// The documents of the model in a Hugging Face directory, by name: copied from beside the weights, or
+    /// made from the metadata.
+    fn documents<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let made = py.detach(|| translate::hf_documents(&self.model)).or_raise()?;
+        let files = PyDict::new(py);
+        for (name, bytes) in made.into_files() {
+            files.set_item(name, PyBytes::new(py, &bytes))?;
+        }
+        Ok(files)
     }
 
     /// The texts of all tokens as bytes, in order of their numbers; None without a tokenizer.
@@ -226,9 +270,46 @@ impl Model {
         Ok(Some(list))
     }
 
-    /// The chat template, or None.
-    fn chat_template(&self) -> PyResult<Option<String>> {
-        let tokenizer = self.model.tokenizer().or_raise()?;
-        Ok(tokenizer.and_then(|tokenizer| tokenizer.chat_template().map(str::to_owned)))
+    /// The tokenizer's other values: a score of each token, its kind, the merges, the numbers of special
+    /// tokens by purpose, and facts by name.
+    fn tokenizer<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(tokenizer) = self.model.tokenizer().or_raise()? else { return Ok(None) };
+        facts(py, &tokenizer).map(Some)
+    }
+}
+
+fn facts<'py>(py: Python<'py>, tokenizer: &Tokenizer<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let found = PyDict::new(py);
+    let scores: Option<Vec<f32>> = tokenizer.tokens().map(|token| token.score).collect();
+    let kinds = tokenizer.tokens().map(|token| token.kind.map(kind));
+    let kinds: Option<Vec<&str>> = kinds.collect();
+    let merges = PyList::empty(py);
+    for (first, second) in tokenizer.merges() {
+        merges.append((PyBytes::new(py, &first), PyBytes::new(py, &second)))?;
+    }
+    let special = PyDict::new(py);
+    for (purpose, id) in &tokenizer.special {
+        special.set_item(purpose, id.value)?;
+    }
+    found.set_item("scores", scores)?;
+    found.set_item("kinds", kinds)?;
+    found.set_item("merges", merges)?;
+    found.set_item("special", special)?;
+    found.set_item("kind", tokenizer.kind.value.name())?;
+    found.set_item("add_bos", tokenizer.add_bos.as_ref().map(|field| field.value))?;
+    found.set_item("add_eos", tokenizer.add_eos.as_ref().map(|field| field.value))?;
+    found.set_item("chat_template", tokenizer.chat_template())?;
+    Ok(found)
+}
+
+fn kind(kind: TokenKind) -> &'static str {
+    match kind {
+        TokenKind::Normal => "normal",
+        TokenKind::Unknown => "unknown",
+        TokenKind::Control => "control",
+        TokenKind::UserDefined => "user_defined",
+        TokenKind::Unused => "unused",
+        TokenKind::Byte => "byte",
+        _ => "other",
     }
 }

@@ -146,19 +146,24 @@ impl Tensor {
     /// The stored bytes of a part.
     fn packed(&self, py: Python<'_>, part: &str) -> PyResult<Array> {
         let part = self.part(part)?;
-        py.detach(|| Memory::packed(&self.tensor, part, self.maps.as_deref())).or_raise().map(Array::new)
+        py.detach(|| Memory::packed(&self.tensor, part, self.maps.as_deref()))
+            .or_raise()
+            .map(Array::new)
     }
 
-    /// The values in a dtype, or as they are stored if they are plain numbers.
-    fn load(&self, py: Python<'_>, dtype: Option<&str>) -> PyResult<Array> {
+    /// The values in a dtype, or as they are stored if they are plain numbers. If `own`, a write to the
+    /// array is seen in no other one; with `copy`, the array is in new memory.
+    #[pyo3(signature = (dtype, own=false, copy=false))]
+    fn load(&self, py: Python<'_>, dtype: Option<&str>, own: bool, copy: bool) -> PyResult<Array> {
         let dtype = float(dtype)?;
         let Self { tensor, maps } = self;
-        let maps = maps.as_deref();
+        let new = PrivateMaps::new();
+        let maps = maps.as_deref().map(|maps| if own { &new } else { maps }).filter(|_| !copy);
         let array = match tensor.elements() < LONG {
             true => py.detach(|| Memory::load(tensor, dtype, maps, &|| true)).or_raise()?,
-            false => watched(py, None, |watch| {
-                Memory::load(tensor, dtype, maps, &|| watch.goes_on())
-            })?,
+            false => {
+                watched(py, None, |watch| Memory::load(tensor, dtype, maps, &|| watch.goes_on()))?
+            }
         };
         Ok(Array::new(array))
     }
@@ -205,14 +210,17 @@ pub(crate) fn load(
 ) -> PyResult<Vec<Array>> {
     let dtype = float(dtype)?;
     let tensors: Vec<&Tensor> = tensors.iter().map(|tensor| tensor.get()).collect();
-    let loaded = watched(py, progress, |watch| load_all(&tensors, dtype, copy, threads, watch))?;
+    // Maps of their own: a write to the arrays of one call is seen in no other array.
+    let maps = PrivateMaps::new();
+    let maps = Some(&maps).filter(|_| !copy);
+    let loaded = watched(py, progress, |watch| load_all(&tensors, dtype, maps, threads, watch))?;
     Ok(loaded.into_iter().map(Array::new).collect())
 }
 
 fn load_all(
     tensors: &[&Tensor],
     dtype: Option<DType>,
-    copy: bool,
+    own: Option<&PrivateMaps>,
     threads: usize,
     watch: &Watch,
 ) -> Result<Vec<Memory>> {
@@ -224,7 +232,7 @@ fn load_all(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(Tensor { tensor, maps }) = tensors.get(number).copied() else { return };
-            let maps = maps.as_deref().filter(|_| !copy);
+            let maps = own.filter(|_| maps.is_some());
             match Memory::load(tensor, dtype, maps, &|| watch.goes_on()) {
                 Ok(array) => {
                     watch.add(tensor.elements());

@@ -11,18 +11,19 @@ use weighbridge::load::Fusion;
 use weighbridge::ollama::{Modelfile, QuantType};
 use weighbridge::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
-    QuantizationRules, VerifyOptions,
+    QuantizationRules, TensorPairs, VerifyOptions,
 };
 use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
 use weighbridge::recipe::mlx_lm::{Mix, MlxMode, MlxOptions};
 use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::{DType, Error, ErrorKind, Result, Strictness, WriteOptions, WritePlan};
+use wildmatch::WildMatch;
 
 use crate::fault::{OrRaise, usage};
 use crate::model::Model;
 use crate::watch::{Watch, watched};
 
-fn json(report: &impl Serialize) -> Result<String> {
+pub(crate) fn json(report: &impl Serialize) -> Result<String> {
     serde_json::to_string(report).map_err(|error| {
         Error::new(ErrorKind::Unsupported, format!("the report cannot be written: {error}"))
     })
@@ -126,19 +127,25 @@ pub(crate) fn verify(
 }
 
 #[pyfunction]
-#[pyo3(signature = (a, b, tolerance, threads, progress))]
+#[pyo3(signature = (a, b, tolerance, filter, threads, progress))]
 pub(crate) fn diff(
     py: Python<'_>,
     a: &Model,
     b: &Model,
     tolerance: f64,
+    filter: Option<&str>,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(bool, String)> {
     watched(py, progress, |watch| {
         let report = |progress| watch.report(progress);
         let options = DiffOptions::new().tolerance(tolerance).threads(threads).progress(&report);
-        let diff = ops::diff(&a.model, &b.model, &options)?;
+        let mut pairs = TensorPairs::new(&a.model, &b.model)?;
+        if let Some(filter) = filter {
+            let pattern = WildMatch::new(filter);
+            pairs.retain(|tensor| pattern.matches(tensor.name()));
+        }
+        let diff = pairs.compare(&options)?;
         Ok((diff.is_equal(), json(&diff.report())?))
     })
 }

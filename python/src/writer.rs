@@ -3,14 +3,20 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use weighbridge::bytes::{ReadAt, Source};
+use weighbridge::container::Shards;
 use weighbridge::dtype::Packing;
-use weighbridge::metadata::Value;
+use weighbridge::metadata::KeyValues;
+use weighbridge::model::Encoding;
+use weighbridge::translate::gguf_metadata;
 use weighbridge::{DType, Error, ErrorKind, Result};
 
-use crate::fault::{OrRaise, exception};
+use crate::fault::{OrRaise, exception, usage};
+use crate::model::Model;
+use crate::setting::Setting;
 use crate::tensor::Tensor;
 use crate::verbs::{self, Writing, container};
 use crate::watch::watched;
@@ -46,6 +52,59 @@ impl ReadAt for Borrowed {
     }
 }
 
+/// Bytes that a Python function computes when they are first read. They are kept until all are read.
+#[derive(Debug)]
+struct Computed {
+    bytes: u64,
+    function: Py<PyAny>,
+    made: Mutex<Option<Made>>,
+}
+
+/// The result of a function, and how many bytes of it are read.
+#[derive(Debug)]
+struct Made {
+    bytes: Vec<u8>,
+    read: u64,
+}
+
+impl Computed {
+    fn compute(&self) -> std::io::Result<Made> {
+        Python::attach(|py| {
+            let found = self.function.call0(py)?;
+            let bytes = found.extract::<PyBackedBytes>(py)?.to_vec();
+            if bytes.len() as u64 != self.bytes {
+                let fault = format!("the array has {} bytes, not {}", bytes.len(), self.bytes);
+                return Err(PyValueError::new_err(fault));
+            }
+            Ok(Made { bytes, read: 0 })
+        })
+        .map_err(std::io::Error::other)
+    }
+}
+
+impl ReadAt for Computed {
+    fn size(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let outside = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let mut kept = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            *kept = Some(self.compute()?);
+        }
+        let made = kept.as_mut().ok_or_else(outside)?;
+        let start = usize::try_from(offset).map_err(|_| outside())?;
+        let end = start.checked_add(out.len()).ok_or_else(outside)?;
+        out.copy_from_slice(made.bytes.get(start..end).ok_or_else(outside)?);
+        made.read = made.read.saturating_add(out.len() as u64);
+        if made.read >= self.bytes {
+            *kept = None;
+        }
+        Ok(())
+    }
+}
+
 /// A tensor in the memory of a Python array: its address, its length and the array.
 fn borrowed(
     name: &str,
@@ -66,33 +125,13 @@ pub(crate) fn is_quantized(dtype: &str) -> PyResult<bool> {
 /// A model that is being written.
 #[pyclass(frozen, module = "weighbridge._native")]
 pub(crate) struct Builder {
-    builder: Mutex<Option<weighbridge::Builder>>,
-}
-
-/// A metadata value of Python.
-#[derive(FromPyObject)]
-enum Given {
-    Flag(bool),
-    Integer(i64),
-    Natural(u64),
-    Float(f64),
-    Text(String),
-    Flags(Vec<bool>),
-    Integers(Vec<i64>),
-    Floats(Vec<f64>),
-    Texts(Vec<String>),
+    builder: Mutex<weighbridge::Builder>,
 }
 
 impl Builder {
     fn with<T>(&self, change: impl FnOnce(&mut weighbridge::Builder) -> Result<T>) -> PyResult<T> {
-        let mut builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner);
-        let builder = builder.as_mut().ok_or_else(finished)?;
-        change(builder).or_raise()
+        change(&mut self.builder.lock().unwrap_or_else(PoisonError::into_inner)).or_raise()
     }
-}
-
-fn finished() -> PyErr {
-    PyRuntimeError::new_err("the model was written before")
 }
 
 #[pymethods]
@@ -103,43 +142,67 @@ impl Builder {
         if one_file {
             builder.one_file();
         }
-        Ok(Self { builder: Some(builder).into() })
+        Ok(Self { builder: builder.into() })
     }
 
-    /// Sets a metadata value: integers as i32 or u32 where they fit, floats as f32.
-    fn set(&self, key: &str, value: Given) -> PyResult<()> {
+    /// Sets a metadata value of a type: `u32`, `string`, `array[f32]`.
+    fn set(&self, key: &str, kind: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let setting = Setting::of(kind, value)?;
         self.with(|builder| {
-            let metadata = builder.metadata();
-            match value {
-                Given::Flag(value) => metadata.set(key, Value::Bool(value)),
-                Given::Integer(value) => metadata.set(
-                    key,
-                    match (u32::try_from(value), i32::try_from(value)) {
-                        (Ok(value), _) => Value::U32(value),
-                        (_, Ok(value)) => Value::I32(value),
-                        _ => Value::I64(value),
-                    },
-                ),
-                Given::Natural(value) => metadata.set(key, Value::U64(value)),
-                #[expect(clippy::cast_possible_truncation, reason = "GGUF's floats are f32")]
-                Given::Float(value) => metadata.set(key, Value::F32(value as f32)),
-                Given::Text(value) => metadata.set_text(key, value),
-                Given::Flags(values) => metadata.set_array(key, values),
-                Given::Integers(values) => {
-                    let small = values.iter().map(|value| i32::try_from(*value));
-                    match small.collect::<std::result::Result<Vec<i32>, _>>() {
-                        Ok(values) => metadata.set_array(key, values),
-                        Err(_) => metadata.set_array(key, values),
-                    }
-                }
-                #[expect(clippy::cast_possible_truncation, reason = "GGUF's floats are f32")]
-                Given::Floats(values) => {
-                    metadata.set_array(key, values.into_iter().map(|value| value as f32));
-                }
-                Given::Texts(values) => {
-                    metadata.set_array(key, values.iter().map(String::as_str));
+            setting.put(key, builder.metadata());
+            Ok(())
+        })
+    }
+
+    /// Copies the metadata of a model, in the form of the container that is written.
+    fn set_like(&self, py: Python<'_>, model: &Model, to: &str) -> PyResult<()> {
+        let same = model.model.container() == to || to == "safetensors";
+        let gguf = to == "gguf" && !same;
+        let keys = py.detach(|| {
+            if gguf {
+                gguf_metadata(&model.model)
+            } else {
+                Ok(KeyValues::of(model.model.metadata()))
+            }
+        });
+        let keys = keys.or_raise()?;
+        // Those of GGUF mean nothing in the header of a safetensors file.
+        let copied = to == "gguf" || model.model.encoding() == Encoding::Safetensors;
+        self.with(|builder| {
+            for (key, value) in keys.iter().filter(|_| copied) {
+                let key = key.spelling();
+                if !key.starts_with("split.") {
+                    builder.metadata().set(&key, value);
                 }
             }
+            Ok(())
+        })
+    }
+
+    /// The metadata keys so far.
+    fn keys(&self) -> PyResult<Vec<String>> {
+        self.with(|builder| {
+            Ok(builder.metadata().iter().map(|(key, _)| key.spelling().into_owned()).collect())
+        })
+    }
+
+    /// Removes a metadata key, and returns whether it was there.
+    fn remove(&self, key: &str) -> PyResult<bool> {
+        self.with(|builder| Ok(builder.metadata().remove(key)))
+    }
+
+    /// Distributes the tensors over files of at most `bytes` bytes of tensors.
+    fn shards(&self, bytes: u64, stem: &str) -> PyResult<()> {
+        self.with(|builder| {
+            builder.shards(Shards::Bytes(bytes), stem);
+            Ok(())
+        })
+    }
+
+    /// Aligns the tensor data to `bytes` bytes.
+    fn alignment(&self, bytes: u64) -> PyResult<()> {
+        self.with(|builder| {
+            builder.alignment(bytes);
             Ok(())
         })
     }
@@ -170,6 +233,24 @@ impl Builder {
         self.push(name, &tensor, dtype)
     }
 
+    /// Adds a tensor of `stored` numbers that a function computes when its turn comes: it returns an
+    /// object with their bytes.
+    fn add_computed(
+        &self,
+        name: &str,
+        stored: &str,
+        shape: Vec<u64>,
+        function: Py<PyAny>,
+        dtype: Option<&str>,
+    ) -> PyResult<()> {
+        let stored = verbs::dtype(stored)?;
+        let bytes = stored.tensor_bytes(&shape);
+        let bytes = bytes.ok_or_else(|| usage(format!("the shape {shape:?} is too large")))?;
+        let source = Source::custom(name, Computed { bytes, function, made: Mutex::default() });
+        let tensor = weighbridge::Tensor::new(name, stored, &shape, source).or_raise()?;
+        self.push(name, &tensor, dtype)
+    }
+
     /// Adds the bytes of an array as they are. Its dtype has one part.
     fn add_raw(
         &self,
@@ -182,7 +263,8 @@ impl Builder {
     ) -> PyResult<()> {
         let dtype = verbs::dtype(stored)?;
         if dtype.descriptor().packing == Packing::Group {
-            let fault = format!("{dtype} stores codes and scales in separate arrays, but one is given");
+            let fault =
+                format!("{dtype} stores codes and scales in separate arrays, but one is given");
             let error = Error::new(ErrorKind::Unsupported, fault).in_tensor(name);
             return Err(exception(&error.advise("add a tensor of an opened model")));
         }
@@ -199,8 +281,7 @@ impl Builder {
         writing: Writing,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
-        let taken = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let builder = taken.ok_or_else(finished)?;
+        let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).clone();
         watched(py, progress, |watch| verbs::run(&builder.plan()?, &path, &writing, watch))
     }
 }

@@ -13,7 +13,10 @@ import weighbridge
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "assets" / "sample" / "sample-Q8_0.gguf"
-MODULES = ["", "._model", "._verbs", "._writer", ".numpy", ".torch"]
+MODULES = [
+    "", "._arrays", "._dtypes", "._errors", "._machine", "._model", "._sizes", "._tensor", "._verbs",
+    "._writer", ".numpy", ".torch",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

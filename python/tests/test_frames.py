@@ -44,14 +44,24 @@ def test_torch(sample: Path, tmp_path: Path) -> None:
     assert torch.equal(wbt.load_file(tmp_path / "again.safetensors")[Q], half[Q])
 
 
-def test_torch_shares_the_file_and_never_changes_it(assets: Path) -> None:
+def test_a_write_is_seen_nowhere_else(assets: Path) -> None:
     torch = pytest.importorskip("torch")
+    import weighbridge.torch as wbt
+
     before = (assets / "hf" / "model.safetensors").read_bytes()
     model = wb.open(assets / "hf")
-    a, b = (torch.from_dlpack(model[Q.replace(Q, "output_norm.weight")]) for _ in range(2))
-    assert a.dtype == torch.bfloat16 and a.data_ptr() == b.data_ptr()
-    a[:] = 7
-    assert b[0] == 7 and (assets / "hf" / "model.safetensors").read_bytes() == before
+    norm = model["output_norm.weight"]
+    exact = norm.dequantize()
+    first, second = (wbt.load_file(model)["model.norm.weight"] for _ in range(2))
+    written = [first, torch.from_dlpack(norm), norm.torch()]
+    for tensor in written:
+        assert tensor.dtype == torch.bfloat16
+        tensor[:] = 7
+    assert np.array_equal(second.float().numpy(), exact)
+    assert np.array_equal(norm.numpy().astype(np.float32), exact)
+    assert np.array_equal(norm[0:2].numpy().astype(np.float32), exact[0:2])
+    assert np.array_equal(norm.dequantize(), exact)
+    assert (assets / "hf" / "model.safetensors").read_bytes() == before
 
 
 def test_torch_in_memory_of_its_own(assets: Path, tmp_path: Path) -> None:

@@ -91,21 +91,26 @@ def test_raw_parts(assets: Path) -> None:
         tensor.raw("zero_point")
 
 
-def test_memory_is_shared_and_writes_stay_private(assets: Path, tmp_path: Path) -> None:
+def test_memory_is_shared_and_read_only(assets: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     shutil.copy(assets / "hf" / "model.safetensors", path)
     before = hashlib.sha256(path.read_bytes()).hexdigest()
     model = wb.open(path)
     name = next(iter(model.stored))
     a, b = (model.stored[name].raw() for _ in range(2))
-    assert a.ctypes.data == b.ctypes.data and a.flags.writeable
-    a.view(np.uint8).ravel()[:100] ^= 0xFF
+    assert a.ctypes.data == b.ctypes.data and not a.flags.writeable
+    with pytest.raises(ValueError):
+        a[...] = 0
+    assert not model.stored[name].numpy().flags.writeable
+    assert not np.asarray(model.stored[name]).flags.writeable
+    own = model.stored[name].numpy(copy=True)
+    own.view(np.uint8).ravel()[:100] ^= 0xFF
     assert np.array_equal(a.view(np.uint8), b.view(np.uint8))
     del model
     assert int(a.view(np.uint16).astype(np.int64).sum()) > 0
     assert hashlib.sha256(path.read_bytes()).hexdigest() == before
     assert not np.array_equal(
-        wb.open(path).stored[name].raw().view(np.uint8), a.view(np.uint8)
+        wb.open(path).stored[name].raw().view(np.uint8), own.view(np.uint8)
     )
 
 

@@ -13,8 +13,8 @@ state dicts; `weighbridge.ray` converts on a Ray cluster. They are imported when
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+import importlib as _importlib
+from typing import TYPE_CHECKING
 
 from ._errors import (
     CancelledError,
@@ -26,8 +26,13 @@ from ._errors import (
     PathNotFoundError,
     UnsupportedError,
 )
-from ._model import Config, Metadata, Model, Part, StoredTensors, Tensor, Tokenizer, open
+from ._arrays import dequantize_array, quantize_array, stats
+from ._config import Config
+from ._machine import edit_metadata, models, pull
+from ._model import Metadata, Model, StoredTensors, Tokenizer, open_bytes
+from ._model import open as open
 from ._native import __version__, add_families
+from ._tensor import Part, Tensor
 from ._verbs import (
     DiffReport,
     HashReport,
@@ -38,25 +43,38 @@ from ._verbs import (
     convert,
     create,
     diff,
-    hash,
     inspect,
     merge,
     quantize,
     split,
     verify,
 )
-from ._writer import Writer, save_file
+from ._verbs import hash as hash
+from ._writer import Writer, save, save_file
 
+if TYPE_CHECKING:
+    from . import jax, mlx, numpy, ray, torch
+
+# `open` and `hash` are left out: `from weighbridge import *` shall not replace Python's own.
 __all__ = [
     "CancelledError", "Config", "DamagedError", "DiffReport", "Error", "FileError", "HashReport",
     "InspectReport", "Metadata", "MismatchError", "Model", "NotFoundError", "Part",
     "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
     "VerifyReport", "WriteReport", "Writer", "__version__", "add_families", "convert", "create",
-    "diff", "hash", "inspect", "merge", "open", "quantize", "save_file", "split", "verify",
+    "dequantize_array", "diff", "edit_metadata", "inspect", "merge", "models", "open_bytes", "pull",
+    "quantize", "quantize_array", "save", "save_file", "split", "stats", "verify",
 ]
 
+_MODULES = ("jax", "mlx", "numpy", "ray", "torch")
+"""Modules that are imported when they are first used."""
 
-def __getattr__(name: str) -> Any:
-    if name in ("jax", "mlx", "numpy", "ray", "torch"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return _importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES, "hash", "open"})

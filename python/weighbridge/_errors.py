@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from errno import ENOENT as _ENOENT
 from pathlib import Path
+from typing import Literal
 
 __all__ = [
     "CancelledError",
@@ -16,12 +19,18 @@ __all__ = [
 ]
 
 
+Kind = Literal[
+    "io", "not_found", "unknown_container", "malformed", "unsupported", "limit_exceeded",
+    "mismatch", "cancelled", "out_of_memory", "device",
+]
+"""The class of an error."""
+
+
 class Error(Exception):
     """An error of Weighbridge: what went wrong, where, and often what to do about it."""
 
-    kind: str
-    """`io`, `not_found`, `unknown_container`, `malformed`, `unsupported`, `limit_exceeded`,
-    `mismatch` or `cancelled`."""
+    kind: Kind
+    """The class of the error: `io`, `not_found`, `malformed` and others."""
     path: Path | None
     """The file or directory concerned."""
     tensor: str | None
@@ -37,6 +46,13 @@ class Error(Exception):
 
     def __str__(self) -> str:
         return self.message if self.advice is None else f"{self.message}\n{self.advice}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        members = (self.tensor, self.key, self.offset, self.advice, self._in_model, self.errno)
+        return exception, (self.kind, self.message, self.path, *members)
+
+    _in_model: bool = False
+    errno: int | None = None
 
 
 class PathNotFoundError(Error, FileNotFoundError):
@@ -69,6 +85,10 @@ class CancelledError(Error):
     """The operation was cancelled."""
 
 
+for _class in (Error, *Error.__subclasses__()):
+    # The name that users import.
+    _class.__module__ = "weighbridge"
+
 _CLASSES: dict[str, type[Error]] = {
     "io": FileError,
     "unknown_container": DamagedError,
@@ -76,8 +96,38 @@ _CLASSES: dict[str, type[Error]] = {
     "limit_exceeded": DamagedError,
     "unsupported": UnsupportedError,
     "mismatch": MismatchError,
+    # A fault of the program's arguments.
+    "usage": MismatchError,
     "cancelled": CancelledError,
 }
+
+
+_VALUED = frozenset({
+    "dtype", "exclude", "filter", "imatrix", "include", "max_memory", "max_shard_size", "output",
+    "quant_predicate", "quantize", "shards", "tensor_type", "threads", "to",
+})
+"""Options of the program that take a value, by their names as arguments."""
+
+
+def _in_python(text: str) -> str:
+    """A text in which options of the program have become arguments.
+
+    >>> _in_python("replace it with --overwrite, or give --to gguf")
+    'replace it with overwrite=True, or give to="gguf"'
+    """
+
+    def argument(found: re.Match[str]) -> str:
+        name, value = found[1].replace("-", "_"), found[2]
+        if name in _VALUED:
+            return f"{name}=\"{value}\"" if value else f"{name}="
+        return f"{name}=True" + (f" {value}" if value else "")
+
+    # What stands between backquotes is a command for a shell.
+    parts = re.split(r"(`[^`]*`)", text)
+    option = r"(?<![\w-])--([a-z][a-z-]+)(?: (?=tp=|gguf|[A-Z])([A-Za-z0-9_=]+))?"
+    return "".join(
+        part if part.startswith("`") else re.sub(option, argument, part) for part in parts
+    )
 
 
 def exception(
@@ -89,12 +139,27 @@ def exception(
     offset: int | None = None,
     advice: str | None = None,
     in_model: bool = False,
+    errno: int | None = None,
 ) -> Error:
     """The exception of an error of the library."""
+    message = _in_python(message)
     if kind == "not_found":
-        error: Error = (NotFoundError if in_model else PathNotFoundError)(message)
+        # A path that exists is not what is missing.
+        is_path = not in_model and (errno is not None or path is None or not Path(path).exists())
+        is_path = is_path and (path is not None or errno is not None)
+        error: Error = (PathNotFoundError if is_path else NotFoundError)(message)
+        if is_path and errno is None:
+            errno = _ENOENT
     else:
         error = _CLASSES.get(kind, Error)(message)
-    error.kind, error.message, error.path = kind, message, path
-    error.tensor, error.key, error.offset, error.advice = tensor, key, offset, advice
+    kind = "mismatch" if kind == "usage" else kind
+    error.kind, error.message, error.path = kind, message, path  # type: ignore[assignment]
+    error.tensor, error.key, error.offset = tensor, key, offset
+    if in_model and advice is not None and advice.startswith("`weighbridge inspect"):
+        advice = "list(model) has the names"
+    error.advice = None if advice is None else _in_python(advice)
+    error._in_model, error.errno = in_model, errno
+    if isinstance(error, OSError):
+        error.filename = None if path is None else str(path)
+        error.strerror = message
     return error

@@ -1,3 +1,4 @@
+from os import PathLike
 from pathlib import Path
 from typing import Any, Callable, final
 
@@ -10,19 +11,27 @@ __all__ = [
     "Tensor",
     "__version__",
     "add_families",
+    "check_setting",
     "config",
     "convert",
     "create",
+    "dequantize_array",
     "diff",
+    "dtypes",
+    "edit_metadata",
     "hash",
     "inspect",
     "is_quantized",
     "load",
     "merge",
+    "models",
+    "pull",
     "quantize",
+    "quantize_array",
     "quantize_mlx",
     "run_program",
     "split",
+    "statistics",
     "verify",
 ]
 
@@ -71,7 +80,7 @@ class Tensor:
     def select(self, axis: int, start: int, step: int, count: int) -> Tensor: ...
     def squeeze(self, axis: int) -> Tensor: ...
     def packed(self, part: str) -> Array: ...
-    def load(self, dtype: str | None) -> Array: ...
+    def load(self, dtype: str | None, own: bool = False, copy: bool = False) -> Array: ...
     def decode_into(
         self, first: int, end: int, dtype: str, address: int, nbytes: int
     ) -> None: ...
@@ -80,12 +89,14 @@ class Tensor:
 class Model:
     def __new__(
         cls,
-        path: str | Path,
+        path: str | PathLike[str],
         strictness: str,
         no_map: bool,
         threads: int,
         all_files: bool,
     ) -> Model: ...
+    @staticmethod
+    def memory(name: str | PathLike[str], bytes: bytes, strictness: str) -> Model: ...
     @property
     def path(self) -> Path: ...
     @property
@@ -116,14 +127,21 @@ class Model:
     ) -> list[Tensor]: ...
     def metadata_keys(self) -> list[str]: ...
     def metadata_value(self, key: str) -> Any: ...
+    def metadata_type(self, key: str) -> str | None: ...
     def document(self, name: str) -> str | None: ...
+    def documents(self) -> dict[str, bytes]: ...
     def tokens(self) -> list[bytes] | None: ...
-    def chat_template(self) -> str | None: ...
+    def tokenizer(self) -> dict[str, Any] | None: ...
 
 @final
 class Builder:
     def __new__(cls, to: str, one_file: bool) -> Builder: ...
-    def set(self, key: str, value: Any) -> None: ...
+    def set(self, key: str, kind: str, value: Any) -> None: ...
+    def set_like(self, model: Model, to: str) -> None: ...
+    def keys(self) -> list[str]: ...
+    def remove(self, key: str) -> bool: ...
+    def shards(self, bytes: int, stem: str) -> None: ...
+    def alignment(self, bytes: int) -> None: ...
     def document(self, name: str, content: bytes) -> None: ...
     def add(self, name: str, tensor: Tensor, dtype: str | None) -> None: ...
     def add_array(
@@ -136,6 +154,14 @@ class Builder:
         owner: Any,
         dtype: str | None,
     ) -> None: ...
+    def add_computed(
+        self,
+        name: str,
+        stored: str,
+        shape: list[int],
+        function: Callable[[], bytes],
+        dtype: str | None,
+    ) -> None: ...
     def add_raw(
         self,
         name: str,
@@ -145,10 +171,28 @@ class Builder:
         nbytes: int,
         owner: Any,
     ) -> None: ...
-    def write(self, path: str | Path, writing: Writing, progress: _Progress | None) -> str: ...
+    def write(self, path: str | PathLike[str], writing: Writing, progress: _Progress | None) -> str: ...
 
 def is_quantized(dtype: str) -> bool: ...
-def add_families(path: str | Path) -> None:
+def check_setting(kind: str, value: Any) -> None: ...
+def dtypes() -> list[tuple[str, int, int, int | None]]: ...
+def quantize_array(values: bytes, columns: int, name: str) -> bytes: ...
+def dequantize_array(bytes: bytes, name: str, shape: list[int], into: str) -> Array: ...
+def statistics(
+    tensors: list[Tensor], bins: int, threads: int, progress: _Progress | None
+) -> str: ...
+def edit_metadata(
+    path: str | PathLike[str], values: list[tuple[str, str, Any]], removed: list[str]
+) -> str: ...
+def models(roots: list[str | PathLike[str]], pattern: str) -> str: ...
+def pull(
+    name: str,
+    folder: str | PathLike[str] | None,
+    include: list[str],
+    exclude: list[str],
+    progress: _Progress | None,
+) -> Path: ...
+def add_families(path: str | PathLike[str]) -> None:
     """Adds the model families of a file to the built-in ones, for the whole process."""
 def run_program(arguments: list[str]) -> int: ...
 def load(
@@ -158,7 +202,7 @@ def inspect(model: Model) -> str: ...
 def config(model: Model) -> str: ...
 def hash(model: Model, values: bool, threads: int, progress: _Progress | None) -> str: ...
 def verify(
-    path: str | Path,
+    path: str | PathLike[str],
     strictness: str,
     no_map: bool,
     all_files: bool,
@@ -167,11 +211,16 @@ def verify(
     progress: _Progress | None,
 ) -> str: ...
 def diff(
-    a: Model, b: Model, tolerance: float, threads: int, progress: _Progress | None
+    a: Model,
+    b: Model,
+    tolerance: float,
+    filter: str | None,
+    threads: int,
+    progress: _Progress | None,
 ) -> tuple[bool, str]: ...
 def convert(
     model: Model,
-    path: str | Path,
+    path: str | PathLike[str],
     to: str,
     one_file: bool,
     dtype: str | None,
@@ -179,22 +228,22 @@ def convert(
     max_shard_size: int | None,
     shards: str | None,
     fuse: list[str],
-    loras: list[tuple[str | Path, float]],
+    loras: list[tuple[str | PathLike[str], float]],
     extra_keys: bool,
-    store: str | Path | None,
+    store: str | PathLike[str] | None,
     writing: Writing,
     progress: _Progress | None,
 ) -> str: ...
 def quantize(
     model: Model,
-    path: str | Path,
+    path: str | PathLike[str],
     quantization: Quantization,
     writing: Writing,
     progress: _Progress | None,
 ) -> str: ...
 def quantize_mlx(
     model: Model,
-    path: str | Path,
+    path: str | PathLike[str],
     mode: str,
     group_size: int | None,
     bits: int | None,
@@ -204,7 +253,7 @@ def quantize_mlx(
 ) -> str: ...
 def split(
     model: Model,
-    path: str | Path,
+    path: str | PathLike[str],
     max_size: int | None,
     max_tensors: int,
     writing: Writing,
@@ -212,7 +261,7 @@ def split(
 ) -> str: ...
 def merge(
     model: Model,
-    path: str | Path,
+    path: str | PathLike[str],
     align: int | None,
     writing: Writing,
     progress: _Progress | None,

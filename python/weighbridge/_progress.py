@@ -12,7 +12,7 @@ tqdm, if it is installed; None for nothing. An exception of the function cancels
 
 
 @contextmanager
-def callback(progress: Progress) -> Iterator[Callable[[int, int], object] | None]:
+def callback(progress: Progress, unit: str = "B") -> Iterator[Callable[[int, int], object] | None]:
     """The function for the native module."""
     if callable(progress):
         yield progress
@@ -25,7 +25,7 @@ def callback(progress: Progress) -> Iterator[Callable[[int, int], object] | None
     except ImportError:
         yield None
         return
-    bar: Any = tqdm(unit="B", unit_scale=True)
+    bar: Any = tqdm(unit=unit, unit_scale=unit == "B")
     with bar:
 
         def show(done: int, total: int) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, Union
+from typing import Any, Literal, TypeVar, Union, cast
 
 from . import _native
+from ._dtypes import DType, parse
 from ._errors import exception
-from ._model import Model
+from ._model import Model, PathLike, Strictness
 from ._model import open as _open
 from ._progress import Progress, callback
+from ._sizes import Size, count, size
 
 __all__ = [
     "DiffReport", "HashReport", "InspectReport", "Report", "VerifyReport", "WriteReport",
     "convert", "create", "diff", "hash", "inspect", "merge", "quantize", "split", "verify",
 ]
 
-Source = Union[str, Path, Model]
+Source = Union[PathLike, Model]
 """A model, or its path."""
+
+Container = Literal["gguf", "safetensors", "mlx", "ollama"]
+"""A container that can be written."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,28 @@ class Writing:
     threads: int
     max_memory: int | None
 
+    @classmethod
+    def of(
+        cls,
+        overwrite: bool,
+        dry_run: bool,
+        threads: int,
+        max_memory: Size | None,
+        allow_incomplete: bool = False,
+        allow_nonfinite: bool = False,
+    ) -> Writing:
+        """The options, checked."""
+        memory = size("max_memory", max_memory)
+        allowed = (bool(allow_incomplete), bool(allow_nonfinite))
+        return cls(bool(overwrite), *allowed, bool(dry_run), count("threads", threads), memory)
+
 
 @dataclass(frozen=True)
 class Quantization:
     """What a GGUF file is quantized to."""
 
     file_type: str
-    imatrix: str | Path | None
+    imatrix: PathLike | None
     include_weights: list[str]
     exclude_weights: list[str]
     pure: bool
@@ -59,20 +80,20 @@ class Quantization:
 class Creation:
     """What a model in Ollama's store says besides its weights."""
 
-    modelfile: str | Path | None
+    modelfile: PathLike | None
     quantize: str | None
     template: str | None
     system: str | None
     parameters: list[tuple[str, str]]
     licenses: list[str]
     messages: list[tuple[str, str]]
-    files: list[str | Path]
-    draft: str | Path | None
+    files: list[PathLike]
+    draft: PathLike | None
     draft_quantize: str | None
     renderer: str | None
     parser: str | None
     requires: str | None
-    store: str | Path | None
+    store: PathLike | None
 
 
 class Report(Mapping[str, Any]):
@@ -90,14 +111,35 @@ class Report(Mapping[str, Any]):
         except KeyError:
             raise AttributeError(f"the report has no member {name!r}") from None
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._members]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def __iter__(self) -> Any:
         return iter(self._members)
 
     def __len__(self) -> int:
         return len(self._members)
 
+    def _lines(self) -> list[str]:
+        """What the report says, for people."""
+        return [
+            f"{name}: {len(value) if isinstance(value, (list, dict)) else value}"
+            for name, value in self._members.items()
+        ]
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(self._members)})"
+        return "\n".join((type(self).__name__, *(f"  {line}" for line in self._lines())))
+
+
+def _bytes(count: int) -> str:
+    """A number of bytes, for people."""
+    number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while number >= 1024 and len(units) > 1:
+        number, units = number / 1024, units[1:]
+    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.2f} {units[0]}"
 
 
 class InspectReport(Report):
@@ -131,9 +173,14 @@ class VerifyReport(Report):
     def __bool__(self) -> bool:
         return not (self.faults or self.get("findings"))
 
+    def _lines(self) -> list[str]:
+        found = [*self.faults, *(str(one) for one in self.get("findings") or ())]
+        return [f"{self.tensors} tensors: {'no faults' if not found else len(found)}", *found]
+
 
 class DiffReport(Report):
-    """The report of `diff`. It is true if the models are equal.
+    """The report of `diff`. `is_equal` says whether the models are equal; the report itself is
+    neither true nor false, as half the readers would take it for the contrary.
 
     `relative_rms` is the mean relative RMS of the `matrices` that both models have, weighted by
     their elements; `None` if they have none in common.
@@ -154,7 +201,16 @@ class DiffReport(Report):
         self.is_equal = equal
 
     def __bool__(self) -> bool:
-        return self.is_equal
+        raise TypeError("a DiffReport is neither true nor false: use is_equal")
+
+    def _lines(self) -> list[str]:
+        said = "equal" if self.is_equal else "different"
+        others: dict[str, list[Any]] = {
+            "different": self.different, "only in the first": self.only_a,
+            "only in the second": self.only_b, "not read": self.unread,
+        }
+        counts = [f"{len(found)} {what}" for what, found in others.items() if found]
+        return [f"{said}: {self.compared} tensors compared", *counts]
 
 
 class WriteReport(Report):
@@ -169,8 +225,21 @@ class WriteReport(Report):
     tensors: list[dict[str, Any]]
     notes: list[str]
 
+    def _lines(self) -> list[str]:
+        how: dict[str, int] = {}
+        for tensor in self.tensors:
+            how[tensor["how"]] = how.get(tensor["how"], 0) + 1
+        kinds = ", ".join(f"{count} {kind}" for kind, count in how.items())
+        verb = "would write" if self.dry_run else "wrote"
+        place = self.written[0] if len(self.written) == 1 else f"{len(self.files)} files"
+        time = "" if self.dry_run else f" in {self.seconds:.1f} s"
+        return [
+            f"{verb} {place}: {_bytes(self.bytes)}{time}",
+            f"{len(self.tensors)} tensors: {kinds}",
+            *self.notes,
+        ]
 
-R = TypeVar("R", bound=Report)
+
 T = TypeVar("T")
 
 
@@ -191,15 +260,16 @@ def hash(
     source: Source, *, values: bool = False, threads: int = 0, progress: Progress = None
 ) -> HashReport:
     """Computes the SHA-256 of every tensor's stored bytes and, with `values`, of its values."""
+    threads = count("threads", threads)
     with callback(progress) as shown:
         return HashReport(json.loads(_native.hash(_model(source), values, threads, shown)))
 
 
 def verify(
-    path: str | Path,
+    path: Source,
     *,
     deep: bool = False,
-    strictness: str = "default",
+    strictness: Strictness = "default",
     no_map: bool = False,
     all_files: bool = False,
     threads: int = 0,
@@ -210,8 +280,10 @@ def verify(
     >>> bool(verify(SAMPLE, deep=True))
     True
     """
+    source = path.path if isinstance(path, Model) else path
+    threads = count("threads", threads)
     with callback(progress) as shown:
-        found = _native.verify(path, strictness, no_map, all_files, deep, threads, shown)
+        found = _native.verify(source, strictness, no_map, all_files, deep, threads, shown)
     return VerifyReport(json.loads(found))
 
 
@@ -220,16 +292,19 @@ def diff(
     b: Source,
     *,
     tolerance: float = 0.0,
+    filter: str | None = None,
     threads: int = 0,
     progress: Progress = None,
 ) -> DiffReport:
-    """Compares two models by canonical name; their containers may differ."""
+    """Compares two models by canonical name; their containers may differ. `filter` is a pattern of
+    names, `tolerance` the largest difference of equal values."""
+    threads = count("threads", threads)
     with callback(progress) as shown:
-        equal, found = _native.diff(_model(a), _model(b), tolerance, threads, shown)
+        equal, found = _native.diff(_model(a), _model(b), tolerance, filter, threads, shown)
     return DiffReport(json.loads(found), equal)
 
 
-def _container(path: str | Path, to: str | None) -> tuple[str, bool]:
+def _container(path: PathLike, to: Container | None) -> tuple[Container, bool]:
     """The container to write, and whether it is one file: `to`, or by the ending of the path."""
     ending = Path(path).suffix.lower().removeprefix(".")
     ending = ending if ending in ("gguf", "safetensors") and not Path(path).is_dir() else ""
@@ -238,28 +313,28 @@ def _container(path: str | Path, to: str | None) -> tuple[str, bool]:
         raise exception("mismatch", fault, advice="name it with to=")
     if to and ending and to not in (ending, "ollama"):
         raise exception("mismatch", f"{path} is the name of a {ending} file, but to is {to}")
-    return to or ending, bool(ending)
+    return to or cast(Container, ending), bool(ending)
 
 
 def convert(
     source: Source,
-    path: str | Path,
+    path: PathLike,
     *,
-    to: str | None = None,
-    dtype: str | None = None,
+    to: Container | None = None,
+    dtype: DType | None = None,
     lossless: bool = False,
-    max_shard_size: int | None = None,
+    max_shard_size: Size | None = None,
     shards: str | None = None,
     fuse: Iterable[str] = (),
-    lora: str | Path | Iterable[tuple[str | Path, float]] = (),
+    lora: PathLike | Iterable[PathLike | tuple[PathLike, float]] = (),
     extra_keys: bool = True,
-    store: str | Path | None = None,
+    store: PathLike | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
     allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
-    max_memory: int | None = None,
+    max_memory: Size | None = None,
     progress: Progress = None,
 ) -> WriteReport:
     """Writes a model in another container: `gguf`, `safetensors`, `mlx` or `ollama`.
@@ -267,36 +342,49 @@ def convert(
     Without `to`, the ending of `path` tells the container. Quantized tensors keep their codes if the
     container has a packing with the same values; `lossless` makes any other change an error.
 
-    `shards`, as in `tp=8`, writes the share of each rank to safetensors files of its own, and `fuse` joins
-    tensors in them: `qkv`, `gate-up`.
+    - `dtype`: the dtype of all matrices.
+    - `max_shard_size`: the most bytes of tensors in one safetensors file, as in `"5GB"`.
+    - `shards`, as in `"tp=8"`: write the share of each rank to separate safetensors files; `fuse` joins
+      tensors in them: `["qkv", "gate-up"]`.
+    - `lora`: an adapter to merge, or a list of adapters, each alone or with a factor.
+    - `extra_keys`: whether a GGUF file gets keys for what GGUF has none for.
+    - `store`: Ollama's store, for `to="ollama"`.
+
+    - `overwrite`: replace an existing destination once the new one is complete.
+    - `allow_incomplete`: write a model that lacks tensors, or that the container's usual reader does not
+      load.
+    - `allow_nonfinite`: quantize blocks with NaN or infinities; none of their values is kept.
+    - `dry_run`: write nothing, and report what would be written.
+    - `threads`: 0 means one for each processor. `max_memory`: bytes of buffers, as in `"1GiB"`.
 
     >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run
     True
     """
     container, one_file = _container(path, to or ("safetensors" if shards else None))
-    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
-    adapters = [(lora, 1.0)] if isinstance(lora, (str, Path)) else list(lora)
+    writing = Writing.of(
+        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
+    )
     with callback(progress) as shown:
         report = _native.convert(
-            _model(source), path, container, one_file, dtype, lossless, max_shard_size,
-            shards, _list("fuse", fuse), adapters, extra_keys, store, writing, shown,
+            _model(source), path, container, one_file, _dtype(dtype), lossless,
+            size("max_shard_size", max_shard_size), shards, _list("fuse", fuse), _adapters(lora), extra_keys, store, writing, shown,
         )
     return WriteReport(json.loads(report))
 
 
 def quantize(
     source: Source,
-    path: str | Path,
+    path: PathLike,
     file_type: str | None = None,
     *,
-    imatrix: str | Path | None = None,
+    imatrix: PathLike | None = None,
     include_weights: Iterable[str] = (),
     exclude_weights: Iterable[str] = (),
     pure: bool = False,
     allow_requantize: bool = False,
     leave_output_tensor: bool = False,
-    output_tensor_type: str | None = None,
-    token_embedding_type: str | None = None,
+    output_tensor_type: DType | None = None,
+    token_embedding_type: DType | None = None,
     tensor_type: Iterable[str] = (),
     prune_layers: Iterable[int] = (),
     keep_split: bool = False,
@@ -311,20 +399,37 @@ def quantize(
     allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
-    max_memory: int | None = None,
+    max_memory: Size | None = None,
     progress: Progress = None,
 ) -> WriteReport:
     """Quantizes a model to a GGUF file as llama-quantize does, by a file type such as `Q4_K_M`, or to
     an MLX directory as mlx-lm does: `mlx` is the mode (`affine`, `mxfp4`), with `group_size`, `bits`
     and `quant_predicate`, a mix such as `mixed_3_6`.
 
-    The other options are those of llama-quantize: `tensor_type` has rules such as `attn_v=q6_k`,
-    `override_kv` has settings such as `general.name=str:Mine`.
+    The other options are those of llama-quantize:
+
+    - `imatrix`: a file with the importance of columns; `include_weights` and `exclude_weights` choose
+      among its tensors.
+    - `pure`: the same dtype for all matrices. `leave_output_tensor`: do not quantize the output matrix.
+    - `allow_requantize`: quantize tensors that are quantized already.
+    - `output_tensor_type`, `token_embedding_type`: the dtype of these tensors.
+    - `tensor_type`: a list of rules such as `attn_v=q6_k`.
+    - `prune_layers`: numbers of layers to remove. `keep_split`: as many files as the source.
+    - `override_kv`: a list of settings such as `general.name=str:Mine`.
+
+    - `overwrite`: replace an existing destination once the new one is complete.
+    - `allow_incomplete`: write a model that lacks tensors, or that the container's usual reader does not
+      load.
+    - `allow_nonfinite`: quantize blocks with NaN or infinities; none of their values is kept.
+    - `dry_run`: write nothing, and report what would be written.
+    - `threads`: 0 means one for each processor. `max_memory`: bytes of buffers, as in `"1GiB"`.
 
     >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
     []
     """
-    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
+    writing = Writing.of(
+        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
+    )
     if file_type is None and mlx is not None:
         with callback(progress) as shown:
             report = _native.quantize_mlx(
@@ -336,7 +441,7 @@ def quantize(
     quantization = Quantization(
         file_type, imatrix, _list("include_weights", include_weights),
         _list("exclude_weights", exclude_weights), pure, allow_requantize, leave_output_tensor,
-        output_tensor_type, token_embedding_type, _list("tensor_type", tensor_type),
+        _dtype(output_tensor_type), _dtype(token_embedding_type), _list("tensor_type", tensor_type),
         _list("prune_layers", prune_layers), keep_split, _list("override_kv", override_kv), extra_keys,
     )
     with callback(progress) as shown:
@@ -346,36 +451,38 @@ def quantize(
 
 def split(
     source: Source,
-    path: str | Path,
+    path: PathLike,
     *,
-    max_size: int | None = None,
+    max_size: Size | None = None,
     max_tensors: int = 128,
     overwrite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
-    max_memory: int | None = None,
+    max_memory: Size | None = None,
     progress: Progress = None,
 ) -> WriteReport:
     """Writes the tensors unchanged to several files of at most `max_size` bytes or `max_tensors`."""
-    writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
+    writing = Writing.of(overwrite, dry_run, threads, max_memory)
     with callback(progress) as shown:
-        report = _native.split(_model(source), path, max_size, max_tensors, writing, shown)
+        report = _native.split(
+            _model(source), path, size("max_size", max_size), max_tensors, writing, shown
+        )
     return WriteReport(json.loads(report))
 
 
 def merge(
     source: Source,
-    path: str | Path,
+    path: PathLike,
     *,
     align: int | None = None,
     overwrite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
-    max_memory: int | None = None,
+    max_memory: Size | None = None,
     progress: Progress = None,
 ) -> WriteReport:
     """Writes the tensors unchanged to one file, aligned to `align` bytes."""
-    writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
+    writing = Writing.of(overwrite, dry_run, threads, max_memory)
     with callback(progress) as shown:
         report = _native.merge(_model(source), path, align, writing, shown)
     return WriteReport(json.loads(report))
@@ -385,27 +492,27 @@ def create(
     name: str,
     source: Source | None = None,
     *,
-    modelfile: str | Path | None = None,
+    modelfile: PathLike | None = None,
     quantize: str | None = None,
     template: str | None = None,
     system: str | None = None,
     parameters: Mapping[str, object] | None = None,
     license: str | Iterable[str] = (),
     message: Iterable[tuple[str, str]] = (),
-    adapter: str | Path | Iterable[str | Path] = (),
-    projector: str | Path | Iterable[str | Path] = (),
-    draft: str | Path | None = None,
+    adapter: PathLike | Iterable[PathLike] = (),
+    projector: PathLike | Iterable[PathLike] = (),
+    draft: PathLike | None = None,
     draft_quantize: str | None = None,
     renderer: str | None = None,
     parser: str | None = None,
     requires: str | None = None,
-    store: str | Path | None = None,
+    store: PathLike | None = None,
     overwrite: bool = False,
     allow_incomplete: bool = False,
     allow_nonfinite: bool = False,
     dry_run: bool = False,
     threads: int = 0,
-    max_memory: int | None = None,
+    max_memory: Size | None = None,
     progress: Progress = None,
 ) -> WriteReport:
     """Creates a model in Ollama's store, which `store` or the variable OLLAMA_MODELS names.
@@ -417,7 +524,9 @@ def create(
     >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
     True
     """
-    writing = Writing(overwrite, allow_incomplete, allow_nonfinite, dry_run, threads, max_memory)
+    writing = Writing.of(
+        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
+    )
     creation = Creation(
         modelfile, quantize, template, system,
         [(key, str(one)) for key, value in (parameters or {}).items() for one in _several(value)],
@@ -428,6 +537,19 @@ def create(
     with callback(progress) as shown:
         report = _native.create(model, name, creation, writing, shown)
     return WriteReport(json.loads(report))
+
+
+def _adapters(
+    given: PathLike | Iterable[PathLike | tuple[PathLike, float]],
+) -> list[tuple[PathLike, float]]:
+    """Adapters, each with its factor, which is 1 where none is given."""
+    if isinstance(given, (str, os.PathLike)):
+        return [(given, 1.0)]
+    return [one if isinstance(one, tuple) else (one, 1.0) for one in given]
+
+
+def _dtype(given: DType | None) -> str | None:
+    return None if given is None else parse(given)
 
 
 def _list(name: str, given: Iterable[T]) -> list[T]:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import _native
+from ._dtypes import NAMES, DType, parse
 from ._errors import exception
-from ._model import Tensor
+from ._model import Model, PathLike
 from ._model import open as _open
 from ._progress import Progress, callback
-from ._verbs import WriteReport, Writing, _container
+from ._sizes import Size, size
+from ._tensor import Tensor
+from ._verbs import Container, Source, WriteReport, Writing, _container
 
-__all__ = ["Writer", "save_file"]
+__all__ = ["Writer", "save", "save_file"]
 
-_STORED = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
-    "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
-    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
-    "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
-}
+_STORED = {theirs: ours for ours, theirs in NAMES.items()}
 """Dtypes of arrays, by the names of NumPy, ml_dtypes, torch, JAX and MLX."""
 
 
@@ -40,14 +39,46 @@ class Writer:
     'Q4_K'
     """
 
-    def __init__(self, to: str, *, one_file: bool = True) -> None:
+    def __init__(self, to: Container, *, one_file: bool = True) -> None:
         """Starts a model for the container `to`. With `one_file`, safetensors is one file and not a
         directory; other containers are what they are."""
-        self._native = _native.Builder(to, one_file and to == "safetensors")
+        self._to = to
+        self._one_file = one_file and to == "safetensors"
+        self._native = _native.Builder(to, self._one_file)
 
-    def set(self, key: str, value: Any) -> None:
-        """Sets a metadata value: a bool, int, float, str or a list of one of them."""
-        self._native.set(key, value)
+    @classmethod
+    def like(
+        cls, model: Source, to: Container | None = None, *, one_file: bool = False
+    ) -> Writer:
+        """Starts a model with the metadata and the documents of another one, and no tensors. In
+        another container `to`, they have its form."""
+        opened = model if isinstance(model, Model) else _open(model)
+        is_gguf = "general.architecture" in opened.metadata
+        own: Container = "gguf" if is_gguf else "mlx" if opened.container == "mlx" else "safetensors"
+        to = to or own
+        writer = cls(to, one_file=one_file)
+        writer._native.set_like(opened._native, to)
+        if to != "gguf" and not writer._one_file:
+            for name, content in opened.documents.items():
+                writer.document(name, content)
+        return writer
+
+    def set(self, key: str, value: Any, type: str | None = None) -> None:
+        """Sets a metadata value: a bool, int, float, str, bytes or a list of one of them.
+
+        Without `type`, integers are `u32`, or `i32`, `u64` or `i64` where they do not fit, and floats
+        are `f32`; `type` is one of GGUF's: `u8` to `i64`, `f32`, `f64`, `bool`, `string`, or
+        `array[...]` of one of them.
+        """
+        self._native.set(key, *typed(key, value, type))
+
+    def remove(self, key: str) -> bool:
+        """Removes a metadata key, and returns whether it was there."""
+        return self._native.remove(key)
+
+    def keys(self) -> list[str]:
+        """The metadata keys so far."""
+        return self._native.keys()
 
     def document(self, name: str, content: str | bytes | Mapping[str, Any]) -> None:
         """Adds a file beside the weights, such as `config.json`."""
@@ -55,22 +86,60 @@ class Writer:
             content = json.dumps(content, indent=2)
         self._native.document(name, content.encode() if isinstance(content, str) else content)
 
-    def add(self, name: str, tensor: Any, *, dtype: str | None = None) -> None:
+    def add(
+        self,
+        name: str,
+        tensor: Any,
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: DType | None = None,
+    ) -> None:
         """Adds a tensor of an opened model, a NumPy array or any array that NumPy or DLPack can
         read; in another `dtype`, such as `Q4_K`, its values are converted or quantized.
+
+        `tensor` may also be a function without arguments that returns an array of `shape`. It is called
+        when its turn to be written comes, so that no more than a few results are in memory at a time.
+        Several threads may call several functions at once.
+
+        >>> writer = Writer("safetensors")
+        >>> q = _open(SAMPLE)["layers.0.attention.q.weight"]
+        >>> writer.add("half", lambda: q.dequantize() / 2, shape=q.shape, dtype="bf16")
 
         An array of unsigned 8-bit integers cannot be quantized: it could be the bytes of packed
         blocks, which `add_raw` writes as they are.
         """
+        wanted = None if dtype is None else parse(dtype)
+        if callable(tensor) and not hasattr(tensor, "dtype"):
+            self._add_computed(name, tensor, shape, wanted)
+            return
+        if shape is not None and tuple(shape) != tuple(tensor.shape):
+            fault = f"tensor \"{name}\": the array has the shape {tuple(tensor.shape)}, not {tuple(shape)}"
+            raise exception("mismatch", fault, tensor=name)
         if isinstance(tensor, Tensor):
-            self._native.add(name, tensor._native, dtype)
+            self._native.add(name, tensor._native, wanted)
             return
         _check_array(name, tensor)
-        _check_not_bytes(name, tensor, dtype)
-        stored, shape, address, nbytes, owner = _array(tensor)
-        self._native.add_array(name, stored, shape, address, nbytes, owner, dtype)
+        _check_not_bytes(name, tensor, wanted)
+        stored, dims, address, nbytes, owner = _array(tensor)
+        self._native.add_array(name, stored, dims, address, nbytes, owner, wanted)
 
-    def add_raw(self, name: str, data: Any, dtype: str, shape: Sequence[int]) -> None:
+    def _add_computed(
+        self, name: str, function: Callable[[], Any], shape: Sequence[int] | None, dtype: str | None
+    ) -> None:
+        if shape is None:
+            advice = "give shape=, since the header is written before the function is called"
+            fault = f"tensor \"{name}\": the shape of the array that the function returns is unknown"
+            raise exception("mismatch", fault, tensor=name, advice=advice)
+        dims = tuple(int(length) for length in shape)
+        stored = "F32" if dtype is None or _native.is_quantized(dtype) else dtype
+
+        def bytes_of() -> bytes:
+            found = _computed(name, function(), dims, stored)
+            return bytes(memoryview(found).cast("B"))
+
+        self._native.add_computed(name, stored, list(dims), bytes_of, dtype)
+
+    def add_raw(self, name: str, data: Any, dtype: DType, shape: Sequence[int]) -> None:
         """Adds packed blocks, or the bytes of plain numbers, as they are. `data` is an object that
         contains bytes, or an array, with all bytes of a tensor of this `dtype` and `shape`, as
         `Tensor.raw` returns them.
@@ -86,22 +155,104 @@ class Writer:
 
             owner = np.frombuffer(data, np.uint8)
             address, nbytes = owner.ctypes.data, owner.nbytes
-        self._native.add_raw(name, dtype, list(shape), address, nbytes, owner)
+        self._native.add_raw(name, parse(dtype), list(shape), address, nbytes, owner)
 
     def write(
         self,
-        path: str | Path,
+        path: PathLike,
         *,
+        max_shard_size: Size | None = None,
         overwrite: bool = False,
         dry_run: bool = False,
         threads: int = 0,
-        max_memory: int | None = None,
+        max_memory: Size | None = None,
         progress: Progress = None,
     ) -> WriteReport:
-        """Writes the model. A writer writes once."""
-        writing = Writing(overwrite, False, False, dry_run, threads, max_memory)
+        """Writes the model; a writer may write several times. `max_shard_size`, as in `"5GB"`,
+        distributes the tensors over several files of at most so many bytes of tensors."""
+        writing = Writing.of(overwrite, dry_run, threads, max_memory)
+        shard = size("max_shard_size", max_shard_size)
+        if shard is not None and self._one_file:
+            fault = "max_shard_size makes several files, but the writer makes one"
+            raise exception("mismatch", fault, advice="write Writer(to, one_file=False)")
+        if shard is not None:
+            self._native.shards(shard, Path(path).stem)
         with callback(progress) as shown:
             return WriteReport(json.loads(self._native.write(path, writing, shown)))
+
+
+def _computed(name: str, found: Any, shape: tuple[int, ...], stored: str) -> Any:
+    """The array that a function returned, with elements of the dtype `stored`."""
+    import numpy as np
+
+    _check_array(name, found)
+    if tuple(found.shape) != shape:
+        fault = f"tensor \"{name}\": the function returned the shape {tuple(found.shape)}, not {shape}"
+        raise exception("mismatch", fault, tensor=name)
+    if isinstance(found, Tensor):
+        found = found.numpy()
+    if hasattr(found, "data_ptr"):
+        import torch
+
+        found = found.detach().cpu().to(getattr(torch, NAMES[stored])).contiguous()
+        return found.view(torch.uint8).numpy() if found.ndim else found.reshape(1).view(torch.uint8).numpy()
+    kind = _numpy_type(stored, name)
+    return np.ascontiguousarray(np.asarray(found), kind).reshape(-1).view(np.uint8)
+
+
+def _numpy_type(stored: str, name: str) -> Any:
+    import numpy as np
+
+    from ._dtypes import element
+
+    return element(stored, name) or np.dtype(NAMES[stored])
+
+
+_INTEGER_TYPES = (("u32", 0, 2**32), ("i32", -(2**31), 2**31), ("u64", 0, 2**64), ("i64", -(2**63), 2**63))
+
+
+def typed(key: str, value: Any, type: str | None) -> tuple[str, Any]:
+    """The type of a metadata value, and the value itself."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, tuple):
+        value = list(value)
+    found = type or _type(value)
+    if found is None:
+        fault = f"key \"{key}\": {value!r} is no bool, int, float, str, bytes, or list of one of them"
+        raise exception("mismatch", fault, key=key)
+    try:
+        _native.check_setting(found, value)
+    except (TypeError, OverflowError, ValueError) as error:
+        if hasattr(error, "kind"):
+            raise
+        fault = f"key \"{key}\": {value!r} does not fit the type {found}"
+        raise exception("mismatch", fault, key=key) from None
+    return found, value
+
+
+def _type(value: Any) -> str | None:
+    """The type of a value, by its class and size."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        fits = (name for name, low, end in _INTEGER_TYPES if low <= value < end)
+        return next(fits, None)
+    if isinstance(value, float):
+        return "f32"
+    if isinstance(value, (str, bytes)):
+        return "string"
+    if not isinstance(value, list):
+        return None
+    if all(isinstance(one, (str, bytes)) for one in value):
+        return "array[string]"
+    if all(isinstance(one, bool) for one in value):
+        return "array[bool]"
+    if all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+        is_small = all(-(2**31) <= one < 2**31 for one in value)
+        return "array[i32]" if is_small else "array[i64]"
+    is_number = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in value)
+    return "array[f32]" if is_number else None
 
 
 def _check_array(name: str, array: Any) -> None:
@@ -127,7 +278,8 @@ def _check_not_bytes(name: str, array: Any, dtype: str | None) -> None:
 
 def _dtype_name(array: Any) -> str:
     """The dtype of an array of any library, by its name in NumPy or `ml_dtypes`."""
-    return str(array.dtype).removeprefix("torch.").removeprefix("mlx.core.").rstrip("_")
+    name = getattr(array.dtype, "name", None) or str(array.dtype)
+    return str(name).removeprefix("torch.").removeprefix("mlx.core.").rstrip("_")
 
 
 def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
@@ -144,8 +296,11 @@ def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
             array = array.view(mx.uint16)
         import numpy as np
 
-        array = np.ascontiguousarray(np.asarray(array)).reshape(array.shape)
-        address, nbytes, shape = array.ctypes.data, array.nbytes, list(array.shape)
+        shape = list(array.shape)
+        array = np.ascontiguousarray(np.asarray(array)).reshape(shape)
+        if array.dtype.byteorder == ">":
+            array = array.astype(array.dtype.newbyteorder("<"))
+        address, nbytes = array.ctypes.data, array.nbytes
     if name not in _STORED:
         raise exception("unsupported", f"an array of {name} cannot be written")
     return _STORED[name], shape, address, nbytes, array
@@ -153,24 +308,46 @@ def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
 
 def save_file(
     tensors: Mapping[str, Any],
-    path: str | Path,
-    *,
+    path: PathLike,
     metadata: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
-    to: str | None = None,
+    *,
+    dtype: DType | None = None,
+    to: Container | None = None,
     overwrite: bool = True,
     threads: int = 0,
     progress: Progress = None,
 ) -> WriteReport:
     """Writes tensors under their names to one file, .safetensors or .gguf, or with `to` to another
     container. `dtype` converts or quantizes matrices; vectors stay as they are. Arrays of unsigned
-    8-bit integers cannot be quantized: see `Writer.add`."""
+    8-bit integers cannot be quantized: see `Writer.add`. An existing file is overwritten, as by other
+    libraries' functions of this name, unless `overwrite` is False."""
     container, _ = _container(path, to)
+    wanted = None if dtype is None else parse(dtype)
     writer = Writer(container)
     for key, value in (metadata or {}).items():
         writer.set(key, value)
     for name, tensor in tensors.items():
         _check_array(name, tensor)
-        _check_not_bytes(name, tensor, dtype)
-        writer.add(name, tensor, dtype=dtype if len(tensor.shape) > 1 else None)
+        _check_not_bytes(name, tensor, wanted)
+        writer.add(name, tensor, dtype=wanted if len(tensor.shape) > 1 else None)
     return writer.write(path, overwrite=overwrite, threads=threads, progress=progress)
+
+
+def save(
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    dtype: DType | None = None,
+    to: Container = "safetensors",
+) -> bytes:
+    """The bytes of the file that `save_file` writes.
+
+    >>> import numpy as np
+    >>> from weighbridge import open_bytes
+    >>> list(open_bytes(save({"x": np.ones(2)})).stored)
+    ['x']
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"model.{to}"
+        save_file(tensors, path, metadata, dtype=dtype, to=to)
+        return path.read_bytes()

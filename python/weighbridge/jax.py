@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as _jnp
 
+from ._dtypes import Float
 from ._frames import load, named
-from ._model import Model
+from ._model import Names
 from ._progress import Progress
-from ._writer import save_file
+from ._verbs import Source
+from ._writer import save, save_file
 
-__all__ = ["load_file", "save_file"]
+__all__ = ["load_file", "save", "save_file"]
 
 
 def load_file(
-    source: str | Path | Model,
+    source: Source,
     *,
-    dtype: Any = None,
-    names: str = "huggingface",
+    dtype: Float | None = None,
+    names: Names = "huggingface",
     copy: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """Loads all tensors of a model in any container: see `weighbridge.torch.load_file`."""
-    wanted = None if dtype is None else _jnp.dtype(dtype).name
-    found = load(named(source, names), wanted, threads, progress, copy)
+    found = load(named(source, names), dtype, threads, progress, copy)
     return {name: _jnp.from_dlpack(array) for name, (_, array) in found.items()}

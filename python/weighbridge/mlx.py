@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import mlx.core as _mx
 
+from ._dtypes import Float
 from ._errors import exception
 from ._frames import load, named
-from ._model import Model, Tensor
+from ._model import Model, Names
+from ._model import open as _open
 from ._progress import Progress
-from ._writer import save_file
+from ._tensor import Tensor
+from ._verbs import Source
+from ._writer import save, save_file
 
-__all__ = ["load_file", "save_file"]
+__all__ = ["load_file", "save", "save_file"]
 
 
 def load_file(
-    source: str | Path | Model,
+    source: Source,
     *,
-    dtype: Any = None,
-    names: str = "mlx",
+    dtype: Float | None = None,
+    names: Names = "mlx",
     packed: bool = False,
     threads: int = 0,
     progress: Progress = None,
@@ -33,11 +36,10 @@ def load_file(
     `dtype` applies to the other tensors. Convert a model of another container with
     `weighbridge.convert(..., to="mlx")` first: it keeps the codes where MLX has them.
     """
-    wanted = None if dtype is None else str(dtype).removeprefix("mlx.core.")
     tensors = named(source, names)
     kept = {name: t for name, t in tensors.items() if packed and t.dtype.startswith("MLX_")}
     found = load(
-        {name: t for name, t in tensors.items() if name not in kept}, wanted, threads, progress
+        {name: t for name, t in tensors.items() if name not in kept}, dtype, threads, progress
     )
     state = {name: _mx.array(array) for name, (_, array) in found.items()}
     for name, tensor in kept.items():

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._dtypes import Float, element, parse_float
+from ._dtypes import numpy as _numpy
 from ._frames import load, named
-from ._model import _FLOATS, Model, _element, _numpy
+from ._model import Names
 from ._progress import Progress
-from ._writer import save_file
+from ._verbs import Source
+from ._writer import save, save_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["load_file", "save_file"]
+__all__ = ["load_file", "save", "save_file"]
 
 
 def load_file(
-    source: str | Path | Model,
+    source: Source,
     *,
-    dtype: str | None = None,
-    names: str = "huggingface",
+    dtype: Float | None = None,
+    names: Names = "huggingface",
+    filter: str | None = None,
     copy: bool = False,
     threads: int = 0,
     progress: Progress = None,
@@ -28,15 +31,16 @@ def load_file(
     """Loads all tensors of a model in any container. Stored numbers share the memory of the file,
     unless `copy` is set; quantized tensors are decoded to `dtype` or float32. BF16 and floats of 8
     bits have the types of the package `ml_dtypes`. `names` is `huggingface`, `canonical`, `stored`,
-    `mlx` or `gguf`.
+    `mlx` or `gguf`; `filter` is a pattern of names. A write to an array is seen in no other one, and
+    never reaches the file.
 
     >>> load_file(SAMPLE)["model.norm.weight"].shape
     (256,)
     """
-    wanted = _FLOATS.get((dtype or "").lower())
-    tensors = named(source, names)
+    wanted = None if dtype is None else parse_float(dtype)
+    tensors = named(source, names, filter=filter)
     elements = {
-        name: _element(_dtype(tensor._native.value_dtype, wanted), name)
+        name: element(_dtype(tensor._native.value_dtype, wanted), name)
         for name, tensor in tensors.items()
     }
     found = load(tensors, dtype, threads, progress, copy)

@@ -18,15 +18,24 @@ from typing import Any
 import ray as _ray
 
 from ._errors import exception
+from ._model import Model
 from ._progress import Progress, callback
-from ._verbs import Report
+from ._verbs import Report, Source
 
-__all__ = ["convert", "finish", "plan", "quantize", "run"]
+__all__ = ["FinishReport", "convert", "finish", "plan", "quantize", "run"]
 
 Option = bool | int | str | Path | list[str]
 
 
-def convert(src: str | Path, dst: str | Path, **options: Any) -> Report:
+class FinishReport(Report):
+    """What the slices of a plan wrote."""
+
+    written: list[str]
+    replaced: list[str]
+    bytes: int
+
+
+def convert(src: Source, dst: str | Path, **options: Any) -> FinishReport:
     """Converts a model: `weighbridge job plan convert SRC DST`, then `run`.
 
     The program's options are keywords: `to="gguf"`, `dtype="F16"`, `overwrite=True`. Those of `plan` and
@@ -35,7 +44,7 @@ def convert(src: str | Path, dst: str | Path, **options: Any) -> Report:
     return _both("convert", [src, dst], options)
 
 
-def quantize(src: str | Path, dst: str | Path, file_type: str, **options: Any) -> Report:
+def quantize(src: Source, dst: str | Path, file_type: str, **options: Any) -> FinishReport:
     """Quantizes a model to a GGUF file: `weighbridge job plan quantize SRC DST TYPE`, then `run`.
 
     `imatrix="weights.dat"` and the other options of the program are keywords.
@@ -74,7 +83,7 @@ def run(
     retries: int = 3,
     progress: Progress = None,
     ray_options: Mapping[str, Any] | None = None,
-) -> Report:
+) -> FinishReport:
     """Runs a plan in slices, each a task with `threads` processors, and finishes it.
 
     A task whose process or node is lost is repeated up to `retries` times. `ray_options` are those of
@@ -89,12 +98,12 @@ def run(
     return finish(path)
 
 
-def finish(path: str | Path) -> Report:
+def finish(path: str | Path) -> FinishReport:
     """Checks all slices of a plan, and moves its files to their place.
 
     A plan that is finished, and whose files are still the same, stays as it is.
     """
-    return Report(_program(["finish", str(Path(path).absolute()), "--json"]))
+    return FinishReport(_program(["finish", str(Path(path).absolute()), "--json"]))
 
 
 def _run_slices(
@@ -115,7 +124,7 @@ def _run_slices(
     running = [task.remote(str(path), number, slices, threads) for number in range(1, slices + 1)]
     left = running
     try:
-        with callback(progress) as shown:
+        with callback(progress, "slice") as shown:
             while left:
                 done, left = _ray.wait(left)
                 # An error of a slice ends the run.
@@ -135,7 +144,8 @@ def _slice(path: str, number: int, slices: int, threads: int) -> None:
     _program(["slice", path, f"{number}/{slices}", "--threads", str(threads), "--json"])
 
 
-def _both(verb: str, arguments: list[str | Path], options: dict[str, Any]) -> Report:
+def _both(verb: str, given: list[Any], options: dict[str, Any]) -> FinishReport:
+    arguments: list[str | Path] = [one.path if isinstance(one, Model) else one for one in given]
     names = ("slices", "threads", "retries", "progress", "ray_options")
     of_run = {name: options.pop(name) for name in names if name in options}
     destination = Path(arguments[1])

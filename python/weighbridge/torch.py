@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch as _torch
 
+from ._dtypes import Float
 from ._frames import load, named
-from ._model import Model
+from ._model import Model, Names
 from ._model import open as _open
 from ._progress import Progress
-from ._writer import save_file
+from ._verbs import Source
+from ._writer import save, save_file
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor
 
-__all__ = ["load_dtensors", "load_file", "save_file"]
+__all__ = ["load_dtensors", "load_file", "save", "save_file"]
 
 
 def load_file(
-    source: str | Path | Model,
-    *,
+    source: Source,
     device: Any = "cpu",
-    dtype: Any = None,
-    names: str = "huggingface",
+    *,
+    dtype: Float | None = None,
+    names: Names = "huggingface",
+    filter: str | None = None,
     copy: bool = False,
     tensor_parallel: tuple[int, int] | None = None,
     pipeline_parallel: tuple[int, int] | None = None,
@@ -38,7 +40,8 @@ def load_file(
     Stored numbers share the memory of the file, privately: a write never reaches it. With `copy`,
     they are read into memory of their own, and the file may change afterwards. Quantized tensors
     are decoded to `dtype` (torch.float32, float16 or bfloat16) or float32. `names` is `huggingface`,
-    `canonical`, `stored`, `mlx` or `gguf`.
+    `canonical`, `stored`, `mlx` or `gguf`; `filter` is a pattern of names. Every call has a private map
+    of its own: a write to its tensors is seen in no others.
 
     `tensor_parallel`, `pipeline_parallel` and `expert_parallel` load one rank's part of each tensor:
     the number of the rank, from 0, and the number of ranks. Only the bytes of the parts are read.
@@ -48,9 +51,8 @@ def load_file(
     >>> load_file(SAMPLE, tensor_parallel=(1, 2))["model.layers.0.self_attn.q_proj.weight"].shape
     torch.Size([128, 256])
     """
-    wanted = None if dtype is None else str(dtype).removeprefix("torch.")
     ranks = (tensor_parallel, pipeline_parallel, expert_parallel)
-    found = load(named(source, names, *ranks), wanted, threads, progress, copy)
+    found = load(named(source, names, *ranks, filter=filter), dtype, threads, progress, copy)
     tensors = {name: _torch.from_dlpack(array) for name, (_, array) in found.items()}
     if str(device) == "cpu":
         return tensors
@@ -58,11 +60,11 @@ def load_file(
 
 
 def load_dtensors(
-    source: str | Path | Model,
+    source: Source,
     device_mesh: DeviceMesh,
     *,
-    dtype: Any = None,
-    names: str = "huggingface",
+    dtype: Float | None = None,
+    names: Names = "huggingface",
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, DTensor]:
@@ -88,8 +90,7 @@ def load_dtensors(
         ]
         placements[name] = Shard(axes[0]) if axes else Replicate()
         parts[name] = tensor.shard(axes[0], rank, ranks) if axes else tensor
-    wanted = None if dtype is None else str(dtype).removeprefix("torch.")
-    loaded = load(parts, wanted, threads, progress)
+    loaded = load(parts, dtype, threads, progress)
     found = {}
     for name, (_, array) in loaded.items():
         local = _torch.from_dlpack(array).to(mesh.device_type)
