@@ -196,6 +196,14 @@ impl Array {
         self
     }
 
+    /// The same memory as one row of bytes: for dtypes that a consumer has, and DLPack has not.
+    #[must_use]
+    pub fn as_bytes(mut self) -> Self {
+        self.element = Element::U8;
+        self.shape = vec![i64::try_from(self.bytes).unwrap_or(i64::MAX)];
+        self
+    }
+
     /// The address of the first element.
     pub fn data(&self) -> *mut u8 {
         self.data

@@ -68,6 +68,11 @@ impl Array {
         Ok(Self::new(self.take()?.as_integers()))
     }
 
+    /// The same memory as one row of bytes. This array is given away.
+    fn as_bytes(&self) -> PyResult<Self> {
+        Ok(Self::new(self.take()?.as_bytes()))
+    }
+
     /// Gives the array to a consumer. The memory may be written to; no write reaches a file.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
