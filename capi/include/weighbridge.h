@@ -14,7 +14,7 @@ struct DLManagedTensorVersioned;
 // The interface that this header describes.
 #define WB_ABI_VERSION 1
 
-// What a function returns: the exit statuses of the program `weighbridge`.
+// What a function returns: the exit statuses of the program `weighbridge`, and WB_NOT_FOUND.
 enum wb_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -30,8 +30,10 @@ enum wb_status
   WB_INVALID = 3,
   // Unsupported.
   WB_UNSUPPORTED = 4,
-  // Not found, no permission, no space, no memory.
+  // No permission, no space, no memory.
   WB_IO = 5,
+  // The file, tensor, key or position does not exist.
+  WB_NOT_FOUND = 6,
   // A fault of this library: a panic was caught. Please report it.
   WB_INTERNAL = 101,
   // A callback cancelled the call.
@@ -68,6 +70,50 @@ typedef int32_t wb_dtype;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// The type of a metadata value, by its GGUF code.
+enum wb_value_type
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // An unsigned integer of 8 bits.
+  WB_VALUE_U8 = 0,
+  // A signed integer of 8 bits.
+  WB_VALUE_I8 = 1,
+  // An unsigned integer of 16 bits.
+  WB_VALUE_U16 = 2,
+  // A signed integer of 16 bits.
+  WB_VALUE_I16 = 3,
+  // An unsigned integer of 32 bits.
+  WB_VALUE_U32 = 4,
+  // A signed integer of 32 bits.
+  WB_VALUE_I32 = 5,
+  // A float of 32 bits.
+  WB_VALUE_F32 = 6,
+  // A boolean.
+  WB_VALUE_BOOL = 7,
+  // A string.
+  WB_VALUE_STRING = 8,
+  // An array.
+  WB_VALUE_ARRAY = 9,
+  // An unsigned integer of 64 bits.
+  WB_VALUE_U64 = 10,
+  // A signed integer of 64 bits.
+  WB_VALUE_I64 = 11,
+  // A float of 64 bits.
+  WB_VALUE_F64 = 12,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum wb_value_type wb_value_type;
+#else
+typedef uint32_t wb_value_type;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A model that is being built: its tensors, metadata and documents. One thread uses it at a time.
+typedef struct wb_builder wb_builder;
+
 // An opened model. Any number of threads may use it at the same time; one of them frees it when no
 // other uses it any more. Tensors and loaded weights keep what they need: they may outlive it.
 typedef struct wb_model wb_model;
@@ -82,17 +128,6 @@ typedef struct wb_tokenizer wb_tokenizer;
 // Loaded tensors. Any number of threads may read them at the same time.
 typedef struct wb_weights wb_weights;
 
-// Progress of a long call, in bytes. Called from any thread that does the work, and from several at
-// a time. Any value but 0 cancels the call, which then returns WB_CANCELLED.
-typedef int32_t (*wb_progress)(void *user, uint64_t done, uint64_t total);
-
-// Allocates `bytes` bytes at a multiple of `alignment` for a tensor, or returns NULL. Called from
-// the thread that calls wb_load.
-typedef void *(*wb_allocate)(void *user, size_t bytes, size_t alignment);
-
-// Gives back what wb_allocate returned: when the weights are freed, or when loading fails.
-typedef void (*wb_release)(void *user, void *data, size_t bytes);
-
 // Bytes of text: UTF-8 unless the file stores something else. Not terminated by NUL: print it with
 // "%.*s". `data` is never NULL in a value that this library returns.
 typedef struct {
@@ -101,6 +136,49 @@ typedef struct {
   // The number of bytes.
   size_t len;
 } wb_str;
+
+// Progress of a long call, in bytes. Called from any thread that does the work, and from several at
+// a time. Any value but 0 cancels the call, which then returns WB_CANCELLED.
+typedef int32_t (*wb_progress)(void *user, uint64_t done, uint64_t total);
+
+// Options of the functions that write models.
+typedef struct {
+  // sizeof(wb_write_options).
+  size_t size;
+  // wb_convert: the container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending
+  // of the destination, .gguf or .safetensors.
+  const char *container;
+  // wb_quantize: the path of an importance matrix, or NULL.
+  const char *imatrix;
+  // Passed to the callback.
+  void *user;
+  // Called with the progress, or NULL.
+  wb_progress progress;
+  // Bytes of memory for buffers; 0 means 256 MiB.
+  uint64_t memory;
+  // The number of threads; 0 means one for each processor.
+  uint32_t threads;
+  // Other than 0: replace an existing destination once the new one is complete.
+  uint32_t overwrite;
+  // Other than 0: write a model although it lacks tensors that its family requires.
+  uint32_t allow_incomplete;
+  // Other than 0: plan, but write nothing.
+  uint32_t dry_run;
+  // wb_convert, other than 0: any loss of values is an error.
+  uint32_t lossless;
+  // wb_quantize, other than 0: quantize tensors that are quantized already.
+  uint32_t allow_requantize;
+  // Other than 0: quantize tensors with NaN, infinities, or values beyond the range of a block's scale,
+  // which otherwise are an error.
+  uint32_t allow_nonfinite;
+} wb_write_options;
+
+// Allocates `bytes` bytes at a multiple of `alignment` for a tensor, or returns NULL. Called from
+// the thread that calls wb_load.
+typedef void *(*wb_allocate)(void *user, size_t bytes, size_t alignment);
+
+// Gives back what wb_allocate returned: when the weights are freed, or when loading fails.
+typedef void (*wb_release)(void *user, void *data, size_t bytes);
 
 // Whether a tensor is loaded, by its name. Called from the thread that calls wb_load.
 typedef int32_t (*wb_wanted)(void *user, wb_str name);
@@ -152,8 +230,7 @@ typedef struct {
 typedef struct {
   // The key.
   wb_str key;
-  // The type, by its GGUF code: 0 u8, 1 i8, 2 u16, 3 i16, 4 u32, 5 i32, 6 f32, 7 bool, 8 string,
-  // 9 array, 10 u64, 11 i64, 12 f64.
+  // The type: one of wb_value_type.
   uint32_t value_type;
   // The type of an array's elements; otherwise that of the value.
   uint32_t element_type;
@@ -161,10 +238,19 @@ typedef struct {
   uint64_t count;
   // A number or boolean that fits it; otherwise 0.
   int64_t integer;
+  // A number or boolean as its type lays it out, in the low bytes: an integer of 64 bits without a sign, a
+  // negative integer in two's complement, the bits of a float; otherwise 0.
+  uint64_t bits;
   // A number; otherwise NaN.
   double number;
   // A string; otherwise empty.
   wb_str string;
+  // The elements of an array of numbers or booleans in the file's header: `bytes` bytes, little-endian,
+  // perhaps unaligned, valid as long as the model. NULL for other values, and for a file of the other byte
+  // order.
+  const void *data;
+  // The length of `data`.
+  size_t bytes;
 } wb_value;
 
 // Options of wb_open.
@@ -229,38 +315,6 @@ typedef struct {
   float score;
 } wb_token;
 
-// Options of the functions that write models.
-typedef struct {
-  // sizeof(wb_write_options).
-  size_t size;
-  // wb_convert: the container to write: "gguf", "safetensors", "mlx" or "ollama". NULL: by the ending
-  // of the destination, .gguf or .safetensors.
-  const char *container;
-  // wb_quantize: the path of an importance matrix, or NULL.
-  const char *imatrix;
-  // Passed to the callback.
-  void *user;
-  // Called with the progress, or NULL.
-  wb_progress progress;
-  // Bytes of memory for buffers; 0 means 256 MiB.
-  uint64_t memory;
-  // The number of threads; 0 means one for each processor.
-  uint32_t threads;
-  // Other than 0: replace an existing destination once the new one is complete.
-  uint32_t overwrite;
-  // Other than 0: write a model although it lacks tensors that its family requires.
-  uint32_t allow_incomplete;
-  // Other than 0: plan, but write nothing.
-  uint32_t dry_run;
-  // wb_convert, other than 0: any loss of values is an error.
-  uint32_t lossless;
-  // wb_quantize, other than 0: quantize tensors that are quantized already.
-  uint32_t allow_requantize;
-  // Other than 0: quantize tensors with NaN, infinities, or values beyond the range of a block's scale,
-  // which otherwise are an error.
-  uint32_t allow_nonfinite;
-} wb_write_options;
-
 // What wb_create makes of a model.
 typedef struct {
   // sizeof(wb_create_options).
@@ -283,6 +337,53 @@ uint32_t wb_abi_version(void);
 
 // The version of the library, such as "0.1.0": a constant that ends with NUL.
 const char *wb_version(void);
+
+// Starts a model without tensors for a container: "gguf", "mlx", or "safetensors" for one file. Free *out
+// with wb_builder_free.
+int32_t wb_builder_new(const char *container, wb_builder **out);
+
+// Frees a builder. NULL is allowed.
+void wb_builder_free(wb_builder *builder);
+
+// Copies all metadata of a model, of the same container.
+int32_t wb_builder_copy_metadata(wb_builder *builder, const wb_model *model);
+
+// Sets a key to a string of `len` bytes.
+int32_t wb_builder_set_string(wb_builder *builder, const char *key, const char *string, size_t len);
+
+// Sets a key to `count` strings.
+int32_t wb_builder_set_strings(wb_builder *builder, const char *key, const wb_str *strings, size_t count);
+
+// Sets a key to a number or boolean. `data` points to one of the type of wb_value_type: a uint32_t for
+// WB_VALUE_U32, a byte for WB_VALUE_BOOL.
+int32_t wb_builder_set_number(wb_builder *builder, const char *key, uint32_t value_type, const void *data);
+
+// Sets a key to an array of `count` numbers or booleans of the type of wb_value_type.
+int32_t wb_builder_set_array(wb_builder *builder, const char *key, uint32_t value_type, const void *data, size_t count);
+
+// Removes a key: from the builder, and from the file that wb_metadata_edit changes.
+int32_t wb_builder_remove(wb_builder *builder, const char *key);
+
+// Adds a file of `len` bytes beside the weights, such as "config.json".
+int32_t wb_builder_document(wb_builder *builder, const char *name, const void *content, size_t len);
+
+// Adds a tensor, in the dtype `dtype`, such as "Q4_K", or, if that is NULL, as it is. The builder keeps what
+// it needs of it.
+int32_t wb_builder_add(wb_builder *builder, const char *name, const wb_tensor *tensor, const char *dtype);
+
+// Adds an array of the caller: `len` bytes of the dtype `stored`, little-endian, packed if it is quantized,
+// with `rank` dimensions, outermost first. It is written in the dtype `dtype`, or, if that is NULL, as it is.
+// The memory is read by wb_builder_write: it must stay valid until the builder is freed.
+int32_t wb_builder_add_array(wb_builder *builder, const char *name, const char *stored, const uint64_t *shape, size_t rank, const void *data, size_t len, const char *dtype);
+
+// Writes the model to a file, or for "mlx" to a directory. A builder may write several times. `options` may
+// be NULL. *json is a report, to be freed with wb_string_free; `json` may be NULL.
+int32_t wb_builder_write(const wb_builder *builder, const char *destination, const wb_write_options *options, char **json);
+
+// Changes the metadata of a GGUF file: sets the keys of the builder, and removes those that
+// wb_builder_remove was called with. The file is changed in place where that is safe, else rewritten and
+// replaced. *in_place tells which; it may be NULL.
+int32_t wb_metadata_edit(const char *path, const wb_builder *builder, int32_t *in_place);
 
 // The message of the last call of this thread, if it failed; otherwise NULL. Valid, as all strings
 // of the last error, until the thread calls another function that returns a status.
@@ -327,9 +428,12 @@ size_t wb_metadata_count(const wb_model *model);
 // The key and value at a position in file order, 0 first. Strings are valid as long as the model.
 int32_t wb_metadata_at(const wb_model *model, size_t position, wb_value *out);
 
-// The value under a key. WB_IO if the key does not exist. `key` in the result is empty. Strings are
+// The value under a key. WB_NOT_FOUND if the key does not exist. `key` in the result is empty. Strings are
 // valid as long as the model.
 int32_t wb_metadata_find(const wb_model *model, const char *key, wb_value *out);
+
+// The position of a key, for wb_metadata_at. WB_NOT_FOUND if the key does not exist.
+int32_t wb_metadata_position(const wb_model *model, const char *key, size_t *out);
 
 // Fills `out` with the strings of an array, such as "tokenizer.ggml.tokens". `count` must be the
 // number of its elements. The strings are valid as long as the model; nothing is copied.
@@ -338,6 +442,10 @@ int32_t wb_metadata_strings(const wb_model *model, const char *key, wb_str *out,
 // Fills `out` with the numbers of an array, such as "tokenizer.ggml.scores". `count` must be the
 // number of its elements.
 int32_t wb_metadata_numbers(const wb_model *model, const char *key, double *out, size_t count);
+
+// Fills `out` with the floats of an array, such as "tokenizer.ggml.scores", rounded to 32 bits. `count`
+// must be the number of its elements.
+int32_t wb_metadata_floats(const wb_model *model, const char *key, float *out, size_t count);
 
 // Fills `out` with the integers or booleans of an array, such as "tokenizer.ggml.token_type".
 // `count` must be the number of its elements.
@@ -384,6 +492,17 @@ int32_t wb_model_stored_tensor(const wb_model *model, const char *name, wb_tenso
 // The stored tensor at a position in file order, 0 first. Free *out with wb_tensor_free.
 int32_t wb_model_stored_tensor_at(const wb_model *model, size_t position, wb_tensor **out);
 
+// The stored tensor at a position in file order, 0 first; NULL if there is none. It belongs to the model:
+// do not free it. It is valid as long as the model.
+const wb_tensor *wb_model_stored_at(const wb_model *model, size_t position);
+
+// The position of the stored tensor with a name, for wb_model_stored_at. WB_NOT_FOUND if there is none.
+int32_t wb_model_stored_find(const wb_model *model, const char *name, size_t *out);
+
+// The position of the first byte of tensor data in the first file. 0 for NULL, and for a model without
+// stored tensors.
+uint64_t wb_model_data_start(const wb_model *model);
+
 // The number of values of the config: those that an engine needs, whatever the container calls them.
 int32_t wb_config_count(const wb_model *model, size_t *out);
 
@@ -410,6 +529,10 @@ wb_str wb_tensor_name(const wb_tensor *tensor);
 // tensor. Empty for NULL.
 wb_str wb_tensor_dtype(const wb_tensor *tensor);
 
+// The type code of ggml of the dtype, such as 12 for Q4_K; -1 for NULL, for a dtype that ggml lacks, and for
+// a tensor that is stored in several.
+int32_t wb_tensor_ggml_type(const wb_tensor *tensor);
+
 // The dimensions, outermost first. Returns their number, and in *shape a pointer to them that is
 // valid as long as the tensor. 0 for NULL.
 size_t wb_tensor_shape(const wb_tensor *tensor, const uint64_t **shape);
@@ -431,7 +554,7 @@ int32_t wb_tensor_segment(const wb_tensor *tensor, size_t position, wb_segment *
 
 // The packed bytes of one of the tensor's parts, little-endian; `part` is a name such as "weight"
 // or "scale", and NULL means "weight". They are borrowed from the memory map where possible, and
-// valid as long as the tensor. They may be unaligned. Do not write to them.
+// valid as long as the tensor. They may be unaligned. Do not write to them. `len` may be NULL.
 int32_t wb_tensor_data(const wb_tensor *tensor, const char *part, const void **data, size_t *len);
 
 // Rows first..end of the tensor as a tensor of their own. Nothing is read. Free *out with
@@ -447,7 +570,7 @@ int32_t wb_tensor_dequantize(const wb_tensor *tensor, uint64_t first, uint64_t e
 // the deleter of *out when done.
 int32_t wb_tensor_dlpack(const wb_tensor *tensor, int32_t dtype, struct DLManagedTensorVersioned **out);
 
-// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_IO if no file
+// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_NOT_FOUND if no file
 // contains one. Free it with wb_tokenizer_free.
 int32_t wb_model_tokenizer(const wb_model *model, wb_tokenizer **out);
 
@@ -468,7 +591,7 @@ size_t wb_tokenizer_token_count(const wb_tokenizer *tokenizer);
 int32_t wb_tokenizer_token(const wb_tokenizer *tokenizer, uint32_t id, wb_token *out);
 
 // The number of the special token for a purpose: "bos", "eos", "unk", "pad", "eot", "mask" and the like.
-// WB_IO if the model states none.
+// WB_NOT_FOUND if the model states none.
 int32_t wb_tokenizer_special(const wb_tokenizer *tokenizer, const char *purpose, uint32_t *out);
 
 // The number of merges. 0 for tokenizers that merge by scores, and for NULL.

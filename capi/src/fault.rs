@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use weighbridge_rs::write::Advice;
-use weighbridge_rs::{Error, Result};
+use weighbridge_rs::{Error, ErrorKind, Result};
 
-/// What a function returns: the exit statuses of the program `weighbridge`.
+/// What a function returns: the exit statuses of the program `weighbridge`, and WB_NOT_FOUND.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i32)]
 #[expect(non_camel_case_types, reason = "C's names")]
@@ -23,8 +23,10 @@ pub enum WbStatus {
     WB_INVALID = 3,
     /// Unsupported.
     WB_UNSUPPORTED = 4,
-    /// Not found, no permission, no space, no memory.
+    /// No permission, no space, no memory.
     WB_IO = 5,
+    /// The file, tensor, key or position does not exist.
+    WB_NOT_FOUND = 6,
     /// A fault of this library: a panic was caught. Please report it.
     WB_INTERNAL = 101,
     /// A callback cancelled the call.
@@ -68,7 +70,10 @@ impl LastError {
     fn of(error: &Error) -> Self {
         let text = |text: &str| string(text.as_bytes());
         Self {
-            status: error.kind().exit_status().into(),
+            status: match error.kind() {
+                ErrorKind::NotFound => WbStatus::WB_NOT_FOUND as i32,
+                kind => kind.exit_status().into(),
+            },
             message: text(&error.to_string()),
             kind: text(error.kind().name()),
             path: error.path().and_then(|path| string(path.as_os_str().as_encoded_bytes())),

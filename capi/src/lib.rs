@@ -9,6 +9,7 @@
 //! - An out-parameter is written only on success.
 #![allow(unsafe_code, reason = "C passes pointers, and functions need their C names")]
 
+pub mod builder;
 pub mod fault;
 pub mod load;
 pub mod metadata;

@@ -1,6 +1,7 @@
 //! Models: opening, names, tensors, config.
 
-use std::ffi::{c_char, c_void};
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
 use weighbridge_dlpack::PrivateMaps;
@@ -20,6 +21,32 @@ pub struct WbModel {
     /// `None` if the files are not to be mapped.
     pub(crate) maps: Option<Arc<PrivateMaps>>,
     fields: OnceLock<Result<Vec<(ReportedField, String)>>>,
+    stored: OnceLock<StoredTensors>,
+}
+
+/// The stored tensors in file order, and their positions by name.
+#[derive(Debug)]
+struct StoredTensors {
+    tensors: Vec<WbTensor>,
+    positions: HashMap<Vec<u8>, usize>,
+    /// The position of the first byte of tensor data in the first file.
+    data_start: u64,
+}
+
+impl WbModel {
+    fn stored(&self) -> &StoredTensors {
+        self.stored.get_or_init(|| {
+            let tensor = |tensor| WbTensor::new(tensor, self.maps.clone());
+            let tensors: Vec<WbTensor> = self.model.stored_tensors().map(tensor).collect();
+            let name = |tensor: &WbTensor| tensor.tensor().raw_name().as_bytes().to_vec();
+            let positions = tensors.iter().map(name).zip(0..).collect();
+            let segments = || tensors.iter().flat_map(|tensor| tensor.tensor().segments());
+            let file = segments().next().map(|segment| segment.path);
+            let own = segments().filter(|segment| Some(segment.path) == file);
+            let data_start = own.map(|segment| segment.range.start).min().unwrap_or(0);
+            StoredTensors { data_start, tensors, positions }
+        })
+    }
 }
 
 /// Options of wb_open.
@@ -135,7 +162,7 @@ pub unsafe extern "C" fn wb_open_memory(
 /// `out` is null or valid.
 unsafe fn give_model(model: Model, options: &WbOpenOptions, out: *mut *mut WbModel) -> Result<()> {
     let maps = (options.no_map == 0).then(Arc::default);
-    let model = WbModel { model, maps, fields: OnceLock::new() };
+    let model = WbModel { model, maps, fields: OnceLock::new(), stored: OnceLock::new() };
     if out.is_null() {
         return Err(crate::usage("the argument out is NULL".to_owned()));
     }
@@ -290,6 +317,80 @@ pub unsafe extern "C" fn wb_model_stored_tensor_at(
         // SAFETY: as above.
         unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
     })
+}
+
+/// The stored tensor at a position in file order, 0 first; NULL if there is none. It belongs to the model:
+/// do not free it. It is valid as long as the model.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_stored_at(
+    model: *const WbModel,
+    position: usize,
+) -> *const WbTensor {
+    let mut found = std::ptr::null();
+    quietly(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        let tensors = unsafe { model.as_ref() }.map(|model| &model.stored().tensors);
+        if let Some(tensor) = tensors.and_then(|tensors| tensors.get(position)) {
+            found = std::ptr::from_ref(tensor);
+        }
+    });
+    found
+}
+
+/// The position of the stored tensor with a name, for wb_model_stored_at. WB_NOT_FOUND if there is none.
+///
+/// # Safety
+///
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_stored_find(
+    model: *const WbModel,
+    name: *const c_char,
+    out: *mut usize,
+) -> i32 {
+    checked(|| {
+        // SAFETY: the caller passes NULL or valid pointers.
+        let model = unsafe { given(model, "model")? };
+        if name.is_null() {
+            return Err(crate::usage("the argument name is NULL".to_owned()));
+        }
+        // SAFETY: as above.
+        let name = unsafe { CStr::from_ptr(name) };
+        let position = model.stored().positions.get(name.to_bytes()).copied();
+        let position = match position {
+            Some(position) => position,
+            None => {
+                // The error suggests a similar name.
+                let missing = || Error::new(ErrorKind::NotFound, "no such tensor");
+                return Err(match model.model.stored_tensor(&name.to_string_lossy()) {
+                    Err(error) => error,
+                    Ok(_) => missing().in_file(model.model.path()),
+                });
+            }
+        };
+        // SAFETY: as above.
+        unsafe { give(out, position, "out") }
+    })
+}
+
+/// The position of the first byte of tensor data in the first file. 0 for NULL, and for a model without
+/// stored tensors.
+///
+/// # Safety
+///
+/// `model` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_model_data_start(model: *const WbModel) -> u64 {
+    let mut start = 0;
+    quietly(|| {
+        // SAFETY: the caller passes NULL or a valid pointer.
+        start = unsafe { model.as_ref() }.map_or(0, |model| model.stored().data_start);
+    });
+    start
 }
 
 /// A value of the config.

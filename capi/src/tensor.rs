@@ -75,10 +75,18 @@ impl WbTensor {
         if out.is_null() {
             return Err(usage("the argument out is NULL".to_owned()));
         }
-        let dtype = tensor.dtype_label();
-        let tensor = Box::new(Self { tensor, dtype, maps, own: Mutex::default() });
+        let tensor = Box::new(Self::new(tensor, maps));
         // SAFETY: as the caller promises.
         unsafe { give(out, Box::into_raw(tensor), "out") }
+    }
+
+    pub(crate) fn new(tensor: Tensor, maps: Option<Arc<PrivateMaps>>) -> Self {
+        let dtype = tensor.dtype_label();
+        Self { tensor, dtype, maps, own: Mutex::default() }
+    }
+
+    pub(crate) fn tensor(&self) -> &Tensor {
+        &self.tensor
     }
 
     /// The bytes of a part, valid as long as the tensor.
@@ -136,6 +144,20 @@ pub unsafe extern "C" fn wb_tensor_dtype(tensor: *const WbTensor) -> WbStr {
     // SAFETY: the caller passes NULL or a valid pointer.
     let tensor = unsafe { tensor.as_ref() };
     WbStr::new(tensor.map_or("", |tensor| tensor.dtype.as_str()).as_bytes())
+}
+
+/// The type code of ggml of the dtype, such as 12 for Q4_K; -1 for NULL, for a dtype that ggml lacks, and for
+/// a tensor that is stored in several.
+///
+/// # Safety
+///
+/// `tensor` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wb_tensor_ggml_type(tensor: *const WbTensor) -> i32 {
+    // SAFETY: the caller passes NULL or a valid pointer.
+    let dtype = unsafe { tensor.as_ref() }.and_then(|tensor| tensor.tensor.dtype().ok());
+    let code = dtype.and_then(|dtype| dtype.descriptor().ggml);
+    code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1)
 }
 
 /// The dimensions, outermost first. Returns their number, and in *shape a pointer to them that is
@@ -256,7 +278,7 @@ pub unsafe extern "C" fn wb_tensor_segment(
 
 /// The packed bytes of one of the tensor's parts, little-endian; `part` is a name such as "weight"
 /// or "scale", and NULL means "weight". They are borrowed from the memory map where possible, and
-/// valid as long as the tensor. They may be unaligned. Do not write to them.
+/// valid as long as the tensor. They may be unaligned. Do not write to them. `len` may be NULL.
 ///
 /// # Safety
 ///
@@ -286,14 +308,14 @@ pub unsafe extern "C" fn wb_tensor_data(
             }
         };
         let (bytes, count) = tensor.data(part)?;
-        if len.is_null() {
-            return Err(usage("the argument len is NULL".to_owned()));
-        }
         // SAFETY: as above.
         unsafe {
             give(data, bytes.cast(), "data")?;
-            give(len, count, "len")
+            if !len.is_null() {
+                len.write(count);
+            }
         }
+        Ok(())
     })
 }
 

@@ -72,7 +72,7 @@ impl WbTokenizer {
     }
 }
 
-/// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_IO if no file
+/// Reads the tokenizer of a model, from its metadata or from a file beside the weights. WB_NOT_FOUND if no file
 /// contains one. Free it with wb_tokenizer_free.
 ///
 /// # Safety
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn wb_tokenizer_token(
 }
 
 /// The number of the special token for a purpose: "bos", "eos", "unk", "pad", "eot", "mask" and the like.
-/// WB_IO if the model states none.
+/// WB_NOT_FOUND if the model states none.
 ///
 /// # Safety
 ///

@@ -465,7 +465,7 @@ unsafe fn llama(
 /// # Safety
 ///
 /// `json` is null or valid.
-unsafe fn run(
+pub(crate) unsafe fn run(
     plan: &WritePlan,
     destination: &Path,
     options: &WbWriteOptions,
@@ -498,7 +498,7 @@ unsafe fn run(
 /// # Safety
 ///
 /// `name` is null or a string.
-unsafe fn named(name: *const c_char) -> Result<Option<&'static Container>> {
+pub(crate) unsafe fn named(name: *const c_char) -> Result<Option<&'static Container>> {
     if name.is_null() {
         return Ok(None);
     }

@@ -164,7 +164,7 @@ fn the_examples_run() {
     assert_eq!(said.lines().next(), Some("safetensors, 20 tensors, 2624000 bytes"));
     assert!(said.contains("\nmodel.embed_tokens.weight BF16 512 x 256\n"), "{said}");
     let absent = list.run(&["absent"]);
-    assert_eq!(absent.status.code(), Some(5));
+    assert_eq!(absent.status.code(), Some(6));
     assert!(String::from_utf8_lossy(&absent.stderr).starts_with("error: absent: "));
 
     let said = Program::compile("examples/c/load.c").output(&[sample("sample-Q8_0.gguf")]);
@@ -175,7 +175,16 @@ fn the_examples_run() {
     let said = reader.output(&[sample("sample-Q8_0.gguf")]);
     assert!(said.starts_with("2 layers\nblk.0.attn_q.weight: 69632 bytes, "), "{said}");
     assert!(said.contains("\n512 tokens, the last is "), "{said}");
-    assert_eq!(reader.run(&[sample("hf")]).status.code(), Some(5));
+    assert_eq!(reader.run(&[sample("hf")]).status.code(), Some(6));
+
+    let parser = Program::compile("examples/c/parser.c");
+    let said = parser.output(&[sample("sample-Q8_0.gguf")]);
+    assert!(said.starts_with("2 layers, 20 tensors, "), "{said}");
+    assert!(said.contains("\nblk.0.attn_q.weight: type 8, 256 x 256, at "), "{said}");
+    assert!(said.contains("\n512 tokens, the last is \""), "{said}");
+    assert_eq!(parser.run(&["absent"]).status.code(), Some(1));
+    let shim = std::fs::read_to_string(root().join("examples/c/gguf.h")).expect("the shim");
+    assert!(shim.lines().count() < 60);
 }
 
 /// The programs in the guide, `docs/c.md`.

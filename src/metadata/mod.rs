@@ -315,6 +315,12 @@ impl<'a> Array<'a> {
         })
     }
 
+    /// The bytes of the elements in the header, little-endian and perhaps unaligned. `None` for strings and
+    /// arrays, and in a file of the other byte order.
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        (self.element_type.fixed_bytes().is_some() && !self.encoding.swap).then_some(self.bytes)
+    }
+
     /// The elements, if they are strings.
     pub fn texts(&self) -> Option<impl Iterator<Item = Text<'a>> + use<'a>> {
         let is = self.element_type == ValueType::String;

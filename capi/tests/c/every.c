@@ -91,7 +91,7 @@ static int32_t norms(void *user, wb_str name) {
 static void errors(const char *assets) {
     wb_open_options options = {0};
     wb_model *model = NULL;
-    CHECK(wb_open(in(assets, "absent"), NULL, &model) == WB_IO && model == NULL);
+    CHECK(wb_open(in(assets, "absent"), NULL, &model) == WB_NOT_FOUND && model == NULL);
     CHECK(strcmp(wb_error_kind(), "not_found") == 0 && strstr(wb_error_path(), "absent"));
     wb_model_free(NULL);
     wb_tensor_free(NULL);
@@ -108,7 +108,7 @@ static void errors(const char *assets) {
     options.strictness = 9;
     CHECK(wb_open(in(assets, "hf"), &options, &model) == WB_USAGE);
     CHECK(wb_open_memory("none", "xx", 2, NULL, &model) == WB_INVALID);
-    CHECK(wb_add_families("no such file") == WB_IO);
+    CHECK(wb_add_families("no such file") == WB_NOT_FOUND);
     CHECK(wb_model_tensor_count(NULL) == 0 && wb_model_stored_bytes(NULL) == 0);
     CHECK(wb_metadata_count(NULL) == 0 && wb_model_note_count(NULL) == 0);
     CHECK(is(wb_model_container(NULL), "") && is(wb_model_note(NULL, 0), ""));
@@ -126,6 +126,7 @@ static void metadata(const wb_model *model) {
     wb_value value;
     wb_str *tokens;
     double *numbers;
+    float *floats;
     int64_t *integers;
     size_t i, count = wb_metadata_count(model);
     CHECK(count > 10);
@@ -133,13 +134,18 @@ static void metadata(const wb_model *model) {
         OK(wb_metadata_at(model, i, &value));
         CHECK(value.key.len > 0 && value.value_type <= 12);
     }
-    CHECK(wb_metadata_at(model, count, &value) == WB_IO);
+    CHECK(wb_metadata_at(model, count, &value) == WB_NOT_FOUND);
     OK(wb_metadata_find(model, "general.architecture", &value));
     CHECK(value.value_type == 8 && is(value.string, "llama") && isnan(value.number));
     OK(wb_metadata_find(model, "llama.embedding_length", &value));
     CHECK(value.integer == 256 && value.number == 256.0 && value.count == 1);
-    CHECK(wb_metadata_find(model, "absent", &value) == WB_IO);
+    CHECK(value.bits == 256 && value.value_type == WB_VALUE_U32 && value.data == NULL);
+    CHECK(wb_metadata_find(model, "absent", &value) == WB_NOT_FOUND);
     CHECK(strcmp(wb_error_key(), "absent") == 0);
+    CHECK(wb_metadata_position(model, "absent", &i) == WB_NOT_FOUND);
+    OK(wb_metadata_position(model, "tokenizer.ggml.token_type", &i));
+    OK(wb_metadata_at(model, i, &value));
+    CHECK(is(value.key, "tokenizer.ggml.token_type") && value.data != NULL && value.bytes == 4 * 512);
 
     OK(wb_metadata_find(model, "tokenizer.ggml.tokens", &value));
     CHECK(value.value_type == 9 && value.element_type == 8 && value.count == 512);
@@ -154,6 +160,11 @@ static void metadata(const wb_model *model) {
     OK(wb_metadata_integers(model, "tokenizer.ggml.token_type", integers, 512));
     OK(wb_metadata_numbers(model, "tokenizer.ggml.token_type", numbers, 512));
     CHECK(numbers[511] == (double)integers[511]);
+    floats = malloc(512 * sizeof *floats);
+    CHECK(floats);
+    OK(wb_metadata_floats(model, "tokenizer.ggml.token_type", floats, 512));
+    CHECK(floats[511] == (float)numbers[511]);
+    free(floats);
     for (i = 0; i < 512; i++) {
         CHECK(tokens[i].data != NULL);
     }
@@ -171,10 +182,10 @@ static void config(const wb_model *model) {
         OK(wb_config_at(model, i, &field));
         CHECK(field.name.len > 0 && field.json.len > 0);
     }
-    CHECK(wb_config_at(model, count, &field) == WB_IO);
+    CHECK(wb_config_at(model, count, &field) == WB_NOT_FOUND);
     OK(wb_config_find(model, "dim", &field));
     CHECK(is(field.json, "256") && field.number == 256.0 && field.source.len > 0);
-    CHECK(wb_config_find(model, "absent", &field) == WB_IO);
+    CHECK(wb_config_find(model, "absent", &field) == WB_NOT_FOUND);
 }
 
 static void tensors(const char *assets, wb_model *model) {
@@ -192,9 +203,9 @@ static void tensors(const char *assets, wb_model *model) {
         OK(wb_model_name(model, i, &name));
         CHECK(name.len > 0);
     }
-    CHECK(wb_model_name(model, count, &name) == WB_IO);
-    CHECK(wb_model_tensor(model, "absent", &tensor) == WB_IO);
-    CHECK(wb_model_stored_tensor_at(model, 20, &stored) == WB_IO);
+    CHECK(wb_model_name(model, count, &name) == WB_NOT_FOUND);
+    CHECK(wb_model_tensor(model, "absent", &tensor) == WB_NOT_FOUND);
+    CHECK(wb_model_stored_tensor_at(model, 20, &stored) == WB_NOT_FOUND);
     OK(wb_model_stored_tensor_at(model, 0, &stored));
     CHECK(wb_tensor_elements(stored) > 0);
     wb_tensor_free(stored);
@@ -209,7 +220,7 @@ static void tensors(const char *assets, wb_model *model) {
     CHECK(is(segment.part, "weight") && is(segment.name, "blk.1.attn_q.weight"));
     CHECK(is(segment.dtype, "Q8_0") && segment.rank == 2 && segment.shape[1] == 256);
     CHECK(segment.bytes == 65536 / 32 * 34 && segment.offset > 0 && segment.path.len > 0);
-    CHECK(wb_tensor_segment(tensor, 1, &segment) == WB_IO);
+    CHECK(wb_tensor_segment(tensor, 1, &segment) == WB_NOT_FOUND);
 
     /* The rows of q are permuted in GGUF: the canonical tensor has them in order. */
     OK(wb_tensor_data(tensor, NULL, &data, &len));
@@ -218,7 +229,7 @@ static void tensors(const char *assets, wb_model *model) {
     CHECK(other == data);
     OK(wb_tensor_data(stored, NULL, &other, &len));
     CHECK(memcmp(data, other, len) != 0);
-    CHECK(wb_tensor_data(tensor, "scale", &other, &len) == WB_IO);
+    CHECK(wb_tensor_data(tensor, "scale", &other, &len) == WB_NOT_FOUND);
     CHECK(strcmp(wb_error_tensor(), "layers.1.attention.q.weight") == 0);
 
     values = malloc(65536 * sizeof *values);
@@ -274,7 +285,7 @@ static void weights(const wb_model *model) {
     CHECK(wb_weights_count(loaded) == 20);
     OK(wb_weights_at(loaded, 19, &buffer));
     CHECK(buffer.members == 1 && buffer.rank >= 1 && (size_t)buffer.data % 64 == 0);
-    CHECK(wb_weights_at(loaded, 20, &buffer) == WB_IO);
+    CHECK(wb_weights_at(loaded, 20, &buffer) == WB_NOT_FOUND);
     wb_weights_free(loaded);
 
     options.size = sizeof options;
@@ -384,17 +395,17 @@ static void tokenizer(const char *assets, const wb_model *model) {
         CHECK(token.id == i && token.text.len > 0 && token.kind >= 1 && token.kind <= 6);
         CHECK(isnan(token.score) || isfinite(token.score));
     }
-    CHECK(wb_tokenizer_token(found, 512, &token) == WB_IO);
+    CHECK(wb_tokenizer_token(found, 512, &token) == WB_NOT_FOUND);
     for (i = 0; i < wb_tokenizer_merge_count(found); i++) {
         OK(wb_tokenizer_merge(found, i, &first, &second));
         CHECK(first.len > 0 && second.len > 0);
     }
-    CHECK(i > 0 && wb_tokenizer_merge(found, i, &first, &second) == WB_IO);
+    CHECK(i > 0 && wb_tokenizer_merge(found, i, &first, &second) == WB_NOT_FOUND);
     CHECK(wb_tokenizer_merge(found, 0, &first, NULL) == WB_USAGE);
     OK(wb_metadata_find(model, "tokenizer.ggml.eos_token_id", &value));
     OK(wb_tokenizer_special(found, "eos", &id));
     CHECK(id == value.integer);
-    CHECK(wb_tokenizer_special(found, "absent", &id) == WB_IO);
+    CHECK(wb_tokenizer_special(found, "absent", &id) == WB_NOT_FOUND);
     CHECK(is(wb_tokenizer_chat_template(found), ""));
     CHECK(wb_model_tokenizer(model, NULL) == WB_USAGE);
 
@@ -411,11 +422,105 @@ static void tokenizer(const char *assets, const wb_model *model) {
     wb_tokenizer_free(found);
     OK(wb_open(in(assets, "hf/model.safetensors"), NULL, &alone));
     i = wb_model_tokenizer(alone, &found);
-    CHECK(i == WB_OK || i == WB_IO);
+    CHECK(i == WB_OK || i == WB_NOT_FOUND);
     if (i == WB_OK) {
         wb_tokenizer_free(found);
     }
     wb_model_free(alone);
+}
+
+static void stored(const wb_model *model) {
+    const wb_tensor *tensor;
+    wb_segment segment;
+    size_t i, position = 99;
+    CHECK(wb_model_stored_at(model, 20) == NULL && wb_model_stored_at(NULL, 0) == NULL);
+    CHECK(wb_tensor_ggml_type(NULL) == -1 && wb_model_data_start(NULL) == 0);
+    for (i = 0; i < 20; i++) {
+        char name[128];
+        tensor = wb_model_stored_at(model, i);
+        CHECK(tensor != NULL);
+        snprintf(name, sizeof name, "%.*s", (int)wb_tensor_name(tensor).len, wb_tensor_name(tensor).data);
+        OK(wb_model_stored_find(model, name, &position));
+        CHECK(position == i && (wb_tensor_ggml_type(tensor) == 8 || wb_tensor_ggml_type(tensor) == 0));
+        OK(wb_tensor_segment(tensor, 0, &segment));
+        CHECK(segment.offset >= wb_model_data_start(model) && wb_model_data_start(model) % 32 == 0);
+    }
+    CHECK(wb_model_stored_find(model, "absent", &position) == WB_NOT_FOUND);
+    CHECK(wb_model_stored_find(model, NULL, &position) == WB_USAGE);
+}
+
+static void builder(const char *folder, const wb_model *model) {
+    const uint64_t shape[2] = {2, 256}, large = UINT64_MAX;
+    const uint32_t numbers[3] = {1, 2, 3};
+    const int64_t negative = -5;
+    const unsigned char yes = 1;
+    const double exact = 0.1;
+    const wb_str words[2] = {{"a", 1}, {"bc", 2}};
+    float values[512], back[512];
+    wb_builder *made = NULL, *edit = NULL;
+    wb_model *found = NULL;
+    wb_value value;
+    char *json = NULL;
+    int32_t in_place = -1;
+    size_t i;
+    for (i = 0; i < 512; i++) {
+        values[i] = (float)i;
+    }
+    CHECK(wb_builder_new("absent", &made) == WB_USAGE && wb_builder_new(NULL, &made) == WB_USAGE);
+    OK(wb_builder_new("gguf", &made));
+    OK(wb_builder_copy_metadata(made, model));
+    OK(wb_builder_set_string(made, "my.name", "Mine", 4));
+    OK(wb_builder_set_strings(made, "my.words", words, 2));
+    OK(wb_builder_set_number(made, "my.large", WB_VALUE_U64, &large));
+    OK(wb_builder_set_number(made, "my.negative", WB_VALUE_I64, &negative));
+    OK(wb_builder_set_number(made, "my.flag", WB_VALUE_BOOL, &yes));
+    OK(wb_builder_set_number(made, "my.exact", WB_VALUE_F64, &exact));
+    OK(wb_builder_set_array(made, "my.numbers", WB_VALUE_U32, numbers, 3));
+    CHECK(wb_builder_set_number(made, "my.text", WB_VALUE_STRING, "x") == WB_USAGE);
+    OK(wb_builder_remove(made, "general.name"));
+    OK(wb_builder_add(made, "copy", wb_model_stored_at(model, 0), NULL));
+    OK(wb_builder_add_array(made, "plain", "F32", shape, 2, values, sizeof values, NULL));
+    OK(wb_builder_add_array(made, "small", "F32", shape, 2, values, sizeof values, "Q8_0"));
+    CHECK(wb_builder_add_array(made, "x", "F32", shape, 2, values, 7, NULL) == WB_USAGE);
+    CHECK(wb_builder_add_array(made, "x", "F33", shape, 2, values, sizeof values, NULL) == WB_USAGE);
+    OK(wb_builder_write(made, in(folder, "mine.gguf"), NULL, &json));
+    CHECK(strstr(json, "quantized"));
+    wb_string_free(json);
+    CHECK(wb_builder_write(made, in(folder, "mine.gguf"), NULL, NULL) == WB_USAGE);
+    OK(wb_builder_write(made, in(folder, "again.gguf"), NULL, NULL));
+    wb_builder_free(made);
+    wb_builder_free(NULL);
+
+    OK(wb_builder_new("gguf", &edit));
+    OK(wb_builder_set_string(edit, "my.name", "Thine", 5));
+    OK(wb_builder_remove(edit, "my.flag"));
+    OK(wb_metadata_edit(in(folder, "mine.gguf"), edit, &in_place));
+    CHECK(in_place == 0 || in_place == 1);
+    OK(wb_metadata_edit(in(folder, "mine.gguf"), edit, NULL));
+    wb_builder_free(edit);
+    OK(wb_open(in(folder, "mine.gguf"), NULL, &found));
+    OK(wb_metadata_find(found, "my.name", &value));
+    CHECK(is(value.string, "Thine"));
+    OK(wb_metadata_find(found, "my.large", &value));
+    CHECK(value.bits == UINT64_MAX && value.integer == 0 && value.value_type == WB_VALUE_U64);
+    OK(wb_metadata_find(found, "my.negative", &value));
+    CHECK(value.integer == -5 && value.bits == (uint64_t)-5);
+    OK(wb_metadata_find(found, "my.exact", &value));
+    CHECK(value.number == 0.1 && memcmp(&value.bits, &exact, sizeof exact) == 0);
+    OK(wb_metadata_find(found, "my.numbers", &value));
+    CHECK(value.count == 3 && value.bytes == 12 && memcmp(value.data, numbers, 12) == 0);
+    CHECK(wb_metadata_find(found, "my.flag", &value) == WB_NOT_FOUND);
+    CHECK(wb_metadata_find(found, "general.name", &value) == WB_NOT_FOUND);
+    OK(wb_model_stored_find(found, "plain", &i));
+    OK(wb_tensor_dequantize(wb_model_stored_at(found, i), 0, 2, WB_F32, back, sizeof back));
+    CHECK(memcmp(values, back, sizeof back) == 0);
+    wb_model_free(found);
+
+    OK(wb_builder_new("mlx", &made));
+    OK(wb_builder_document(made, "notes.txt", "hello", 5));
+    OK(wb_builder_add_array(made, "plain", "F32", shape, 2, values, sizeof values, NULL));
+    OK(wb_builder_write(made, in(folder, "mine"), NULL, NULL));
+    wb_builder_free(made);
 }
 
 static void verbs(const char *assets, const char *folder, const wb_model *model) {
@@ -442,7 +547,7 @@ static void verbs(const char *assets, const char *folder, const wb_model *model)
     OK(wb_convert(model, in(folder, "c.safetensors"), &options, &json));
     CHECK(strstr(json, "\"dry_run\":true"));
     wb_string_free(json);
-    CHECK(wb_open(in(folder, "c.safetensors"), NULL, &other) == WB_IO);
+    CHECK(wb_open(in(folder, "c.safetensors"), NULL, &other) == WB_NOT_FOUND);
     options.dry_run = 0;
     OK(wb_convert(model, in(folder, "c.safetensors"), &options, &json));
     wb_string_free(json);
@@ -477,7 +582,7 @@ static void verbs(const char *assets, const char *folder, const wb_model *model)
     options.progress = go_on;
     create(folder, other, &options);
     wb_model_free(other);
-    CHECK(wb_open(in(folder, "n.gguf"), NULL, &other) == WB_IO);
+    CHECK(wb_open(in(folder, "n.gguf"), NULL, &other) == WB_NOT_FOUND);
 }
 
 int main(int argc, char **argv) {
@@ -515,6 +620,8 @@ int main(int argc, char **argv) {
     tokenizer(argv[1], model);
     split_and_merge(argv[2], model);
     verbs(argv[1], argv[2], model);
+    stored(model);
+    builder(argv[2], model);
     tensors(argv[1], model); /* frees the model */
     printf("every function was called\n");
     return 0;

@@ -39,7 +39,7 @@ static int fault(void) {
         }
         /* Each thread has an error of its own. */
         snprintf(expected, sizeof expected, "absent-%p", (void *)&expected);
-        if (wb_metadata_find(shared, expected, &(wb_value){0}) != WB_IO) {
+        if (wb_metadata_find(shared, expected, &(wb_value){0}) != WB_NOT_FOUND) {
             return 5;
         }
         if (strcmp(wb_error_key(), expected) != 0 || wb_load(own, NULL, &weights) != WB_OK) {
