@@ -229,7 +229,9 @@ def of_mlx_class(model_type, classes):
 def mlx_blocks():
     classes = mlx_classes()
     known = {name for name in MODEL_TYPES if of_mlx_lm(name) is not None}
-    for name in sorted(classes | known):
+    # Classes of this name run another architecture.
+    others = {name for name, facts in MLX_MODULES.items() if facts.get("class") == "none"}
+    for name in sorted((classes | known) - others):
         yield of_mlx_class(name, classes) if name in MODEL_TYPES else (name, [])
 
 
