@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::blocks::{BlockIndexer, Chosen};
 use crate::cache::LayerCache;
 use crate::device::Engine;
 use crate::error::{Error, Result};
@@ -41,7 +42,54 @@ pub(crate) struct Attention {
     gate: Option<Gate>,
     /// Of what was mixed.
     sub_norm: Option<Norm>,
+    differential: Option<Differential>,
+    indexer: Option<BlockIndexer>,
     output: Weight,
+}
+
+/// What the heads of differential attention have: the factor of the second half of them, and the norm of
+/// the difference.
+#[derive(Debug)]
+struct Differential {
+    factor: f32,
+    norm: Norm,
+    scale: f32,
+}
+
+impl Differential {
+    fn load(
+        loader: Loader<'_>,
+        name: &str,
+        initial: f32,
+        plan: &AttentionPlan,
+        norm: NormPlan,
+    ) -> Result<Self> {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = *plan;
+        if heads % 2 != 0 || kv_heads % 2 != 0 {
+            let fault = format!("{name} has {heads} heads and {kv_heads} for keys, not two halves");
+            return Err(Error::Mismatch(fault));
+        }
+        let learned = |which: u8| {
+            let vector = |of: &str| loader.vector(&format!("{name}.lambda_{of}{which}"), head_dim);
+            Ok::<_, Error>(dot(&vector("q")?, &vector("k")?).exp())
+        };
+        Ok(Self {
+            factor: learned(1)? - learned(2)? + initial,
+            norm: Norm::bare(2 * value_dim, norm),
+            scale: 1.0 - initial,
+        })
+    }
+
+    /// The difference of both halves of the heads. Each head has two values: with the first half of the
+    /// value heads and with the second.
+    fn of(&self, halves: &Rows) -> Rows {
+        let half = halves.width() / 2;
+        let mut out = halves.columns(0..half);
+        out.add(&halves.columns(half..2 * half), -self.factor);
+        self.norm.apply(&mut out);
+        out.scale(self.scale);
+        out
+    }
 }
 
 /// What passes of attention's output: a factor for each value, or for each head.
@@ -129,6 +177,10 @@ impl Attention {
             return Err(Error::Mismatch(format!("{name}.sinks has {} values", sinks.len())));
         }
         let output = loader.weight(&at("output"), heads * value_dim)?;
+        let differential = plan.differential;
+        let differential = differential
+            .map(|initial| Differential::load(loader, name, initial, plan, norm))
+            .transpose()?;
         Ok(Self {
             projection,
             q_norm: qk_norm("q_norm", heads)?,
@@ -141,6 +193,11 @@ impl Attention {
             distances: None,
             gate: Gate::load_if(loader, &at("gate"), dim, plan)?,
             sub_norm: loader.norm_if(&at("sub_norm"), heads * value_dim, norm)?,
+            differential,
+            indexer: plan
+                .blocks
+                .map(|own| BlockIndexer::load(loader, &at("indexer"), dim, own, (heads, norm)))
+                .transpose()?,
             plan: plan.clone(),
             output,
         })
@@ -181,10 +238,11 @@ impl Attention {
                     self.bound(&mut values);
                     self.finish(&mut keys, self.k_norm.as_ref(), pass);
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
-                    match self.distances {
-                        None => cache.add(&keys, &values),
+                    let on_host = [self.distances.is_some(), self.differential.is_some()];
+                    match on_host.contains(&true) || self.indexer.is_some() {
+                        false => cache.add(&keys, &values),
                         // No step of a GPU computes with them.
-                        Some(_) => cache.add(&keys.on_host(), &values.on_host()),
+                        true => cache.add(&keys.on_host(), &values.on_host()),
                     }
                 }
                 self.bound(&mut q);
@@ -193,7 +251,14 @@ impl Attention {
             }
             Projection::Latent(latent) => latent.of(x, &self.plan, pass, cache)?,
         };
-        self.mix(q, x, pass, cache)
+        let indexer = self.indexer.as_ref();
+        let chosen = indexer
+            .map(|indexer| {
+                let rope = self.plan.rope.and_then(|rope| pass.ropes.get(rope));
+                indexer.choose(x, pass.start, rope, &mut cache.index)
+            })
+            .transpose()?;
+        self.mix(q, x, pass, cache, chosen.as_ref())
     }
 
     /// Attends to keys and values that were computed before, of another sequence.
@@ -201,7 +266,7 @@ impl Attention {
         let Projection::Heads(own) = &self.projection else {
             return Err(Error::Unsupported("latent attention across sequences".to_owned()));
         };
-        self.mix(own.q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache)
+        self.mix(own.q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache, None)
     }
 
     /// Keys and values of another sequence, for [`across`](Self::across).
@@ -232,15 +297,23 @@ impl Attention {
     }
 
     /// The values of the positions that each query attends to, by the gate and the output matrix.
-    fn mix(&self, mut q: Rows, x: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Result<Rows> {
+    fn mix(
+        &self,
+        mut q: Rows,
+        x: &Rows,
+        pass: &Pass<'_>,
+        cache: &LayerCache,
+        chosen: Option<&Chosen>,
+    ) -> Result<Rows> {
         if let Some(temperature) = self.plan.temperature {
             let positions = pass.start..pass.start + q.len();
             let growth = positions.map(|position| temperature.at(position));
             q.scale_rows(&Rows::new(growth.collect(), 1));
         }
-        let mut mixed = match cache.keys.engine() {
-            Some(engine) => self.attend_on(&engine, &q, pass, cache),
-            None => self.attend(&q, pass, cache),
+        let mut mixed = match (&self.differential, cache.keys.engine()) {
+            (Some(differential), _) => differential.of(&self.attend(&q, pass, cache, chosen)),
+            (None, Some(engine)) => self.attend_on(&engine, &q, pass, cache),
+            (None, None) => self.attend(&q, pass, cache, chosen),
         };
         if self.plan.value_scale != 1.0 {
             mixed.scale(self.plan.value_scale);
@@ -254,9 +327,18 @@ impl Attention {
 
     /// The values of the positions that each query attends to.
     #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
-    fn attend(&self, q: &Rows, pass: &Pass<'_>, cache: &LayerCache) -> Rows {
+    fn attend(
+        &self,
+        q: &Rows,
+        pass: &Pass<'_>,
+        cache: &LayerCache,
+        chosen: Option<&Chosen>,
+    ) -> Rows {
         let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
-        let mut mixed = Rows::zeros(q.len(), heads * value_dim);
+        // A head of differential attention reads a value head of each half.
+        let halves = if self.differential.is_some() { 2 } else { 1 };
+        let width = halves * value_dim;
+        let mut mixed = Rows::zeros(q.len(), heads * width);
         let all = cache.keys.len();
         let (all_keys, all_values) = (cache.keys.values(), cache.values.values());
         let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
@@ -289,17 +371,27 @@ impl Attention {
                     *score += biases.get(bucket * heads + head).copied().unwrap_or_default();
                 }
             }
+            if let Some(chosen) = chosen {
+                let row = position - pass.start;
+                let places = (first..).zip(&mut scores);
+                let left_out = places.filter(|(at, _)| !chosen.has(row, (head, heads), *at));
+                left_out.for_each(|(_, score)| *score = f32::NEG_INFINITY);
+            }
             if let Some(cap) = self.plan.softcap {
                 scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
             }
             let sink = self.sinks.as_ref().and_then(|sinks| sinks.values().get(head)).copied();
             softmax(&mut scores, sink);
-            let values = all_values.chunks_exact(value_dim).skip(kv).step_by(kv_heads);
-            for (weight, v) in scores.iter().zip(values.skip(first)) {
-                out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
+            for (half, out) in out.chunks_exact_mut(value_dim).enumerate() {
+                let of_half = kv_heads / halves;
+                let own = if halves == 1 { kv } else { half * of_half + kv % of_half };
+                let values = all_values.chunks_exact(value_dim).skip(own).step_by(kv_heads);
+                for (weight, v) in scores.iter().zip(values.skip(first)) {
+                    out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
+                }
             }
         };
-        let outs = mixed.values_mut().par_chunks_exact_mut(value_dim).enumerate();
+        let outs = mixed.values_mut().par_chunks_exact_mut(width).enumerate();
         let queries = q.values();
         outs.for_each(|(place, out)| {
             let query = queries.get(place * head_dim..(place + 1) * head_dim);

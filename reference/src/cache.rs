@@ -15,8 +15,12 @@ pub(crate) struct LayerCache {
     pub(crate) values: Rows,
     /// The inputs that a convolution still sees.
     pub(crate) inputs: Vec<f32>,
-    /// Linear attention: a matrix for each value head.
+    /// Linear attention: a matrix for each value head. State spaces and recurrences: their states.
     pub(crate) state: Vec<f32>,
+    /// The input of a network that mixes it with that of the position before.
+    pub(crate) network_input: Vec<f32>,
+    /// Keys of an indexer.
+    pub(crate) index: Vec<f32>,
 }
 
 impl LayerCache {

@@ -33,6 +33,25 @@ impl Convolution {
         Ok(Self { channels, kernel, factors, bias })
     }
 
+    /// The convolution whose channels are those of several tensors, one after another. Tensors that
+    /// transformers writes need not be divided where the channels of q, k and v are.
+    pub(crate) fn load_joined(
+        loader: Loader<'_>,
+        names: &[String],
+        channels: usize,
+        kernel: usize,
+    ) -> Result<Self> {
+        let mut factors = Vec::new();
+        for name in names {
+            factors.extend(loader.vector_if(&format!("{name}.weight"))?.unwrap_or_default());
+        }
+        if factors.is_empty() || factors.len() != channels.saturating_mul(kernel) {
+            let fault = format!("{} have not {channels} channels", names.join(", "));
+            return Err(Error::Mismatch(fault));
+        }
+        Ok(Self { channels, kernel, factors, bias: None })
+    }
+
     /// Each channel's sum over the last positions.
     pub(crate) fn of(&self, x: &Rows, cache: &mut LayerCache) -> Rows {
         let before = (self.kernel - 1) * self.channels;

@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::family;
 use crate::plan::{
-    Arrangement, AttentionPlan, GateFunction, LatentPlan, LayerPlan, LinearPlan, MixerPlan,
-    NetworkPlan, NormPlan, Plan, Residual, Routing, Scoring, StateSpacePlan,
+    Arrangement, AttentionPlan, BranchScales, DecayingPlan, GateFunction, GatedLruPlan, LatentPlan,
+    LayerPlan, LinearPlan, MatrixLstmPlan, MixerPlan, NetworkPlan, NormPlan, OutputGate, Plan,
+    Residual, Routing, Scoring, StateSpacePlan,
 };
 use crate::rope::Rope;
 
@@ -103,6 +104,7 @@ impl Plan {
             },
             norms_embedding: false,
             arrangement: Arrangement::Sequential,
+            has_single_parts: false,
             residual: Residual::Scaled(
                 scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value),
             ),
@@ -124,14 +126,36 @@ impl LayerPlan {
     fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
         let config = facts.config;
         let kind = config.layer_kind(layer).cloned().unwrap_or(LayerKind::Full);
+        // A kind of its own, in which an indexer chooses what is attended to.
+        let chooses = facts.model.has(&format!("layers.{layer}.attention.indexer.k.weight"));
+        let kind = if chooses { LayerKind::Full } else { kind };
         let mixer = match kind {
             _ if let Some(kernel) = facts.short_convolution(layer) => {
                 MixerPlan::ShortConvolution(kernel)
             }
+            _ if facts.has_state_space(layer) && facts.has_attention(layer) => {
+                let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
+                let scales =
+                    BranchScales { attention_input: 1.0, attention_output: 1.0, state_output: 1.0 };
+                MixerPlan::Both(attention, StateSpacePlan::usual(facts, layer)?, scales)
+            }
             _ if facts.has_state_space(layer) => {
                 MixerPlan::StateSpace(StateSpacePlan::usual(facts, layer)?)
             }
-            LayerKind::Linear => MixerPlan::Linear(LinearPlan::usual(facts)?),
+            _ if facts.model.has(&format!("layers.{layer}.linear_attention.qkv.weight")) => {
+                MixerPlan::Decaying(DecayingPlan::usual(facts, layer)?)
+            }
+            _ if let Some(plan) = GatedLruPlan::usual(facts, layer)? => MixerPlan::GatedLru(plan),
+            _ if let Some(plan) = MatrixLstmPlan::usual(facts, layer)? => {
+                MixerPlan::MatrixLstm(plan)
+            }
+            _ if facts.model.has(&format!("layers.{layer}.time_mix.k.weight")) => {
+                MixerPlan::TimeMix
+            }
+            _ if facts.has_linear_attention(layer) => {
+                MixerPlan::Linear(LinearPlan::usual(facts, layer)?)
+            }
+            _ if !facts.has_attention(layer) => MixerPlan::None,
             LayerKind::Full | LayerKind::Sliding | LayerKind::Chunked => {
                 let mut attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
                 if kind == LayerKind::Chunked {
@@ -161,8 +185,10 @@ impl LayerPlan {
             activation: facts.activation()?,
             routing: Routing::usual(facts)?,
             sparsity: None,
+            gate_scale: 1.0,
+            output_scale: 1.0,
         };
-        Ok(Self { mixer, network })
+        Ok(Self { mixer, network, residuals: [(1.0, 1.0); 2] })
     }
 }
 
@@ -213,6 +239,8 @@ impl AttentionPlan {
             gate: GateFunction::Sigmoid,
             value_scale: 1.0,
             keys_of: facts.keys_of(layer),
+            differential: None,
+            blocks: None,
         })
     }
 }
@@ -264,38 +292,134 @@ impl StateSpacePlan {
             field.as_ref().map(|field| size(field.value)).filter(|&number| number > 0)
         };
         let state = stated(&ssm.state_size).ok_or_else(fault)?;
+        let plan = Self {
+            inner: channels,
+            state,
+            groups: 1,
+            heads: None,
+            kernel,
+            step_bounds: step_bounds(facts),
+            bare_norms: None,
+            gated_last: false,
+            input_scale: 1.0,
+            part_scales: [1.0; 5],
+        };
         if facts.model.has(&format!("layers.{layer}.ssm.x.weight")) {
-            return Ok(Self { inner: channels, state, groups: 1, heads: None, kernel });
+            return Ok(Self { step_bounds: None, ..plan });
         }
         let heads = first("a_log")?;
         let inner = outputs.checked_sub(channels).and_then(|rest| rest.checked_sub(heads));
         let inner = inner.filter(|inner| (1..channels).contains(inner)).ok_or_else(fault)?;
         let groups = (channels - inner) / 2 / state;
-        Ok(Self { inner, state, groups, heads: Some(heads), kernel })
+        Ok(Self { inner, groups, heads: Some(heads), ..plan })
+    }
+}
+
+/// The bounds of the time steps of Mamba 2 that a `config.json` states. JSON has no infinity: without
+/// two numbers, there are none.
+#[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+fn step_bounds(facts: &Facts<'_>) -> Option<(f32, f32)> {
+    match facts.reals(&["time_step_limit"])?.as_slice() {
+        [least, most] => Some((*least as f32, *most as f32)),
+        _ => None,
     }
 }
 
 impl LinearPlan {
-    fn usual(facts: &Facts<'_>) -> Result<Self> {
+    /// Linear attention, by the config and, where that states nothing, by its tensors.
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
+        let shape = |name: &str| -> Vec<usize> {
+            let tensor = facts.model.tensor(&format!("layers.{layer}.{name}")).ok();
+            let shape = tensor.iter().flat_map(|tensor| tensor.shape());
+            shape.map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX)).collect()
+        };
+        let elements =
+            |name: &str| shape(name).into_iter().reduce(usize::saturating_mul).unwrap_or(0);
         let ssm = &facts.config.ssm;
-        let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
-            let field = field.as_ref().map(|field| size(field.value));
-            field.ok_or_else(|| Error::Unsupported(format!("linear attention without {name}")))
+        let or = |field: &Option<weighbridge::arch::Field<u32>>, found: usize, name: &str| {
+            let number = field.as_ref().map_or(found, |field| size(field.value));
+            let lacks = || Error::Unsupported(format!("linear attention without {name}"));
+            Some(number).filter(|number| *number > 0).ok_or_else(lacks)
         };
-        let value_heads = need(&ssm.time_step_rank, "value heads")?;
-        let inner = need(&ssm.inner_size, "an inner width")?;
+        let heads = elements("linear_attention.a_log");
+        let value_heads = or(&ssm.time_step_rank, heads, "value heads")?;
+        let values = value_heads.saturating_mul(elements("linear_attention.norm.weight"));
+        let inner = or(&ssm.inner_size, values, "an inner width")?;
+        let key_heads = or(&ssm.group_count, value_heads, "key heads")?;
+        let q = ["linear_attention.q.weight", "attention.q.weight"].map(&shape).concat();
+        let keys = q.first().copied().unwrap_or(0) / key_heads;
+        let convolution = ["linear_attention.conv.weight", "linear_attention.q_conv.weight"];
+        let kernel = convolution.map(shape).concat().last().copied().unwrap_or(0);
         let plan = Self {
-            key_heads: need(&ssm.group_count, "key heads")?,
+            key_heads,
             value_heads,
-            key_dim: need(&ssm.state_size, "a width of keys")?,
-            value_dim: inner / value_heads.max(1),
-            kernel: need(&ssm.conv_kernel, "the width of its convolution")?,
+            key_dim: or(&ssm.state_size, keys, "a width of keys")?,
+            value_dim: inner / value_heads,
+            kernel: or(&ssm.conv_kernel, kernel, "the width of its convolution")?,
+            rate_scale: 1.0,
+            decay_bound: None,
+            eps: facts.config.norm_eps.as_ref().map_or(1e-6, |eps| eps.value),
+            gate: OutputGate::Silu,
         };
-        if plan.value_dim == 0 || !plan.value_heads.is_multiple_of(plan.key_heads.max(1)) {
+        if plan.value_dim == 0 || !plan.value_heads.is_multiple_of(plan.key_heads) {
             let fault =
                 format!("{} value heads for {} key heads", plan.value_heads, plan.key_heads);
             return Err(Error::Unsupported(fault));
         }
         Ok(plan)
+    }
+}
+
+impl DecayingPlan {
+    /// The last layer's rates are next to 0, and those of the first are not changed.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of layers")]
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
+        let config = facts.config;
+        let last = config.n_layers.value.saturating_sub(1) as f32;
+        Ok(Self {
+            heads: size(config.n_heads.value),
+            head_dim: size(config.head_dim.value),
+            slope: 1.0 - layer as f32 / (last + 1e-5) + 1e-5,
+            activation: facts.activation()?,
+            eps: 1e-6,
+        })
+    }
+}
+
+/// The shape of a tensor of a layer, if it has it.
+fn shape(facts: &Facts<'_>, layer: u32, name: &str) -> Result<Option<Vec<usize>>> {
+    let name = format!("layers.{layer}.{name}");
+    if !facts.model.has(&name) {
+        return Ok(None);
+    }
+    let tensor = facts.model.tensor(&name)?;
+    let shape = tensor.shape().iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX));
+    Ok(Some(shape.collect()))
+}
+
+impl GatedLruPlan {
+    /// The recurrence of a layer, by its tensors.
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Option<Self>> {
+        let convolution = shape(facts, layer, "recurrence.conv.weight")?;
+        let gates = shape(facts, layer, "recurrence.input_gate.weight")?;
+        let (Some(convolution), Some(gates)) = (convolution, gates) else { return Ok(None) };
+        let lengths = [convolution.first(), convolution.last(), gates.first()];
+        let [Some(&channels), Some(&kernel), Some(&blocks)] = lengths else { return Ok(None) };
+        let activation = facts.activation()?;
+        Ok(Some(Self { channels, blocks, kernel, activation }))
+    }
+}
+
+impl MatrixLstmPlan {
+    /// The matrices of a layer, by its tensors.
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Option<Self>> {
+        let outputs = |name: &str| {
+            let found = shape(facts, layer, &format!("matrix_lstm.{name}.weight"))?;
+            Ok::<_, Error>(found.and_then(|shape| shape.first().copied()))
+        };
+        let lengths = (outputs("k")?, outputs("v")?, outputs("write")?);
+        let (Some(keys), Some(values), Some(heads @ 1..)) = lengths else { return Ok(None) };
+        let gate_cap = facts.real(&["gate_soft_cap"]).unwrap_or(15.0);
+        Ok(Some(Self { heads, key_dim: keys / heads, value_dim: values / heads, gate_cap }))
     }
 }

@@ -100,6 +100,15 @@ impl<'m> Facts<'m> {
         }
     }
 
+    /// A number within an object of `config.json` that [`ModelConfig`] has no field for.
+    pub(crate) fn nested(&self, object: &str, key: &str) -> Option<f32> {
+        #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+        match self.other(&[object])? {
+            ConfigValue::Json(json) => json.get(key)?.as_f64().map(|number| number as f32),
+            _ => None,
+        }
+    }
+
     /// Such a value that is true or false.
     pub(crate) fn flag(&self, names: &[&str]) -> Option<bool> {
         match self.other(names)? {
@@ -210,6 +219,22 @@ impl<'m> Facts<'m> {
         let tensor = self.model.tensor(&format!("layers.{layer}.short_conv.weight")).ok()?;
         let kernel = tensor.elements().checked_div(u64::from(self.config.dim.value))?;
         usize::try_from(kernel).ok()
+    }
+
+    /// Whether a layer has a tensor of a kind of attention, such as `attention` or `linear_attention`.
+    fn has_in(&self, layer: u32, part: &str) -> bool {
+        let start = format!("layers.{layer}.{part}.");
+        let resolution = self.model.resolution();
+        let mut names = resolution.iter().flat_map(|resolution| &resolution.mapped);
+        names.any(|mapping| mapping.canonical.starts_with(&start))
+    }
+
+    pub(crate) fn has_attention(&self, layer: u32) -> bool {
+        self.has_in(layer, "attention")
+    }
+
+    pub(crate) fn has_linear_attention(&self, layer: u32) -> bool {
+        self.has_in(layer, "linear_attention")
     }
 
     pub(crate) fn has_state_space(&self, layer: u32) -> bool {

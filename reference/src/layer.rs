@@ -5,16 +5,23 @@ use weighbridge::arch::NormKind;
 use crate::attention::{Attention, Pass};
 use crate::cache::LayerCache;
 use crate::convolution::ShortConvolution;
+use crate::decaying::Decaying;
 use crate::error::{Error, Result};
+use crate::gated_lru::GatedLru;
 use crate::linear::Linear;
 use crate::math::Activation;
+use crate::matrix_lstm::MatrixLstm;
 use crate::network::{Dense, Experts};
-use crate::plan::{Arrangement, AttentionPlan, LayerPlan, MixerPlan, NormPlan, Plan, Residual};
+use crate::plan::{
+    Arrangement, AttentionPlan, BranchScales, LayerPlan, MixerPlan, NormPlan, Plan, Residual,
+    StateSpacePlan,
+};
 use crate::rope::{Rope, Turns};
 use crate::rows::Rows;
 use crate::state_space::StateSpace;
 use crate::streams::{Laurel, Streams};
 use crate::weight::{Loader, Norm, Weight};
+use crate::wkv::{ChannelMix, TimeMix};
 
 /// What the parts of a layer are called.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +70,9 @@ pub(crate) struct Layer {
     place: usize,
     arrangement: Arrangement,
     residual: Residual,
+    residuals: [(f32, f32); 2],
+    /// Of the residual stream itself.
+    input_norm: Option<Norm>,
     attention_norm: Option<Norm>,
     mixer: Mixer,
     post_attention_norm: Option<Norm>,
@@ -71,6 +81,7 @@ pub(crate) struct Layer {
     cross: Option<(Norm, Attention)>,
     network_norm: Option<Norm>,
     dense: Option<Dense>,
+    channel_mix: Option<ChannelMix>,
     experts: Option<Experts>,
     beside: Option<Beside>,
     post_network_norm: Option<Norm>,
@@ -85,6 +96,12 @@ enum Mixer {
     Linear(Box<Linear>),
     ShortConvolution(Box<ShortConvolution>),
     StateSpace(Box<StateSpace>),
+    Both(Box<Attention>, Box<StateSpace>, BranchScales),
+    Decaying(Box<Decaying>),
+    GatedLru(Box<GatedLru>),
+    MatrixLstm(Box<MatrixLstm>),
+    TimeMix(Box<TimeMix>),
+    None,
 }
 
 /// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
@@ -129,6 +146,9 @@ impl Mixer {
         let attention = |own, latent| {
             Attention::load(loader, &names.at(place, names.attention), dim, own, latent, norm)
         };
+        let state_space = |own: &StateSpacePlan| {
+            StateSpace::load(loader, &names.at(place, "ssm"), dim, *own, norm.eps)
+        };
         Ok(match plan {
             MixerPlan::Attention(own) => {
                 let owner = match own.distances {
@@ -144,12 +164,31 @@ impl Mixer {
             }
             MixerPlan::Linear(own) => {
                 let name = names.at(place, "linear_attention");
-                Self::Linear(Box::new(Linear::load(loader, &name, dim, *own, norm.eps)?))
+                let attention = names.at(place, names.attention);
+                Self::Linear(Box::new(Linear::load(loader, &name, &attention, dim, *own)?))
             }
-            MixerPlan::StateSpace(own) => {
-                let name = names.at(place, "ssm");
-                Self::StateSpace(Box::new(StateSpace::load(loader, &name, dim, *own, norm.eps)?))
+            MixerPlan::StateSpace(own) => Self::StateSpace(Box::new(state_space(own)?)),
+            MixerPlan::Both(own, states, scales) => {
+                Self::Both(Box::new(attention(own, None)?), Box::new(state_space(states)?), *scales)
             }
+            MixerPlan::Decaying(own) => {
+                let name = names.at(place, "linear_attention");
+                Self::Decaying(Box::new(Decaying::load(loader, &name, dim, *own)?))
+            }
+            MixerPlan::GatedLru(own) => {
+                let name = names.at(place, "recurrence");
+                Self::GatedLru(Box::new(GatedLru::load(loader, &name, dim, *own)?))
+            }
+            MixerPlan::MatrixLstm(own) => {
+                let name = names.at(place, "matrix_lstm");
+                let loaded = MatrixLstm::load(loader, &name, dim, *own, norm.eps)?;
+                Self::MatrixLstm(Box::new(loaded))
+            }
+            MixerPlan::TimeMix => {
+                let name = names.at(place, "time_mix");
+                Self::TimeMix(Box::new(TimeMix::load(loader, &name, dim)?))
+            }
+            MixerPlan::None => Self::None,
             MixerPlan::ShortConvolution(kernel) => {
                 let name = names.at(place, "short_conv");
                 let loaded = ShortConvolution::load(loader, &name, dim, *kernel)?;
@@ -212,9 +251,12 @@ impl Layer {
         let behind = |what: &str| loader.norm_if(&at(what), dim, norm);
         let mixer = Mixer::load(loader, names, place, &layer.mixer, dim, norm)?;
         let network = &layer.network;
+        let channel_mix = ChannelMix::load_if(loader, &at("ffn"), dim)?;
         let dense = Dense::load_if(loader, &at("ffn"), dim, network, norm)?;
         let experts = Experts::load_if(loader, &at("ffn"), dim, network, norm)?;
-        let needs_network = !matches!(mixer, Mixer::StateSpace(_));
+        // In some families, a layer has one part alone: a mixer or a network.
+        let needs_network = !plan.has_single_parts && !matches!(mixer, Mixer::StateSpace(_))
+            || matches!(mixer, Mixer::None);
         if needs_network && dense.is_none() && experts.is_none() {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
         }
@@ -251,6 +293,8 @@ impl Layer {
             place,
             arrangement: plan.arrangement,
             residual: plan.residual,
+            residuals: layer.residuals,
+            input_norm: behind("input_norm")?,
             attention_norm: before(names.attention_norm)?,
             mixer,
             post_attention_norm,
@@ -258,6 +302,7 @@ impl Layer {
             cross: load_cross(loader, at, &layer.mixer, dim, norm)?,
             network_norm: before("ffn_norm")?,
             dense,
+            channel_mix,
             experts,
             beside,
             post_network_norm,
@@ -277,7 +322,25 @@ impl Layer {
 
     /// Changes the residual stream.
     pub(crate) fn apply(&self, x: &mut Rows, context: &mut Context<'_>) -> Result<()> {
+        self.input_norm.iter().for_each(|norm| norm.apply(x));
         match self.arrangement {
+            Arrangement::Sequential if matches!(self.mixer, Mixer::None) => {
+                // The layer has one norm, which is called that of attention in layers of any kind.
+                let norm = self.network_norm.as_ref().or(self.attention_norm.as_ref());
+                let added = self.network(x, &normed(norm, x))?;
+                self.join(x, &added, 1);
+            }
+            Arrangement::NormedStream => {
+                let [mixed, computed] = self.residuals;
+                *x = normed(self.attention_norm.as_ref(), x);
+                let added = self.mix(x, context)?;
+                x.scale(mixed.0);
+                x.add(&added, mixed.1);
+                *x = normed(self.network_norm.as_ref(), x);
+                let added = self.network(x, x)?;
+                x.scale(computed.0);
+                x.add(&added, computed.1);
+            }
             Arrangement::Sequential => {
                 let seen = normed(self.attention_norm.as_ref(), x);
                 let mut added = self.mix(&seen, context)?;
@@ -286,11 +349,14 @@ impl Layer {
                 if let Some((norm, attention, encoded)) = self.across(context) {
                     x.add(&attention.across(&norm.of(x), encoded)?, 1.0);
                 }
-                // State-space layers may have none.
-                if self.dense.is_some() || self.experts.is_some() {
+                if let Some(mix) = &self.channel_mix {
+                    let seen = normed(self.network_norm.as_ref(), x);
+                    self.join(x, &mix.of(&seen, context.caches, self.place)?, 1);
+                } else if self.dense.is_some() || self.experts.is_some() {
                     let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
                     self.join(x, &added, 1);
                 }
+                // State-space layers may have none.
             }
             Arrangement::Parallel => {
                 let seen = normed(self.attention_norm.as_ref(), x);
@@ -378,6 +444,20 @@ impl Layer {
             Mixer::Linear(linear) => linear.of(x, context.caches, self.place),
             Mixer::StateSpace(own) => own.of(x, context.caches, self.place),
             Mixer::ShortConvolution(own) => own.of(x, context.caches, self.place),
+            Mixer::Decaying(own) => own.of(x, context.caches, self.place),
+            Mixer::GatedLru(own) => own.of(x, context.pass, context.caches, self.place),
+            Mixer::MatrixLstm(own) => own.of(x, context.caches, self.place),
+            Mixer::TimeMix(own) => own.of(x, context.caches, self.place),
+            Mixer::Both(attention, states, scales) => {
+                let mut mixed = states.of(x, context.caches, self.place)?;
+                mixed.scale(scales.state_output);
+                let mut seen = x.clone();
+                seen.scale(scales.attention_input);
+                let attended = attention.of(&seen, context.pass, context.caches, self.place)?;
+                mixed.add(&attended, scales.attention_output);
+                Ok(mixed)
+            }
+            Mixer::None => Err(Error::Unsupported("a layer that mixes no positions".to_owned())),
         }
     }
 

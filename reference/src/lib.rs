@@ -3,9 +3,11 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod attention;
+mod blocks;
 mod cache;
 mod chat;
 mod convolution;
+mod decaying;
 mod derived;
 #[cfg_attr(not(feature = "gpu"), path = "device/absent.rs")]
 mod device;
@@ -13,10 +15,12 @@ mod divergence;
 mod error;
 mod facts;
 mod family;
+mod gated_lru;
 mod layer;
 mod linear;
 mod masked;
 mod math;
+mod matrix_lstm;
 mod memory;
 mod model;
 mod network;
@@ -30,6 +34,7 @@ mod streams;
 mod tokens;
 mod trial;
 mod weight;
+mod wkv;
 
 pub use chat::{ChatTemplate, Message};
 pub use divergence::{Divergence, Likelihood, Prediction};

@@ -8,7 +8,7 @@ use weighbridge::model::Encoding;
 use weighbridge::{DType, Model, ModelConfig};
 
 use crate::error::{Error, Result};
-use crate::plan::{AttentionPlan, LayerPlan, LinearPlan, MixerPlan, Plan};
+use crate::plan::{AttentionPlan, LayerPlan, LinearPlan, MixerPlan, Plan, StateSpacePlan};
 
 /// For what a model is run.
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +196,8 @@ pub enum Kept {
         values: usize,
         /// The positions that a layer sees, if not all.
         window: Option<usize>,
+        /// Elements of the F32 state of a state space next to attention.
+        state: usize,
     },
     /// A state of so many F32 numbers, whatever the context.
     State(usize),
@@ -209,6 +211,7 @@ impl Kept {
         match self {
             Self::Rows { values: 0, .. } => "latent attention".to_owned(),
             Self::Rows { window: Some(window), .. } => format!("attention to {window} positions"),
+            Self::Rows { state: 1.., .. } => "attention and a state".to_owned(),
             Self::Rows { .. } => "attention".to_owned(),
             Self::State(_) => "a state".to_owned(),
             Self::Nothing => "no cache of its own".to_owned(),
@@ -398,7 +401,7 @@ impl Footprint {
             })
         };
         let own = match *kept {
-            Kept::Rows { keys, values, window } => {
+            Kept::Rows { keys, values, window, state } => {
                 let context = options.context.next_multiple_of(CELLS);
                 let positions = window.map_or(context, |window| {
                     // A batch is added before the positions behind the window are forgotten.
@@ -408,7 +411,8 @@ impl Footprint {
                         .min(context)
                 });
                 let values = if values == 0 { 0 } else { row(values)? };
-                positions.saturating_mul(row(keys)?.saturating_add(values))
+                let rows = positions.saturating_mul(row(keys)?.saturating_add(values));
+                rows.saturating_add((state as u64).saturating_mul(4))
             }
             Kept::State(elements) => (elements as u64).saturating_mul(4),
             Kept::Nothing => 0,
@@ -471,6 +475,10 @@ fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
         keys,
         values,
         window: attention.window,
+        state: 0,
+    };
+    let state_of = |own: &StateSpacePlan| {
+        own.kernel.saturating_sub(1) * own.channels() + own.inner * own.state
     };
     match &layer.mixer {
         _ if plan.encodes() => Kept::Nothing,
@@ -487,10 +495,21 @@ fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
             }
         },
         MixerPlan::Linear(linear) => Kept::State(state(linear)),
-        MixerPlan::StateSpace(own) => {
-            let inputs = own.kernel.saturating_sub(1) * own.channels();
-            Kept::State(inputs + own.inner * own.state)
+        MixerPlan::StateSpace(own) => Kept::State(state_of(own)),
+        MixerPlan::Both(attention, own, _) => Kept::Rows {
+            keys: attention.kv_heads * attention.head_dim,
+            values: attention.kv_heads * attention.value_dim,
+            window: attention.window,
+            state: state_of(own),
+        },
+        MixerPlan::Decaying(own) => Kept::State(own.heads * own.head_dim * own.head_dim),
+        MixerPlan::GatedLru(own) => Kept::State(own.kernel * own.channels),
+        MixerPlan::MatrixLstm(own) => {
+            Kept::State(own.heads * (own.key_dim * own.value_dim + own.key_dim + 1))
         }
+        // The inputs of both parts, and three numbers for each channel.
+        MixerPlan::TimeMix => Kept::State(5 * plan.dim),
+        MixerPlan::None => Kept::Nothing,
         MixerPlan::ShortConvolution(kernel) => Kept::State(kernel.saturating_sub(1) * plan.dim),
     }
 }
@@ -577,7 +596,7 @@ fn of_config(config: &ModelConfig, layer: usize) -> Result<Kept, String> {
     }
     let row = |width: u32| (heads as usize).saturating_mul(width as usize);
     let window = window.map(|field| field.value as usize);
-    Ok(Kept::Rows { keys: row(keys), values: row(values), window })
+    Ok(Kept::Rows { keys: row(keys), values: row(values), window, state: 0 })
 }
 
 /// What a layer keeps, by its tensors: keys and values, or the state of a state-space layer or of a
@@ -596,7 +615,8 @@ fn of_tensors(model: &Model, config: &ModelConfig, layer: usize) -> Kept {
             Some(LayerKind::Chunked) => attention.chunk_size.as_ref(),
             _ => None,
         };
-        return Kept::Rows { keys, values, window: window.map(|field| field.value as usize) };
+        let window = window.map(|field| field.value as usize);
+        return Kept::Rows { keys, values, window, state: 0 };
     }
     // A convolution sees one input less than it is wide, of each channel.
     let convolved = shape("ssm.conv").or_else(|| shape("short_conv"));

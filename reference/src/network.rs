@@ -16,6 +16,8 @@ pub(crate) struct Dense {
     down: Weight,
     activation: Activation,
     sparsity: Option<f32>,
+    /// Factors of the gate and of the output.
+    scales: (f32, f32),
 }
 
 impl Dense {
@@ -30,7 +32,7 @@ impl Dense {
         let Some(up) = loader.weight_if(&format!("{name}.up"), dim)? else { return Ok(None) };
         let gate = loader.weight_if(&format!("{name}.gate"), dim)?;
         let down = loader.weight(&format!("{name}.down"), up.outputs())?;
-        let NetworkPlan { mut activation, sparsity, .. } = *plan;
+        let NetworkPlan { mut activation, sparsity, gate_scale, output_scale, .. } = *plan;
         if activation == Activation::Xielu(Xielu::default()) {
             let number = |what: &str| {
                 let found = loader.vector(&format!("{name}.activation.{what}"), 1)?;
@@ -41,7 +43,8 @@ impl Dense {
             activation = Activation::Xielu(stored);
         }
         let sub_norm = loader.norm_if(&format!("{name}.sub_norm"), up.outputs(), norm)?;
-        Ok(Some(Self { gate, up, sub_norm, down, activation, sparsity }))
+        let scales = (gate_scale, output_scale);
+        Ok(Some(Self { gate, up, sub_norm, down, activation, sparsity, scales }))
     }
 
     pub(crate) fn of(&self, x: &Rows) -> Result<Rows> {
@@ -50,12 +53,21 @@ impl Dense {
             Some(gate) => {
                 let mut gate = gate.of(x)?;
                 self.sparsity.iter().for_each(|deviations| thin(&mut gate, *deviations));
+                scale(&mut gate, self.scales.0);
                 inner.gate(&gate, self.activation);
             }
             None => inner.apply(self.activation),
         }
         self.sub_norm.iter().for_each(|norm| norm.apply(&mut inner));
-        self.down.of(&inner)
+        let mut out = self.down.of(&inner)?;
+        scale(&mut out, self.scales.1);
+        Ok(out)
+    }
+}
+
+fn scale(x: &mut Rows, factor: f32) {
+    if factor != 1.0 {
+        x.scale(factor);
     }
 }
 
@@ -79,6 +91,8 @@ pub(crate) struct Experts {
     correction: Option<Rows>,
     /// Factors of the experts' outputs.
     output_scale: Option<Rows>,
+    /// Matrices before and behind the experts, where these compute in a narrower space (Nemotron 3).
+    latent: Option<(Weight, Weight)>,
     gate: Option<Weight>,
     up: Weight,
     down: Weight,
@@ -101,8 +115,17 @@ impl Experts {
         norm: NormPlan,
     ) -> Result<Option<Self>> {
         let at = |what: &str| format!("{name}.{what}");
-        let Some(up) = loader.weight_if(&at("experts.up"), dim)? else { return Ok(None) };
-        let router = loader.weight(&at("router"), dim)?;
+        if !loader.has(&at("experts.up.weight")) {
+            return Ok(None);
+        }
+        let outer = dim;
+        let into = loader.weight_if(&at("experts.latent_down"), outer)?;
+        let dim = into.as_ref().map_or(outer, Weight::outputs);
+        let latent = into
+            .map(|into| Ok::<_, Error>((into, loader.sized(&at("experts.latent_up"), outer, dim)?)))
+            .transpose()?;
+        let up = loader.weight(&at("experts.up"), dim)?;
+        let router = loader.weight(&at("router"), outer)?;
         let count = router.outputs();
         let routing = plan.routing;
         let gate = match loader.has(&at("experts.gate.weight")) {
@@ -124,11 +147,12 @@ impl Experts {
         Ok(Some(Self {
             correction: loader.vector_if(&at("router.correction_bias"))?.map(one_row),
             output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
-            shared: Dense::load_if(loader, &at("shared_expert"), dim, plan, norm)?,
-            shared_router: loader.weight_if(&at("shared_expert.router"), dim)?,
+            shared: Dense::load_if(loader, &at("shared_expert"), outer, plan, norm)?,
+            shared_router: loader.weight_if(&at("shared_expert.router"), outer)?,
             bias: loader.vector_if(&at("experts.bias"))?.map(one_row),
             activation: plan.activation,
             router,
+            latent,
             gate,
             up,
             down,
@@ -140,9 +164,11 @@ impl Experts {
     pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut scores = self.router.of(seen)?;
         self.routing.softcap.iter().for_each(|cap| scores.apply(Function::Cap(*cap)));
-        if let Some(mut out) = self.on_device(x, &scores) {
-            self.add_shared(x, &mut out)?;
-            return Ok(out);
+        let given = x;
+        let narrow = self.latent.as_ref().map(|(into, _)| into.of(x)).transpose()?;
+        let x = narrow.as_ref().unwrap_or(x);
+        if let Some(out) = self.on_device(x, &scores) {
+            return self.finish(given, out);
         }
         let choices = scores.rows_mut().map(|row| self.choose(row)).collect::<Vec<_>>();
         let mut out = Rows::zeros(x.len(), self.down.outputs());
@@ -178,6 +204,15 @@ impl Experts {
                 }
             }
         }
+        self.finish(given, out)
+    }
+
+    /// What the experts give together, in the width of the stream, and what does not depend on the choice.
+    fn finish(&self, x: &Rows, out: Rows) -> Result<Rows> {
+        let mut out = match &self.latent {
+            Some((_, back)) => back.of(&out)?,
+            None => out,
+        };
         self.add_shared(x, &mut out)?;
         Ok(out)
     }
@@ -205,7 +240,7 @@ impl Experts {
             Scoring::Softmax => 0,
             Scoring::SoftmaxOfChosen => 1,
             Scoring::Sigmoid => 2,
-            Scoring::SoftmaxOfNear => return None,
+            Scoring::SoftmaxOfNear | Scoring::SigmoidOfChosen => return None,
         };
         if weighs_inputs || groups.is_some_and(|(groups, kept)| kept < groups) {
             return None;
@@ -241,7 +276,7 @@ impl Experts {
         match scoring {
             Scoring::Softmax => softmax(scores, None),
             Scoring::Sigmoid => scores.iter_mut().for_each(|score| *score = sigmoid(*score)),
-            Scoring::SoftmaxOfChosen => {}
+            Scoring::SoftmaxOfChosen | Scoring::SigmoidOfChosen => {}
             Scoring::SoftmaxOfNear => return near(scores, used),
         }
         let correction = self.correction.iter().flat_map(Rows::values).copied();
@@ -265,6 +300,9 @@ impl Experts {
         let chosen = largest(&ranked, used);
         let mut weights: Vec<f32> =
             chosen.iter().filter_map(|expert| scores.get(*expert).copied()).collect();
+        if scoring == Scoring::SigmoidOfChosen {
+            weights.iter_mut().for_each(|weight| *weight = sigmoid(*weight));
+        }
         if scoring == Scoring::SoftmaxOfChosen {
             softmax(&mut weights, None);
         } else if normalized {

@@ -6,7 +6,7 @@
 
 use weighbridge::arch::NormKind;
 
-use crate::math::Activation;
+use crate::math::{Activation, Function};
 use crate::rope::{Rope, Sinusoids};
 
 /// A model's forward pass.
@@ -40,6 +40,8 @@ pub struct Plan {
     pub arrangement: Arrangement,
     /// What becomes of the residual stream where attention and network are added to it.
     pub residual: Residual,
+    /// Whether each layer has one part alone, a mixer or a network.
+    pub has_single_parts: bool,
     /// Each layer, from the first.
     pub layers: Vec<LayerPlan>,
     /// The kinds of rotary embeddings that layers choose from.
@@ -97,6 +99,8 @@ pub enum Arrangement {
     Parallel,
     /// As `Sequential`, with norms of the sum instead of what is added (BERT).
     NormedSum,
+    /// As `Sequential`, but the residual stream itself is normed before each part (MiniMax).
+    NormedStream,
 }
 
 /// A layer.
@@ -106,6 +110,9 @@ pub struct LayerPlan {
     pub mixer: MixerPlan,
     /// What it computes of each position.
     pub network: NetworkPlan,
+    /// For [`Arrangement::NormedStream`], the factors of the stream and of what is added, for attention
+    /// and for the network.
+    pub residuals: [(f32, f32); 2],
 }
 
 /// How a layer mixes positions.
@@ -122,6 +129,86 @@ pub enum MixerPlan {
     ShortConvolution(usize),
     /// A state for each channel.
     StateSpace(StateSpacePlan),
+    /// Attention and a state space of the same input, added together.
+    Both(AttentionPlan, StateSpacePlan, BranchScales),
+    /// Sums of products of keys and values that decay at fixed rates.
+    Decaying(DecayingPlan),
+    /// A recurrence of single channels.
+    GatedLru(GatedLruPlan),
+    /// Matrices with exponential gates.
+    MatrixLstm(MatrixLstmPlan),
+    /// Means of values, weighted by keys that decay (RWKV 4).
+    TimeMix,
+    /// Nothing: the layer consists of its network.
+    None,
+}
+
+/// Factors of attention and of the state space next to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BranchScales {
+    /// Factor of what attention is given.
+    pub attention_input: f32,
+    /// Factor of what attention gives.
+    pub attention_output: f32,
+    /// Factor of what the state space gives.
+    pub state_output: f32,
+}
+
+/// A recurrence of single channels whose rates depend on the input (De et al., "Griffin", 2024).
+#[derive(Clone, Copy, Debug)]
+pub struct GatedLruPlan {
+    /// Channels.
+    pub channels: usize,
+    /// Blocks of channels, whose gates are computed from them.
+    pub blocks: usize,
+    /// Positions that its convolution sees.
+    pub kernel: usize,
+    /// Of what the output is multiplied with.
+    pub activation: Activation,
+}
+
+/// Matrices that exponential gates write and forget (Beck et al., "xLSTM", 2024).
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixLstmPlan {
+    /// Heads.
+    pub heads: usize,
+    /// Width of a head of queries and keys.
+    pub key_dim: usize,
+    /// Width of a head of values.
+    pub value_dim: usize,
+    /// Bound that tanh puts on the gates.
+    pub gate_cap: f32,
+}
+
+/// Attention to blocks of keys that an indexer chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockPlan {
+    /// Heads of the indexer, each for a group of query heads.
+    pub heads: usize,
+    /// Their width.
+    pub head_dim: usize,
+    /// Positions of a block.
+    pub size: usize,
+    /// Blocks that are attended to.
+    pub chosen: usize,
+    /// How many of these are the last ones, whatever their scores.
+    pub local: usize,
+}
+
+/// Linear attention whose states decay at a fixed rate for each head (Qin et al., "Lightning
+/// Attention-2", 2024).
+#[derive(Clone, Copy, Debug)]
+pub struct DecayingPlan {
+    /// Heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Factor of the rates, which fall from head to head by 2^(-8 / heads).
+    pub slope: f32,
+    /// Of queries, keys and values.
+    pub activation: Activation,
+    /// Epsilon of the norm of the output.
+    pub eps: f32,
 }
 
 /// Attention.
@@ -169,6 +256,11 @@ pub struct AttentionPlan {
     pub value_scale: f32,
     /// The earlier layer whose keys and values it uses.
     pub keys_of: Option<usize>,
+    /// The second half of the heads is subtracted from the first (Ye et al., "Differential Transformer",
+    /// 2024): the part of its factor that is not learned.
+    pub differential: Option<f32>,
+    /// An indexer chooses the blocks of keys that it attends to.
+    pub blocks: Option<BlockPlan>,
 }
 
 /// What queries of position `p` are multiplied by.
@@ -270,6 +362,33 @@ pub struct LinearPlan {
     pub value_dim: usize,
     /// Positions that the convolution sees.
     pub kernel: usize,
+    /// Factor of the rates at which states are written: 2 where they may overshoot.
+    pub rate_scale: f32,
+    /// Bound of the logarithm of the decay, which then is a sigmoid between 0 and the bound.
+    pub decay_bound: Option<f32>,
+    /// Epsilon of the norm of the output.
+    pub eps: f32,
+    /// The function of the output's gate.
+    pub gate: OutputGate,
+}
+
+/// The function of the gate that an output is multiplied with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum OutputGate {
+    /// x times its sigmoid.
+    Silu,
+    /// The sigmoid.
+    Sigmoid,
+}
+
+impl From<OutputGate> for Function {
+    fn from(gate: OutputGate) -> Self {
+        match gate {
+            OutputGate::Silu => Activation::Silu.into(),
+            OutputGate::Sigmoid => Self::Sigmoid,
+        }
+    }
 }
 
 /// A state-space layer.
@@ -285,6 +404,16 @@ pub struct StateSpacePlan {
     pub heads: Option<usize>,
     /// Positions that its convolution sees.
     pub kernel: usize,
+    /// Bounds of the time steps.
+    pub step_bounds: Option<(f32, f32)>,
+    /// Mamba without heads: epsilon of norms without factors, of what writes and reads the state.
+    pub bare_norms: Option<f32>,
+    /// Mamba 2: whether the output is normed before it is gated.
+    pub gated_last: bool,
+    /// Factor of the input.
+    pub input_scale: f32,
+    /// Mamba 2: factors of the gate, the channels, the vectors that write and read, and the time steps.
+    pub part_scales: [f32; 5],
 }
 
 impl StateSpacePlan {
@@ -306,6 +435,10 @@ pub struct NetworkPlan {
     pub routing: Routing,
     /// Deviations above the mean that gates are cut at.
     pub sparsity: Option<f32>,
+    /// Factor of the gate.
+    pub gate_scale: f32,
+    /// Factor of the output.
+    pub output_scale: f32,
 }
 
 /// How tokens choose experts.
@@ -342,6 +475,8 @@ pub enum Scoring {
     SoftmaxOfNear,
     /// Sigmoid of each. A group counts as much as its two best experts.
     Sigmoid,
+    /// Sigmoid of the chosen ones, which are those with the largest outputs of the router.
+    SigmoidOfChosen,
 }
 
 /// The encoder of sound beside a decoder.
@@ -378,7 +513,9 @@ impl Plan {
     /// The attention of every layer that has any.
     pub fn attentions(&mut self) -> impl Iterator<Item = &mut AttentionPlan> {
         self.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
-            MixerPlan::Attention(attention) | MixerPlan::Latent(attention, _) => Some(attention),
+            MixerPlan::Attention(attention)
+            | MixerPlan::Latent(attention, _)
+            | MixerPlan::Both(attention, ..) => Some(attention),
             _ => None,
         })
     }

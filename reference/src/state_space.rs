@@ -50,7 +50,7 @@ impl StateSpace {
         plan: StateSpacePlan,
         eps: f32,
     ) -> Result<Self> {
-        let StateSpacePlan { inner, state, groups, heads, kernel } = plan;
+        let StateSpacePlan { inner, state, groups, heads, kernel, bare_norms, .. } = plan;
         let at = |what: &str| format!("{name}.{what}");
         let norm = NormPlan { kind: NormKind::Rms, eps, added: 0.0, bare: false };
         let channels = plan.channels();
@@ -62,7 +62,11 @@ impl StateSpace {
                 let fault = || Error::Mismatch(format!("{name}.x is too narrow"));
                 let rank = rank.ok_or_else(fault)?;
                 let dt = loader.sized(&at("dt"), inner, rank)?;
-                let norm_of = |what: &str, width| loader.norm_if(&at(what), width, norm);
+                let bare = bare_norms.map(|eps| NormPlan { eps, ..norm });
+                let norm_of = |what: &str, width| {
+                    let stored = loader.norm_if(&at(what), width, norm)?;
+                    Ok::<_, Error>(stored.or_else(|| bare.map(|bare| Norm::bare(width, bare))))
+                };
                 let norms = [
                     norm_of("dt_norm", rank)?,
                     norm_of("b_norm", state)?,
@@ -100,7 +104,15 @@ impl StateSpace {
         let StateSpacePlan { inner, state, groups, heads, .. } = self.plan;
         let cache = caches.get_mut(layer);
         let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
-        let given = self.input.of(x)?;
+        let mut given = match self.plan.input_scale {
+            1.0 => self.input.of(x)?,
+            scale => {
+                let mut scaled = x.clone();
+                scaled.scale(scale);
+                self.input.of(&scaled)?
+            }
+        };
+        self.scale_parts(&mut given);
         let channels = self.plan.channels();
         let (entering, gate) = match heads {
             None => (given.columns(0..inner), given.columns(inner..2 * inner)),
@@ -131,17 +143,38 @@ impl StateSpace {
             }
         };
         dt.each(softplus);
+        if let Some((least, most)) = self.plan.step_bounds {
+            dt.each(|step| step.max(least).min(most));
+        }
         cache.state.resize(inner * state, 0.0);
         let mut out = Rows::zeros(x.len(), inner);
         let steps = values.rows().zip(dt.rows()).zip(b.rows().zip(c.rows()));
         for (out, ((values, dt), (b, c))) in out.rows_mut().zip(steps) {
             self.step(&mut cache.state, (values, dt), (b, c), out);
         }
+        let norm = if let Steps::Given { norm, .. } = &self.steps { norm.as_ref() } else { &None };
+        let (before, behind) = if self.plan.gated_last { (norm, &None) } else { (&None, norm) };
+        before.iter().for_each(|norm| norm.apply(&mut out));
         out.gate(&gate, Activation::Silu);
-        if let Steps::Given { norm, .. } = &self.steps {
-            norm.iter().for_each(|norm| norm.apply(&mut out));
-        }
+        behind.iter().for_each(|norm| norm.apply(&mut out));
         self.output.of(&out)
+    }
+
+    /// Multiplies the parts of what the first matrix gives by their factors.
+    fn scale_parts(&self, given: &mut Rows) {
+        let StateSpacePlan { inner, state, groups, part_scales, .. } = self.plan;
+        if part_scales == [1.0; 5] {
+            return;
+        }
+        let widths = [inner, inner, groups * state, groups * state, usize::MAX];
+        let factors = part_scales.iter().zip(widths);
+        let factors: Vec<f32> = factors
+            .flat_map(|(factor, width)| std::iter::repeat_n(*factor, width))
+            .take(given.width())
+            .collect();
+        for row in given.rows_mut() {
+            row.iter_mut().zip(&factors).for_each(|(value, factor)| *value *= factor);
+        }
     }
 
     /// One position: each channel's state decays, takes the channel's value, and is read.

@@ -284,8 +284,8 @@ impl RowOrder {
         })?;
         let heads = HeadRows::new(rows, config);
         match self {
-            Self::PairsQ => heads.pairs(0, rows, heads.heads).map(|run| selection(run, rows)),
-            Self::PairsK => heads.pairs(0, rows, heads.kv_heads).map(|run| selection(run, rows)),
+            Self::PairsQ => heads.pairs(0, rows, heads.heads).map(|runs| selection(runs, rows)),
+            Self::PairsK => heads.pairs(0, rows, heads.kv_heads).map(|runs| selection(runs, rows)),
             Self::Qkv(part) => heads.qkv(part, false),
             Self::PairsQkv(part) => heads.qkv(part, true),
             Self::GroupedQkv(part) => heads.grouped_qkv(part),
@@ -294,7 +294,7 @@ impl RowOrder {
                 let half = heads.half_of(rows, heads.heads)?;
                 let start = part as u64 * half;
                 let run = RowLoops::repeated(start, half, heads.heads, 2 * half);
-                Ok(selection(run, heads.heads * half))
+                Ok(selection(vec![run], heads.heads * half))
             }
             Self::Unfolding(part) => heads.unfolding(part),
             Self::Linear(linear) => linear.choose(rows, config),
@@ -303,8 +303,8 @@ impl RowOrder {
     }
 }
 
-fn selection(run: RowLoops, rows: u64) -> RowSelection {
-    RowSelection { runs: vec![run], rows: vec![rows] }
+fn selection(runs: Vec<RowLoops>, rows: u64) -> RowSelection {
+    RowSelection { runs, rows: vec![rows] }
 }
 
 /// The rows of a matrix whose order the heads of attention determine.
@@ -332,10 +332,22 @@ impl<'c> HeadRows<'c> {
         half.ok_or_else(|| self.misfit(format!("{heads} heads of even width")))
     }
 
-    /// The rows of heads in pairs: row 2i + c of a head is row i of its half c.
-    fn pairs(&self, start: u64, rows: u64, heads: u64) -> Result<RowLoops> {
+    /// The rows of heads in pairs: row 2i + c of a head is row i of its half c. Rows of a head that
+    /// are not rotated follow the others, and stay in place.
+    fn pairs(&self, start: u64, rows: u64, heads: u64) -> Result<Vec<RowLoops>> {
         let half = self.half_of(rows, heads)?;
-        Ok(RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] })
+        let rotated = self.config.rope.dimension_count.as_ref().map(|count| count.value.into());
+        let is_stated_width = u64::from(self.config.head_dim.value) == 2 * half;
+        let rotated = rotated.filter(|&rotated: &u64| is_stated_width && rotated < 2 * half);
+        let Some(rotated) = rotated.map(|rotated| rotated / 2).filter(|&half| half > 0) else {
+            return Ok(vec![RowLoops { start, loops: [(heads, 2 * half), (2, 1), (half, 2)] }]);
+        };
+        let head = |head: u64| {
+            let start = start + head * 2 * half;
+            let pairs = RowLoops { start, loops: [(1, 0), (2, 1), (rotated, 2)] };
+            [pairs, RowLoops::of(start + 2 * rotated, 2 * (half - rotated))]
+        };
+        Ok((0..heads).flat_map(head).collect())
     }
 
     /// The rows of q, k or v, which follow one another.
@@ -350,11 +362,11 @@ impl<'c> HeadRows<'c> {
             Projection::K => (q, kv, self.kv_heads),
             Projection::V => (q + kv, kv, self.kv_heads),
         };
-        let run = match part {
+        let runs = match part {
             Projection::Q | Projection::K if are_paired => self.pairs(start, count, heads)?,
-            _ => RowLoops::of(start, count),
+            _ => vec![RowLoops::of(start, count)],
         };
-        Ok(selection(run, count))
+        Ok(selection(runs, count))
     }
 
     /// The rows of q, k or v, in groups of a key head.
@@ -375,7 +387,7 @@ impl<'c> HeadRows<'c> {
             Projection::V => ((queries + 1) * width, width),
         };
         let run = RowLoops::repeated(skip, count, kv_heads, group);
-        Ok(selection(run, kv_heads * count))
+        Ok(selection(vec![run], kv_heads * count))
     }
 
     /// The rows of q, k or v, a quarter of each in each of four parts.
@@ -391,7 +403,7 @@ impl<'c> HeadRows<'c> {
             Projection::K => 2,
         };
         let run = RowLoops::repeated(place * quarter, quarter, 4, 3 * quarter);
-        Ok(selection(run, width))
+        Ok(selection(vec![run], width))
     }
 
     /// The rows of each head that expand keys, or those that expand values.

@@ -231,6 +231,20 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
 /// Names of Ollama's converter, which no list has. `beside.rs` reads them.
 const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 
+/// Families with names that no list has, and their dialect: of GGUF and MLX, of the publisher's own files,
+/// and of biases that no model has. Models that transformers saved were converted to both.
+const WITHOUT_LIST: &[(&str, &str)] = &[
+    ("deepseek_v4", "hugging face"),
+    ("falcon_h1", "gguf"),
+    ("kimi_linear", "gguf"),
+    ("kimi_linear", "mlx"),
+    ("minimax_m3", "hugging face"),
+    ("nemotron_h", "gguf"),
+    ("nemotron_h", "hugging face"),
+    ("olmo_hybrid", "mlx"),
+    ("recurrent_gemma", "mlx"),
+];
+
 #[test]
 fn every_row_of_every_table_is_used() {
     let mut used: BTreeSet<Row> = BTreeSet::new();
@@ -252,6 +266,7 @@ fn every_row_of_every_table_is_used() {
         return;
     }
     let mut unused: BTreeSet<Row> = BTreeSet::new();
+    let mut excused = BTreeSet::new();
     for architecture in architectures() {
         let rules = architecture.rules.iter().copied().flatten();
         let rows = rules
@@ -262,10 +277,17 @@ fn every_row_of_every_table_is_used() {
         let rows = rows.map(|(dialect, rule, stored)| {
             row(dialect, rule.canonical, stored.name, stored.transform)
         });
-        unused.extend(rows.filter(|row| !used.contains(row) && !OF_OLLAMA.contains(&&*row.2)));
+        let is_unused = |row: &Row| !used.contains(row) && !OF_OLLAMA.contains(&&*row.2);
+        for row in rows.filter(is_unused) {
+            match WITHOUT_LIST.iter().find(|of| **of == (architecture.name, row.0)) {
+                Some(of) => drop(excused.insert(of)),
+                None => drop(unused.insert(row)),
+            }
+        }
         assert!(met.contains(architecture.name), "no list is of {}", architecture.name);
     }
     assert!(unused.is_empty(), "{} rows that no list needs: {unused:#?}", unused.len());
+    assert_eq!(excused, WITHOUT_LIST.iter().collect::<BTreeSet<_>>());
 }
 
 /// Bytes that a number alone decides.

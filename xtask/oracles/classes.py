@@ -30,6 +30,11 @@ OWN_ENCODER = ("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
 ALONE = {key: value for key, value in D.items() if key not in OWN_ENCODER}
 ROC = {"shape_embed_dim": 6, "pronunciation_embed_dim": 4, "shape_vocab_size": 3, "pronunciation_vocab_size": 3}
 
+L, F = "linear_attention", "full_attention"
+K = H | {"num_key_value_heads": 1, "head_dim": 4}
+LAYERED = {key: value for key, value in K.items() if key != "num_hidden_layers"}
+M = {"mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_expand": 2}
+
 # A name, the model_type, and the numbers of the config.
 CASES = [
     ("gpt_neox", "gpt_neox", H | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}}),
@@ -85,14 +90,36 @@ CASES = [
     ("cpmant", "cpmant", {"vocab_size": 13, "hidden_size": 8, "num_attention_heads": 2, "dim_head": 4, "dim_ff": 12, "num_hidden_layers": 1, "segment_types": 3, "position_bias_num_buckets": 4, "prompt_length": 2, "prompt_types": 4}),
     ("prophetnet", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4} | APART),
     ("prophetnet, tied", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4}),
+    ("bamba", "bamba", K | M | {"num_hidden_layers": 2, "attn_layer_indices": [1], "mlp_bias": True}),
+    ("nemotron_h", "nemotron_h", LAYERED | {"layers_block_type": [L, "moe", F, "mlp"], "mamba_num_heads": 4, "mamba_head_dim": 4, "ssm_state_size": 4, "n_groups": 2, "conv_kernel": 3, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "moe_intermediate_size": 8, "moe_shared_expert_intermediate_size": 10, "moe_latent_size": 4, "time_step_min": 0.01, "attention_bias": True}),
+    ("falcon_h1", "falcon_h1", K | {"mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_ssm": 16, "mamba_d_state": 4, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_rms_norm": True, "mlp_bias": True, "attention_in_multiplier": 0.8, "attention_out_multiplier": 1.3, "embedding_multiplier": 1.5, "key_multiplier": 0.7, "lm_head_multiplier": 0.6, "mlp_multipliers": [0.9, 1.2], "ssm_in_multiplier": 1.1, "ssm_out_multiplier": 0.85, "ssm_multipliers": [0.7, 1.3, 0.9, 1.1, 0.8]}),
+    ("falcon_mamba", "falcon_mamba", N | {"hidden_size": 8, "num_hidden_layers": 1, "state_size": 4, "intermediate_size": 16, "time_step_rank": 3, "conv_kernel": 3}),
+    ("kimi_linear", "kimi_linear", K | {"num_hidden_layers": 2, "linear_num_heads": 2, "linear_head_dim": 4, "layer_types": [L, F], "mlp_layer_types": ["dense", "sparse"], "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "num_expert_group": 1, "topk_group": 1, "num_key_value_heads": 2}),
+    ("bailing_hybrid", "bailing_hybrid", K | {"num_hidden_layers": 2, "layer_group_size": 2, "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "kv_lora_rank": 4, "q_lora_rank": 4, "attention_bias": True, "use_qkv_bias": True, "use_bias": True, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "linear_num_heads": 2, "linear_head_dim": 4}),
+    ("olmo_hybrid", "olmo_hybrid", H | {"num_hidden_layers": 2, "layer_types": [L, F], "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 3} | APART),
+    ("lfm3", "lfm3", K | {"num_hidden_layers": 2, "layer_types": ["conv", F]}),
+    ("minimax", "minimax", K | {"num_hidden_layers": 2, "layer_types": [L, F], "num_local_experts": 3, "num_experts_per_tok": 2, "block_size": 2, "full_attn_alpha_factor": 1.2, "linear_attn_beta_factor": 1.1, "mlp_beta_factor": 0.8}),
+    ("minimax_m3_vl_text", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "dense_intermediate_size": 12, "shared_intermediate_size": 6, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rotary_dim": 2}),
+    ("recurrent_gemma", "recurrent_gemma", H | {"num_key_value_heads": 1, "num_hidden_layers": 3, "lru_width": 8, "attention_window_size": 3, "conv1d_width": 3, "attention_bias": True}),
+    ("diffllama", "diffllama", H | {"num_attention_heads": 4, "num_key_value_heads": 2}),
+    ("moshi", "moshi", H | {"ffn_dim": 12, "num_key_value_heads": 2}),
+    ("kolibri1", "kolibri1", K | {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
+    ("xlstm", "xlstm", N | {"hidden_size": 8, "embedding_dim": 8, "num_heads": 2, "num_hidden_layers": 1, "num_blocks": 1, "use_bias": True}),
+    ("rwkv", "rwkv", N | {"hidden_size": 8, "num_hidden_layers": 2, "attention_hidden_size": 8, "context_length": 16}),
+    ("deepseek_v4", "deepseek_v4", K | {"num_hidden_layers": 3, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "o_groups": 2, "o_lora_rank": 4, "q_lora_rank": 4, "hc_mult": 2, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2, "qk_rope_head_dim": 2}),
+    ("jetmoe", "jetmoe", H | {"kv_channels": 4, "num_key_value_heads": 1, "num_local_experts": 3, "num_experts_per_tok": 2}),
+    ("doge", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3}),
+    ("doge, experts", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3, "is_moe": True, "num_experts": 4, "num_experts_per_tok": 2}),
+    ("inkling_text", "inkling_text", K | {"num_hidden_layers": 2, "swa_num_attention_heads": 2, "swa_num_key_value_heads": 1, "swa_head_dim": 4, "sliding_window_size": 3, "rel_extent": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
+    ("glm_moe_dsa", "glm_moe_dsa", K | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "n_group": 1, "topk_group": 1, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
 # Classes whose names alone are known.
-NAMED = ("cpmant", "prophetnet")
-# What a class computes when it has none.
-COMPUTED = "encoder.embed_positions.weight"
+NAMED = ("cpmant", "prophetnet", "deepseek_v4", "jetmoe", "doge", "inkling_text", "glm_moe_dsa")
+# What a class computes, although it is stored.
+COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 
 def values(name, shape):
@@ -111,14 +138,15 @@ def case(name, model_type, numbers, folder):
     config = transformers.CONFIG_MAPPING[model_type](**numbers)
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     stored = load_file(folder / "model.safetensors")
-    stored = {key: values(key, array.shape) for key, array in stored.items() if not key.endswith(COMPUTED)}
-    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    computed = {key: array for key, array in stored.items() if key.endswith(COMPUTED)}
+    stored = {key: values(key, array.shape) for key, array in stored.items() if key not in computed}
+    save_file(stored | computed, folder / "model.safetensors", {"format": "pt"})
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").float().eval()
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([TOKENS]), use_cache=False).logits[0].numpy()
     assert np.isfinite(logits).all() and logits.std() > 1e-3, name
     stated = config.to_diff_dict() | {"architectures": [type(model).__name__]}
-    training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size")
+    training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size", "time_step_limit")
     skipped = [key for key in stated if key.startswith(training) or "drop" in key or key.endswith(("bos_token_id", "eos_token_id", "start_token_id"))]
     return {
         "name": name,
@@ -133,7 +161,7 @@ if __name__ == "__main__":
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else made)
         found = [case(*row, folder / str(number)) for number, row in enumerate(CASES)]
     about = f"transformers {transformers.__version__}, xtask/oracles/classes.py"
-    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in found)
+    lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in found)
     path = Path(__file__).resolve().parents[2] / "tests/data/classes.json"
     path.write_text(f'{{"source":"{about}","tokens":{TOKENS},"cases":[\n{lines}\n]}}\n')
     print(f"{len(found)} cases, {path.stat().st_size} bytes")

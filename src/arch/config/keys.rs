@@ -85,8 +85,9 @@ parts! {
         rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base", "global_rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
-        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types"];
-        attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs"];
+        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern"];
+        attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs", "attn_layer_indices"];
+        attention_places: Vec<u32> = counts, gguf [],                                                      json ["linear_attn_config.full_attn_layers"];
         attention_period: u32 = size,   gguf [],                                                           json ["attn_layer_period"];
         attention_offset: u32 = count,  gguf [],                                                           json ["attn_layer_offset"];
         state_expansion: u32 = size,    gguf [],                                                           json ["mamba_expand", "expand"];
@@ -99,7 +100,7 @@ parts! {
         stated_window: u32 = count,     gguf ["attention.sliding_window"],                                 json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
-        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"];
+        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "mlp_hidden_act"];
         // Facts about families, which no file states: families/README.md says what they mean.
         norms: NormKind = norm,         gguf [],                                                           json [];
         without_attention: LayerKind = kind, gguf [],                                                      json [];
@@ -171,7 +172,7 @@ parts! {
     /// Attention: heads that differ by layer, windows, scales.
     pub AttentionConfig, "attention", "" {
         /// Length of the sliding window in positions, including the current one.
-        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention"];
+        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention", "attention_window_size"];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
         /// Period of layers that attend to all positions; the layers between them attend to a
@@ -198,7 +199,7 @@ parts! {
         /// Soft cap of the attention scores, applied with tanh.
         attn_logit_softcap: f32 = cap,    gguf ["attn_logit_softcapping"],    json ["attn_logit_softcapping"];
         /// Soft cap of the output logits, applied with tanh.
-        final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping"];
+        final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"];
         /// Rank of the compressed queries (DeepSeek's multi-head latent attention).
         q_lora_rank: u32 = room,          gguf ["attention.q_lora_rank"],     json ["q_lora_rank"];
         /// Rank of the compressed keys and values.
@@ -221,19 +222,21 @@ parts! {
         /// Experts that each token is routed to.
         n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k"];
         /// Number of groups of experts.
-        n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group"];
+        n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group", "num_expert_group"];
         /// Groups that the experts of a token are chosen from.
         n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
         /// Experts that every token is routed to.
         n_shared_experts: u32 = largest,  gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
         /// Inner width of an expert.
         expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
+        /// Width that experts compute in, if it is not that of the residual stream.
+        expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json ["moe_latent_size"];
         /// Inner width of the shared experts in total.
-        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size"];
+        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"];
         /// Factor applied to the expert weights.
         expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale"];
         /// Whether the weights of the chosen experts are normalized to a sum of one.
-        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob"];
+        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize"];
         /// How router scores become expert weights.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
@@ -265,17 +268,19 @@ parts! {
     /// State-space layers and linear attention.
     pub SsmConfig, "ssm", "ssm_" {
         /// Width of the convolution.
-        conv_kernel: u32 = room,          gguf ["ssm.conv_kernel", "shortconv.l_cache"], json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache"];
+        conv_kernel: u32 = room,          gguf ["ssm.conv_kernel", "shortconv.l_cache"], json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache", "linear_attn_config.short_conv_kernel_size", "short_conv_kernel_size"];
         /// Inner width.
         inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner", "mamba_d_ssm"];
         /// Width of the state, or of a key head of linear attention.
-        state_size: u32 = room,           gguf ["ssm.state_size"],            json ["linear_key_head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
+        state_size: u32 = room,           gguf ["ssm.state_size", "kda.head_dim"], json ["linear_key_head_dim", "linear_head_dim", "linear_attn_config.head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
         /// Rank of the time step; in newer models the number of heads, or of value heads.
-        time_step_rank: u32 = automatic,  gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "time_step_rank", "mamba_dt_rank", "mamba_n_heads", "mamba_num_heads"];
+        time_step_rank: u32 = automatic,  gguf ["ssm.time_step_rank"],        json ["linear_num_value_heads", "linear_num_heads", "linear_attn_config.num_heads", "time_step_rank", "mamba_dt_rank", "mamba_n_heads", "mamba_num_heads"];
         /// Number of groups, or of key heads.
-        group_count: u32 = room,          gguf ["ssm.group_count"],           json ["linear_num_key_heads", "mamba_n_groups", "n_groups"];
+        group_count: u32 = room,          gguf ["ssm.group_count"],           json ["linear_num_key_heads", "linear_num_heads", "linear_attn_config.num_heads", "mamba_n_groups", "n_groups"];
         /// Width of a value head of linear attention.
-        value_head_dim: u32 = room,       gguf [],                            json ["linear_value_head_dim"];
+        value_head_dim: u32 = room,       gguf ["kda.head_dim"],              json ["linear_value_head_dim", "linear_head_dim", "linear_attn_config.head_dim"];
+        /// Width of a head of a state space.
+        head_dim: u32 = automatic,        gguf [],                            json ["mamba_head_dim", "mamba_d_head", "mamba_headdim"];
     }
 
     /// The encoder beside the decoder (Whisper).

@@ -28,6 +28,7 @@ impl Layouts<'_> {
         let usual = pattern.take_if(is_usual);
         self.listed(pattern.as_ref())
             .or_else(|| self.numbered())
+            .or_else(|| self.counted())
             .or_else(|| self.periodic())
             .or_else(|| self.linear())
             .or_else(|| self.interval())
@@ -98,6 +99,12 @@ impl Layouts<'_> {
     fn numbered(&self) -> Option<Field<LayerLayout>> {
         let Field { value, source } = self.core.attention_layers.as_ref()?;
         self.between(|layer| value.contains(&layer), source)
+    }
+
+    /// The same, where the first layer is number 1.
+    fn counted(&self) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.core.attention_places.as_ref()?;
+        self.between(|layer| value.contains(&layer.saturating_add(1)), source)
     }
 
     /// Layers with attention by their period.

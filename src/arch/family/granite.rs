@@ -99,6 +99,11 @@ fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 
 /// The kind of each layer, the heads of those with states, and rotary embeddings.
 fn mixers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    // Bamba, which llama.cpp runs as Granite 4.
+    let rotated = model.config.rope.dimension_count.as_ref().map(|count| count.value);
+    if has_rope(model) && rotated.is_some_and(|count| count < model.config.head_dim.value) {
+        return Err(model.inexpressible("rotary embeddings of a part of each head"));
+    }
     let kinds = model.kinds().ok_or_else(|| model.missing_in_model("attention.head_count_kv"))?;
     let word = |kind: &&LayerKind| if **kind == LayerKind::Full { "attention" } else { "mamba" };
     out.insert("layer_types".to_owned(), kinds.iter().map(word).collect());

@@ -10,6 +10,7 @@ pub(super) const STEPS: Steps = &[
     ("epsilon", Step::Keys(epsilon)),
     ("heads", Step::Config(heads)),
     ("limits", Step::Mlx(limits)),
+    ("norms_mixers", Step::Fits(norms_mixers)),
     ("widths", Step::Config(widths)),
 ];
 
@@ -19,6 +20,12 @@ fn epsilon(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         model.config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
     );
     Ok(())
+}
+
+/// Whether a GGUF file is Falcon Mamba's.
+fn norms_mixers(model: &SourceModel<'_>) -> bool {
+    let flag = model.metadata().get("mamba.ssm.dt_b_c_rms").and_then(|value| value.to_bool());
+    flag == Some(true)
 }
 
 /// The inner width and biases, and what a model without attention does not state.

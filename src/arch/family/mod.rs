@@ -16,6 +16,7 @@ mod ernie;
 mod exaone;
 mod exaone4;
 mod falcon;
+mod falcon_h1;
 mod form;
 mod gemma;
 mod given;
@@ -26,6 +27,7 @@ mod granite;
 mod hunyuan;
 mod jamba;
 mod jina_bert;
+mod kimi_linear;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -34,6 +36,7 @@ mod mimo_v2;
 mod minicpm3;
 mod modernbert;
 mod nemotron;
+mod nemotron_h;
 mod nomic_bert;
 mod olmo;
 mod parse;
@@ -82,9 +85,9 @@ macro_rules! steps {
 
 #[rustfmt::skip]
 static STEPS: &[(&str, Steps)] = steps! {
-    bert bitnet bloom cohere deepseek ernie exaone exaone4 falcon gemma gpt2 gpt_neox gpt_oss
-    granite hunyuan jamba jina_bert lfm2 llama llama4 mamba mimo_v2 minicpm3 modernbert
-    nemotron nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
+    bert bitnet bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
+    gpt_oss granite hunyuan jamba jina_bert kimi_linear lfm2 llama llama4 mamba mimo_v2 minicpm3
+    modernbert nemotron nemotron_h nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
     whisper
 };
 
@@ -172,6 +175,13 @@ fn variants_of(name: &str) -> impl Iterator<Item = &'static Variant> {
     })
 }
 
+/// The variant of GGUF files with this `general.architecture`: that of the family that they belong to, or
+/// else of another one that is converted to it.
+fn variant_in_gguf(gguf: &str) -> Option<&'static Variant> {
+    let owned = architecture(gguf, true).into_iter().flat_map(|row| row.variants);
+    owned.chain(variants_of(gguf)).find(|variant| variant.gguf == gguf)
+}
+
 /// All classes that a value of `general.architecture` may map to in `config.json`.
 pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
     variants_of(gguf)
@@ -188,7 +198,7 @@ pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
     let of_class = transformers::defaults(name);
-    if let Some(variant) = variants_of(name).find(|variant| variant.gguf == name) {
+    if let Some(variant) = variant_in_gguf(name) {
         return Defaults { of_class, of_family: variant.defaults, has_gguf_name: true };
     }
     if let Some(variant) = variants_of(name).find(|variant| variant.hf.contains(&name)) {
@@ -221,8 +231,7 @@ pub(crate) fn tower(config: &TowerConfig<'_>) -> Option<&'static Tower> {
 
 /// Exceptions of llama-quantize for a value of `general.architecture`.
 pub(crate) fn llama_quantize(gguf: &str) -> Exceptions {
-    let found = variants_of(gguf).find(|variant| variant.gguf == gguf);
-    found.map_or(Exceptions(&[]), |variant| variant.llama_quantize)
+    variant_in_gguf(gguf).map_or(Exceptions(&[]), |variant| variant.llama_quantize)
 }
 
 /// mlx-lm's choices for modules of a `model_type`; the first match applies.
@@ -307,10 +316,9 @@ mod tests {
             }
             for variant in row.variants {
                 // Some models of one architecture in Hugging Face's files are of another in GGUF.
-                let known = match variant.when {
-                    _ if variant.gguf.is_empty() => variant.keys.is_empty(),
-                    [] => row.gguf.contains(&variant.gguf),
-                    _ => architectures().iter().any(|row| row.gguf.contains(&variant.gguf)),
+                let known = match variant.gguf {
+                    "" => variant.keys.is_empty(),
+                    gguf => architectures().iter().any(|row| row.gguf.contains(&gguf)),
                 };
                 assert!(known, "{} is not of {}", variant.gguf, row.name);
                 for name in variant.hf {
