@@ -6,7 +6,7 @@ use super::verify::{Area, Examination, MlxReader};
 use crate::error::{Advice, Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
-use crate::write::{Builder, WritePlan};
+use crate::write::{Builder, Method, WritePlan};
 
 /// Plans a language model that is made from `source`. A fault of the written model that the source does
 /// not have is an error, or a note if `unloadable` is set.
@@ -22,7 +22,11 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
     source.merged().iter().for_each(|note| builder.note(note.clone()));
     let planned = builder.model(source)?.filter(|_| resolution.missing.is_empty());
     if let Some(planned) = planned {
-        let (fault, tolerated) = verdict(&planned, source, unloadable)?;
+        // Programs that run a directory are as likely to run its quantized form, whatever mlx-lm knows.
+        let quantizes =
+            builder.tensors().iter().any(|tensor| tensor.output.method == Method::Quantized);
+        let is_copy = quantizes && source.encoding() != Encoding::Gguf;
+        let (fault, tolerated) = verdict(&planned, source, (unloadable, is_copy))?;
         if let Some(fault) = fault {
             if !tolerated {
                 return Err(Error::unsupported(fault).advise_option(Advice::AllowUnloadable));
@@ -34,14 +38,19 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
     Ok(builder.plan()?.for_whole_model(resolution))
 }
 
-/// The fault of a planned model, and whether it is written nevertheless.
-fn verdict(planned: &Model, source: &Model, unloadable: bool) -> Result<(Option<String>, bool)> {
+/// The fault of a planned model, and whether it is written nevertheless: `is_copy` says that it is the
+/// quantized form of a directory.
+fn verdict(
+    planned: &Model,
+    source: &Model,
+    (unloadable, is_copy): (bool, bool),
+) -> Result<(Option<String>, bool)> {
     let found = Examination::of(planned)?;
     if planned.container() == "mlx"
         && let Some(MlxReader { fault, program }) =
             MlxReader::of(planned.store(), planned.resolution()?)
     {
-        let tolerated = unloadable || program.is_some();
+        let tolerated = unloadable || program.is_some() || is_copy;
         let reader = program.unwrap_or("other readers");
         let note = format!("{fault}: the directory is for {reader}");
         return Ok((Some(if tolerated { note } else { fault }), tolerated));

@@ -196,8 +196,8 @@ impl MlxRecipe {
     /// # Errors
     ///
     /// `Mismatch` for numbers of bits or group sizes that MLX does not support, for a mix in a mode
-    /// other than affine or for a model without `down_proj`, and if a module gets more bits in
-    /// groups that its rows do not divide into.
+    /// other than affine or for a model without `down_proj`, and if a module gets 8 bits in a mode whose
+    /// groups affine does not support and that its rows require.
     pub fn new(model: &MlxModel, modules: &[Module<'_>], options: &MlxOptions) -> Result<Self> {
         let usual = MlxQuantization::new(options.mode, options.group_size, options.bits)?;
         let place = options.mix.map(|mix| mixing(mix, modules, options.mode)).transpose()?;
@@ -224,7 +224,9 @@ impl MlxRecipe {
                     MlxChoice::Usual => Some(usual),
                     MlxChoice::Kept | MlxChoice::Bare => None,
                     MlxChoice::EightBits => {
-                        let named = MlxQuantization::new(MlxMode::Affine, Some(64), Some(8))?;
+                        // mlx-lm fails for other rows, and loads them in smaller groups.
+                        let whole = if divides(64, module.shape) { 64 } else { usual.group_size };
+                        let named = MlxQuantization::new(MlxMode::Affine, Some(whole), Some(8))?;
                         let mut json = named.json();
                         // Upstream omits the mode here, and reads a missing mode as affine.
                         json.remove("mode");
@@ -233,14 +235,6 @@ impl MlxRecipe {
                     }
                 },
             };
-            if let Some(MlxQuantization { group_size, .. }) = choice
-                && !divides(group_size, module.shape)
-            {
-                let columns = module.shape.last().copied().unwrap_or(0);
-                let fault =
-                    format!("rows of {columns} elements do not divide into groups of {group_size}");
-                return Err(Error::mismatch(fault).in_tensor(module.path));
-            }
             choices.push(choice);
         }
         Ok(Self { choices, config: Json::Object(config) })

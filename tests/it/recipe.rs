@@ -293,11 +293,16 @@ fn what_mlx_does_not_have() {
     help: quantize without a mix (leave out --quant-predicate)
     ");
     assert_snapshot!(refused(MlxOptions { mix, mode: MlxMode::Mxfp8, ..usual }), @"Mismatch: the mix mixed_3_6 requires the mode affine, but the mode is mxfp8");
-    // 8 bits in groups of 64, where rows are whole groups of 32 only.
-    let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, 96] }];
-    let qwen = mlx_lm::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
+    // 8 bits in groups of 64, or of 32 where rows are whole groups of 32 only.
     let options = MlxOptions { group_size: Some(32), ..usual };
-    assert_snapshot!(told_of(MlxRecipe::new(&qwen, &router, &options)), @r#"Mismatch: tensor "model.layers.0.mlp.gate": rows of 96 elements do not divide into groups of 64"#);
+    let qwen = mlx_lm::MlxModel { model_type: "qwen3_moe".to_owned(), ..model.clone() };
+    for (columns, group_size) in [(128, 64), (96, 32)] {
+        let router = [Module { path: "model.layers.0.mlp.gate", shape: &[64, columns] }];
+        let recipe = MlxRecipe::new(&qwen, &router, &options).expect("a recipe");
+        let [Some(choice)] = recipe.choices.as_slice() else { panic!("{:?}", recipe.choices) };
+        assert_eq!((choice.bits, choice.group_size), (8, group_size));
+        assert_eq!(recipe.config["model.layers.0.mlp.gate"]["group_size"], group_size);
+    }
     let recipe = MlxRecipe::new(&model, &modules, &usual).expect("a recipe");
     assert_eq!(recipe.choices, [None]);
     assert_eq!(recipe.config.to_string(), r#"{"group_size":64,"bits":4,"mode":"affine"}"#);

@@ -5,7 +5,7 @@ use super::tensors::Share;
 use crate::arch::Dialect;
 use crate::container::Shards;
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
@@ -102,7 +102,19 @@ impl Conversion<'_> {
             }
             dialect => {
                 let Documents { config, others } = match dialect {
-                    Dialect::Mlx => translate::mlx_documents(model)?,
+                    Dialect::Mlx => match translate::mlx_documents(model) {
+                        // The quantized form of a directory has its names and its config.
+                        Err(error)
+                            if has_own
+                                && self.options.quantization.is_some()
+                                && error.kind() == ErrorKind::Unsupported =>
+                        {
+                            let fault = error.fault();
+                            builder.note(format!("{fault}: the directory is for other readers"));
+                            translate::hf_documents(model)?
+                        }
+                        documents => documents?,
+                    },
                     _ => translate::hf_documents(model)?,
                 };
                 let named = |(name, bytes): (&str, _)| (name.to_owned(), bytes);
