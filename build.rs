@@ -17,7 +17,7 @@ fn main() -> io::Result<()> {
         }
     }
     files.sort();
-    let mut list = format!("static BUILTINS: [Builtin; {}] = [\n", files.len());
+    let mut list = format!("pub(super) static BUILTINS: [Builtin; {}] = [\n", files.len());
     for path in files {
         let text = fs::read_to_string(&path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::rule::{NameRule, StoredForm, expand, pattern};
+use super::rule::{NameRule, Rename, StoredForm, expand, pattern};
 use super::{Architecture, Dialect, RowOrder, Transform};
 
 /// A tensor as a dialect stores it.
@@ -21,33 +21,6 @@ struct NameCandidate {
     holds: Vec<(&'static str, Transform)>,
     /// Whether the canonical tensors are all the same stored tensor.
     holds_one: bool,
-}
-
-/// A name that a class of a dialect uses instead of the first one in the tables.
-#[derive(Debug)]
-pub(crate) struct Rename {
-    pub(crate) dialect: Dialect,
-    /// A canonical tensor that a model must have for this rename to apply; empty if it always
-    /// applies. `{n}` stands for the number of any layer.
-    pub(crate) requires: &'static str,
-    /// The names of models that this rename applies to, as their files state them; empty if it
-    /// applies to all.
-    pub(crate) models: &'static [&'static str],
-    /// The start of the name in the tables; `{n}` stands for the layer number.
-    pub(crate) prefix: &'static str,
-    /// The start of the name in files of that dialect.
-    pub(crate) replacement: &'static str,
-}
-
-impl Rename {
-    /// A rename without any facts, to build others from.
-    pub(crate) const EMPTY: Self = Self {
-        dialect: Dialect::HuggingFace,
-        requires: "",
-        models: &[],
-        prefix: "",
-        replacement: "",
-    };
 }
 
 /// The dialect's tensors that hold these canonical tensors, in order, and the canonical tensors

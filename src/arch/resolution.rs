@@ -1,14 +1,54 @@
-//! What a [`Resolution`] says of the names of a model, and what a caller leaves out of it.
+//! How the stored names of a model map to canonical names.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{
-    Architecture, Auxiliary, Dialect, Mapping, Resolution, RopeLayout, auxiliary, wrapper,
-};
+use super::architecture::{Architecture, RopeLayout};
+use super::mapping::{self, Mapping};
+use super::{auxiliary, wrapper};
 use crate::bytes::Text;
+use crate::dialect::Dialect;
 use crate::error::{Error, Result};
+
+/// A stored tensor that no model code asks for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Auxiliary {
+    /// The name in the file.
+    pub stored: String,
+    /// A description of the tensor.
+    pub reason: &'static str,
+}
+
+/// How a model's stored names map to canonical names. Every tensor is accounted for: those without
+/// a canonical name are in [`unknown`](Self::unknown), missing ones in [`missing`](Self::missing).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Resolution {
+    /// The architecture, or `None` if it is unknown.
+    pub architecture: Option<&'static Architecture>,
+    /// The dialect of the model's tensor names.
+    pub dialect: Dialect,
+    /// Why this architecture was chosen, or why none was.
+    pub reason: String,
+    /// What a program that wraps a model, or modules of it, put into stored names; empty if there is
+    /// nothing. The tables have the names without it.
+    pub wrapper: String,
+    /// The number of stored names that have such a piece.
+    pub wrapped: usize,
+    /// Tensors with canonical names, in the order of the files.
+    pub mapped: Vec<Mapping>,
+    /// Known tensors that are not weights of the language model: made by a converter, computed from
+    /// the config, or part of another model in the same files.
+    pub auxiliary: Vec<Auxiliary>,
+    /// Stored names without a canonical name, in the order of the files.
+    pub unknown: Vec<String>,
+    /// Canonical names of tensors that the architecture requires and the model lacks. Ranges of
+    /// whole layers form one entry, `layers.4..8`; so does a tensor that several layers lack,
+    /// `layers.[0-3,7].ffn.up.weight`.
+    pub missing: Vec<String>,
+}
 
 impl Auxiliary {
     /// Whether it belongs to a vision or audio model in the same files.
@@ -108,12 +148,7 @@ impl Resolution {
     /// The layers that predict further tokens and whose tensors have names, by number. They follow
     /// those of the language model.
     pub(crate) fn next_layers(&self) -> BTreeSet<u32> {
-        let next = |mapping: &Mapping| {
-            let (layer, rest) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
-            layer.parse::<u32>().ok().filter(|_| rest.starts_with("nextn."))
-        };
-        let layers: BTreeSet<u32> = self.mapped.iter().filter_map(next).collect();
-        if layers.contains(&0) { BTreeSet::new() } else { layers }
+        mapping::next_layers(&self.mapped)
     }
 
     /// The order of the rows of q and k as stored, if the architecture is known. Canonical tensors

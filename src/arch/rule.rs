@@ -1,6 +1,7 @@
 //! Name rules: one row gives a tensor's canonical name and its name in each dialect.
 
 use super::transform::Transform;
+use crate::dialect::Dialect;
 
 /// The names of one tensor of an architecture. `{n}` stands for the layer number. `{e}` in a stored
 /// name stands for the expert number; the tensors of all experts form one canonical tensor.
@@ -93,6 +94,51 @@ pub(super) fn runs(numbers: &[u32]) -> String {
         false => format!("{from}-{to}"),
     };
     format!("[{}]", runs.iter().map(run).collect::<Vec<_>>().join(","))
+}
+
+/// A name that a class of a dialect uses instead of the first one in the tables.
+#[derive(Debug)]
+pub(crate) struct Rename {
+    pub(crate) dialect: Dialect,
+    /// A canonical tensor that a model must have for this rename to apply; empty if it always
+    /// applies. `{n}` stands for the number of any layer.
+    pub(crate) requires: &'static str,
+    /// The names of models that this rename applies to, as their files state them; empty if it
+    /// applies to all.
+    pub(crate) models: &'static [&'static str],
+    /// The start of the name in the tables; `{n}` stands for the layer number.
+    pub(crate) prefix: &'static str,
+    /// The start of the name in files of that dialect.
+    pub(crate) replacement: &'static str,
+}
+
+impl Rename {
+    /// A rename without any facts, to build others from.
+    pub(crate) const EMPTY: Self = Self {
+        dialect: Dialect::HuggingFace,
+        requires: "",
+        models: &[],
+        prefix: "",
+        replacement: "",
+    };
+}
+
+/// A tensor of one value in each layer, which GGUF states as a key with a value for each layer.
+#[derive(Debug)]
+pub(crate) struct KeyedTensor {
+    /// The canonical name.
+    pub(crate) canonical: &'static str,
+    /// The key, which does not follow the architecture's name.
+    pub(crate) key: &'static str,
+    /// The tensor's shape in Hugging Face's files and mlx-lm's.
+    pub(crate) shape: &'static [u64],
+}
+
+impl KeyedTensor {
+    /// Whether this is the canonical name of such a tensor.
+    pub(crate) fn is(&self, canonical: &str) -> bool {
+        pattern(canonical).layers == self.canonical
+    }
 }
 
 #[cfg(test)]

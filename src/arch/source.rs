@@ -5,11 +5,12 @@ use std::path::Path;
 use super::config::{
     ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, key, nested_configs, pooling,
 };
-use super::{KeyedTensor, Resolution};
+use super::mapping::{Mapping, next_layers};
+use super::rule::KeyedTensor;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Metadata, Value};
-use crate::store::{Encoding, Store};
+use crate::store::Encoding;
 
 /// The key of a GGUF file that keeps what `config.json` says and GGUF has no key for: a JSON object.
 pub(crate) const KEPT_CONFIG: &str = "weighbridge.config";
@@ -18,18 +19,17 @@ pub(crate) const KEPT_CONFIG: &str = "weighbridge.config";
 pub(crate) struct SourceModel<'a> {
     reader: ConfigReader<'a>,
     pub(crate) config: ModelConfig,
-    resolution: &'a Resolution,
+    mapped: &'a [Mapping],
 }
 
 impl<'a> SourceModel<'a> {
-    /// Reads the config of a store.
-    ///
-    /// # Errors
-    ///
-    /// See [`Model::config`](crate::Model::config).
-    pub(crate) fn of(store: &'a Store, resolution: &'a Resolution) -> Result<Self> {
-        let (reader, _) = super::config_reader(store)?;
-        Ok(Self { reader, config: super::model_config(store, resolution)?, resolution })
+    /// A model by its config and its canonical tensors.
+    pub(super) fn new(
+        reader: ConfigReader<'a>,
+        config: ModelConfig,
+        mapped: &'a [Mapping],
+    ) -> Self {
+        Self { reader, config, mapped }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -56,7 +56,7 @@ impl<'a> SourceModel<'a> {
 
     /// Whether the model has a tensor with this canonical name.
     pub(crate) fn has(&self, canonical: &str) -> bool {
-        self.resolution.mapped.iter().any(|mapping| mapping.canonical == canonical)
+        self.mapped.iter().any(|mapping| mapping.canonical == canonical)
     }
 
     /// Whether any layer has a tensor with this canonical name.
@@ -72,13 +72,13 @@ impl<'a> SourceModel<'a> {
     /// The values of the tensors that a key of GGUF states, one for each layer; empty if the model has
     /// none.
     pub(crate) fn keyed(&self, tensor: &KeyedTensor) -> Result<Vec<f32>> {
-        let mut mapped = self.resolution.mapped.iter().filter(|m| tensor.is(&m.canonical));
+        let mut mapped = self.mapped.iter().filter(|m| tensor.is(&m.canonical));
         if mapped.next().is_none() {
             return Ok(Vec::new());
         }
         let of_layer = |layer: u32| {
             let canonical = tensor.canonical.replace("{n}", &layer.to_string());
-            let mut mapped = self.resolution.mapped.iter();
+            let mut mapped = self.mapped.iter();
             let found = mapped.find(|mapping| mapping.canonical == canonical);
             let stored = found.and_then(|mapping| mapping.stored.first());
             let stored = stored.ok_or_else(|| self.missing_in_config(&canonical))?;
@@ -94,7 +94,7 @@ impl<'a> SourceModel<'a> {
 
     /// The shape of the stored tensor that holds this canonical one.
     pub(crate) fn shape(&self, canonical: &str) -> Option<&'a [u64]> {
-        let mut mapped = self.resolution.mapped.iter();
+        let mut mapped = self.mapped.iter();
         let mapping = mapped.find(|mapping| mapping.canonical == canonical)?;
         Some(self.reader.store.find(mapping.stored.first()?)?.shape())
     }
@@ -199,7 +199,7 @@ impl<'a> SourceModel<'a> {
     /// The number of layers at the end that predict further tokens and whose tensors have names.
     pub(crate) fn next_layers(&self) -> u32 {
         let layers = self.config.n_layers.value;
-        let last = self.resolution.next_layers().last().copied().filter(|last| *last >= layers);
+        let last = next_layers(self.mapped).last().copied().filter(|last| *last >= layers);
         last.map_or(0, |last| last.saturating_sub(layers).saturating_add(1))
     }
 
@@ -208,7 +208,7 @@ impl<'a> SourceModel<'a> {
         let layers = self.config.n_layers.value;
         let stated = self.config.experts.n_next_token_layers.as_ref().map_or(0, |next| next.value);
         // A file may count them without stating how many they are.
-        let found = self.resolution.next_layers().range(..layers).count();
+        let found = next_layers(self.mapped).range(..layers).count();
         let found = u32::try_from(found).unwrap_or(u32::MAX);
         layers.saturating_sub(stated.max(found))
     }

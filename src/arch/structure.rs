@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::RandomState;
 
-use super::config::Defaults;
+use super::config::{self, ConfigReader};
 use super::family::spellings::{Convention, Member, ShapeCondition, SpelledModules, spellings};
 use super::size::Size;
 use super::tensor::CanonicalTensor;
@@ -17,8 +17,12 @@ use super::{Auxiliary, Axes, Mapping, ModelConfig, Resolution, RowOrder, Transfo
 use super::{auxiliary, rule};
 use crate::store::Store;
 
-/// Names the tensors of a model without a family. `defaults` are those of its class.
-pub(super) fn resolve(store: &Store, mut resolution: Resolution, defaults: Defaults) -> Resolution {
+/// Names the tensors of a model without a family. `reader` reads its config.
+pub(super) fn resolve(
+    store: &Store,
+    mut resolution: Resolution,
+    reader: Option<&ConfigReader<'_>>,
+) -> Resolution {
     let mut stored = Vec::new();
     for tensor in store.tensors() {
         let name = tensor.name().spelling().into_owned();
@@ -29,7 +33,9 @@ pub(super) fn resolve(store: &Store, mut resolution: Resolution, defaults: Defau
         }
     }
     // Without a config, or with arrays of a scheme that is not supported, no shape can be confirmed.
-    let config = store.check_known().and_then(|()| ModelConfig::of(store, &resolution, defaults));
+    let known = reader.filter(|_| store.check_known().is_ok());
+    let config =
+        known.map(|reader| config::derived(reader, &resolution)).transpose().ok().flatten();
     let found = config.map(|config| Model::of(&stored, &config).mappings()).unwrap_or_default();
     let named: BTreeSet<&String> = found.iter().flat_map(|mapping| &mapping.stored).collect();
     let unknown = stored.iter().map(|tensor| &tensor.name).filter(|name| !named.contains(name));

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
     ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, model_config, resolve,
+    unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -329,7 +330,7 @@ impl Model {
 
     /// The config's keys and values that no field of [`ModelConfig`] reads.
     pub fn unused_config(&self) -> Vec<(String, ConfigValue<'_>)> {
-        ModelConfig::other(&self.inner.store)
+        unused_config(&self.inner.store)
     }
 
     /// The tokenizer, or `None` if no file contains one.

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::arch::source::SourceModel;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
-    Resolution, Transform, architecture_name, dialect_tensors, family,
+    Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
 };
 use crate::dtype::DType;
 use crate::error::{Advice, Error, Result};
@@ -340,12 +339,12 @@ fn layers_left_out(
 /// The `model_type` that the model has or would get in `config.json`; empty if it has none.
 fn model_type(store: &Store, resolution: &Resolution) -> Result<String> {
     if store.encoding() == Encoding::Gguf
-        && let Ok(model) = SourceModel::of(store, resolution)
+        && let Ok(model) = source_model(store, resolution)
         && let Some(class) = family::class_of(&model)
     {
         return Ok(class.model_type.to_owned());
     }
-    Ok(architecture_name(store)?.map_or_else(String::new, |named| named.name))
+    Ok(architecture_name(store)?.map_or_else(String::new, |named| named.value))
 }
 
 /// Whether the directory is written as that of a model with images, whose language model is a part:

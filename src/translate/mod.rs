@@ -16,9 +16,9 @@ mod tokenizer;
 use std::borrow::Cow;
 
 use crate::arch::config::TEXT_CONFIGS;
-use crate::arch::source::{KeyWriter, SourceModel};
+use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::{Dialect, Resolution};
+use crate::arch::{Dialect, Resolution, source_model};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
@@ -123,7 +123,7 @@ pub(crate) fn rows_before_positions(store: &Store, resolution: &Resolution) -> R
     let Some(rows) = resolution.architecture.and_then(|row| row.rows_before_positions) else {
         return Ok(0);
     };
-    let model = SourceModel::of(store, resolution)?;
+    let model = source_model(store, resolution)?;
     if store.encoding() == Encoding::Gguf {
         // The kept config counts all rows, the tensor has those of positions alone.
         let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;

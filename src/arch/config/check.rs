@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::ConfigValue;
+use super::field::ConfigValue;
 use super::values::{Gating, LayerKind, LayerPattern, NormKind, PerLayer, RopeScalingKind};
 use crate::json::Json;
 use crate::metadata::Value;

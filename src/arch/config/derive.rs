@@ -2,15 +2,16 @@
 //! of the family.
 
 use super::check;
-use super::defaults::Defaults;
+use super::field::Field;
 use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
     SsmConfig, key,
 };
 use super::layout::{self, Layouts, holds};
+use super::model::ModelConfig;
+use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
-use super::{Field, ModelConfig, PromisedLayers, pooling};
 use crate::arch::{Architecture, Dialect, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::tensor::StoredTensor;
@@ -34,8 +35,20 @@ const EMBEDDINGS: &[&str] = &[
 const OUTPUTS: &[&str] =
     &["output.weight", "lm_head.weight", "language_model.lm_head.weight", "proj_out.weight"];
 
+/// The layers that a config states, used to report missing tensors. The numbers are unchecked: never
+/// use them as loop bounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PromisedLayers {
+    /// The number of layers of the language model.
+    pub(crate) own: u32,
+    /// The same, with the layers that predict further tokens, if the config counts them too.
+    pub(crate) all: u32,
+    /// The first layer that stores no keys and values of its own.
+    pub(crate) sharing: Option<u32>,
+}
+
 /// The layers that the config states.
-pub(super) fn promised_layers(
+pub(crate) fn promised_layers(
     reader: &ConfigReader<'_>,
     architecture: &Architecture,
 ) -> Option<PromisedLayers> {
@@ -97,14 +110,16 @@ fn split(field: Option<Field<PerLayer>>) -> (Option<Field<u32>>, Option<Field<Ve
     }
 }
 
-/// Derives the config of a model. `defaults` apply where its files state nothing.
-pub(super) fn config(
-    store: &Store,
-    resolution: &Resolution,
-    defaults: Defaults,
-) -> Result<ModelConfig> {
-    let (reader, architecture) = ConfigReader::new(store, defaults)?;
-    let mut draft = ConfigDraft::read(&reader, resolution)?;
+/// Derives the config of a model from GGUF metadata, or from the `config.json` or `params.json` next to
+/// the weights.
+///
+/// # Errors
+///
+/// `Unsupported` if the model is not a language model; `Malformed` if it lacks a required number, or has
+/// an invalid one: zero heads, or a width that is not an integer.
+pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Result<ModelConfig> {
+    let store = reader.store;
+    let mut draft = ConfigDraft::read(reader, resolution)?;
     let dim = draft.needed("dim", |core| core.dim.take())?;
     let n_layers = draft.layers()?;
     let (n_heads, n_kv_heads) = draft.heads()?;
@@ -123,13 +138,13 @@ pub(super) fn config(
     let row = resolution.architecture.map(|row| row.name.to_owned());
     let core = draft.core;
     Ok(ModelConfig {
-        q_dim: product(&reader, &n_heads, &head_dim, "n_heads * head_dim")?,
-        kv_dim: product(&reader, &n_kv_heads, &head_dim, "n_kv_heads * head_dim")?,
+        q_dim: product(reader, &n_heads, &head_dim, "n_heads * head_dim")?,
+        kv_dim: product(reader, &n_kv_heads, &head_dim, "n_kv_heads * head_dim")?,
         max_seq_len: core.max_seq_len,
         activation: core.activation,
         rope_theta: core.rope_theta.unwrap_or(Field::derived(10_000.0, "default")),
         family: row.map(|row| Field::derived(row, resolution.reason.clone())),
-        architecture,
+        architecture: reader.architecture.clone(),
         dim,
         n_layers,
         n_heads,
@@ -137,7 +152,7 @@ pub(super) fn config(
         head_dim,
         ffn_dim,
         ffn_dim_per_layer,
-        vocab_size: vocab_size(&reader, embedding, core.vocab_size)?,
+        vocab_size: vocab_size(reader, embedding, core.vocab_size)?,
         norm_kind,
         norm_eps,
         tie_embeddings: tied(embedding, output, core.tie_embeddings),
@@ -491,7 +506,8 @@ fn needed<T>(
         let usual = |json: &&&str| !json.starts_with("decoder") && !json.ends_with("_per_layer");
         let json = row.and_then(|key| key.json.iter().find(usual));
         let json = json.copied().unwrap_or(name);
-        let fault = format!("neither {}.{gguf} nor {json} in config.json", reader.prefix);
+        let fault =
+            format!("neither {}.{gguf} nor {json} in config.json", reader.architecture.value);
         let kind = reader.store.metadata().str("general.type");
         let error =
             match kind.is_some_and(|kind| kind != "model") || resolution.architecture.is_none() {

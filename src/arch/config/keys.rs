@@ -5,11 +5,11 @@
 //! in every object that holds numbers of rotary embeddings. The first name found is used.
 
 use super::check;
+use super::field::{ConfigField, Field, report};
 use super::read::{ConfigReader, Key};
 use super::values::{
     Gating, LayerKind, LayerPattern, NormKind, PerLayer, Reported, RopeScalingKind,
 };
-use super::{ConfigField, Field, report};
 use crate::error::Result;
 
 /// The row with this name.

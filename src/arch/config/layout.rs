@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::Field;
+use super::field::Field;
 use super::keys::{AttentionConfig, Core, RopeConfig};
 use super::values::{LayerKind, LayerLayout, LayerPattern};
 

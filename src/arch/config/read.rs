@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::check::Check;
-use super::{ConfigValue, Defaults, Field, nested_configs};
-use crate::arch::architecture_name;
+use super::defaults::Defaults;
+use super::field::{ConfigValue, Field, nested_configs};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::store::{Encoding, Store};
@@ -52,33 +52,23 @@ pub(crate) struct Key {
 /// Reads config values from the model's files.
 pub(crate) struct ConfigReader<'a> {
     pub(crate) store: &'a Store,
-    /// The prefix of GGUF keys, which is the architecture's name.
-    pub(crate) prefix: String,
+    /// The architecture's name, which is the prefix of GGUF keys.
+    pub(crate) architecture: Field<String>,
     /// Values that transformers' class takes for keys that `config.json` omits.
     of_class: HashMap<&'static str, Json>,
     defaults: Defaults,
 }
 
 impl<'a> ConfigReader<'a> {
-    /// Creates a reader, and returns the architecture's name. `defaults` are those of the
-    /// architecture.
-    pub(crate) fn new(store: &'a Store, defaults: Defaults) -> Result<(Self, Field<String>)> {
-        let named = architecture_name(store)?.ok_or_else(|| {
-            Error::unsupported(
-                "no config: neither general.architecture nor a config.json with model_type",
-            )
-            .advise("give the directory that holds config.json; `inspect` lists the tensors")
-            .in_file(store.path())
-        })?;
-        let prefix = named.name.clone();
+    /// Creates a reader of the files of a model, which state this architecture.
+    pub(crate) fn new(store: &'a Store, architecture: Field<String>, defaults: Defaults) -> Self {
         let of_class = match store.document(CONFIG) {
             Some(_) => {
                 defaults.of_class.iter().map(|(key, value)| (*key, (*value).into())).collect()
             }
             None => HashMap::new(),
         };
-        let reader = Self { store, prefix, of_class, defaults };
-        Ok((reader, Field { value: named.name, source: named.source.into() }))
+        Self { store, architecture, of_class, defaults }
     }
 
     /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
@@ -103,7 +93,7 @@ impl<'a> ConfigReader<'a> {
         };
         for key in keys {
             // Some files leave the prefix out.
-            for name in [format!("{}.{key}", self.prefix), (*key).to_owned()] {
+            for name in [format!("{}.{key}", self.architecture.value), (*key).to_owned()] {
                 if let Some(value) = self.store.metadata().get(&name) {
                     return Some((ConfigValue::Metadata(value), name));
                 }
@@ -122,7 +112,10 @@ impl<'a> ConfigReader<'a> {
             }
         }
         let (name, value) = self.of_class(key.json)?;
-        Some((ConfigValue::Json(value), format!("default of {} for {name}", self.prefix)))
+        Some((
+            ConfigValue::Json(value),
+            format!("default of {} for {name}", self.architecture.value),
+        ))
     }
 
     pub(crate) fn invalid(&self, source: &str, fault: impl Into<Cow<'static, str>>) -> Error {
@@ -154,6 +147,6 @@ impl<'a> ConfigReader<'a> {
 
     /// The source of a default of the family.
     pub(crate) fn default_source(&self) -> String {
-        format!("default of {}", self.prefix)
+        format!("default of {}", self.architecture.value)
     }
 }

@@ -2,19 +2,21 @@
 
 use std::borrow::Cow;
 
+use super::field::{ConfigValue, TEXT_CONFIGS};
 use super::keys::KEYS;
 use super::read::{DOCUMENTS, paths};
-use super::{ConfigValue, TEXT_CONFIGS};
-use crate::arch::architecture_name;
 use crate::store::{Encoding, Store};
 
-/// Keys and values of a model's config that no row of the table reads.
-pub(crate) fn other(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+/// Keys and values of a model's config that no row of the table reads, as the files spell them: those of
+/// `config.json`, of `params.json`, and in GGUF those of the architecture.
+pub(crate) fn unused<'s>(
+    store: &'s Store,
+    architecture: Option<&str>,
+) -> Vec<(String, ConfigValue<'s>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
     if store.encoding() == Encoding::Gguf {
-        let prefix =
-            architecture_name(store).ok().flatten().map(|named| format!("{}.", named.name));
+        let prefix = architecture.map(|name| format!("{name}."));
         let known = |rest: &str| rows().any(|key| key.gguf.contains(&rest));
         for (key, value) in store.metadata().iter() {
             let spelled = key.spelling();

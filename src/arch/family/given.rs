@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::RwLock;
 
-use super::parse::{Families, families};
+use super::families::Families;
+use super::parse::families;
 use super::table::Tables;
 use super::text::Fault;
 use crate::arch::Architecture;
@@ -109,16 +110,6 @@ impl OpenOptions {
 pub(super) fn all() -> Vec<&'static Families> {
     let given = GIVEN.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     given.iter().rev().map(|file| file.families).collect()
-}
-
-impl Families {
-    /// Whether a family, a value of `general.architecture` or a `model_type` has this name.
-    pub(super) fn mentions(&self, name: &str) -> bool {
-        let of_row = |row: &&Architecture| {
-            row.name == name || row.gguf.contains(&name) || row.hf.contains(&name)
-        };
-        self.architectures.iter().any(of_row) || self.nameless.iter().any(|row| row.gguf == name)
-    }
 }
 
 /// What is wrong with a family, as to names of other tables.

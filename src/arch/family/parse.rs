@@ -1,5 +1,6 @@
 //! Families, variants and classes, as a file of families describes them.
 
+use super::families::Families;
 use super::step::Step;
 use super::table::{Tables, number, value};
 use super::text::{Line, Parsed, Section};
@@ -10,16 +11,6 @@ use crate::arch::{
     Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
     RopeLayout,
 };
-
-/// What a file describes beside its tables.
-#[derive(Debug, Default)]
-pub(super) struct Families {
-    pub(super) architectures: Vec<&'static Architecture>,
-    /// Facts about values of `general.architecture` whose tensors have no canonical names.
-    pub(super) nameless: Vec<Variant>,
-    /// mlx-lm's choices for modules of such models.
-    pub(super) modules: Vec<MlxModules>,
-}
 
 /// Parses the families of a file.
 pub(super) fn families(tables: &Tables) -> Parsed<Families> {

@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
+use super::form;
+use super::table::sound;
 use super::text::{Line, Parsed, sections};
-use super::{form, sound};
 use crate::arch::Transform;
 use crate::arch::transform::SAME;
 

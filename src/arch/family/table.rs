@@ -1,9 +1,12 @@
 //! The named tables of a file of families, which its own families and those of other files use.
 
+use std::sync::OnceLock;
+
+use super::families::Families;
 use super::form;
 use super::step::Step;
-use super::text::{Line, Parsed, Section, Word, sections};
-use super::{builtin, steps};
+use super::steps::steps;
+use super::text::{Fault, Line, Parsed, Section, Word, sections};
 use crate::arch::rule::{NameRule, StoredForm};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{ConfigRule, KeyRule};
@@ -173,6 +176,50 @@ impl Tables {
             _ => return Err(line.fault("field, needed, stated, fixed or step is needed")),
         })
     }
+}
+
+/// A file of `families/`.
+#[derive(Debug)]
+pub(super) struct Builtin {
+    name: &'static str,
+    text: &'static str,
+    /// The names that it describes: of families, of values of `general.architecture` and of
+    /// `model_type`.
+    pub(super) names: &'static [&'static str],
+    tables: OnceLock<Tables>,
+    families: OnceLock<Families>,
+}
+
+// The files of `families/`, which are parsed when a model needs them: `BUILTINS`.
+include!(concat!(env!("OUT_DIR"), "/families.rs"));
+
+impl Builtin {
+    const fn new(name: &'static str, text: &'static str, names: &'static [&'static str]) -> Self {
+        Self { name, text, names, tables: OnceLock::new(), families: OnceLock::new() }
+    }
+
+    /// The tables of the file.
+    fn tables(&self) -> &Tables {
+        self.tables.get_or_init(|| sound(self.name, Tables::parse(self.name, self.text)))
+    }
+
+    /// The families of the file, which `parse` finds in its tables.
+    pub(super) fn families(&self, parse: fn(&Tables) -> Parsed<Families>) -> &Families {
+        self.families.get_or_init(|| sound(self.name, parse(self.tables())))
+    }
+}
+
+/// What was parsed of a built-in file. A test parses all of them.
+pub(super) fn sound<T>(name: &str, parsed: Parsed<T>) -> T {
+    match parsed {
+        Ok(parsed) => parsed,
+        Err(Fault { line, text }) => panic!("families/{name}:{line}: {text}"),
+    }
+}
+
+/// The built-in file with this name.
+pub(super) fn builtin(name: &str) -> Option<&'static Builtin> {
+    BUILTINS.iter().find(|file| file.name == name)
 }
 
 /// The rows of a table, which is never freed.

@@ -5,7 +5,7 @@ use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, Variant};
-use crate::arch::{Field, Resolution, RopeScalingKind, config_reader};
+use crate::arch::{Field, Resolution, RopeScalingKind, config_reader, source_model};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::metadata::KeyValues;
@@ -17,7 +17,7 @@ use crate::store::Store;
 ///
 /// `Unsupported` if no variant matches; `Malformed` if the model does not state its architecture.
 pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
-    let (_, named) = config_reader(store)?;
+    let named = config_reader(store)?.architecture;
     let model_type = named.value.as_str();
     let config = store.document("config.json");
     let class = config.and_then(|config| config.get("architectures")?.as_array()?.first());
@@ -46,7 +46,7 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
 /// `Unsupported` if there are no rules for the family, or a required number is missing; `Malformed`
 /// as for [`Model::config`](crate::Model::config).
 pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyValues) -> Result<()> {
-    let model = SourceModel::of(store, resolution)?;
+    let model = source_model(store, resolution)?;
     let variant = gguf_variant(store)?;
     let mut keys = KeyWriter::new(variant.gguf, out);
     for rule in variant.keys.iter().copied().flatten() {
@@ -122,7 +122,7 @@ pub(crate) fn gguf_tensors(
     store: &Store,
     resolution: &Resolution,
 ) -> Result<Vec<(&'static str, Vec<f32>)>> {
-    let model = SourceModel::of(store, resolution)?;
+    let model = source_model(store, resolution)?;
     let variant = gguf_variant(store)?;
     let scaling = &model.config.rope_scaling;
     let kind = scaling.kind.as_ref().map(|kind| &kind.value);

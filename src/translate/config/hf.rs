@@ -5,7 +5,7 @@
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::source::SourceModel;
 use crate::arch::variant::{ConfigRule, Constant};
-use crate::arch::{LayerKind, ModelConfig, Resolution, family};
+use crate::arch::{LayerKind, ModelConfig, Resolution, family, source_model};
 use crate::dtype::DType;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::store::Store;
 /// `Unsupported` if `config.json` cannot express the model, or GGUF lacks a required number;
 /// `Malformed` as for [`Model::config`](crate::Model::config).
 pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
-    let model = SourceModel::of(store, resolution)?;
+    let model = source_model(store, resolution)?;
     let class = family::class_of(&model).ok_or_else(|| {
         let fault = format!("no rules for the config.json of \"{}\"", model.architecture());
         Error::unsupported(fault).in_file(store.path())

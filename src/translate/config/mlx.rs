@@ -3,7 +3,7 @@
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::SourceModel;
-use crate::arch::{LayerKind, LayerLayout, Resolution, family};
+use crate::arch::{LayerKind, LayerLayout, Resolution, family, source_model};
 use crate::engines::{Constant, mlx_lm, transformers};
 use crate::error::Result;
 use crate::json::{Json, Map};
@@ -21,7 +21,7 @@ pub(crate) fn state_for_mlx_lm(
     resolution: &Resolution,
     config: &mut Map<String, Json>,
 ) -> Result<()> {
-    let model = SourceModel::of(store, resolution)?;
+    let model = source_model(store, resolution)?;
     let inner = TEXT_CONFIGS.iter().find(|name| config.get(name).is_some_and(Json::is_object));
     let text = match inner.and_then(|name| config.get_mut(name)) {
         Some(Json::Object(text)) => text,

@@ -1,0 +1,34 @@
+//! The functions of all families, by the name of the file that they are for.
+
+use super::step::{Step, Steps};
+use super::{
+    bert, bitnet, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1,
+    gemma, gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama,
+    llama4, mamba, mimo_v2, minicpm3, modernbert, nemotron, nemotron_h, nomic_bert, olmo, phi,
+    qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
+};
+
+/// Lists the functions of modules by the name of the file that they are for.
+macro_rules! steps {
+    ($($module:ident)*) => {
+        &[
+            ("decoder", decoder::json::STEPS),
+            ("decoder", decoder::keys::STEPS),
+            $((stringify!($module), $module::STEPS),)*
+        ]
+    };
+}
+
+#[rustfmt::skip]
+static STEPS: &[(&str, Steps)] = steps! {
+    bert bitnet bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
+    gpt_oss granite hunyuan jamba jina_bert kimi_linear lfm2 llama llama4 mamba mimo_v2 minicpm3
+    modernbert nemotron nemotron_h nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
+    whisper
+};
+
+/// The functions with a name, of the file with another name.
+pub(super) fn steps(file: &str, name: &str) -> impl Iterator<Item = Step> {
+    let of_file = STEPS.iter().filter(move |(other, _)| *other == file);
+    of_file.flat_map(|(_, steps)| *steps).filter(move |(other, _)| *other == name).map(|row| row.1)
+}

@@ -1,0 +1,457 @@
+//! Detects the architecture of a model, and maps its stored names to canonical ones.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use foldhash::fast::RandomState;
+
+use super::architecture::Architecture;
+use super::auxiliary;
+use super::config::{self, ConfigReader, ConfigValue, Field, ModelConfig};
+use super::experts::{Experts, add_experts};
+use super::family::{self, architectures};
+use super::mapping::Mapping;
+use super::missing::{LayerNames, missing, stack};
+use super::resolution::{Auxiliary, Resolution};
+use super::rule::{self, NameRule, StoredForm};
+use super::source::SourceModel;
+use super::transform::{RowOrder, Transform};
+use super::{structure, wrapper};
+use crate::dialect::Dialect;
+use crate::error::{Error, Result};
+use crate::store::{Encoding, Store};
+
+/// The model's name for its architecture, if its files have one.
+///
+/// # Errors
+///
+/// `Malformed` if the value is not a string.
+pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> {
+    let named = |name: &str, source: Cow<'static, str>| Field { value: name.to_owned(), source };
+    let key = "general.architecture";
+    if let Some(value) = store.metadata().get(key) {
+        let name = value.to_text().and_then(|text| text.to_str()).ok_or_else(|| {
+            let name = value.value_type().name();
+            Error::malformed(format!(
+                "a {name}, but a string with the architecture's name is needed"
+            ))
+            .in_file(store.path())
+            .in_key(key)
+        })?;
+        return Ok(Some(named(name, key.into())));
+    }
+    if let Some(config) = store.document("config.json") {
+        // The config of the language model is more specific than that of a model that contains it.
+        for (at, config) in config::nested_configs(config) {
+            if let Some(name) = config.get("model_type").and_then(|name| name.as_str()) {
+                let dot = if at.is_empty() { "" } else { "." };
+                let source = format!("config.json {at}{dot}model_type");
+                return Ok(Some(named(name, source.into())));
+            }
+        }
+    }
+    let publishers = architectures().into_iter().find(|row| is_publishers(store, row));
+    if let Some(row) = publishers.filter(|_| store.document("params.json").is_some()) {
+        let source = "params.json, and tensors with Mistral's own names";
+        return Ok(Some(named(row.name, source.into())));
+    }
+    Ok(None)
+}
+
+/// A reader of the config values that a model's files state.
+///
+/// # Errors
+///
+/// `Unsupported` if the model does not state its architecture; `Malformed` if the value is not a string.
+pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
+    let named = architecture_name(store)?.ok_or_else(|| {
+        let fault = "no config: neither general.architecture nor a config.json with model_type";
+        Error::unsupported(fault)
+            .advise("give the directory that holds config.json; `inspect` lists the tensors")
+            .in_file(store.path())
+    })?;
+    let defaults = family::defaults(&named.value);
+    Ok(ConfigReader::new(store, named, defaults))
+}
+
+/// A model to be translated.
+///
+/// # Errors
+///
+/// See [`Model::config`](crate::Model::config).
+pub(crate) fn source_model<'a>(
+    store: &'a Store,
+    resolution: &'a Resolution,
+) -> Result<SourceModel<'a>> {
+    let reader = config_reader(store)?;
+    let config = config::derived(&reader, resolution)?;
+    Ok(SourceModel::new(reader, config, &resolution.mapped))
+}
+
+/// Keys and values of a model's config that no field reads.
+pub(crate) fn unused_config(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+    let named = architecture_name(store).ok().flatten();
+    config::unused(store, named.as_ref().map(|named| named.value.as_str()))
+}
+
+/// The config of a model, see [`Model::config`](crate::Model::config).
+///
+/// # Errors
+///
+/// `Unsupported` if the model does not state its architecture, or is not a language model;
+/// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that is
+/// not an integer.
+pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
+    config::derived(&config_reader(store)?, resolution)
+}
+
+/// Detects the architecture and maps every stored tensor to its canonical name, if it has one.
+///
+/// # Errors
+///
+/// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
+/// name.
+pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
+    let named = architecture_name(store)?;
+    let found = named.as_ref().and_then(|named| architecture(&named.value, store));
+    let reason = match &named {
+        Some(named) => reason(named, found.is_some()),
+        None => "no file states the architecture".to_owned(),
+    };
+    let dialect = detected_dialect(store, found);
+    let mut resolution = Resolution::empty(found, dialect, reason);
+    let reader = named.map(|named| {
+        let defaults = family::defaults(&named.value);
+        ConfigReader::new(store, named, defaults)
+    });
+    let Some(architecture) = found else {
+        return Ok(structure::resolve(store, resolution, reader.as_ref()));
+    };
+    let names = names_of(architecture, dialect);
+    let within = within(store, &resolution, architecture, &names);
+    let required = architecture.required();
+    let bits = bits_of(&required);
+    // Which of the required names each layer has, one bit each. The layers are those with stored
+    // tensors, not those that the config states.
+    let mut layers = LayerNames::new();
+    // The table row of each mapping.
+    let mut ranks: Vec<u32> = Vec::new();
+    // Tensors of experts, by the row's canonical name and the layer.
+    let mut experts: HashMap<(&str, Option<u32>), Experts, RandomState> = HashMap::default();
+    for tensor in store.tensors() {
+        let stored = tensor.name().spelling();
+        let found = find(&stored, architecture, dialect, &names);
+        let bare = match found {
+            None if !is_gguf(store) => resolution.unwrap(&stored),
+            _ => Cow::Borrowed(&*stored),
+        };
+        let found = found.or_else(|| find(&bare, architecture, dialect, &names));
+        let inner = || find(bare.strip_prefix(&*within)?, architecture, dialect, &names);
+        let Some(found) = found.or_else(inner) else {
+            let reason = auxiliary::reason(&bare, architecture.auxiliary);
+            let stored = stored.clone().into_owned();
+            match reason {
+                Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
+                None => resolution.unknown.push(stored),
+            }
+            continue;
+        };
+        for &DialectRow { rank, canonical, transform } in found.rows {
+            if let Some(layer) = found.layer.zip(stack(canonical)) {
+                *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
+            }
+            let name = || rule::expand(canonical, found.layer);
+            let Some(expert) = found.expert else {
+                let (canonical, stored) = (name(), vec![stored.clone().into_owned()]);
+                resolution.mapped.push(Mapping { canonical, stored, stacked: false, transform });
+                ranks.push(rank);
+                continue;
+            };
+            let experts = experts.entry((canonical, found.layer)).or_insert_with(|| {
+                let (canonical, place) = (name(), resolution.mapped.len());
+                let stored = Vec::new();
+                resolution.mapped.push(Mapping { canonical, stored, stacked: true, transform });
+                ranks.push(rank);
+                Experts { place, stored: Vec::new() }
+            });
+            experts.stored.push((expert, stored.clone().into_owned()));
+        }
+    }
+    let experts = experts.into_values();
+    add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
+    keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
+    architecture.conditional_names.iter().for_each(|row| row.apply(&mut resolution.mapped));
+    let promised = reader.and_then(|reader| config::promised_layers(&reader, architecture));
+    let promised = promised.unwrap_or_default();
+    // Arrays of a scheme that is not supported may stand for any tensor.
+    if store.check_known().is_ok() {
+        resolution.missing = missing(&required, &resolution.mapped, &layers, promised);
+    }
+    Ok(resolution)
+}
+
+/// The prefix that the layers of the language model have within another model, if no name of a layer is
+/// one of the family's.
+fn within(
+    store: &Store,
+    resolution: &Resolution,
+    architecture: &Architecture,
+    names: &DialectRows,
+) -> String {
+    let dialect = resolution.dialect;
+    if dialect == Dialect::Gguf {
+        return String::new();
+    }
+    let is_of_layers = |name: &str| {
+        find(name, architecture, dialect, names).is_some_and(|found| found.layer.is_some())
+    };
+    let is_auxiliary = |name: &str| auxiliary::reason(name, architecture.auxiliary).is_some();
+    let bare = || {
+        store.tensors().map(|tensor| wrapper::unwrapped(&tensor.name().spelling()).0.into_owned())
+    };
+    if bare().any(|name| is_of_layers(&name) && !is_auxiliary(&name)) {
+        return String::new();
+    }
+    let bare: Vec<String> = bare().filter(|name| !is_auxiliary(name)).collect();
+    wrapper::inner(&bare, &resolution.reason, is_of_layers)
+}
+
+/// Whether the files use GGUF's names. whisper.cpp's own files use the same names as its GGUF files.
+fn is_gguf(store: &Store) -> bool {
+    matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml)
+}
+
+/// Why the model has the architecture, or none.
+fn reason(named: &Field<String>, is_known: bool) -> String {
+    let Field { value: name, source } = named;
+    let unknown = if is_known { "" } else { ", which is not a known architecture" };
+    format!("{source} is \"{name}\"{unknown}")
+}
+
+/// The architecture of this name.
+fn architecture(name: &str, store: &Store) -> Option<&'static Architecture> {
+    let row = family::architecture(name, is_gguf(store))?;
+    let config = store.document("config.json");
+    let instead = row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
+    match instead {
+        Some((other, _)) => family::architecture(other.architecture, true),
+        None => Some(row),
+    }
+}
+
+/// The dialect of the stored names.
+fn detected_dialect(store: &Store, architecture: Option<&Architecture>) -> Dialect {
+    match architecture {
+        _ if is_gguf(store) => Dialect::Gguf,
+        Some(row) if has_names_of_mlx(store, row) => Dialect::Mlx,
+        Some(row) if is_publishers(store, row) => Dialect::Publisher,
+        _ if is_mlx(store) => Dialect::Mlx,
+        _ => Dialect::HuggingFace,
+    }
+}
+
+/// Keeps one mapping of each canonical tensor.
+fn keep_once(resolution: &mut Resolution, ranks: &[u32]) -> Result<()> {
+    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    let distinct = names.collect::<HashSet<&str, RandomState>>().len();
+    if distinct == resolution.mapped.len() {
+        return Ok(());
+    }
+    keep_first_rows(resolution, ranks);
+    check_once(resolution)
+}
+
+/// Checks that each canonical tensor is stored once.
+fn check_once(resolution: &Resolution) -> Result<()> {
+    let mut sorted: Vec<&Mapping> = resolution.mapped.iter().collect();
+    sorted.sort_by(|a, b| a.canonical.cmp(&b.canonical));
+    let twice = sorted.windows(2).find(|pair| matches!(pair, [a, b] if a.canonical == b.canonical));
+    let Some([first, second]) = twice else { return Ok(()) };
+    let name = |mapping: &Mapping| mapping.stored.first().cloned().unwrap_or_default();
+    let fault = format!("it and \"{}\" are both \"{}\"", name(first), first.canonical);
+    Err(Error::malformed(fault).in_tensor(name(second)))
+}
+
+/// Of a tensor that is stored in several forms, keeps the form that is first in the tables:
+/// ik_llama.cpp stores `attn_kv_b` beside the two tensors that it is split into.
+fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
+    let mut first: HashMap<&str, u32, RandomState> = HashMap::default();
+    for (mapping, &rank) in resolution.mapped.iter().zip(ranks) {
+        let first = first.entry(&mapping.canonical).or_insert(rank);
+        *first = rank.min(*first);
+    }
+    let is_first = |(mapping, rank): (&Mapping, &u32)| first.get(&*mapping.canonical) == Some(rank);
+    let keep: Vec<bool> = resolution.mapped.iter().zip(ranks).map(is_first).collect();
+    if keep.iter().all(|keep| *keep) {
+        return;
+    }
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
+    for (mapping, keep) in std::mem::take(&mut resolution.mapped).into_iter().zip(keep) {
+        if keep { kept.push(mapping) } else { others.extend(mapping.stored) }
+    }
+    let serves: HashSet<&String> = kept.iter().flat_map(|mapping| &mapping.stored).collect();
+    others.retain(|stored| !serves.contains(stored));
+    others.sort();
+    others.dedup();
+    let reason = "a copy of tensors that are stored in another form";
+    let others = others.into_iter().map(|stored| Auxiliary { stored, reason });
+    resolution.auxiliary.extend(others);
+    resolution.mapped = kept;
+}
+
+/// Whether the files are the publisher's own: they contain the publisher's name of the embedding.
+fn is_publishers(store: &Store, architecture: &Architecture) -> bool {
+    let first = architecture.publisher.first();
+    first.is_some_and(|rule| store.find(rule.hf.name).is_some())
+}
+
+/// Whether a stored name is used by MLX only.
+fn has_names_of_mlx(store: &Store, architecture: &Architecture) -> bool {
+    let known = |name: &str| {
+        let mut rules = architecture.rules.iter().copied().flatten();
+        rules.any(|rule| rule.hf.name == name)
+    };
+    let others = |name: &str| {
+        let instead = |(prefix, instead): &(&str, &str)| {
+            name.strip_prefix(prefix).is_some_and(|rest| known(&format!("{instead}{rest}")))
+        };
+        known(name) || architecture.prefixes.iter().any(instead)
+    };
+    let names = architecture.mlx.iter().map(|rule| rule.hf.name);
+    let stored = |name: &str| store.tensor(&rule::expand(name, Some(0))).is_ok();
+    names.filter(|name| stored(name)).any(|name| !others(name))
+}
+
+/// Whether mlx-lm wrote the files: they are quantized in its format, or their metadata state it.
+/// The `format` entry is written by `mlx_lm.utils.save_model`.
+fn is_mlx(store: &Store) -> bool {
+    let format = store.metadata().get("format").and_then(|value| value.to_text());
+    store.container() == "mlx" || format.is_some_and(|format| format.as_bytes() == b"mlx")
+}
+
+/// A row of the tables, as one dialect reads it.
+#[derive(Clone, Copy, Debug)]
+struct DialectRow {
+    /// Index among all rows; see also [`SERVES_SEVERAL`].
+    rank: u32,
+    canonical: &'static str,
+    transform: Transform,
+}
+
+/// Marks the rank of a stored tensor that serves several canonical ones as a whole.
+const SERVES_SEVERAL: u32 = 1 << 31;
+
+/// Rows by stored pattern. A stored tensor may hold several canonical ones.
+type DialectRows = HashMap<&'static str, Vec<DialectRow>, RandomState>;
+
+fn names_of(architecture: &'static Architecture, dialect: Dialect) -> DialectRows {
+    let mut names = DialectRows::default();
+    let (publisher, mlx) = (&[architecture.publisher][..], &[architecture.mlx][..]);
+    let tables = match dialect {
+        Dialect::Publisher => [publisher, &[]],
+        Dialect::Mlx => [mlx, architecture.rules],
+        Dialect::Gguf | Dialect::HuggingFace => [&[], architecture.rules],
+    };
+    let mut ranks = 0..;
+    for table in tables.into_iter().flatten() {
+        let stored = |rule: &NameRule| if dialect == Dialect::Gguf { rule.gguf } else { rule.hf };
+        // Rows of one table may share a stored tensor; rows of later tables may not.
+        let mut these = DialectRows::default();
+        for (rule, rank) in table.iter().zip(&mut ranks) {
+            let StoredForm { name, transform } = stored(rule);
+            if !name.is_empty() && !names.contains_key(name) {
+                let row = DialectRow { rank, canonical: rule.canonical, transform };
+                these.entry(name).or_default().push(row);
+            }
+        }
+        // A tensor that serves several canonical ones as a whole serves those that have none of
+        // their own: a norm that a layer uses twice.
+        for rows in these.values_mut().filter(|rows| rows.len() > 1) {
+            let whole = rows.iter_mut().filter(|row| row.transform.rows == RowOrder::All);
+            whole.for_each(|row| row.rank |= SERVES_SEVERAL);
+        }
+        names.extend(these);
+    }
+    names
+}
+
+/// The bit of each required name of a layer, for each of its alternatives.
+fn bits_of(required: &[Vec<&'static str>]) -> HashMap<&'static str, u64, RandomState> {
+    let required = (0..64u32).zip(required);
+    required.flat_map(|(bit, names)| names.iter().map(move |&name| (name, 1 << bit))).collect()
+}
+
+/// The result of looking up a stored name.
+struct NameMatch<'n> {
+    rows: &'n [DialectRow],
+    layer: Option<u32>,
+    expert: Option<u32>,
+}
+
+fn find<'n>(
+    stored: &str,
+    architecture: &Architecture,
+    dialect: Dialect,
+    names: &'n DialectRows,
+) -> Option<NameMatch<'n>> {
+    let look = |name: &str| {
+        let rule::Pattern { layers, layer, experts } = rule::pattern(name);
+        if let Some(rows) = names.get(layers.as_str()) {
+            return Some(NameMatch { rows, layer, expert: None });
+        }
+        let Some((pattern, expert)) = experts else {
+            // Outside of layers, a single number may be that of one of several tensors.
+            let rows = names.get(layers.replace("{n}", "{e}").as_str())?;
+            return Some(NameMatch { rows, layer: None, expert: layer });
+        };
+        let rows = names.get(pattern.as_str())?;
+        Some(NameMatch { rows, layer, expert: Some(expert) })
+    };
+    look(stored).or_else(|| {
+        let prefixes = if dialect == Dialect::Gguf { &[] } else { architecture.prefixes };
+        prefixes.iter().find_map(|(prefix, instead)| {
+            let rest = stored.strip_prefix(prefix)?;
+            look(&format!("{instead}{rest}"))
+        })
+    })
+}
+
+/// A canonical tensor under a stored name.
+pub(crate) struct CanonicalMatch {
+    pub(crate) canonical: String,
+    /// The number of the expert, if each expert has a stored tensor of its own.
+    pub(crate) expert: Option<u32>,
+    pub(crate) transform: Transform,
+}
+
+/// The canonical tensors that a dialect stores under a name, whether or not a model has it.
+pub(crate) fn canonical_of(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    stored: &str,
+) -> Vec<CanonicalMatch> {
+    let names = names_of(architecture, dialect);
+    let Some(found) = find(stored, architecture, dialect, &names) else { return Vec::new() };
+    let each = |row: &DialectRow| CanonicalMatch {
+        canonical: rule::expand(row.canonical, found.layer),
+        expert: found.expert,
+        transform: row.transform,
+    };
+    found.rows.iter().map(each).collect()
+}
+
+/// The canonical tensors that a dialect stores under these names: pairs of a canonical and a stored name.
+pub(crate) fn canonical_names<'a>(
+    architecture: &'static Architecture,
+    dialect: Dialect,
+    stored: impl Iterator<Item = &'a str>,
+) -> Vec<(String, String)> {
+    let names = names_of(architecture, dialect);
+    let mut pairs = Vec::new();
+    for stored in stored {
+        let Some(found) = find(stored, architecture, dialect, &names) else { continue };
+        let canonical = |row: &DialectRow| rule::expand(row.canonical, found.layer);
+        pairs.extend(found.rows.iter().map(|row| (canonical(row), stored.to_owned())));
+    }
+    pairs
+}
