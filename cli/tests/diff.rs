@@ -3,7 +3,7 @@
 mod support;
 
 use insta::assert_snapshot;
-use support::{file, json, printed, refused, run, safetensors};
+use support::{file, indented, json, printed, refused, run, safetensors};
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
@@ -128,7 +128,7 @@ fn every_kind_of_difference() {
     "#);
     let ran = run(&["diff", &a, &b, "--json"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
-    assert_snapshot!(without(&ran.out), @r#"
+    assert_snapshot!(without(&indented(&ran.out)), @r#"
     {
       "schema": 1,
       "a": {

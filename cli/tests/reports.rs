@@ -4,7 +4,7 @@
 mod support;
 
 use insta::assert_snapshot;
-use support::{json, printed, refused, run, without};
+use support::{indented, json, printed, refused, run, without};
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
@@ -187,7 +187,7 @@ fn inspect() {
     assets/sample/mlx-4bit
       format         mlx
       type           MLX_AFFINE4 g64, 4.51 bits per weight
-      size           722.5 KiB, 1.31 M weights in 20 tensors
+      size           727.5 KiB, 1.31 M weights in 20 tensors
       size label     1.3M
       context        256 tokens
       license        not stated
@@ -334,7 +334,7 @@ fn what_people_look_for_first() {
       name           Tales-1B
       format         safetensors
       type           BF16, 16.00 bits per weight
-      size           4 B, 2 weights in 1 tensor
+      size           82 B, 2 weights in 1 tensor
       license        apache-2.0
       chat template  no
       capabilities   completion
@@ -463,7 +463,7 @@ fn inspect_by_one_kind_of_name() {
     assets/sample/mlx-4bit
       format         mlx
       type           MLX_AFFINE4 g64, 4.51 bits per weight
-      size           722.5 KiB, 1.31 M weights in 20 tensors
+      size           727.5 KiB, 1.31 M weights in 20 tensors
       size label     1.3M
       context        256 tokens
       license        not stated
@@ -677,7 +677,7 @@ fn verify() {
     assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
     assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
     assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
-    assert_snapshot!(printed(&["verify", HF, "--json"]), @r#"
+    assert_snapshot!(indented(&printed(&["verify", HF, "--json"])), @r#"
     {
       "schema": 1,
       "path": "assets/sample/hf",

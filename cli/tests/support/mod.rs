@@ -87,6 +87,11 @@ pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
     json
 }
 
+/// A JSON document, indented.
+pub(crate) fn indented(text: &str) -> String {
+    format!("{:#}", weighbridge::json::Json::parse(text.as_bytes()).expect("JSON"))
+}
+
 /// Replaces the text between `before` and `after`, such as times and amounts of memory, with `..`.
 pub(crate) fn without(text: &str, before: &str, after: &str) -> String {
     let mut out = String::new();
