@@ -106,7 +106,11 @@ impl<'n> Pattern<'n> {
     }
 
     fn with(&self, layers: &str) -> String {
-        format!("{}{layers}{}", self.before(), self.after())
+        let before = self.before();
+        // Joined tensors have two names with one number.
+        let joined = format!("+{before}{}.", &self.name[self.layer.clone()]);
+        let after = self.after().replace(&joined, &format!("+{before}{layers}."));
+        format!("{before}{layers}{after}")
     }
 }
 
@@ -158,5 +162,7 @@ mod tests {
             (pattern.with("[0-3]"), layer),
             ("blk.[0-3].attn_q.weight".to_owned(), Some(12))
         );
+        let (joined, _) = Pattern::of("layers.0.ffn.gate.weight+layers.0.ffn.up.weight");
+        assert_eq!(joined.with("[0-3]"), "layers.[0-3].ffn.gate.weight+layers.[0-3].ffn.up.weight");
     }
 }

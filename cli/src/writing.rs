@@ -395,12 +395,14 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     if !report.replaced.is_empty() {
         write_replaced("replaced or deleted", &report.replaced, &mut out)?;
     }
-    writeln!(
-        out,
-        "written in {:.2} s ({:.2} G weights/s)",
-        report.seconds,
-        elements as f64 / 1e9 / report.seconds
-    )?;
+    let seconds = report.seconds;
+    match seconds < 1.0 {
+        true => writeln!(out, "written in {seconds:.2} s")?,
+        false => {
+            let rate = elements as f64 / 1e9 / seconds;
+            writeln!(out, "written in {seconds:.2} s ({rate:.2} G weights/s)")?;
+        }
+    }
     out.flush()?;
     Ok(())
 }

@@ -93,11 +93,7 @@ fn other_words() {
     let earlier = run(&[&["generate", model], &ids[..]].concat());
     let now = run(&[&["run", "generate", model], &ids[..]].concat());
     assert_eq!((earlier.status, &earlier.out), (Some(0), &now.out));
-    assert!(
-        earlier.err.contains("note: `generate` has moved: it is `run generate`"),
-        "{}",
-        earlier.err
-    );
+    assert!(earlier.err.contains("note: `generate` is `run generate` now"), "{}", earlier.err);
     assert_eq!(printed(&[model]), printed(&["inspect", model]));
     assert_eq!(printed(&["info", model]), printed(&["inspect", model]));
     for (words, answer) in [
@@ -194,4 +190,33 @@ fn nothing() {
     let ran = run(&[]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
     assert!(ran.err.contains("Usage: weighbridge"));
+}
+
+/// Guesses that would go wrong in silence say what they are, or do what is meant.
+#[test]
+fn guesses_do_what_is_meant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (gguf, hf) = ("assets/sample/sample-Q8_0.gguf", "assets/sample/hf");
+    for (words, advice) in [
+        (["split", gguf, "400K"], "`split SRC DST --max-shard-size 400K`"),
+        (["memory", gguf, "8G"], "`--room 8G`"),
+        (["quantize", hf, "--to"], "`quantize SRC DST Q4_K_M`"),
+    ] {
+        let ran = run(&words);
+        assert_eq!(ran.status, Some(2), "{words:?}");
+        assert!(ran.err.contains(advice), "{words:?}: {}", ran.err);
+    }
+    // A name that ends in .npy asks for an array.
+    let array = at("norm.npy");
+    assert_eq!(run(&["dump", hf, "model.norm.weight", "-o", &array]).status, Some(0));
+    assert!(std::fs::read(&array).expect("an array").starts_with(b"\x93NUMPY"));
+    let text = run(&["dump", gguf, "blk.0.attn_q.weight", "-o", &at("values.txt")]);
+    assert!(text.err.contains("not every value is written"), "{}", text.err);
+    // A rule that changes nothing is named, and a directory stays one.
+    let ran = run(&["quantize", hf, &at("a.gguf"), "Q4_0", "--tensor-type", "nothing=q8_0"]);
+    assert!(ran.err.contains("nothing=Q8_0: no tensor of the model matches"), "{}", ran.err);
+    assert_eq!(run(&["merge", hf, &at("joined")]).status, Some(0));
+    assert!(folder.path().join("joined/tokenizer.json").is_file());
+    assert_eq!(run(&["convert", gguf, &at("hf"), "--to", "hf"]).status, Some(0));
 }

@@ -69,17 +69,17 @@ file_types! {
     Q5_0:      Some(8),  Some(DType::Q5_0);
     /// 6 bits, a scale and a minimum for each block.
     Q5_1:      Some(9),  Some(DType::Q5_1);
-    /// Some 2.1 bits; needs an importance matrix.
+    /// About 2.1 bits; needs an importance matrix.
     IQ2_XXS:   Some(19), Some(DType::IQ2_XXS);
-    /// Some 2.3 bits; needs an importance matrix.
+    /// About 2.3 bits; needs an importance matrix.
     IQ2_XS:    Some(20), Some(DType::IQ2_XS);
-    /// Some 2.5 bits; needs an importance matrix.
+    /// About 2.5 bits; needs an importance matrix.
     IQ2_S:     Some(28), Some(DType::IQ2_XS);
-    /// Some 2.7 bits; needs an importance matrix.
+    /// About 2.7 bits; needs an importance matrix.
     IQ2_M:     Some(29), Some(DType::IQ2_S);
-    /// Some 1.6 bits; needs an importance matrix.
+    /// About 1.6 bits; needs an importance matrix.
     IQ1_S:     Some(24), Some(DType::IQ1_S);
-    /// Some 1.8 bits; needs an importance matrix.
+    /// About 1.8 bits; needs an importance matrix.
     IQ1_M:     Some(31), Some(DType::IQ1_M);
     /// 1.69 bits, for models trained with ternary weights.
     TQ1_0:     Some(36), Some(DType::TQ1_0);
@@ -89,7 +89,7 @@ file_types! {
     Q2_K:      Some(10), Some(DType::Q2_K);
     /// Mostly `Q2_K`; needs an importance matrix.
     Q2_K_S:    Some(21), Some(DType::Q2_K);
-    /// Some 3.1 bits; needs an importance matrix.
+    /// About 3.1 bits; needs an importance matrix.
     IQ3_XXS:   Some(23), Some(DType::IQ3_XXS);
     /// Mostly `IQ3_S`.
     IQ3_S:     Some(26), Some(DType::IQ3_S);

@@ -5,12 +5,12 @@ mod names;
 mod open;
 pub(crate) mod run;
 pub(crate) mod slices;
-mod values;
+pub(crate) mod values;
 mod words;
 pub(crate) mod write;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
@@ -249,9 +249,10 @@ pub(crate) struct Dump {
     /// The tensor's stored name, for the order and values of the file, or its canonical name, for
     /// those of the Hugging Face checkpoint
     pub(crate) name: String,
-    /// Output format; values that rounding makes infinite or 0 are counted on standard error
-    #[arg(long = "as", value_enum, default_value = "text", value_name = "FORM")]
-    pub(crate) form: DumpForm,
+    /// Output format; values that rounding makes infinite or 0 are counted on standard error. The
+    /// default is npy for a FILE that ends in .npy, otherwise text
+    #[arg(long = "as", value_enum, value_name = "FORM")]
+    pub(crate) form: Option<DumpForm>,
     /// Write only rows A to B - 1, also as A:B, or one row; rows are counted over all dimensions but the
     /// last
     #[arg(long, value_name = "A..B", value_parser = parse_rows)]
@@ -267,6 +268,17 @@ pub(crate) struct Dump {
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+impl Dump {
+    /// The output format.
+    pub(crate) fn form(&self) -> DumpForm {
+        let ending = self.output.as_deref().and_then(Path::extension);
+        self.form.unwrap_or(match ending {
+            Some(ending) if ending.eq_ignore_ascii_case("npy") => DumpForm::Npy,
+            _ => DumpForm::Text,
+        })
+    }
 }
 
 /// What the rows of `diff` are sorted by.
@@ -642,7 +654,8 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 
 /// Parses rows: `A..B`, `A:B`, or `A` for one.
 fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
-    let range = match text.split_once("..").or_else(|| text.split_once(':')) {
+    let parts = ["..", ":", "-"].iter().find_map(|between| text.split_once(between));
+    let range = match parts {
         Some((start, end)) => {
             let start = if start.is_empty() { Ok(0) } else { start.parse() };
             start.ok().zip(end.parse().ok()).map(|(start, end): (u64, u64)| start..end)
@@ -717,7 +730,7 @@ mod tests {
         {
             assert_eq!(parse_rows(text), Ok(rows), "{text}");
         }
-        for text in ["", "4..2", "a", "1-3", "18446744073709551615"] {
+        for text in ["", "4..2", "a", "-", "18446744073709551615"] {
             assert!(parse_rows(text).is_err(), "{text}");
         }
     }

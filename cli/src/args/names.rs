@@ -173,7 +173,11 @@ pub(crate) fn writable() -> Named<&'static Container> {
     }
     Named {
         parse: |text| {
-            let found = rows().find(|(row, _)| row.name == text).map(|(row, _)| row);
+            let name = match text {
+                "hf" | "huggingface" => "safetensors",
+                name => name,
+            };
+            let found = rows().find(|(row, _)| row.name == name).map(|(row, _)| row);
             found.map_or_else(|| none_of(rows().map(|(row, _)| row.name)), Ok)
         },
         names: || rows().map(|(row, help)| (row.name, help)).collect(),

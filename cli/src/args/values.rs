@@ -1,5 +1,7 @@
 //! Values of arguments: sizes, devices.
 
+use std::path::Path;
+
 /// A device to load to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum DeviceName {
@@ -39,6 +41,13 @@ const UNITS: [Unit; 9] = [
 /// Parses a number of bytes: `4G` and `4GB` are 4,000,000,000, `4GiB` is 4,294,967,296.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     size_in(text).map(|(bytes, _)| bytes)
+}
+
+/// A word that stands where a path belongs, but is a size: `400K`.
+pub(crate) fn size_for_path(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let is_size = text.starts_with(|c: char| c.is_ascii_digit()) && size(text).is_ok();
+    Some(text).filter(|_| is_size && !path.exists())
 }
 
 /// Parses a number of bytes, and the unit that it has.

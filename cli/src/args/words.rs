@@ -79,6 +79,17 @@ const VERBS: &[(&str, Meaning)] = &[
     ("quant|quantise|llama-quantize", Is("quantize")),
     ("gguf-split|llama-gguf-split", Is("split")),
     ("join|concat|combine", Is("merge")),
+    ("dedupe|dedup|duplicates", Is("models --duplicates")),
+    (
+        "license",
+        Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
+    ),
+    (
+        "tokenizer",
+        Says(
+            "`weighbridge run tokens MODEL --text TEXT` prints tokens; `convert MODEL DIR --to safetensors` writes tokenizer.json",
+        ),
+    ),
     ("download|fetch|get|clone|snapshot-download", Is("pull")),
     ("cache rm|cache delete|cache prune", Says(DELETES)),
     ("cache ls|cache list|cache scan|cache|scan-cache|ls", Is("models")),
@@ -171,8 +182,15 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("diff", "--atol|--tol|--eps", Is("--tolerance")),
     ("dump", "--format", Is("--as")),
+    ("dump", "--npy|--numpy", Says("`--as npy -o FILE.npy` writes an array of NumPy")),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "-v|--verbose", Is("--all")),
+    (
+        "inspect",
+        "--outliers|--histogram|--values",
+        Says("`inspect PATH TENSOR` shows them without an option"),
+    ),
+    ("inspect", "--chat-template|--template", Says("`meta get FILE chat_template` prints it")),
     ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
     ("memory", "-m|--model", Value),
     ("memory", "-c|--ctx|--ctx-size|--num-ctx|--context-length", Is("--context")),
@@ -206,6 +224,11 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     ("quantize", "-o|--output|--outfile|--mlx-path", Is("--dst")),
     ("quantize", "--outtype|--ftype|--quantization", Is("--type")),
+    (
+        "quantize",
+        "--to|--format",
+        Says("the type says it: `quantize SRC DST Q4_K_M` writes GGUF, `--type mlx4` MLX"),
+    ),
     ("quantize", "-m|--hf-path|--model", Value),
     ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
     ("run embed", "-m|--model", Value),
@@ -304,9 +327,7 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
         _ if merges => "merge",
         Is(here) => here,
         Moved(here) => {
-            note(&format!(
-                "`{name}` has moved: it is `{here}` now, and works until the next release"
-            ));
+            note(&format!("`{name}` is `{here}` now; the old name works for one more release"));
             here
         }
         Says(what) => return Err(says(&format!("no verb is named `{name}`"), what)),

@@ -42,7 +42,8 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     }
     let path = args.output.as_deref().filter(|path| *path != Path::new("-"));
     let Some(path) = path else {
-        if args.form != DumpForm::Text && args.output.is_none() && std::io::stdout().is_terminal() {
+        if args.form() != DumpForm::Text && args.output.is_none() && std::io::stdout().is_terminal()
+        {
             let fault = "bytes would garble the terminal: give -o FILE, or redirect the output";
             return Err(Stop::Usage(fault.to_owned()));
         }
@@ -66,7 +67,7 @@ fn write(
     out: &mut impl Write,
 ) -> Done {
     let columns = weighbridge::shape::columns(tensor.shape());
-    let lost = match args.form {
+    let lost = match args.form() {
         DumpForm::Raw => {
             write_raw(args, tensor, stored, &rows, columns, out)?;
             Narrowing::default()
@@ -183,6 +184,10 @@ fn write_text(
     let room = print::stdout_columns().filter(|_| args.output.is_none());
     let fit = room.map(|room| room.saturating_sub(dots.len()) / CELL / 2);
     let across = shown(0..columns, fit.map_or(EDGE, |fit| (fit as u64).clamp(1, EDGE)));
+    let left_out = across.len() > 1 || shown(rows.clone(), EDGE).len() > 1;
+    if left_out && args.output.as_deref().is_some_and(|path| path != Path::new("-")) {
+        note("not every value is written: --all writes all as text, --as npy as an array of NumPy");
+    }
     let cell = |value: f32| format!("{:>CELL$}", number(value));
     for (place, part) in shown(rows, EDGE).into_iter().enumerate() {
         if place > 0 {

@@ -12,6 +12,7 @@ use weighbridge_reference::{
 
 use super::{Done, separated};
 use crate::args::run::{Memory as Args, Room, SizedDevice};
+use crate::args::values::size_for_path;
 use crate::json::{self, SCHEMA};
 use crate::print::{self, Fields, Screen, Table, bytes, grouped, left, plural, right, shown};
 use crate::{Status, Stop, failure, remark};
@@ -120,6 +121,10 @@ pub(crate) fn run(args: &Args) -> Done {
 }
 
 fn one(args: &Args, path: &Path) -> Done {
+    if let Some(text) = size_for_path(path) {
+        let fault = format!("no file is named {text}: `--room {text}` says whether the model fits");
+        return Err(Stop::Usage(fault));
+    }
     let model = args.open.options().open(path)?;
     remark(&model);
     let footprint = Footprint::of(&model)?;
@@ -236,9 +241,9 @@ impl Measured<'_> {
             (Some(_), Some(true), _) => format!("yes, with {context} tokens"),
             (Some(total), ..) => {
                 let needed = format!("{context} tokens take {}", given.amount(total));
-                match self.instead(room).as_slice() {
-                    [] => format!("no: {needed}"),
-                    instead => format!("no: {}. {needed}", instead.join("; or ")),
+                match self.instead(room) {
+                    instead if instead.is_empty() => format!("no: {needed}"),
+                    instead => format!("no: {instead}. {needed}"),
                 }
             }
             (None, Some(_), _) => {
@@ -251,18 +256,15 @@ impl Measured<'_> {
     }
 
     /// What would fit a room that is too small.
-    fn instead(&self, room: &RoomReport) -> Vec<String> {
-        let mut instead = Vec::new();
-        if let Some(layers) = room.layers.filter(|layers| *layers > 0) {
-            instead.push(format!("{layers} of {} layers", self.memory.layers.len()));
-        }
-        if let Some(most) = room.max_context {
-            instead.push(format!("all with at most {} tokens", grouped(most)));
-        }
-        if let Some(name) = room.quantize_to {
-            instead.push(format!("all quantized to {name}"));
-        }
-        instead
+    fn instead(&self, room: &RoomReport) -> String {
+        let layers = room.layers.filter(|layers| *layers > 0);
+        let layers =
+            layers.map(|layers| format!("{layers} of {} layers fit", self.memory.layers.len()));
+        let tokens = room.max_context.map(|most| format!("with at most {} tokens", grouped(most)));
+        let smaller = room.quantize_to.map(|name| format!("quantized to {name}"));
+        let all: Vec<String> = tokens.into_iter().chain(smaller).collect();
+        let all = (!all.is_empty()).then(|| format!("all fit {}", all.join(", or ")));
+        layers.into_iter().chain(all).collect::<Vec<_>>().join("; ")
     }
 
     /// How the model is divided among devices, and the file type with which it would fit whole.

@@ -1,5 +1,6 @@
-//! `merge`: writes a model to one file.
+//! `merge`: writes the tensors of a model to one file.
 
+use weighbridge::container::Shards;
 use weighbridge::ops;
 
 use super::Done;
@@ -16,6 +17,12 @@ pub(crate) fn run(args: &Merge) -> Done {
 pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
-    let plan = ops::merge(&model, args.align)?;
-    Ok(Prepared { model, plan, dst: args.dst.path().to_path_buf(), others: Vec::new() })
+    let dst = args.dst.path();
+    let is_file = dst.extension().is_some_and(|ending| ending == "safetensors");
+    let plan = match args.src.is_dir() && !is_file && args.align.is_none() {
+        // A directory keeps its documents.
+        true => ops::split(&model, Shards::Bytes(u64::MAX), dst)?,
+        false => ops::merge(&model, args.align)?,
+    };
+    Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
 }

@@ -15,7 +15,7 @@ use super::Done;
 use crate::args::run::Quality;
 use crate::json::{self, Versioned};
 use crate::print::{self, Steps, Table, bits, bytes, left, right, shown};
-use crate::{Status, Stop, device, failure, remark};
+use crate::{Status, Stop, device, failure, note, remark};
 
 /// Tokens in a window, unless another number is given.
 const CONTEXT: usize = 512;
@@ -117,6 +117,8 @@ pub(crate) fn run(args: &Quality) -> Done {
     let longest = ops::summarize(&first.model).context_length.map(usize::try_from);
     let longest = longest.and_then(Result::ok).unwrap_or(CONTEXT);
     let windows = text.windows(args.context.unwrap_or(CONTEXT.min(longest)))?;
+    let vocabulary = first.model.config().ok().and_then(|config| config.vocab_size.as_ref());
+    let chance = vocabulary.map_or(f64::INFINITY, |rows| f64::from(rows.value));
     // A decoder that is not supported is no obstacle: tokens are then shown by their numbers.
     let texts = first.model.tokenizer()?.and_then(|tokenizer| tokenizer.detokenizer().ok());
     let mut places = Vec::new();
@@ -146,6 +148,12 @@ pub(crate) fn run(args: &Quality) -> Done {
     };
     let worst = report.models.iter().filter_map(|model| model.divergence.as_ref());
     let worst = worst.map(|divergence| divergence.mean).fold(0.0, f64::max);
+    if report.models.first().is_some_and(|model| model.perplexity > chance) {
+        note(&format!(
+            "the first model's perplexity is worse than chance among {chance} tokens: it was trained on \
+             texts of another kind; --text FILE compares on another text"
+        ));
+    }
     if args.json {
         json::write(&Versioned::new(&report))?;
     } else {
@@ -355,7 +363,7 @@ fn write_text(report: &Report) -> Result<(), Stop> {
         right("SAME TOP"),
         right("RMS DP").optional(5),
     ]);
-    let percent = |share: f64| format!("{:.2}%", 100.0 * share);
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     for model in models {
         let divergence = model.divergence.as_ref();
         let of = |value: fn(&DivergenceReport) -> f64, format: &dyn Fn(f64) -> String| {
@@ -405,7 +413,7 @@ fn write_text(report: &Report) -> Result<(), Stop> {
             let [text, next, first, second] =
                 [&worst.text, &worst.next, &worst.first, &worst.second].map(|text| brief(text));
             let line = format!(
-                "{}  …{text} → {next:?}; A expects {first:?}, B {second:?}",
+                "{}  …{text} → {next:?}; the first expects {first:?}, this one {second:?}",
                 number(worst.divergence)
             );
             out.paragraph(&line, 10)?;

@@ -152,5 +152,10 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         None => None,
     };
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
+    for rule in &args.tensor_type {
+        if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
+            note(&format!("--tensor-type {rule}: no tensor of the model matches"));
+        }
+    }
     Ok(Prepared { model, plan, dst, others })
 }

@@ -4,6 +4,7 @@ use weighbridge::container::Shards;
 use weighbridge::ops;
 
 use super::Done;
+use crate::args::values::size_for_path;
 use crate::args::write::Split;
 use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
@@ -15,12 +16,17 @@ pub(crate) fn run(args: &Split) -> Done {
 
 /// Plans the split.
 pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
+    let dst = args.dst.path();
+    if let Some(text) = size_for_path(dst) {
+        let fault = format!("{text} is a size: `split SRC DST --max-shard-size {text}`");
+        return Err(Stop::Usage(fault));
+    }
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let shards = match args.max_shard_size {
         Some(bytes) => Shards::Bytes(bytes),
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
-    let plan = ops::split(&model, shards, args.dst.path())?;
-    Ok(Prepared { model, plan, dst: args.dst.path().to_path_buf(), others: Vec::new() })
+    let plan = ops::split(&model, shards, dst)?;
+    Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
 }

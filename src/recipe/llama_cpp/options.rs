@@ -112,6 +112,15 @@ impl TensorType {
     }
 }
 
+impl std::fmt::Display for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        #[cfg(feature = "regex")]
+        return write!(f, "{}={}", self.pattern, self.dtype);
+        #[cfg(not(feature = "regex"))]
+        match self.pattern {}
+    }
+}
+
 #[cfg(feature = "regex")]
 fn compiled(pattern: &str) -> Result<regex::bytes::Regex> {
     // Bytes, as in std::regex: `\d` is ten digits.

@@ -232,6 +232,22 @@ fn add_config(fields: &mut Fields, config: &ModelConfig, resolution: &Resolution
         layers += &format!(", {}", print::plural(config.n_experts.value, "expert"));
     }
     fields.add("layers", layers);
+    let has_attention = |name: &str| name.contains(".attention.");
+    if resolution.mapped.iter().any(|mapping| has_attention(&mapping.canonical)) {
+        add_attention(fields, config, resolution);
+    }
+    let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
+    match &config.vocab_size {
+        Some(vocab) => {
+            let tied = if tied { " (tied)" } else { "" };
+            fields.add("vocabulary", format!("{}{tied}", print::grouped(vocab.value.into())));
+        }
+        None if tied => fields.add("vocabulary", "tied embeddings"),
+        None => {}
+    }
+}
+
+fn add_attention(fields: &mut Fields, config: &ModelConfig, resolution: &Resolution) {
     let mut attention = format!(
         "{} of size {} ({} for k and v)",
         print::plural(config.n_heads.value, "head"),
@@ -242,13 +258,6 @@ fn add_config(fields: &mut Fields, config: &ModelConfig, resolution: &Resolution
         attention += &format!(", rope layout {}", rope.name());
     }
     fields.add("attention", attention);
-    let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
-    match &config.vocab_size {
-        Some(vocab) if tied => fields.add("vocabulary", format!("{} (tied)", vocab.value)),
-        Some(vocab) => fields.add("vocabulary", vocab.value.to_string()),
-        None if tied => fields.add("vocabulary", "tied embeddings"),
-        None => {}
-    }
 }
 
 /// A metadata value on one line.

@@ -166,7 +166,7 @@ fn write_text(
     let bits = print::bits(found.bits_per_weight);
     fields.add("dtype", format!("{}, {bits} bits per weight", found.dtype));
     fields.add("shape", print::shape(&found.shape));
-    fields.add("values", values.elements.to_string());
+    fields.add("values", print::grouped(values.elements));
     for (label, count) in [("NaN", values.nan), ("infinite", values.infinite)] {
         if count > 0 {
             fields.add(label, format!("{count} ({})", share(count, values.elements)));
