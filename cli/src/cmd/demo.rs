@@ -29,12 +29,8 @@ pub(crate) fn run() -> Done {
     let safetensors = converted(&gguf, &SAFETENSORS, &at("tales"))?;
     let mlx = converted(&gguf, &MLX, &at("tales-mlx"))?;
     let mut out = print::stdout();
-    let weights = gguf.quantization().elements();
-    writeln!(
-        out,
-        "A model of {} weights that tells tales, in three containers:\n",
-        count(weights)
-    )?;
+    let weights = count(gguf.quantization().elements());
+    writeln!(out, "A sample model of {weights} weights, in three containers:\n")?;
     let columns =
         [left("CONTAINER"), left("NAME IN THE FILE").end(20), left("DTYPE"), left("FIRST VALUES")];
     let mut table = Table::new(&columns);
@@ -42,33 +38,32 @@ pub(crate) fn run() -> Done {
         table.row(row(model)?);
     }
     table.write(&mut out)?;
-    writeln!(out, "\n{TENSOR} is its name in all three.")?;
     let compared = |other: &Model| ops::diff(&gguf, other, &DiffOptions::new());
     let (a, b) = (compared(&safetensors)?, compared(&mlx)?);
     let tensors = plural(a.report().compared, "tensor");
     let values = match (a.report().different.len(), b.report().different.len()) {
-        (0, 0) => "equal in all three".to_owned(),
+        (0, 0) => "equal".to_owned(),
         (a, b) => format!("different in {a} of the second, {b} of the third"),
     };
-    writeln!(out, "Values of {tensors}: {values}.")?;
+    writeln!(out, "\nThe tensor's name in all three is {TENSOR}. Values of {tensors}: {values}.")?;
     let file_type = FileType::from_name("Q4_K_M").ok_or_else(unknown_type)?;
     let plan = ops::quantize(&safetensors, &LlamaOptions::new(file_type), None, &at("small.gguf"))?;
     let small = written(&plan, &at("small.gguf"))?;
     let error = ops::diff(&safetensors, &small, &DiffOptions::new())?.report().relative_rms;
     writeln!(
         out,
-        "Quantized to Q4_K_M: {} instead of {}, {} bits per weight, relative error {:.1} %.",
-        bytes(plan.bytes()),
+        "Quantized from Q8_0 ({}) to Q4_K_M ({}): {} bits per weight, relative error {:.1} %.",
         bytes(SAMPLE.len() as u64),
+        bytes(plan.bytes()),
         bits(small.quantization().bits_per_weight()),
         error.unwrap_or_default() * 100.0,
     )?;
     let (before, after) = (tale(&gguf)?, tale(&small)?);
-    let same = if before == after { ", as before" } else { "" };
-    writeln!(out, "It still tells tales{same}: \"{after}...\"")?;
+    let story = if before == after { "the same story" } else { "another story" };
+    writeln!(out, "It writes {story}: \"{after}...\"")?;
     writeln!(
         out,
-        "\nNext, your own: weighbridge FILE, weighbridge view FILE, weighbridge quantize FILE Q4_K_M"
+        "\nNext, your model: weighbridge FILE, weighbridge view FILE, weighbridge quantize FILE Q4_K_M"
     )?;
     out.flush()?;
     Ok(Status::Fine)
