@@ -104,9 +104,9 @@ fn split_common(help: &str) -> (String, String) {
         return (help, String::new());
     };
     let (common, after) = rest.split_once("\n\nExamples:").unwrap_or((rest, ""));
-    let (common, notes) = match common.find("\n\n").filter(|at| !common[*at..].starts_with("\n\n "))
-    {
-        Some(at) => common.split_at(at),
+    let mut blanks = common.match_indices("\n\n");
+    let (common, notes) = match blanks.find(|(at, _)| !common[at + 2..].starts_with(' ')) {
+        Some((at, _)) => common.split_at(at),
         None => (common, ""),
     };
     (format!("{before}{notes}\n\nExamples:{after}"), common.to_owned())

@@ -6,23 +6,22 @@ use weighbridge::{OpenOptions, Strictness};
 
 /// How a model is opened.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = super::COMMON)]
 pub(crate) struct Open {
     /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
     /// specification for safetensors
-    #[arg(long, conflicts_with = "lenient", hide_short_help = true)]
+    #[arg(long, conflicts_with = "lenient", help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) strict: bool,
     /// Accept safetensors files with holes, overlaps or trailing bytes, as MLX does
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) lenient: bool,
     /// Read tensor data from the file instead of memory-mapping it
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) no_map: bool,
     /// Include safetensors files that the index does not name
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) all_files: bool,
     /// Contact no server: use the headers that earlier runs kept
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) offline: bool,
 }
 
