@@ -290,7 +290,7 @@ pub(crate) enum DiffSort {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge diff ./Qwen3-0.6B Q8_0.gguf      what quantization changed
+  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf   what changed
   weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo 'close enough'
   weighbridge diff a.gguf b.gguf --by-layer
   weighbridge diff a.gguf b.gguf --sort relative
@@ -372,10 +372,10 @@ scripts and needs no other file: it can be attached to an issue.
 
 Examples:
   weighbridge view model.gguf
-  weighbridge view ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf      and what differs
+  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf      and what differs
   weighbridge view model.gguf --no-open --port 8080
   weighbridge view model.gguf -o report.html               a report as one file
-  weighbridge view ./Qwen3-0.6B Q4_K_M.gguf -o report.html"
+  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf -o report.html"
 )]
 pub(crate) struct View {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models. With several, the
@@ -565,7 +565,7 @@ Examples:
 )]
 pub(crate) struct Pull {
     /// Models: ORG/NAME[@REVISION][:QUANTIZATION] of the hub, also with hf:// before it and /FILE
-    /// behind it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it; the https://
+    /// after it; MODEL[:TAG] of Ollama's registry, also with ollama:// before it; the https://
     /// address of a file, an index or a folder
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<PathBuf>,

@@ -118,16 +118,16 @@ pub(crate) struct Generate {
     /// Stop after this many tokens
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) max_tokens: usize,
-    /// 0 takes the likeliest token; above, tokens are drawn, the more evenly the higher it is
+    /// Sampling temperature; 0 always picks the most likely token
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_not_negative)]
     pub(crate) temp: f32,
     /// Draw from the fewest tokens whose probabilities add up to P
     #[arg(long, value_name = "P", default_value = "1", value_parser = parse_share)]
     pub(crate) top_p: f32,
-    /// What tokens are drawn by: the same number draws the same tokens
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Go on behind a token that ends the text
+    /// Continue after end-of-text tokens
     #[arg(long)]
     pub(crate) ignore_eos: bool,
     /// Print the numbers of tokens instead of their text
@@ -281,7 +281,7 @@ tokens is run from its start, and positions in its second half count.
 
 Examples:
   weighbridge quality ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
-  weighbridge quality ./Qwen3-0.6B Q8_0.gguf Q4_K_M.gguf     one row for each
+  weighbridge quality ./Qwen3 Qwen3-Q8_0.gguf Qwen3-Q4_K_M.gguf   and another
   weighbridge quality a.gguf b.gguf --text wiki.test.raw --max-kl 0.01"
 )]
 pub(crate) struct Quality {

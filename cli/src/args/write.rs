@@ -216,7 +216,7 @@ impl Whole {
 
 Examples:
   weighbridge quantize ./Qwen3-8B Q4_K_M                  Qwen3-8B-Q4_K_M.gguf
-  weighbridge quantize ./Qwen3-8B --type mlx4             ./Qwen3-8B-4bit
+  weighbridge quantize ./Qwen3-8B mlx4                    ./Qwen3-8B-4bit
   weighbridge quantize model-F16.gguf small.gguf IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize m.gguf x.gguf Q8_0 --tensor-type attn_v=q6_k --dry-run
   weighbridge quantize ./Qwen3-0.6B Q4_K_M --compare      and what was lost
@@ -420,14 +420,14 @@ pub(crate) struct Convert {
     /// key for
     #[arg(hide_short_help = true, long)]
     pub(crate) no_extra_keys: bool,
-    /// For GGUF: write the vision model, which llama.cpp reads from a file of its own (mmproj), instead of
+    /// For GGUF: write the vision model, which llama.cpp reads from a separate file (mmproj), instead of
     /// the language model
     #[arg(long, conflicts_with = "lora")]
     pub(crate) mmproj: bool,
     /// Maximum size of the tensors in one safetensors file
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
-    /// Write the share of each rank to files of its own, named model-rank-0-part-0.safetensors and so on
+    /// Write the share of each rank to separate files, named model-rank-0-part-0.safetensors and so on
     /// as by vLLM's sharded_state. COUNTS: tp=N ranks divide the matrices, pp=N the layers, ep=N the
     /// experts; see `inspect --shard`
     #[arg(hide_short_help = true, long, value_name = "COUNTS", conflicts_with = "mmproj")]
