@@ -234,8 +234,7 @@ impl Attention {
                         Some(v) => v.of(x)?,
                         None => keys.clone(),
                     };
-                    self.bound(&mut keys);
-                    self.bound(&mut values);
+                    bound(&mut values, self.plan.clip.or(self.plan.normed_clip));
                     self.finish(&mut keys, self.k_norm.as_ref(), pass);
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
                     let on_host = [self.distances.is_some(), self.differential.is_some()];
@@ -245,7 +244,6 @@ impl Attention {
                         true => cache.add(&keys.on_host(), &values.on_host()),
                     }
                 }
-                self.bound(&mut q);
                 self.finish(&mut q, self.q_norm.as_ref(), pass);
                 q
             }
@@ -280,16 +278,12 @@ impl Attention {
         Ok(cache)
     }
 
-    fn bound(&self, x: &mut Rows) {
-        if let Some(bound) = self.plan.clip {
-            x.apply(Function::Clip(bound));
-        }
-    }
-
-    /// Norms and turns queries or keys.
+    /// Bounds, norms and turns queries or keys.
     fn finish(&self, x: &mut Rows, norm: Option<&Norm>, pass: &Pass<'_>) {
         let (before, behind) = if self.plan.normed_last { (None, norm) } else { (norm, None) };
+        bound(x, self.plan.clip);
         before.iter().for_each(|norm| norm.apply(x));
+        bound(x, self.plan.normed_clip);
         if let Some((rope, turns)) = self.plan.rope.and_then(|rope| pass.ropes.get(rope)) {
             rope.apply(turns, x, self.plan.head_dim, 0);
         }
@@ -515,6 +509,12 @@ impl DistancePlan {
             / (self.farthest as f32 / single as f32).ln()
             * (buckets - single) as f32;
         first + (single + part as usize).min(buckets - 1)
+    }
+}
+
+fn bound(x: &mut Rows, clip: Option<f32>) {
+    if let Some(bound) = clip {
+        x.apply(Function::Clip(bound));
     }
 }
 

@@ -231,6 +231,7 @@ impl AttentionPlan {
             alibi: None,
             distances: None,
             clip: None,
+            normed_clip: None,
             normed_last: false,
             bare_norms: false,
             norms_of_heads: false,

@@ -240,6 +240,8 @@ pub struct AttentionPlan {
     pub distances: Option<DistancePlan>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
+    /// Bounds queries and keys after their norms, and values.
+    pub normed_clip: Option<f32>,
     /// Whether queries and keys are normed after they are turned.
     pub normed_last: bool,
     /// Whether queries and keys are normed without factors.

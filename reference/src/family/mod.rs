@@ -166,6 +166,7 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["norms_of_heads"] => attention.norms_of_heads = true,
             ["normed_last"] => attention.normed_last = true,
             ["clipped"] => attention.clip = clip,
+            ["clipped_normed"] => attention.normed_clip = clip,
             ["alibi", factor] => attention.alibi = Some(factor.parse().ok()?),
             _ => return None,
         }

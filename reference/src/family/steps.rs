@@ -379,8 +379,12 @@ fn minicpm3_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Layers with a window (OLMo 3) have rotary embeddings without the scaling of the others.
+/// Layers with a window (OLMo 3) have rotary embeddings without the scaling of the others, unless they have
+/// a base of their own.
 fn plain_rope_of_windows(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.config.rope.local_theta.is_some() {
+        return Ok(());
+    }
     let plain = Rope::plain(facts, facts.config.rope_theta.value, facts.rotated());
     plan.ropes.iter_mut().skip(1).for_each(|rope| *rope = plain.clone());
     Ok(())
