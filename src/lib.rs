@@ -73,7 +73,7 @@
 //! | [`recipe`] | which dtype each tensor gets when a model is quantized, by the rules of llama.cpp or mlx-lm; importance matrices |
 //! | [`write`](mod@write) | [`Builder`] and [`WritePlan`], which write files in bounded memory, complete or not at all |
 //! | [`ollama`] | [`Modelfile`](ollama::Modelfile) and the types that Ollama quantizes to, for [`ops::create`] |
-//! | [`ops`] | functions that inspect, verify, hash, compare, load, convert, quantize, split and merge whole models; each returns a report or a plan |
+//! | [`ops`] | functions that inspect, verify, hash, compare, load, convert, quantize, split, join and merge whole models; each returns a report or a plan |
 //! | [`inventory`](mod@inventory) | the models on this machine, and which of them are the same |
 //!
 //! # Guarantees

@@ -13,6 +13,7 @@ mod hash;
 mod inspect;
 mod judge;
 mod load;
+mod merging;
 mod mmproj;
 mod modules;
 #[cfg(feature = "http")]
@@ -45,6 +46,9 @@ pub use inspect::{
 };
 pub(crate) use inspect::{file_type, main_dtype};
 pub use load::{LoadReport, load, peak_memory};
+pub use merging::{
+    MergeMethod, MergeRecipe, MergeSlice, MergeSource, Setting, Settings, SliceSource, merge_models,
+};
 #[cfg(feature = "http")]
 pub use pull::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};

@@ -70,6 +70,7 @@ mod long_headers;
 mod lora;
 mod meaning;
 mod measures;
+mod merging;
 mod misfits;
 mod misuse;
 mod mlx;

@@ -259,7 +259,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
     ("split", "--split", Needless),
-    ("split", "--merge", Says("`weighbridge merge SRC DST` merges the files of a model")),
+    ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
     ("view", "--host", Says("leave it out: the page is served to this machine only")),
     ("view", "--html", Is("-o")),

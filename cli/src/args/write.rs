@@ -65,7 +65,10 @@ impl Destination {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge split model.gguf parts/model --max-shard-size 4G
-  weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-shard-size 2GB")]
+  weighbridge split ./Qwen3-8B ./Qwen3-8B-shards --max-shard-size 2GB
+  weighbridge split --join model-00001-of-00003.gguf model.gguf
+  weighbridge split --join ./Qwen3-8B Qwen3-8B.safetensors
+  weighbridge split --join model.gguf aligned.gguf --align 4096")]
 pub(crate) struct Split {
     /// A GGUF file, or a safetensors file or directory
     pub(crate) src: PathBuf,
@@ -77,19 +80,36 @@ pub(crate) struct Split {
     /// Maximum number of tensors per shard [default: 128, unless --max-shard-size is given]
     #[arg(long, value_name = "N")]
     pub(crate) max_tensors: Option<u64>,
+    /// Write one file instead: join the shards of a split GGUF, or the files of a safetensors directory
+    #[arg(long, conflicts_with_all = ["max_shard_size", "max_tensors"])]
+    pub(crate) join: bool,
+    /// With --join, align the tensor data: for safetensors its start, to 8 bytes like the safetensors crate,
+    /// or to 64; for GGUF every tensor, to any power of two
+    #[arg(long, value_name = "BYTES", requires = "join", overrides_with = "align")]
+    pub(crate) align: Option<u64>,
     #[command(flatten)]
     pub(crate) writing: Writing,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
+  weighbridge merge recipe.yml ./merged --to safetensors
+  weighbridge merge recipe.yml merged.gguf --quantize Q4_K_M
   weighbridge merge model-00001-of-00003.gguf model.gguf
-  weighbridge merge ./Qwen3-8B Qwen3-8B.safetensors
-  weighbridge merge model.safetensors aligned.safetensors --align 64
-  weighbridge merge model.gguf aligned.gguf --align 4096")]
+
+A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, slerp and passthrough. The models may
+be in any container. Each tensor is merged in f32, when its turn to be written comes, and rounded once.
+
+If SRC is a model, its files are joined: `weighbridge split --join`.")]
 pub(crate) struct Merge {
-    /// Any shard of a split GGUF, or a safetensors directory; with --align, also one file
+    /// A recipe, which ends in .yml or .yaml; or a model whose files are joined
     pub(crate) src: PathBuf,
+    /// Container of the merged model; may be omitted if DST ends in .gguf or .safetensors
+    #[arg(long, value_name = "TO", value_parser = writable())]
+    pub(crate) to: Option<&'static Container>,
+    /// Quantize the merged model to a file type of llama-quantize
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) quantize: Option<String>,
     #[command(flatten)]
     pub(crate) dst: Destination,
     /// Align the tensor data: for safetensors its start, to 8 bytes like the safetensors crate, or to 64;

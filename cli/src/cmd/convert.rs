@@ -18,7 +18,15 @@ pub(crate) fn run(args: &Convert) -> Done {
 
 /// Plans the conversion.
 pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
-    let (to, one_file) = target(args)?;
+    let (to, one_file) = match (args.to, by_ending(args.dst.path()), args.shards) {
+        (None, None, Some(_)) => (&SAFETENSORS, false),
+        (to, ..) => target(args.dst.path(), to)?,
+    };
+    if one_file && args.max_shard_size.is_some() {
+        let dst = shown(args.dst.path());
+        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
+        return Err(Stop::Usage(fault));
+    }
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let model = args.source.applied(model)?;
@@ -58,10 +66,13 @@ fn by_ending(path: &Path) -> Option<&'static Container> {
 }
 
 /// The container to write, and whether the destination is one safetensors file.
-fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
-    let dst = shown(args.dst.path());
-    let ending = by_ending(args.dst.path()).filter(|_| !args.dst.path().is_dir());
-    let to = match (args.to, ending) {
+pub(super) fn target(
+    path: &Path,
+    to: Option<&'static Container>,
+) -> Result<(&'static Container, bool), Stop> {
+    let dst = shown(path);
+    let ending = by_ending(path).filter(|_| !path.is_dir());
+    let to = match (to, ending) {
         (Some(to), None) => to,
         (None, Some(named)) => named,
         (Some(to), Some(named)) if to == named || *to == OLLAMA => to,
@@ -73,7 +84,6 @@ fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
             );
             return Err(Stop::Usage(fault));
         }
-        (None, None) if args.shards.is_some() => &SAFETENSORS,
         (None, None) => {
             let fault = format!(
                 "the container of {dst} cannot be told from its name: give --to, or a name that \
@@ -82,10 +92,5 @@ fn target(args: &Convert) -> Result<(&'static Container, bool), Stop> {
             return Err(Stop::Usage(fault));
         }
     };
-    let one_file = *to == SAFETENSORS && ending.is_some();
-    if one_file && args.max_shard_size.is_some() {
-        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
-        return Err(Stop::Usage(fault));
-    }
-    Ok((to, one_file))
+    Ok((to, *to == SAFETENSORS && ending.is_some()))
 }

@@ -1,28 +1,60 @@
-//! `merge`: writes the tensors of a model to one file.
+//! `merge`: merges several models into one, or joins the files of a model.
 
-use weighbridge::container::Shards;
-use weighbridge::ops;
+use std::path::{Path, PathBuf};
 
-use super::Done;
+use weighbridge::ops::{self, ConvertOptions, MergeRecipe, merge_models};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::{Error, ErrorKind, Model};
+
+use super::{Done, convert, split};
 use crate::args::write::Merge;
 use crate::writing::{self, Prepared};
-use crate::{Stop, remark};
+use crate::{Stop, failure, remark};
 
 pub(crate) fn run(args: &Merge) -> Done {
-    let Prepared { model, plan, dst, .. } = prepare(args)?;
+    let Prepared { model, plan, dst, .. } = match is_recipe(&args.src) {
+        true => merged(args)?,
+        false => prepare(args)?,
+    };
     writing::run(&model, &plan, &dst, &args.writing)
 }
 
-/// Plans to merge the files.
+fn is_recipe(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    ending.is_some_and(|ending| ending == "yml" || ending == "yaml")
+}
+
+/// Plans to join the files of a model.
 pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
-    let model = args.writing.open.options().open(&args.src)?;
-    remark(&model);
-    let dst = args.dst.path();
-    let is_file = dst.extension().is_some_and(|ending| ending == "safetensors");
-    let plan = match args.src.is_dir() && !is_file && args.align.is_none() {
-        // A directory keeps its documents.
-        true => ops::split(&model, Shards::Bytes(u64::MAX), dst)?,
-        false => ops::merge(&model, args.align)?,
+    if is_recipe(&args.src) || args.to.is_some() || args.quantize.is_some() {
+        let fault = "a plan of slices joins the files of one model; it merges no models";
+        return Err(Error::new(ErrorKind::Unsupported, fault).in_file(&args.src).into());
+    }
+    split::joined(&args.src, args.dst.path(), args.align, &args.writing)
+}
+
+/// Plans to merge the models of a recipe.
+fn merged(args: &Merge) -> Result<Prepared, Stop> {
+    let text = std::fs::read_to_string(&args.src)
+        .map_err(|error| failure::io(&args.src, "cannot read the recipe", error))?;
+    let open = |name: &str| -> weighbridge::Result<Model> {
+        let model = args.writing.open.options().open(name)?;
+        remark(&model);
+        Ok(model)
     };
-    Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
+    let here = |error: Error| error.in_file(&args.src);
+    let recipe = MergeRecipe::parse(&text, &open).map_err(here)?;
+    let model = merge_models(&recipe)?;
+    let dst = args.dst.path().to_path_buf();
+    let others: Vec<PathBuf> = vec![args.src.clone()];
+    if let Some(name) = &args.quantize {
+        let unknown = || Stop::Usage(format!("\"{name}\" is not a file type"));
+        let options = LlamaOptions::new(FileType::from_name(name).ok_or_else(unknown)?);
+        let plan = ops::quantize(&model, &options, None, &dst)?;
+        return Ok(Prepared { model, plan, dst, others });
+    }
+    let (to, one_file) = convert::target(&dst, args.to)?;
+    let plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
+    Ok(Prepared { model, plan, dst, others })
 }

@@ -1,11 +1,13 @@
-//! `split`: splits a model into several files.
+//! `split`: splits a model into several files, or joins them.
+
+use std::path::Path;
 
 use weighbridge::container::Shards;
 use weighbridge::ops;
 
 use super::Done;
 use crate::args::values::size_for_path;
-use crate::args::write::Split;
+use crate::args::write::{Split, Writing};
 use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
 
@@ -21,6 +23,9 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
         let fault = format!("{text} is a size: `split SRC DST --max-shard-size {text}`");
         return Err(Stop::Usage(fault));
     }
+    if args.join {
+        return joined(&args.src, dst, args.align, &args.writing);
+    }
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let shards = match args.max_shard_size {
@@ -28,5 +33,23 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
     let plan = ops::split(&model, shards, dst)?;
+    Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
+}
+
+/// Plans one file, or one directory with one file of weights.
+pub(super) fn joined(
+    src: &Path,
+    dst: &Path,
+    align: Option<u64>,
+    writing: &Writing,
+) -> Result<Prepared, Stop> {
+    let model = writing.open.options().open(src)?;
+    remark(&model);
+    let is_file = dst.extension().is_some_and(|ending| ending == "safetensors");
+    let plan = match src.is_dir() && !is_file && align.is_none() {
+        // A directory keeps its documents.
+        true => ops::split(&model, Shards::Bytes(u64::MAX), dst)?,
+        false => ops::merge(&model, align)?,
+    };
     Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
 }

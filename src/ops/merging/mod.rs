@@ -1,0 +1,300 @@
+//! The `merge` verb: one model from several of the same shape, tensor by tensor.
+//!
+//! The merged model is opened as if its files existed: its tensors are computed when they are read, one at a
+//! time, so that any verb can work with it, such as `convert` and `quantize`.
+
+mod files;
+mod methods;
+mod recipe;
+mod setting;
+mod yaml;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::arch::Dialect;
+use crate::container::OpenOptions;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
+use crate::model::{Model, Tensor};
+use crate::translate;
+
+use files::{MergedFile, MergedFiles, MergedTensor};
+pub use methods::MergeMethod;
+use methods::{Input, Merge};
+pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
+pub use setting::{Setting, Settings};
+
+/// Opens the model that a recipe describes. Its container is safetensors, its names are those of Hugging
+/// Face, and its documents are those of the base model, or else of the first one. Nothing is computed until a
+/// tensor is read; then its sources are decoded to `f32`, merged, and rounded once.
+///
+/// ```
+/// use weighbridge::ops::{MergeMethod, MergeRecipe, merge_models};
+/// use weighbridge::Model;
+///
+/// # fn main() -> weighbridge::Result<()> {
+/// let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+/// let model = Model::open("assets/sample/hf")?;
+/// recipe.add(model.clone(), 0.75);
+/// recipe.add(Model::open("assets/sample/sample-Q8_0.gguf")?, 0.25);
+/// let merged = merge_models(&recipe)?;
+/// let norm = merged.tensor("output_norm.weight")?.dequantize()?;
+/// assert_eq!(norm[..], model.tensor("output_norm.weight")?.dequantize()?[..]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `Mismatch` for a recipe that is not complete, or models whose tensors differ in name or shape;
+/// `Unsupported` for a model whose names or documents cannot be translated.
+pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
+    recipe.check()?;
+    let sources = recipe.sources.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
+    let main = recipe.base.unwrap_or(0);
+    let planned = Plan { recipe, sources: &sources, main }.tensors()?;
+    let model =
+        &recipe.sources.get(main).ok_or_else(|| Error::mismatch("no models to merge"))?.model;
+    let layers = recipe.layers(model)?;
+    let documents = documents(model, recipe, &layers)?;
+    let folder = PathBuf::from("merged");
+    let file = MergedFile::new(planned)?;
+    let files = MergedFiles { folder: folder.clone(), documents, weights: Arc::new(file) };
+    OpenOptions::new().files(files).open(folder)
+}
+
+/// The tensors of a source, under Hugging Face's names.
+struct SourceTensors {
+    tensors: Vec<Tensor>,
+    path: PathBuf,
+}
+
+impl SourceTensors {
+    fn of(source: &MergeSource) -> Result<Self> {
+        let tensors = source.model.tensors_in(Dialect::HuggingFace)?.tensors;
+        Ok(Self { tensors, path: source.model.path().to_path_buf() })
+    }
+
+    fn find(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.iter().find(|tensor| tensor.name() == name)
+    }
+}
+
+/// The layer number in a name, and where it is.
+fn layer_of(name: &str) -> Option<(u32, Range<usize>)> {
+    let mut start = 0;
+    for part in name.split('.') {
+        let end = start + part.len();
+        if let Ok(number) = part.parse() {
+            return Some((number, start..end));
+        }
+        start = end + 1;
+    }
+    None
+}
+
+/// A name with another layer number.
+fn in_layer(name: &str, place: &Range<usize>, layer: u32) -> String {
+    let (before, after) = (name.get(..place.start), name.get(place.end..));
+    format!("{}{layer}{}", before.unwrap_or_default(), after.unwrap_or_default())
+}
+
+struct Plan<'r> {
+    recipe: &'r MergeRecipe,
+    sources: &'r [SourceTensors],
+    /// The number of the source whose tensors are listed.
+    main: usize,
+}
+
+impl Plan<'_> {
+    fn tensors(&self) -> Result<Vec<MergedTensor>> {
+        let mut planned = Vec::new();
+        let main = self.sources.get(self.main);
+        for tensor in main.map_or(&[][..], |source| &source.tensors) {
+            match layer_of(tensor.name()) {
+                None => planned.push(self.outside(tensor)?),
+                Some(_) if !self.recipe.slices.is_empty() => {}
+                Some((layer, _)) => {
+                    let count = self.recipe.layer_count(self.main)?;
+                    let t = f64::from(layer) / f64::from(count.saturating_sub(1).max(1));
+                    let all = (0..self.sources.len()).map(|source| (source, layer)).collect();
+                    planned.push(self.inside(tensor.name(), tensor.name(), all, t, None)?);
+                }
+            }
+        }
+        self.slices(&mut planned)?;
+        Ok(planned)
+    }
+
+    /// Adds the tensors of the layers that slices list.
+    fn slices(&self, planned: &mut Vec<MergedTensor>) -> Result<()> {
+        let mut out = 0u32;
+        for slice in &self.recipe.slices {
+            let Some(first) = slice.sources.first() else { continue };
+            let count = first.layers.end.saturating_sub(first.layers.start);
+            for step in 0..count {
+                let t = f64::from(step) / f64::from(count.saturating_sub(1).max(1));
+                let own = first.layers.start.saturating_add(step);
+                let listed =
+                    self.sources.get(first.model).map_or(&[][..], |source| &source.tensors);
+                for tensor in listed {
+                    let Some((layer, place)) = layer_of(tensor.name()) else { continue };
+                    if layer != own {
+                        continue;
+                    }
+                    let from = |source: &SliceSource| {
+                        (source.model, source.layers.start.saturating_add(step))
+                    };
+                    let all = slice.sources.iter().map(from).collect();
+                    let name = in_layer(tensor.name(), &place, out);
+                    planned.push(self.inside(&name, tensor.name(), all, t, Some(slice))?);
+                }
+                out = out.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// A tensor that belongs to no layer.
+    fn outside(&self, tensor: &Tensor) -> Result<MergedTensor> {
+        let name = tensor.name();
+        let all: Vec<usize> = match (self.recipe.slices.first(), self.recipe.slices.last()) {
+            // The embedding is that of the first layers, and what follows them that of the last ones.
+            (Some(first), Some(last)) => {
+                let slice = if name.contains("embed") { first } else { last };
+                slice.sources.iter().map(|source| source.model).collect()
+            }
+            _ => (0..self.sources.len()).collect(),
+        };
+        let inputs = all.into_iter().map(|source| (source, name.to_owned())).collect();
+        self.merged(name, inputs, 0.0, None)
+    }
+
+    /// A tensor of a layer. `name` is its name in the result, `own` the one in the first source.
+    fn inside(
+        &self,
+        name: &str,
+        own: &str,
+        sources: Vec<(usize, u32)>,
+        t: f64,
+        slice: Option<&MergeSlice>,
+    ) -> Result<MergedTensor> {
+        let renamed = |(source, layer)| {
+            let place = layer_of(own).map(|(_, place)| place).unwrap_or_default();
+            (source, in_layer(own, &place, layer))
+        };
+        self.merged(name, sources.into_iter().map(renamed).collect(), t, slice)
+    }
+
+    /// How a tensor is merged. `sources` has the models and the tensor's name in each.
+    fn merged(
+        &self,
+        name: &str,
+        mut sources: Vec<(usize, String)>,
+        t: f64,
+        slice: Option<&MergeSlice>,
+    ) -> Result<MergedTensor> {
+        let (recipe, method) = (self.recipe, self.recipe.method);
+        // Slices may leave the base out.
+        if method.needs_base() && !sources.iter().any(|(source, _)| recipe.base == Some(*source)) {
+            let own = sources.first().map_or_else(|| name.to_owned(), |(_, own)| own.clone());
+            sources.extend(recipe.base.map(|base| (base, own)));
+        }
+        let (mut base, mut inputs, mut shape) = (None, Vec::new(), None);
+        for (place, (number, own)) in sources.iter().enumerate() {
+            let tensor = self.tensor(*number, own, &mut shape)?;
+            let setting = |key: &str| {
+                let own = slice.and_then(|slice| slice.sources.get(place)).map(|s| &s.settings);
+                let own = own.or(recipe.sources.get(*number).map(|source| &source.settings));
+                let found = own.and_then(|settings| settings.value(key, name, t));
+                let found = found.or_else(|| slice?.settings.value(key, name, t));
+                found.or_else(|| recipe.settings.value(key, name, t)).unwrap_or(1.0)
+            };
+            let (weight, density, scale) =
+                (setting("weight"), setting("density"), setting("scale"));
+            let input = Input { tensor, weight, density, scale };
+            match method.needs_base() && recipe.base == Some(*number) {
+                true => base = Some(input),
+                false => inputs.push(input),
+            }
+        }
+        let whole = |key: &str, default: f64| {
+            let found = slice.and_then(|slice| slice.settings.value(key, name, t));
+            found.or_else(|| recipe.settings.value(key, name, t)).unwrap_or(default)
+        };
+        let normalize = whole("normalize", method.normalizes()) != 0.0;
+        let (lambda, t) = (whole("lambda", 1.0), whole("t", 0.5));
+        let merge = Merge { method, base, inputs, normalize, lambda, t };
+        merge.check().map_err(|error| error.in_tensor(name))?;
+        let first = merge.base.as_ref().or(merge.inputs.first()).map(|input| &input.tensor);
+        let first = first.ok_or_else(|| Error::mismatch("no tensors to merge").in_tensor(name))?;
+        let dtype = recipe.dtype.unwrap_or_else(|| match first.values_dtype() {
+            own @ (DType::F32 | DType::F16 | DType::BF16) => own,
+            _ => DType::F16,
+        });
+        Ok(MergedTensor::new(name.to_owned(), dtype, shape.unwrap_or_default(), merge))
+    }
+
+    /// The tensor of a source, whose shape must be that of the first one.
+    fn tensor(&self, number: usize, name: &str, shape: &mut Option<Vec<u64>>) -> Result<Tensor> {
+        let source = self.sources.get(number);
+        let source = source.ok_or_else(|| Error::mismatch("no such model in the recipe"))?;
+        let here = |fault: String| Error::mismatch(fault).in_tensor(name).in_file(&source.path);
+        let missing = "the model has no such tensor, which another one to be merged has";
+        let tensor = source.find(name).ok_or_else(|| here(missing.to_owned()))?;
+        let expected = shape.get_or_insert_with(|| tensor.shape().to_vec());
+        if tensor.shape() != expected.as_slice() {
+            let found = tensor.shape();
+            let fault =
+                format!("the shape is {found:?}, but that of the first model is {expected:?}");
+            return Err(here(fault));
+        }
+        Ok(tensor.clone())
+    }
+}
+
+/// The documents of the merged model. `layers` has the source layer of each layer, if they are others than
+/// those of the model.
+fn documents(
+    model: &Model,
+    recipe: &MergeRecipe,
+    layers: &[u32],
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let documents = translate::hf_documents(model)?;
+    let mut keys = documents.config.keys()?.into_owned();
+    // The merged tensors are plain.
+    keys.remove("quantization_config");
+    keys.remove("quantization");
+    if !recipe.slices.is_empty() {
+        let before = recipe.layer_count(recipe.base.unwrap_or(0))?;
+        set_layers(&mut keys, before, layers);
+    }
+    let mut files = vec![("config.json".to_owned(), format!("{keys:#}").into_bytes())];
+    files.extend(documents.others.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)));
+    Ok(files)
+}
+
+/// Changes the number of layers in a config, and lists that have a value for each layer.
+fn set_layers(keys: &mut Map<String, Json>, before: u32, layers: &[u32]) {
+    let old: Vec<(String, Json)> =
+        keys.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    for (key, value) in old {
+        let is_count = matches!(&*key, "num_hidden_layers" | "n_layer" | "n_layers" | "num_layers");
+        let changed = match value {
+            Json::Object(mut inner) if key == "text_config" => {
+                set_layers(&mut inner, before, layers);
+                Json::Object(inner)
+            }
+            Json::Array(values) if values.len() as u64 == u64::from(before) => {
+                let of = |layer: &u32| values.get(usize::try_from(*layer).ok()?).cloned();
+                Json::Array(layers.iter().filter_map(of).collect())
+            }
+            _ if is_count => json!(layers.len()),
+            _ => continue,
+        };
+        keys.insert(key, changed);
+    }
+}

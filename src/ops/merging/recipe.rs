@@ -1,0 +1,260 @@
+//! Recipes: which models are merged, and how.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::methods::MergeMethod;
+use super::setting::{Setting, Settings};
+use super::yaml;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::json::{Json, Map};
+use crate::model::Model;
+
+/// Which models are merged, and how.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct MergeRecipe {
+    /// The method.
+    pub method: MergeMethod,
+    /// The models.
+    pub sources: Vec<MergeSource>,
+    /// The number of the base among the models, for methods that have one.
+    pub base: Option<usize>,
+    /// Settings for all models.
+    pub settings: Settings,
+    /// The layers of the result, if they are not those of the models.
+    pub slices: Vec<MergeSlice>,
+    /// The dtype of the result: `F32`, `F16` or `BF16`. Without it, that of the base or of the first model.
+    pub dtype: Option<DType>,
+}
+
+/// A model that is merged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct MergeSource {
+    /// The model.
+    pub model: Model,
+    /// Its settings, which replace those for all models.
+    pub settings: Settings,
+}
+
+/// Layers of the result, each merged from one layer of each source.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct MergeSlice {
+    /// The layers of models; all ranges are equally long.
+    pub sources: Vec<SliceSource>,
+    /// Settings for these layers.
+    pub settings: Settings,
+}
+
+/// Layers of a model.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SliceSource {
+    /// The number of the model.
+    pub model: usize,
+    /// The layers, without the end.
+    pub layers: Range<u32>,
+    /// Settings for these layers of this model.
+    pub settings: Settings,
+}
+
+impl MergeRecipe {
+    /// Starts a recipe without models.
+    pub fn new(method: MergeMethod) -> Self {
+        let (sources, slices) = (Vec::new(), Vec::new());
+        Self { method, sources, base: None, settings: Settings::default(), slices, dtype: None }
+    }
+
+    /// Adds a model with a weight, and returns its number.
+    pub fn add(&mut self, model: Model, weight: f64) -> usize {
+        let mut settings = Settings::default();
+        settings.set("weight", Setting::Number(weight));
+        self.sources.push(MergeSource { model, settings });
+        self.sources.len().saturating_sub(1)
+    }
+
+    /// Adds the base, and returns its number.
+    pub fn add_base(&mut self, model: Model) -> usize {
+        let number = self.add(model, 1.0);
+        self.base = Some(number);
+        number
+    }
+
+    /// The recipe of a file of mergekit's. `open` opens the models that it names.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` for a text that is not YAML; `Unsupported` for a method or key that is not known;
+    /// `Mismatch` for a recipe that is not complete; any error of `open`.
+    pub fn parse(text: &str, open: &dyn Fn(&str) -> Result<Model>) -> Result<Self> {
+        let document = yaml::parse(text)?;
+        let keys = document.as_object().ok_or_else(|| Error::malformed("a recipe is a mapping"))?;
+        check_keys(
+            keys,
+            &[
+                "merge_method",
+                "base_model",
+                "models",
+                "slices",
+                "parameters",
+                "dtype",
+                "out_dtype",
+                "tokenizer_source",
+                "name",
+            ],
+        )?;
+        let word = |key: &str| keys.get(key).and_then(Json::as_str);
+        if let Some(source) = word("tokenizer_source").filter(|source| *source != "base") {
+            let fault =
+                format!("the tokenizer_source is \"{source}\", but only \"base\" is supported");
+            return Err(Error::unsupported(fault).in_key("tokenizer_source"));
+        }
+        let method = word("merge_method").ok_or_else(|| lacks("merge_method"))?;
+        let mut recipe = Self::new(MergeMethod::from_name(method)?);
+        recipe.settings = Settings::parse(keys.get("parameters"))?;
+        if let Some(name) = word("out_dtype").or(word("dtype")) {
+            recipe.dtype = Some(dtype(name)?);
+        }
+        let mut models = Models { numbers: HashMap::new(), open };
+        for entry in keys.get("models").and_then(Json::as_array).into_iter().flatten() {
+            let (name, settings) = model_of(entry, &["model", "parameters"])?;
+            let number = models.number(name, &mut recipe)?;
+            if let Some(source) = recipe.sources.get_mut(number) {
+                source.settings = settings;
+            }
+        }
+        for entry in keys.get("slices").and_then(Json::as_array).into_iter().flatten() {
+            let slice = entry.as_object().ok_or_else(|| lacks("sources"))?;
+            check_keys(slice, &["sources", "parameters"])?;
+            let mut sources = Vec::new();
+            for source in slice.get("sources").and_then(Json::as_array).into_iter().flatten() {
+                let (name, settings) = model_of(source, &["model", "layer_range", "parameters"])?;
+                let range = source.get("layer_range").and_then(Json::as_array);
+                let layer = |place: usize| {
+                    let number = range?.get(place)?.as_u64()?;
+                    u32::try_from(number).ok()
+                };
+                let (start, end) = layer(0).zip(layer(1)).ok_or_else(|| lacks("layer_range"))?;
+                let model = models.number(name, &mut recipe)?;
+                sources.push(SliceSource { model, layers: start..end, settings });
+            }
+            let settings = Settings::parse(slice.get("parameters"))?;
+            recipe.slices.push(MergeSlice { sources, settings });
+        }
+        if let Some(name) = word("base_model") {
+            recipe.base = Some(models.number(name, &mut recipe)?);
+        }
+        Ok(recipe)
+    }
+
+    /// Checks what does not depend on tensors.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.sources.is_empty() {
+            return Err(Error::mismatch("the recipe names no models"));
+        }
+        if self.method.needs_base() && self.base.is_none() {
+            let fault = format!("{} requires a base model", self.method.name());
+            return Err(Error::mismatch(fault));
+        }
+        let of_slices = self.slices.iter().flat_map(|slice| {
+            slice.sources.iter().map(|source| &source.settings).chain([&slice.settings])
+        });
+        let own = self.sources.iter().map(|source| &source.settings).chain([&self.settings]);
+        for key in own.chain(of_slices).flat_map(Settings::keys) {
+            // Every model has a weight, whether the method reads it or not.
+            if key != "weight" && !self.method.settings().contains(&key) {
+                let known = self.method.settings().join(", ");
+                let fault = format!("{} has no setting {key}, but {known}", self.method.name());
+                return Err(Error::unsupported(fault).in_key(key));
+            }
+        }
+        for slice in &self.slices {
+            let mut lengths = slice.sources.iter().map(|source| source.layers.len());
+            let first = lengths.next().unwrap_or(0);
+            if first == 0 || lengths.any(|length| length != first) {
+                return Err(Error::mismatch("the layer ranges of a slice are not equally long"));
+            }
+        }
+        self.slices.iter().flat_map(|slice| &slice.sources).try_for_each(|source| {
+            let count = self.layer_count(source.model)?;
+            if source.layers.end <= count {
+                return Ok(());
+            }
+            let fault = format!("layer {}, but the model has {count}", source.layers.end);
+            Err(Error::mismatch(fault).in_key("layer_range"))
+        })
+    }
+
+    /// The number of layers of a model.
+    pub(super) fn layer_count(&self, source: usize) -> Result<u32> {
+        let source = self.sources.get(source).ok_or_else(|| lacks("models"))?;
+        Ok(source.model.config()?.n_layers.value)
+    }
+
+    /// The layer of the base that each layer of the result takes the config's values of.
+    pub(super) fn layers(&self, model: &Model) -> Result<Vec<u32>> {
+        if self.slices.is_empty() {
+            return Ok((0..model.config()?.n_layers.value).collect());
+        }
+        let firsts = self.slices.iter().filter_map(|slice| slice.sources.first());
+        Ok(firsts.flat_map(|source| source.layers.clone()).collect())
+    }
+}
+
+/// The models that a file names, by name.
+struct Models<'o> {
+    numbers: HashMap<String, usize>,
+    open: &'o dyn Fn(&str) -> Result<Model>,
+}
+
+impl Models<'_> {
+    fn number(&mut self, name: &str, recipe: &mut MergeRecipe) -> Result<usize> {
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        let number = recipe.add((self.open)(name)?, 1.0);
+        if let Some(source) = recipe.sources.get_mut(number) {
+            source.settings = Settings::default();
+        }
+        self.numbers.insert(name.to_owned(), number);
+        Ok(number)
+    }
+}
+
+/// The name and the settings of a model in a list.
+fn model_of<'j>(entry: &'j Json, known: &[&str]) -> Result<(&'j str, Settings)> {
+    if let Some(keys) = entry.as_object() {
+        check_keys(keys, known)?;
+    }
+    let name = entry.get("model").and_then(Json::as_str).ok_or_else(|| lacks("model"))?;
+    Ok((name, Settings::parse(entry.get("parameters"))?))
+}
+
+fn check_keys(keys: &Map<String, Json>, known: &[&str]) -> Result<()> {
+    match keys.keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            let fault = format!("the key is not one of {}", known.join(", "));
+            Err(Error::unsupported(fault).in_key(key))
+        }
+        None => Ok(()),
+    }
+}
+
+fn lacks(key: &str) -> Error {
+    Error::mismatch("the recipe lacks this key").in_key(key)
+}
+
+fn dtype(name: &str) -> Result<DType> {
+    match name {
+        "float32" => Ok(DType::F32),
+        "float16" => Ok(DType::F16),
+        "bfloat16" => Ok(DType::BF16),
+        other => {
+            let fault = format!("the dtype is \"{other}\", not float32, float16 or bfloat16");
+            Err(Error::mismatch(fault).in_key("dtype"))
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Several models merged into one.
+
+use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, Setting, merge_models};
+use weighbridge::{DType, ErrorKind, Model, Result, WriteOptions};
+
+const HF: &str = "assets/sample/hf";
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const Q: &str = "layers.1.attention.q.weight";
+
+fn open(path: &str) -> Model {
+    Model::open(path).expect("a sample")
+}
+
+fn values(model: &Model, name: &str) -> Vec<f32> {
+    model.tensor(name).expect("a tensor").to_vec().expect("values")
+}
+
+/// A recipe with F32 as its dtype, so that nothing is rounded.
+fn recipe(text: &str) -> MergeRecipe {
+    let open = |name: &str| Model::open(format!("assets/sample/{name}"));
+    MergeRecipe::parse(&format!("dtype: float32\n{text}"), &open).expect("a recipe")
+}
+
+/// What a recipe makes of two values, for one tensor.
+fn check(text: &str, name: &str, expected: impl Fn(f32, f32) -> f32) {
+    let merged = merge_models(&recipe(text)).expect("a model");
+    let (a, b) = (values(&open(HF), name), values(&open(GGUF), name));
+    let found = values(&merged, name);
+    assert_eq!(found.len(), a.len());
+    for ((a, b), found) in a.iter().zip(&b).zip(&found) {
+        let expected = expected(*a, *b);
+        assert!((found - expected).abs() <= 1e-6 * (1.0 + expected.abs()), "{found} {expected}");
+    }
+}
+
+const TWO: &str = "models:\n- model: hf\n  parameters: {weight: 3}\n- model: sample-Q8_0.gguf\n  parameters: {weight: 1}\n";
+
+#[test]
+fn methods() {
+    let linear = format!("merge_method: linear\n{TWO}");
+    check(&linear, Q, |a, b| (3.0 * a + b) / 4.0);
+    check(&format!("{linear}parameters:\n  normalize: false\n"), Q, |a, b| 3.0 * a + b);
+    let task = "merge_method: task_arithmetic\nbase_model: hf\nmodels:\n- model: hf\n- model: \
+        sample-Q8_0.gguf\n  parameters: {weight: 0.5}\nparameters:\n  lambda: 2\n";
+    check(task, Q, |a, b| a + 2.0 * (0.5 * (b - a)));
+    let ties = "merge_method: ties\nbase_model: hf\nmodels:\n- model: sample-Q8_0.gguf\n  parameters: \
+        {weight: 0.5, density: 1.0}\n";
+    check(ties, Q, |_, b| b);
+    let slerp = "merge_method: slerp\nbase_model: hf\nmodels:\n- model: hf\n- model: sample-Q8_0.gguf\n\
+        parameters:\n  t:\n  - filter: self_attn\n    value: [0, 1]\n  - value: 0.5\n";
+    // The models are almost the same, so that the arc is a line.
+    check(slerp, Q, |_, b| b);
+    check(slerp, "layers.0.attention.q.weight", |a, _| a);
+    check(slerp, "layers.0.ffn.up.weight", |a, b| 0.5 * (a + b));
+}
+
+#[test]
+fn ties_keeps_the_largest_differences() {
+    let text = "merge_method: ties\nbase_model: hf\nmodels:\n- model: sample-Q8_0.gguf\n  parameters: \
+        {weight: 1.0, density: 0.25}\n";
+    let merged = merge_models(&recipe(text)).expect("a model");
+    let (a, b, found) = (values(&open(HF), Q), values(&open(GGUF), Q), values(&merged, Q));
+    let changed: Vec<usize> = (0..a.len()).filter(|&n| found[n] != a[n]).collect();
+    assert!(changed.len() <= a.len() / 4 && changed.len() > a.len() / 5, "{}", changed.len());
+    let least = changed.iter().map(|&n| (b[n] - a[n]).abs()).fold(f32::MAX, f32::min);
+    let others = (0..a.len()).filter(|&n| found[n] == a[n]);
+    let most = others.map(|n| (b[n] - a[n]).abs()).fold(0.0, f32::max);
+    assert!(most <= least, "{most} {least}");
+}
+
+#[test]
+fn an_arc_keeps_the_length() {
+    let mut recipe = MergeRecipe::new(MergeMethod::Slerp);
+    recipe.add_base(open(HF));
+    recipe.add(open(GGUF), 1.0);
+    recipe.settings.set("t", Setting::Number(0.25));
+    let merged = merge_models(&recipe).expect("a model");
+    assert_eq!(merged.tensor(Q).unwrap().dtype().unwrap(), DType::BF16, "that of the base");
+    assert_eq!(merged.config().unwrap().n_layers.value, 2);
+}
+
+#[test]
+fn layers_are_repeated() {
+    let text = "merge_method: passthrough\nslices:\n- sources:\n  - {model: hf, layer_range: [0, 2]}\n\
+        - sources:\n  - model: sample-Q8_0.gguf\n    layer_range: [1, 2]\n    parameters: {scale: 0.5}\n";
+    let merged = merge_models(&recipe(text)).expect("a model");
+    assert_eq!(merged.config().unwrap().n_layers.value, 3);
+    assert!(merged.resolution().unwrap().missing.is_empty());
+    assert_eq!(values(&merged, Q), values(&open(HF), Q));
+    let halved: Vec<f32> = values(&open(GGUF), Q).iter().map(|value| value * 0.5).collect();
+    assert_eq!(values(&merged, "layers.2.attention.q.weight"), halved);
+}
+
+#[test]
+fn a_merged_model_is_converted_and_quantized() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let merged = merge_models(&recipe(&format!("merge_method: linear\n{TWO}")))?;
+    for (name, container) in [
+        ("a.gguf", &weighbridge::container::GGUF),
+        ("b", &weighbridge::container::SAFETENSORS),
+        ("c", &weighbridge::container::MLX),
+    ] {
+        let path = folder.path().join(name);
+        ops::convert(&merged, &ConvertOptions::new(container))?.run(&path, &WriteOptions::new())?;
+        let written = Model::open(&path)?;
+        assert_eq!(values(&written, Q), values(&merged, Q), "{name}");
+        assert!(written.tokenizer()?.is_some() && written.resolution()?.missing.is_empty());
+    }
+    Ok(())
+}
+
+#[test]
+fn recipes_that_are_refused() {
+    let fault = |text: &str| {
+        let open = |name: &str| Model::open(format!("assets/sample/{name}"));
+        let found = MergeRecipe::parse(text, &open).and_then(|recipe| merge_models(&recipe));
+        let error = found.expect_err(text);
+        (error.kind(), error.to_string())
+    };
+    for (text, kind, part) in [
+        ("merge_method: dare_ties", ErrorKind::Unsupported, "not one of linear"),
+        ("merge_method: linear", ErrorKind::Mismatch, "no models"),
+        ("merge_method: ties\nmodels:\n- model: hf", ErrorKind::Mismatch, "requires a base"),
+        ("merge_method: linear\nallow_crimes: true", ErrorKind::Unsupported, "allow_crimes"),
+        (
+            "merge_method: linear\nmodels:\n- model: hf\nparameters:\n  density: 1",
+            ErrorKind::Unsupported,
+            "density",
+        ),
+        ("merge_method: slerp\nbase_model: hf", ErrorKind::Mismatch, "one other model"),
+        (
+            "merge_method: passthrough\nslices:\n- sources:\n  - {model: hf, layer_range: [0, 9]}",
+            ErrorKind::Mismatch,
+            "the model has 2",
+        ),
+        ("merge_method: [1, 2", ErrorKind::Malformed, "line 1"),
+        ("merge_method: linear\nmodels:\n- model: absent", ErrorKind::NotFound, "absent"),
+    ] {
+        let (found, said) = fault(text);
+        assert!(found == kind && said.contains(part), "{text}: {found:?}: {said}");
+    }
+}
