@@ -50,6 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(values::dequantize_array, module)?)?;
     module.add_function(wrap_pyfunction!(values::statistics, module)?)?;
     module.add_function(wrap_pyfunction!(machine::edit_metadata, module)?)?;
+    module.add_function(wrap_pyfunction!(machine::merge_models, module)?)?;
     module.add_function(wrap_pyfunction!(machine::models, module)?)?;
     module.add_function(wrap_pyfunction!(machine::pull, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::inspect, module)?)?;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use weighbridge::inventory::{InventoryOptions, InventoryStage, inventory};
-use weighbridge::ops::{EditOutcome, MetadataEdit, PullOptions, plan_pull};
+use weighbridge::ops::{self, EditOutcome, MergeRecipe, MetadataEdit, PullOptions, plan_pull};
 use weighbridge::remote::Network;
 use weighbridge::{OpenOptions, WriteOptions};
 use wildmatch::WildMatch;
 
+use crate::fault::OrRaise;
+use crate::model::Model;
 use crate::setting::Setting;
 use crate::verbs::json;
 use crate::watch::watched;
@@ -42,6 +44,23 @@ pub(crate) fn edit_metadata(
             _ => "rewritten",
         })
     })
+}
+
+/// The model that a recipe in mergekit's form describes. `given` are opened models by name.
+#[pyfunction]
+pub(crate) fn merge_models(
+    py: Python<'_>,
+    recipe: &str,
+    given: Vec<(String, Py<Model>)>,
+) -> PyResult<Model> {
+    let given: Vec<(String, weighbridge::Model)> =
+        given.into_iter().map(|(name, model)| (name, model.get().model.clone())).collect();
+    let open = |name: &str| match given.iter().find(|(other, _)| other == name) {
+        Some((_, model)) => Ok(model.clone()),
+        None => OpenOptions::new().open(name),
+    };
+    let model = py.detach(|| ops::merge_models(&MergeRecipe::parse(recipe, &open)?)).or_raise()?;
+    Ok(Model { model, maps: None })
 }
 
 /// The models on this machine, as JSON.

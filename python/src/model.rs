@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 pub(crate) struct Model {
     pub(crate) model: weighbridge::Model,
     /// `None` with `no_map`.
-    maps: Option<Arc<PrivateMaps>>,
+    pub(crate) maps: Option<Arc<PrivateMaps>>,
 }
 
 /// The options of opening.

@@ -119,3 +119,13 @@ def test_a_folder_of_other_files_is_not_replaced(
     assert len(dry.replaced) == len(list((tmp_path / "m").iterdir()))
     ran = wb.convert(checkpoint, tmp_path / "m", to="mlx", overwrite=True)
     assert ran.replaced == dry.replaced
+
+
+def test_options_are_checked(slices: Any, checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(wb.MismatchError, match="overwritee") as raised:
+        slices.convert(checkpoint, tmp_path / "out.gguf", overwritee=True, slices=2)
+    assert raised.value.kind == "mismatch"
+    report = slices.convert(wb.open(checkpoint), tmp_path / "out.gguf", slices=2, extra_keys=False)
+    assert report.written and set(report) >= {"written", "replaced", "bytes", "notes"}
+    wb.convert(checkpoint, tmp_path / "same.gguf", extra_keys=False)
+    assert (tmp_path / "out.gguf").read_bytes() == (tmp_path / "same.gguf").read_bytes()

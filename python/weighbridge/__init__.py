@@ -44,16 +44,17 @@ from ._verbs import (
     create,
     diff,
     inspect,
-    merge,
+    join,
     quantize,
     split,
     verify,
 )
 from ._verbs import hash as hash
+from ._merge import merge, merged
 from ._writer import Writer, save, save_file
 
 if TYPE_CHECKING:
-    from . import jax, mlx, numpy, ray, torch
+    from . import gguf, jax, mlx, mlx_lm, numpy, ray, safetensors, torch, transformers
 
 # `open` and `hash` are left out: `from weighbridge import *` shall not replace Python's own.
 __all__ = [
@@ -61,11 +62,13 @@ __all__ = [
     "InspectReport", "Metadata", "MismatchError", "Model", "NotFoundError", "Part",
     "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
     "VerifyReport", "WriteReport", "Writer", "__version__", "add_families", "convert", "create",
-    "dequantize_array", "diff", "edit_metadata", "inspect", "merge", "models", "open_bytes", "pull",
+    "dequantize_array", "diff", "edit_metadata", "inspect", "join", "merge", "merged", "models", "open_bytes", "pull",
     "quantize", "quantize_array", "save", "save_file", "split", "stats", "verify",
 ]
 
-_MODULES = ("jax", "mlx", "numpy", "ray", "torch")
+_MODULES = (
+    "gguf", "jax", "mlx", "mlx_lm", "numpy", "ray", "safetensors", "torch", "transformers",
+)
 """Modules that are imported when they are first used."""
 
 if not TYPE_CHECKING:

@@ -24,6 +24,7 @@ __all__ = [
     "is_quantized",
     "load",
     "merge",
+    "merge_models",
     "models",
     "pull",
     "quantize",
@@ -185,6 +186,7 @@ def statistics(
 def edit_metadata(
     path: str | PathLike[str], values: list[tuple[str, str, Any]], removed: list[str]
 ) -> str: ...
+def merge_models(recipe: str, given: list[tuple[str, Model]]) -> Model: ...
 def models(roots: list[str | PathLike[str]], pattern: str) -> str: ...
 def pull(
     name: str,

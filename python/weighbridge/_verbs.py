@@ -19,7 +19,7 @@ from ._sizes import Size, count, size
 
 __all__ = [
     "DiffReport", "HashReport", "InspectReport", "Report", "VerifyReport", "WriteReport",
-    "convert", "create", "diff", "hash", "inspect", "merge", "quantize", "split", "verify",
+    "convert", "create", "diff", "hash", "inspect", "join", "quantize", "split", "verify",
 ]
 
 Source = Union[PathLike, Model]
@@ -470,7 +470,7 @@ def split(
     return WriteReport(json.loads(report))
 
 
-def merge(
+def join(
     source: Source,
     path: PathLike,
     *,

@@ -33,6 +33,7 @@ class FinishReport(Report):
     written: list[str]
     replaced: list[str]
     bytes: int
+    notes: list[str]
 
 
 def convert(src: Source, dst: str | Path, **options: Any) -> FinishReport:

@@ -1,0 +1,85 @@
+"""Models merged into one."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weighbridge as wb
+
+Q = "layers.0.attention.q.weight"
+
+
+@pytest.fixture
+def other(assets: Path, tmp_path: Path) -> Path:
+    """A model of the same shape, with other weights."""
+    model = wb.open(assets / "hf")
+    random = np.random.default_rng(1)
+    writer = wb.Writer.like(model)
+    for name, tensor in model.stored.items():
+        noise = random.standard_normal(tensor.shape, np.float32) / 50
+        writer.add(name, tensor.dequantize() + noise, dtype="BF16")
+    writer.write(tmp_path / "other")
+    return tmp_path / "other"
+
+
+def test_the_mean_of_two(assets: Path, other: Path, tmp_path: Path) -> None:
+    a, b = wb.open(assets / "hf"), wb.open(other)
+    report = wb.merge(
+        [(a, 0.6), (other, 0.4)], tmp_path / "mean", to="safetensors", dtype="float32",
+        max_shard_size="1MB",
+    )
+    assert len(report.tensors) == 20 and len(report.files) > 3
+    mean = wb.open(tmp_path / "mean")
+    for name in a:
+        expected = (a[name].dequantize() * np.float32(0.6) + b[name].dequantize() * np.float32(0.4))
+        assert np.allclose(mean[name].numpy(), expected, rtol=0, atol=1e-6), name
+    assert (tmp_path / "mean" / "tokenizer.json").is_file()
+    wb.merge([a, b], tmp_path / "mean.gguf", file_type="Q8_0")
+    assert wb.open(tmp_path / "mean.gguf")[Q].dtype == "Q8_0"
+
+
+def test_a_merged_model_is_a_model(assets: Path, other: Path) -> None:
+    model = wb.merged(
+        [other], method="task", base=assets / "hf", dtype="float32", lambda_=0.5,
+        weight=[{"filter": "mlp", "value": 0.0}, {"value": [1.0, 0.5]}],
+    )
+    assert model.container == "safetensors" and model.config.n_layers == 2
+    base, changed = wb.open(assets / "hf"), wb.open(other)
+    # A model of the list has a weight, which stands above the setting for all.
+    half = (base[Q].dequantize() + changed[Q].dequantize()) / 2
+    assert np.allclose(model[Q].numpy(), half, atol=1e-6)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again[Q].numpy(), model[Q].numpy())
+    assert wb.numpy.load_file(model)["model.norm.weight"].shape == (256,)
+
+
+def test_a_recipe(assets: Path, other: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yml"
+    recipe.write_text(
+        f"merge_method: slerp\nbase_model: {assets / 'hf'}\nmodels:\n  - model: {assets / 'hf'}\n"
+        f"  - model: {other}\nparameters:\n  t:\n    - filter: self_attn\n      value: [0, 1]\n"
+        "    - value: 0.25  # the rest\ndtype: bfloat16\n"
+    )
+    wb.merge(recipe, tmp_path / "x.gguf")
+    merged, base, changed = wb.open(tmp_path / "x.gguf"), wb.open(assets / "hf"), wb.open(other)
+    assert np.array_equal(merged[Q].dequantize(), base[Q].dequantize())
+    last = "layers.1.attention.q.weight"
+    assert np.array_equal(merged[last].dequantize(), changed[last].dequantize())
+    with pytest.raises(wb.UnsupportedError, match="not one of linear"):
+        wb.merged([other], method="dare")  # type: ignore[arg-type]
+    with pytest.raises(wb.UnsupportedError, match="has no setting density"):
+        wb.merged([other], density=0.5)
+    with pytest.raises(wb.MismatchError, match="requires a base"):
+        wb.merged([other], method="ties")
+
+
+def test_files_are_joined(assets: Path, tmp_path: Path) -> None:
+    source = assets / "sample-Q8_0.gguf"
+    shards = wb.split(source, tmp_path / "part", max_tensors=8).written
+    for number, call in enumerate((wb.join, wb.merge)):
+        call(shards[0], tmp_path / f"{number}.gguf", align=64)
+        assert wb.diff(source, tmp_path / f"{number}.gguf").is_equal
