@@ -49,7 +49,8 @@ def test_a_merged_model_is_a_model(assets: Path, other: Path) -> None:
     )
     assert model.container == "safetensors" and model.config.n_layers == 2
     base, changed = wb.open(assets / "hf"), wb.open(other)
-    # A model of the list has a weight, which stands above the setting for all.
+    up = "layers.1.ffn.up.weight"
+    assert np.array_equal(model[up].numpy(), base[up].dequantize())
     half = (base[Q].dequantize() + changed[Q].dequantize()) / 2
     assert np.allclose(model[Q].numpy(), half, atol=1e-6)
     again = pickle.loads(pickle.dumps(model))

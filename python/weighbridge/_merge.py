@@ -21,7 +21,10 @@ __all__ = ["merge", "merged"]
 Method = Literal["linear", "task", "task_arithmetic", "ties", "slerp", "passthrough"]
 """How the values of several models become one."""
 
-Weighted = Union[Source, tuple[Source, float]]
+Setting = Union[float, list[float], list[dict[str, Any]]]
+"""A number, numbers from the first layer to the last one, or rules."""
+
+Weighted = Union[Source, tuple[Source, Setting]]
 """A model, alone or with its weight."""
 
 
@@ -31,7 +34,7 @@ def merged(
     method: Method = "linear",
     base: Source | None = None,
     dtype: Float | None = None,
-    **settings: Any,
+    **settings: Setting,
 ) -> Model:
     """The model that is merged from others, tensor by tensor, as if its files existed. Nothing is computed
     until a tensor is read. Its container is safetensors, whatever the models are in.
@@ -70,7 +73,7 @@ def _recipe(
     method: Method,
     base: Source | None,
     dtype: Float | None,
-    settings: dict[str, Any],
+    settings: dict[str, Setting],
 ) -> tuple[str, dict[str, Model]]:
     """The recipe in mergekit's form, and the models that it names."""
     if isinstance(models, Model) or not isinstance(models, Iterable):
@@ -83,10 +86,12 @@ def _recipe(
         given[name] = model
         return name
 
-    listed = []
+    listed: list[dict[str, Any]] = []
     for one in models:
-        source, weight = one if isinstance(one, tuple) else (one, 1.0)
-        listed.append({"model": named(source), "parameters": {"weight": float(weight)}})
+        if isinstance(one, tuple):
+            listed.append({"model": named(one[0]), "parameters": {"weight": one[1]}})
+        else:
+            listed.append({"model": named(one)})
     document: dict[str, Any] = {"merge_method": method, "models": listed}
     if base is not None:
         document["base_model"] = named(base)
@@ -113,7 +118,7 @@ def merge(
     threads: int = 0,
     max_memory: Size | None = None,
     progress: Progress = None,
-    **settings: Any,
+    **settings: Setting,
 ) -> WriteReport:
     """Merges several models into one (see `merged`), and writes it: in the container `to`, or quantized to
     a `file_type` such as `Q4_K_M`. Each tensor is computed when its turn comes.
