@@ -103,7 +103,7 @@ pub(crate) enum Command {
     Convert(write::Convert),
     /// Quantize a model as llama-quantize or mlx-lm does
     Quantize(write::QuantizeNow),
-    /// Merge several models into one, by a recipe of mergekit's; or join the files of a model
+    /// Merge several models by a recipe, or join the files of one
     Merge(write::Merge),
     /// Split a model into several files
     Split(write::Split),
