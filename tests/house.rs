@@ -356,6 +356,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "falcon-h1",
             "glm4",
             "hunyuan-dense",
+            "hy_v4",
             "lfm2",
             "llama4",
             "mellum",

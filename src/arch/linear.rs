@@ -25,6 +25,12 @@ pub enum Linear {
     GroupedGates,
     /// The write rates (b, the first half) or the decay rates (a), in groups.
     GroupedRates(Half),
+    /// One of q, k and v, which the gates of v and both rates follow.
+    Joined(Projection),
+    /// The gates of v behind q, k and v.
+    JoinedGates,
+    /// The write rates (b, the first half) or the decay rates (a) behind these gates.
+    JoinedRates(Half),
     /// All value heads, in tiles.
     Tiled,
     /// Channels of q, k and v; those of v are in tiles.
@@ -41,6 +47,9 @@ impl fmt::Display for Linear {
             Self::GroupedRates(which) => {
                 write!(f, "{} of linear rates by groups", which.word("b", "a"))
             }
+            Self::Joined(which) => write!(f, "{} of linear qkvzba", which.name()),
+            Self::JoinedGates => f.write_str("z of linear qkvzba"),
+            Self::JoinedRates(which) => write!(f, "{} of linear qkvzba", which.word("b", "a")),
             Self::Tiled => f.write_str("untile heads"),
             Self::TiledConvolution => f.write_str("untile heads of v"),
         }
@@ -87,6 +96,19 @@ impl Linear {
                 })
             }
             Self::Tiled => Ok(run(tiles(0, even(rows, values).ok_or_else(misfit)?))),
+            Self::Joined(_) | Self::JoinedGates | Self::JoinedRates(_) => {
+                if all + inner + 2 * values != rows {
+                    return Err(misfit());
+                }
+                let (start, count) = match self {
+                    Self::Joined(Projection::Q) => (0, qk),
+                    Self::Joined(Projection::K) => (qk, qk),
+                    Self::Joined(Projection::V) => (2 * qk, inner),
+                    Self::JoinedRates(which) => (all + inner + which as u64 * values, values),
+                    _ => (all, inner),
+                };
+                Ok(run(RowLoops::of(start, count)))
+            }
             Self::Grouped(_) | Self::GroupedGates => {
                 let of_values = even(inner, keys).ok_or_else(misfit)?;
                 let group = 2 * (key_width + of_values);

@@ -92,6 +92,9 @@ static INPUTS: &[TensorRow] = &[
     may("altup.projections.weight",                    Matrix,      &[&[Any, Dim, Dim]]),
     // A bias of scores for each range of distances and pair of segments (CPM-Ant).
     may("relative_bias.weight",                        Matrix,      &[&[Any, Heads]]),
+    // Of a token that is not known (XLNet), and the first state of a stack (HRM).
+    may("mask_embedding",                              Vector,      &[&[Dim]]),
+    may("low.initial",                                 Vector,      &[&[Dim]]),
     // One for each of several tokens that follow (ProphetNet).
     may("ngram_embedding.weight",                      Table,       &[&[Any, Dim]]),
     must("enc.conv1.weight",                           Matrix,      &[&[EncoderDim, Any, Any]]),
@@ -146,6 +149,28 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.attention.experts.q.weight",       Matrix,      &[&[Experts, Any, Dim]]),
     may("layers.{n}.attention.experts.output.weight",  Matrix,      &[&[Experts, Dim, Any]]),
     may("layers.{n}.attention.experts.bias",           Vector,      &[&[Dim]]),
+    // Projections with an axis for the heads, and biases of content, distances and segments (XLNet).
+    may("layers.{n}.attention.heads.q",                Table,       &[&[Dim, Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.k",                Table,       &[&[Dim, Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.v",                Table,       &[&[Dim, Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.output",           Table,       &[&[Dim, Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.distance",         Table,       &[&[Dim, Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.content_bias",     Vector,      &[&[Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.distance_bias",    Vector,      &[&[Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.segment_bias",     Vector,      &[&[Heads, HeadDim]]),
+    may("layers.{n}.attention.heads.segments",         Table,       &[&[Any, Heads, HeadDim]]),
+    // Factors of queries, of gates and of the inner width (Dory).
+    may("layers.{n}.attention.q_scale",                Vector,      &[&[Queries]]),
+    may("layers.{n}.attention.gate_scale",             Vector,      &[&[Outputs]]),
+    may("layers.{n}.ffn.gate_scale",                   Vector,      &[&[Ffn]]),
+    may("layers.{n}.ffn.up_scale",                     Vector,      &[&[Ffn]]),
+    // Gates, queries, keys and values in one matrix, and a second stack of layers (HRM).
+    may("layers.{n}.attention.gqkv.weight",            Matrix,      &[&[Any, Dim]]),
+    may("low.layers.{n}.attention.gqkv.weight",        Matrix,      &[&[Any, Dim]]),
+    may("low.layers.{n}.attention.output.weight",      Matrix,      &[&[Dim, Outputs]]),
+    may("low.layers.{n}.ffn.gate.weight",              Matrix,      &[&[Ffn, Dim]]),
+    may("low.layers.{n}.ffn.up.weight",                Matrix,      &[&[Ffn, Dim]]),
+    may("low.layers.{n}.ffn.down.weight",              Matrix,      &[&[Dim, Ffn]]),
     // What a mask is computed of, and factors of the residual stream (Doge).
     may("layers.{n}.attention.mask.a",                 Vector,      &[&[Any]]),
     may("layers.{n}.attention.mask.dt.weight",         Router,      &[&[Any, Any]]),
@@ -355,6 +380,7 @@ static OUTPUTS: &[TensorRow] = &[
     may("output_projection.weight",                    Matrix,      &[&[Embedding, Dim]]),
     may("output.weight",                               Matrix,      &[&[Vocab, Dim], &[Vocab, Embedding]]),
     must("enc.output_norm.weight",                     Norm,        &[&[EncoderDim]]),
+    may("output.scale",                                Vector,      &[&[Vocab]]),
     may("hyper.base",                                  Vector,      &[&[Any]]),
     may("hyper.mix",                                   Table,       &[&[Any, Any]]),
     may("hyper.scale",                                 Vector,      &[&[Any]]),

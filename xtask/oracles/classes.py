@@ -34,6 +34,7 @@ L, F = "linear_attention", "full_attention"
 K = H | {"num_key_value_heads": 1, "head_dim": 4}
 LAYERED = {key: value for key, value in K.items() if key != "num_hidden_layers"}
 M = {"mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_expand": 2}
+LATENT = {"kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 2}
 
 # A name, the model_type, and the numbers of the config.
 CASES = [
@@ -112,12 +113,22 @@ CASES = [
     ("doge, experts", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3, "is_moe": True, "num_experts": 4, "num_experts_per_tok": 2}),
     ("inkling_text", "inkling_text", K | {"num_hidden_layers": 2, "swa_num_attention_heads": 2, "swa_num_key_value_heads": 1, "swa_head_dim": 4, "sliding_window_size": 3, "rel_extent": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
     ("glm_moe_dsa", "glm_moe_dsa", K | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "n_group": 1, "topk_group": 1, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
+    ("gpt_neo", "gpt_neo", N | {"hidden_size": 8, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 2, "intermediate_size": 12, "window_size": 3, "max_position_embeddings": 16}),
+    ("lara_mini", "lara_mini", K | {"num_hidden_layers": 3, "layer_types": [L, "sliding_attention", F], "linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 3, "sliding_window": 3, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 6}),
+    ("glm4_moe_lite", "glm4_moe_lite", H | LATENT | {"num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
+    ("youtu", "youtu", H | LATENT | {"pad_token_id": None}),  # the class sets the vector of that token to 0
+    ("sarvam_mla", "sarvam_mla", H | LATENT | {"num_hidden_layers": 2, "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "q_lora_rank": None}),
+    ("xlnet", "xlnet", N | {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 12} | APART),
+    ("xlm", "xlm", {"n_words": 13, "emb_dim": 8, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 16, "pad_index": 0, "bos_index": 1, "eos_index": 2, "n_langs": 2} | APART),
+    ("dory", "dory", K | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", F], "n_input_layers": 1, "n_output_layers": 1, "n_recurrent_layers": 0}),
+    ("hrm_text", "hrm_text", H | {"head_dim": 4, "num_layers_per_stack": 1, "H_cycles": 1, "L_cycles": 1, "L_bp_cycles": [1]}),
+    ("hy_v4", "hy_v4", H | LATENT | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "hc_mult": 2, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
 # Classes whose names alone are known.
-NAMED = ("cpmant", "prophetnet", "deepseek_v4", "jetmoe", "doge", "inkling_text", "glm_moe_dsa")
+NAMED = ("cpmant", "prophetnet", "deepseek_v4", "jetmoe", "doge", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4")
 # What a class computes, although it is stored.
 COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
 

@@ -63,7 +63,7 @@ macro_rules! parts {
 parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
-        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state"];
+        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim"];
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
@@ -78,14 +78,14 @@ parts! {
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
         narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
-        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab"];
+        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words"];
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
         rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base", "global_rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
-        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern"];
+        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern", "attention_layers"];
         attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs", "attn_layer_indices"];
         attention_places: Vec<u32> = counts, gguf [],                                                      json ["linear_attn_config.full_attn_layers"];
         attention_period: u32 = size,   gguf [],                                                           json ["attn_layer_period"];
@@ -172,7 +172,7 @@ parts! {
     /// Attention: heads that differ by layer, windows, scales.
     pub AttentionConfig, "attention", "" {
         /// Length of the sliding window in positions, including the current one.
-        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention", "attention_window_size"];
+        sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
         /// Period of layers that attend to all positions; the layers between them attend to a

@@ -149,8 +149,8 @@ pub enum LayerKind {
 impl LayerKind {
     pub(crate) fn named(name: &str) -> Self {
         match name {
-            "full_attention" | "attention" => Self::Full,
-            "sliding_attention" => Self::Sliding,
+            "full_attention" | "attention" | "global" => Self::Full,
+            "sliding_attention" | "local" => Self::Sliding,
             "chunked_attention" => Self::Chunked,
             "linear_attention" => Self::Linear,
             other => Self::Other(other.to_owned()),
