@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -52,6 +53,134 @@ fn families() -> String {
         }
     }
     table
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).expect("a file")
+}
+
+/// The lines of a file of `engines/` that name a class or an architecture, as words.
+fn blocks(path: &str) -> Vec<Vec<String>> {
+    let text = text(path);
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with([' ', '#']));
+    lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+}
+
+/// What a family's file says of a `model_type`.
+#[derive(Clone, Default)]
+struct Known {
+    /// Whether the decoder runs it.
+    logits: &'static str,
+    /// `general.architecture`.
+    gguf: Option<String>,
+}
+
+/// The values of `model_type` that the files of `families/` have.
+fn known() -> BTreeMap<String, Known> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(root().join("families")).expect("families") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|ending| ending != "family") {
+            continue;
+        }
+        let (mut section, mut name, mut own) = ("", "", Vec::<(String, Option<String>)>::new());
+        let (mut logits, text) = ("no", std::fs::read_to_string(path).expect("a file"));
+        let mut finish = |own: &mut Vec<(String, Option<String>)>, logits| {
+            all.extend(own.drain(..).map(|(name, gguf)| (name, Known { logits, gguf })));
+        };
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                [head, rest @ ..] if head.starts_with('[') => {
+                    section = head.trim_matches(['[', ']']);
+                    name = rest.first().map_or("", |name| name.trim_end_matches(']'));
+                    if section == "family" {
+                        finish(&mut own, std::mem::replace(&mut logits, "no"));
+                    } else if section == "decoder" {
+                        logits = "yes";
+                    }
+                }
+                ["hf", types @ ..] if ["family", "gguf"].contains(&section) => {
+                    let gguf = (section == "gguf" && name != "-").then(|| name.to_owned());
+                    own.extend(types.iter().map(|of| ((*of).to_owned(), gguf.clone())));
+                }
+                ["refuse", why, ..] if why.starts_with('"') => logits = "no",
+                ["refuse", ..] if logits == "yes" => logits = "in part",
+                ["step", step] if section == "decoder" && step.starts_with("refuse") => {
+                    logits = "in part";
+                }
+                _ => {}
+            }
+        }
+        finish(&mut own, logits);
+    }
+    all
+}
+
+/// A row for each class of the engines.
+fn coverage() -> String {
+    let known = known();
+    let classes = blocks("engines/transformers/classes.txt");
+    let tasks = |words: &[String]| {
+        let task = |word: &String| {
+            let (task, _) = word.split_once('=')?;
+            ["causal", "masked", "seq2seq"].contains(&task).then(|| task.to_owned())
+        };
+        words.iter().filter_map(task).collect::<Vec<_>>().join(", ")
+    };
+    let of_transformers = classes.iter().map(|words| (words[0].clone(), tasks(words)));
+    let mut rows: BTreeMap<String, String> =
+        of_transformers.filter(|(_, tasks)| !tasks.is_empty()).collect();
+    let first = |words: Vec<String>| words.into_iter().next().unwrap_or_default();
+    let mlx: BTreeSet<String> =
+        blocks("engines/mlx-lm/classes.txt").into_iter().map(first).collect();
+    let graphs = ["engines/llama.cpp/graphs.txt", "engines/llama.cpp/extracted.txt"];
+    let gguf: BTreeSet<String> = graphs.into_iter().flat_map(blocks).map(first).collect();
+    for name in &mlx {
+        rows.entry(name.clone()).or_default();
+    }
+    let written: BTreeSet<&String> =
+        known.values().filter_map(|known| known.gguf.as_ref()).collect();
+    let plain = |name: &str| name.replace(['_', '-', '.'], "");
+    let spelled: BTreeSet<String> = rows.keys().map(|name| plain(name)).collect();
+    for name in gguf.iter().filter(|name| !written.contains(name)) {
+        if !spelled.contains(&plain(name)) {
+            rows.entry(name.clone()).or_default();
+        }
+    }
+    let heads = ["`model_type`", "transformers", "names", "config", "logits", "GGUF", "MLX"];
+    let mut table = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
+    let mut totals = BTreeMap::<&str, usize>::new();
+    for (name, tasks) in &rows {
+        let own = known.get(name);
+        let is_mlx = mlx.contains(name);
+        let is_named = !tasks.is_empty() || is_mlx;
+        let shape = if is_named { "by structure" } else { "no" };
+        let llama = gguf.iter().any(|other| plain(other) == plain(name));
+        let cells = [
+            if tasks.is_empty() { "engine has none" } else { tasks },
+            own.map_or(shape, |_| "yes"),
+            own.map_or(if is_named { "usual keys" } else { "no" }, |_| "yes"),
+            own.map_or("no", |own| own.logits),
+            match own.and_then(|own| own.gguf.as_deref()) {
+                Some(_) => "yes",
+                None if llama => "no",
+                None => "engine has none",
+            },
+            match (is_mlx, own) {
+                (false, _) => "engine has none",
+                (true, Some(_)) => "yes",
+                (true, None) => "no",
+            },
+        ];
+        for (head, cell) in heads.iter().skip(2).zip(cells.iter().skip(1)) {
+            *totals.entry(head).or_default() += usize::from(*cell == "yes");
+        }
+        table += &format!("| `{name}` | {} |\n", cells.join(" | "));
+    }
+    let counted = totals.iter().map(|(head, count)| format!("{head} {count}"));
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    format!("{} rows; yes in: {counted}.\n\n{table}", rows.len())
 }
 
 fn dtypes() -> String {
@@ -122,6 +251,7 @@ fn filled(page: &str) -> String {
         let table = match name {
             "list architectures" => families(),
             "list dtypes" => dtypes(),
+            "coverage" => coverage(),
             "help" => verbs(),
             _ => panic!("no table is named {name}"),
         };

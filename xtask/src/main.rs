@@ -108,6 +108,11 @@ const PACKAGES: Step = step(&[
     "sentencepiece",
     "llama-cpp-python==0.3.36",
 ]);
+/// The tables of `docs/`.
+const PAGES: Step = Step {
+    variable: Some(("WRITE_PAGES", "1")),
+    ..step(&["cargo", "test", "--quiet", "--package", "weighbridge-cli", "--test", "pages"])
+};
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
 const READ: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/oracles.py", "target/release/weighbridge"]);
@@ -301,6 +306,11 @@ static TASKS: &[Task] = &[
     Task { name: "doc", help: "the documentation, without warnings", steps: &[DOC] },
     Task { name: "test", help: "every test", steps: &[TEST] },
     Task { name: "gpu", help: "the feature `gpu`", steps: &[CLIPPY_GPU, TEST_GPU] },
+    Task {
+        name: "coverage",
+        help: "write docs/coverage.md and the other tables of docs/",
+        steps: &[PAGES],
+    },
     Task {
         name: "bench",
         help: "measure beside the peers; see docs/performance.md",
