@@ -205,7 +205,12 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
             ["sigmoid"] => routing.scoring = Scoring::Sigmoid,
             ["sigmoid_of_chosen"] => routing.scoring = Scoring::SigmoidOfChosen,
             ["softmax_of_chosen"] => routing.scoring = Scoring::SoftmaxOfChosen,
-            ["softmax_of_near"] => routing.scoring = Scoring::SoftmaxOfNear,
+            ["softmax_of_near"] if routing.used == 2 => routing.scoring = Scoring::SoftmaxOfNear,
+            // The classes choose two, whatever the config states.
+            ["softmax_of_near"] => {
+                let fault = format!("a router that chooses two experts, not {}", routing.used);
+                return Some(Err(Error::Unsupported(fault)));
+            }
             ["unnormalized"] => routing.normalized = false,
             ["normalized_if_stated"] => routing.normalized = normalized,
             ["weighs_inputs"] => routing.weighs_inputs = true,
