@@ -127,8 +127,8 @@ impl Card {
                 continue;
             };
             let key = |end| format!("{BASE_MODEL}.{count}.{end}");
-            keys.set_text(&key("name"), super::general::title(name));
-            keys.set_text(&key("organization"), super::general::title(owner));
+            keys.set_text(&key("name"), title(name));
+            keys.set_text(&key("organization"), title(owner));
             keys.set_text(&key("repo_url"), format!("{HUB}{id}"));
             count = count.saturating_add(1);
         }
@@ -230,6 +230,34 @@ fn scalar(text: &str) -> Option<String> {
         _ => text.split(" #").next().unwrap_or(text).trim_end().to_owned(),
     };
     Some(found).filter(|text| !text.is_empty())
+}
+
+/// Capitalizes each word, as the converter does. Words that contain capitals, versions and numbers
+/// are unchanged.
+pub(super) fn title(name: &str) -> String {
+    let word = |word: &str| {
+        let lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
+        let digits = word.strip_prefix('v').unwrap_or(word);
+        let version = digits.starts_with(|c: char| c.is_ascii_digit())
+            && (digits == word || digits.chars().all(|c| c.is_ascii_digit() || c == '.'));
+        if !lower || version {
+            return word.to_owned();
+        }
+        // A letter after a non-letter starts a new word: "x4b" becomes "X4B".
+        let mut out = String::new();
+        let mut inside = false;
+        for c in word.chars() {
+            if inside {
+                out.push(c);
+            } else {
+                out.extend(c.to_uppercase());
+            }
+            inside = c.is_alphabetic();
+        }
+        out
+    };
+    let name = name.replace('-', " ");
+    name.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 
-use super::card::Card;
+use super::card::{Card, title};
 
 /// The encoding of a setting's value.
 enum SettingType {
@@ -128,34 +128,6 @@ fn name(store: &Store) -> Option<String> {
         [folder, ..] => Some((*folder).to_owned()),
         [] => None,
     }
-}
-
-/// Capitalizes each word, as the converter does. Words that contain capitals, versions and numbers
-/// are unchanged.
-pub(super) fn title(name: &str) -> String {
-    let word = |word: &str| {
-        let lower = word.chars().any(char::is_lowercase) && !word.chars().any(char::is_uppercase);
-        let digits = word.strip_prefix('v').unwrap_or(word);
-        let version = digits.starts_with(|c: char| c.is_ascii_digit())
-            && (digits == word || digits.chars().all(|c| c.is_ascii_digit() || c == '.'));
-        if !lower || version {
-            return word.to_owned();
-        }
-        // A letter after a non-letter starts a new word: "x4b" becomes "X4B".
-        let mut out = String::new();
-        let mut inside = false;
-        for c in word.chars() {
-            if inside {
-                out.push(c);
-            } else {
-                out.extend(c.to_uppercase());
-            }
-            inside = c.is_alphabetic();
-        }
-        out
-    };
-    let name = name.replace('-', " ");
-    name.split_whitespace().map(word).collect::<Vec<String>>().join(" ")
 }
 
 /// The size label that a model's tensors give; `weights` counts if their names are unknown.
