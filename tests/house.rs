@@ -214,6 +214,7 @@ fn engines_have_the_pinned_versions() {
     for (file, program, package) in [
         ("transformers/defaults.txt", "transformers", "transformers"),
         ("transformers/classes.txt", "transformers", "transformers"),
+        ("transformers/read.txt", "transformers", "transformers"),
         ("mlx-lm/classes.txt", "mlx-lm", "mlx-lm"),
         ("llama.cpp/graphs.txt", "llama.cpp", "llama-cpp-python"),
         ("llama.cpp/numbers.txt", "llama.cpp", "llama-cpp-python"),

@@ -5,6 +5,7 @@ use weighbridge::arch::{Gating, LayerKind, NormKind, RopeLayout, architectures};
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::family;
+use crate::math::Activation;
 use crate::plan::{
     Arrangement, AttentionPlan, BranchScales, DecayingPlan, GateFunction, GatedLruPlan, LatentPlan,
     LayerPlan, LinearPlan, MatrixLstmPlan, MixerPlan, NetworkPlan, NormPlan, OutputGate, Plan,
@@ -44,6 +45,7 @@ impl Plan {
     fn derived(facts: &Facts<'_>) -> Result<Self> {
         let mut plan = Self::usual(facts)?;
         family::adjust(facts, &mut plan)?;
+        facts.check_asked()?;
         if !plan.encodes() && plan.attentions().any(|attention| !attention.causal) {
             let fault = "layers of which some see positions behind their own";
             return Err(Error::Unsupported(fault.to_owned()));
@@ -216,6 +218,10 @@ impl AttentionPlan {
             return Err(Error::Mismatch(fault));
         }
         let window = attention.sliding_window.as_ref().filter(|_| windowed);
+        if windowed && window.is_none() {
+            let fault = format!("layer {layer} has a window whose length is not stated");
+            return Err(Error::Unsupported(fault));
+        }
         let usual_scale = (head_dim as f32).sqrt().recip();
         Ok(Self {
             heads: size(heads),
@@ -299,6 +305,7 @@ impl StateSpacePlan {
             groups: 1,
             heads: None,
             kernel,
+            activation: facts.state_space_activation()?,
             step_bounds: step_bounds(facts),
             bare_norms: None,
             gated_last: false,
@@ -342,6 +349,10 @@ impl LinearPlan {
             let lacks = || Error::Unsupported(format!("linear attention without {name}"));
             Some(number).filter(|number| *number > 0).ok_or_else(lacks)
         };
+        if facts.activation()? != Activation::Silu && facts.is_stated("hidden_act") {
+            let fault = "linear attention with another activation than SiLU (hidden_act)";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
         let heads = elements("linear_attention.a_log");
         let value_heads = or(&ssm.time_step_rank, heads, "value heads")?;
         let values = value_heads.saturating_mul(elements("linear_attention.norm.weight"));

@@ -1,5 +1,8 @@
 //! What a model's files say, for plans.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use weighbridge::Model;
 use weighbridge::arch::{Architecture, ConfigValue, LayerKind, ModelConfig, RopeLayout};
 use weighbridge::metadata::Value;
@@ -46,6 +49,8 @@ pub(crate) struct Facts<'m> {
     pub(crate) config: &'m ModelConfig,
     pub(crate) architecture: &'static Architecture,
     unused: Vec<(String, ConfigValue<'m>)>,
+    /// The names of all values that were asked for.
+    asked: RefCell<BTreeSet<String>>,
 }
 
 impl<'m> Facts<'m> {
@@ -66,7 +71,13 @@ impl<'m> Facts<'m> {
         };
         let config = model.config()?;
         check_sizes(config)?;
-        Ok(Self { model, config, architecture, unused: model.unused_config() })
+        Ok(Self {
+            model,
+            config,
+            architecture,
+            unused: model.unused_config(),
+            asked: RefCell::default(),
+        })
     }
 
     /// The family, as the file names it.
@@ -74,14 +85,34 @@ impl<'m> Facts<'m> {
         &self.config.architecture.value
     }
 
-    /// A value that [`ModelConfig`] has no field for, by the last words of its names.
-    fn other(&self, names: &[&str]) -> Option<&ConfigValue<'m>> {
+    /// A value that the files state, by the last words of its names.
+    fn other(&self, names: &[&str]) -> Option<ConfigValue<'m>> {
+        self.asked.borrow_mut().extend(names.iter().map(|&name| name.to_owned()));
         let is = |key: &str, name: &str| {
             let rest = key.strip_suffix(name);
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ' ']))
         };
         let found = |name: &&str| self.unused.iter().find(|(key, _)| is(key, name));
-        names.iter().find_map(found).map(|(_, value)| value)
+        let found = names.iter().find_map(found).map(|(_, value)| *value);
+        found.or_else(|| names.iter().find_map(|name| self.model.stated_config(name)))
+    }
+
+    /// Refuses a config that states what the class computes and nobody asked for.
+    pub(crate) fn check_asked(&self) -> Result<()> {
+        let asked = self.asked.borrow();
+        let mut computed = self.model.computed_config().into_iter();
+        let is_asked = |key: &str| {
+            let parts = key.split(['.', ' ']);
+            parts.clone().any(|part| asked.contains(part))
+                || asked.iter().any(|name| key.ends_with(name.as_str()))
+        };
+        match computed.find(|(key, _)| !is_asked(key)) {
+            Some((key, value)) => {
+                let fault = format!("{key} is {value}, which is not computed");
+                Err(Error::Unsupported(fault))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether the files state such a value, which may be none.
@@ -119,7 +150,7 @@ impl<'m> Facts<'m> {
     }
 
     /// Such a value that is a word.
-    pub(crate) fn word(&self, names: &[&str]) -> Option<&str> {
+    pub(crate) fn word(&self, names: &[&str]) -> Option<&'m str> {
         match self.other(names)? {
             ConfigValue::Json(json) => json.as_str(),
             ConfigValue::Metadata(value) => value.to_text()?.to_str(),
@@ -212,6 +243,14 @@ impl<'m> Facts<'m> {
         let Some(named) = &self.config.activation else { return Ok(Activation::Silu) };
         Activation::named(&named.value)
             .ok_or_else(|| Error::Unsupported(format!("the activation \"{}\"", named.value)))
+    }
+
+    /// The activation of what the convolution of a state-space layer gives.
+    pub(crate) fn state_space_activation(&self) -> Result<Activation> {
+        let name = self.word(&["mamba_hidden_act", "hidden_mamba_act", "hidden_act"]);
+        let name = name.unwrap_or("silu");
+        Activation::named(name)
+            .ok_or_else(|| Error::Unsupported(format!("the activation \"{name}\"")))
     }
 
     /// The positions that a layer's convolution sees, if it has one in place of attention.

@@ -406,6 +406,8 @@ pub struct StateSpacePlan {
     pub heads: Option<usize>,
     /// Positions that its convolution sees.
     pub kernel: usize,
+    /// Of what the convolution gives.
+    pub activation: Activation,
     /// Bounds of the time steps.
     pub step_bounds: Option<(f32, f32)>,
     /// Mamba without heads: epsilon of norms without factors, of what writes and reads the state.

@@ -119,7 +119,7 @@ impl StateSpace {
             Some(_) => (given.columns(inner..inner + channels), given.columns(0..inner)),
         };
         let mut seen = self.convolution.of(&entering, cache);
-        seen.apply(Activation::Silu);
+        seen.apply(self.plan.activation);
         let written = groups * state;
         let (values, b, c, mut dt) = match &self.steps {
             Steps::Projected(own) => {

@@ -47,8 +47,8 @@ pub use linear::Linear;
 pub use mapping::Mapping;
 pub use resolution::{Auxiliary, Resolution};
 pub(crate) use resolve::{
-    CanonicalMatch, architecture_name, canonical_names, canonical_of, config_reader, model_config,
-    resolve, source_model, unused_config,
+    CanonicalMatch, architecture_name, canonical_names, canonical_of, computed_config,
+    config_reader, model_config, resolve, source_model, stated_config, unused_config,
 };
 pub(crate) use rule::{KeyedTensor, Rename};
 pub use rule::{NameRule, StoredForm};

@@ -88,7 +88,18 @@ pub(crate) fn source_model<'a>(
     Ok(SourceModel::new(reader, config, &resolution.mapped))
 }
 
-/// Keys and values of a model's config that no field reads.
+/// See [`Model::computed_config`](crate::Model::computed_config).
+pub(crate) fn computed_config(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+    config::computed(store, unused_config(store))
+}
+
+/// See [`Model::stated_config`](crate::Model::stated_config).
+pub(crate) fn stated_config<'s>(store: &'s Store, key: &str) -> Option<ConfigValue<'s>> {
+    let named = architecture_name(store).ok().flatten();
+    config::stated(store, named.as_ref().map(|named| named.value.as_str()), key)
+}
+
+/// See [`Model::unused_config`](crate::Model::unused_config).
 pub(crate) fn unused_config(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
     let named = architecture_name(store).ok().flatten();
     config::unused(store, named.as_ref().map(|named| named.value.as_str()))

@@ -2,6 +2,7 @@
 //! that it knows.
 
 use super::{Block, Constant, Table};
+use crate::json::Json;
 
 /// The class of a `model_type`.
 #[derive(Debug, Default)]
@@ -19,6 +20,16 @@ pub(crate) struct Class {
 
 static CLASSES: Table<Class> =
     Table::new(include_str!("../../engines/transformers/defaults.txt"), Class::parse);
+
+/// Fields that the model's code reads: a name, what they change, and the default, as JSON.
+static READ: Table<Vec<[&str; 3]>> =
+    Table::new(include_str!("../../engines/transformers/read.txt"), |block| {
+        let words = |line: &'static str| {
+            let mut words = line.splitn(3, ' ');
+            Some([words.next()?, words.next()?, words.next()?])
+        };
+        block.lines().filter_map(words).collect()
+    });
 
 static NAMES: Table<Vec<&str>> =
     Table::new(include_str!("../../engines/transformers/names.txt"), |block| {
@@ -61,6 +72,15 @@ pub(crate) fn defaults(model_type: &str) -> &'static [(&'static str, Constant)] 
 pub(crate) fn ties_by_default(model_type: &str) -> Option<bool> {
     let known = class(model_type).filter(|class| !class.defaults.is_empty());
     known.map(|class| class.ties)
+}
+
+/// The default of a key that changes what the causal class of a `model_type` computes, and none of its
+/// tensors. `None` for other keys, and for a class that the table does not have.
+pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {
+    let fields = READ.get(model_type)?;
+    let [.., default] =
+        fields.iter().find(|[name, change, _]| *name == key && *change == "logits")?;
+    Json::parse(default.as_bytes()).ok()
 }
 
 /// Whether transformers knows an activation (`ACT2FN`).

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
-    ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, model_config, resolve,
-    unused_config,
+    ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, computed_config, model_config,
+    resolve, stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -328,9 +328,22 @@ impl Model {
         config.as_ref().map_err(Error::clone)
     }
 
+    /// The value that the files state under a key of `config.json`, or of GGUF after the architecture's
+    /// name, whether or not a field of [`ModelConfig`] reads it. A `null` is none.
+    pub fn stated_config(&self, key: &str) -> Option<ConfigValue<'_>> {
+        stated_config(&self.inner.store, key)
+    }
+
     /// The config's keys and values that no field of [`ModelConfig`] reads.
     pub fn unused_config(&self) -> Vec<(String, ConfigValue<'_>)> {
         unused_config(&self.inner.store)
+    }
+
+    /// Of [`unused_config`](Self::unused_config), the keys of `config.json` that change the logits of
+    /// transformers' causal class, and whose values are not its defaults. Empty for a model type without
+    /// such a class.
+    pub fn computed_config(&self) -> Vec<(String, ConfigValue<'_>)> {
+        computed_config(&self.inner.store)
     }
 
     /// The tokenizer, or `None` if no file contains one.

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::{Dialect, Resolution, source_model};
+use crate::arch::{ConfigField, Dialect, ModelConfig, Resolution, source_model};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
@@ -396,10 +396,39 @@ pub(crate) fn kept(
             }
             Ok(Some(kept))
         }
-        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Some(Kept::whole(&stated))),
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            let mut kept = Kept::whole(&stated);
+            if let (Ok(own), Ok(given)) = (model.config(), gguf.config()) {
+                kept.losses = unlike(own, given);
+            }
+            Ok(Some(kept))
+        }
         Err(error) => Err(error),
     }
 }
+
+/// Fields that two configs state with different values, of a model whose GGUF keys give no document.
+/// Rotary embeddings are left out: their factors are tensors.
+fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
+    let given = given.fields();
+    let other = |name: &str| given.iter().find(|field| field.name == name);
+    let own = own.fields().into_iter().filter(|field| {
+        !["rope", "encoder"].contains(&field.group) && !NAMED.contains(&field.name)
+    });
+    let loss = |own: ConfigField<'_>| {
+        let given = other(own.name).map(|given| &given.value);
+        let lost = match given {
+            Some(given) => !kept::same(given, &own.value),
+            None => own.source.starts_with(ConfigDocument::NAME),
+        };
+        let given = given.map_or_else(|| "not stated".to_owned(), Json::to_string);
+        lost.then(|| format!("{}: {} in config.json, {given} in GGUF", own.name, own.value))
+    };
+    own.filter_map(loss).collect()
+}
+
+/// Fields that name a model, or say how long its texts are, and one that a tensor determines.
+const NAMED: &[&str] = &["architecture", "family", "max_seq_len", "type_vocab_size"];
 
 /// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
 /// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as

@@ -28,6 +28,14 @@ APART = {"tie_word_embeddings": False}
 DECODER = {"is_decoder": True}
 OWN_ENCODER = ("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
 ALONE = {key: value for key, value in D.items() if key not in OWN_ENCODER}
+HEADS = {"head_dim": 4, "num_key_value_heads": 1}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+GROUPS = {
+    "kv_lora_rank": 4, "q_lora_rank": None, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 2, "n_routed_experts": 4,
+    "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 4, "first_k_dense_replace": 0,
+}  # fmt: skip
+YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 8}
+WHISPER = {key: value for key, value in D.items() if key != "max_position_embeddings"} | {"max_target_positions": 16, "num_mel_bins": 4}
 ROC = {"shape_embed_dim": 6, "pronunciation_embed_dim": 4, "shape_vocab_size": 3, "pronunciation_vocab_size": 3}
 
 L, F = "linear_attention", "full_attention"
@@ -87,7 +95,7 @@ CASES = [
     ("bigbird_pegasus", "bigbird_pegasus", D),
     ("plbart", "plbart", D),
     ("trocr", "trocr", ALONE | APART),
-    ("whisper", "whisper", {key: value for key, value in D.items() if key != "max_position_embeddings"} | {"max_target_positions": 16, "num_mel_bins": 4}),
+    ("whisper", "whisper", WHISPER),
     ("cpmant", "cpmant", {"vocab_size": 13, "hidden_size": 8, "num_attention_heads": 2, "dim_head": 4, "dim_ff": 12, "num_hidden_layers": 1, "segment_types": 3, "position_bias_num_buckets": 4, "prompt_length": 2, "prompt_types": 4}),
     ("prophetnet", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4} | APART),
     ("prophetnet, tied", "prophetnet", N | {"hidden_size": 8, "num_decoder_layers": 1, "num_encoder_layers": 1, "num_decoder_attention_heads": 2, "num_encoder_attention_heads": 2, "decoder_ffn_dim": 12, "encoder_ffn_dim": 12, "max_position_embeddings": 16, "num_buckets": 4}),
@@ -123,6 +131,19 @@ CASES = [
     ("dory", "dory", K | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", F], "n_input_layers": 1, "n_output_layers": 1, "n_recurrent_layers": 0}),
     ("hrm_text", "hrm_text", H | {"head_dim": 4, "num_layers_per_stack": 1, "H_cycles": 1, "L_cycles": 1, "L_bp_cycles": [1]}),
     ("hy_v4", "hy_v4", H | LATENT | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "hc_mult": 2, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
+    # Drawn by draws.py: what a field changes, alone.
+    ("gemma, with another activation", "gemma", H | HEADS | {"hidden_act": "silu"}),
+    ("gemma2, with another activation", "gemma2", H | HEADS | {"hidden_activation": "relu", "query_pre_attn_scalar": 4}),
+    ("gemma3_text, with a bound of scores that the class ignores", "gemma3_text", H | HEADS | {"attn_logit_softcapping": 0.5, "query_pre_attn_scalar": 4}),
+    ("falcon, with another activation", "falcon", H | {"activation": "relu"}),
+    ("mamba, with another activation", "mamba", N | {"hidden_size": 8, "num_hidden_layers": 1, "state_size": 4, "time_step_rank": 2, "hidden_act": "relu"}),
+    ("whisper, with another activation", "whisper", WHISPER | {"activation_function": "relu"}),
+    ("deepseek_v3, rotated in halves", "deepseek_v3", H | GROUPS | {"rope_interleave": False}),
+    ("deepseek_v3, unnormalized", "deepseek_v3", H | GROUPS | {"norm_topk_prob": False, "routed_scaling_factor": 1.5}),
+    ("gpt_oss, with YaRN that is rounded", "gpt_oss", H | HEADS | EXPERTS | {"rope_parameters": YARN}),
+    ("gpt_oss, with the class's YaRN", "gpt_oss", H | HEADS | EXPERTS | {"swiglu_limit": 0.5}),
+    ("smollm3, with listed windows", "smollm3", H | {"num_key_value_heads": 1, "layer_types": ["sliding_attention"], "sliding_window": 2}),
+    ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
@@ -163,7 +184,7 @@ def case(name, model_type, numbers, folder):
         "name": name,
         "config": {key: value for key, value in stated.items() if key not in skipped},
         "tensors": {key: list(array.shape) for key, array in sorted(stored.items())},
-        "logits": [] if model_type in NAMED else [[float(f"{value:.5g}") for value in row] for row in logits[-LAST:].tolist()],
+        "logits": [] if model_type in NAMED or name.endswith("refused") else [[float(f"{value:.5g}") for value in row] for row in logits[-LAST:].tolist()],
     }
 
 

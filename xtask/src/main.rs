@@ -145,6 +145,15 @@ const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes
 const EXTRACTED: Step = step(&["target/oracles/bin/python", "xtask/engines/extract.py"]);
 /// Whether llama.cpp's loader does what the tables say.
 const LOADER: Step = step(&["target/oracles/bin/python", "xtask/engines/loader.py"]);
+/// The fields that the classes of transformers read, and what they change.
+const FIELDS: Step = step(&["target/oracles/bin/python", "xtask/engines/read.py"]);
+/// Drawn configs, in every container.
+const DRAWS: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/draws.py",
+    "target/release/weighbridge",
+    "target/oracles/draws",
+]);
 /// The flags that decide which parameters a class of transformers has.
 const FLAGS: Step = step(&["target/oracles/bin/python", "xtask/engines/flags.py"]);
 /// Whether the facts are those of the installed packages.
@@ -322,6 +331,11 @@ static TASKS: &[Task] = &[
         steps: &[VENV, PACKAGES, PROGRAM, REAL],
     },
     Task {
+        name: "draws",
+        help: "configs that are drawn from the fields of transformers' classes, in every container; its options follow",
+        steps: &[VENV, PACKAGES, PROGRAM, DRAWS],
+    },
+    Task {
         name: "oracles",
         help: "the field's Python packages read what this program writes",
         steps: &[
@@ -348,7 +362,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "engines",
         help: "write the facts about other programs in engines/, and compare them; review the diff",
-        steps: &[VENV, PACKAGES, CLASSES, FLAGS, EXTRACTED, LOADER],
+        steps: &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, LOADER],
     },
     Task {
         name: "python",
@@ -406,7 +420,7 @@ fn main() -> ExitCode {
             _ => {}
         }
     }
-    let wanted = words.into_iter().next().unwrap_or_default();
+    let (wanted, options) = words.split_first().map_or(("", &[][..]), |(name, rest)| (name, rest));
     let Some(task) = TASKS.iter().find(|task| task.name == wanted) else {
         eprintln!("usage: cargo xtask TASK\n");
         for task in TASKS {
@@ -434,11 +448,15 @@ fn main() -> ExitCode {
         eprintln!("    {:<12} {help}", "counts");
         return ExitCode::from(2);
     };
-    for step in task.steps {
+    let last = task.steps.len().saturating_sub(1);
+    for (place, step) in task.steps.iter().enumerate() {
         eprintln!("$ {}", step.words.join(" "));
         let Some((program, arguments)) = step.words.split_first() else { continue };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(step.folder).envs(step.variable);
+        if place == last {
+            command.args(options);
+        }
         match command.status() {
             Ok(status) if status.success() => {}
             Ok(status) => {

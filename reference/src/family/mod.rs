@@ -117,16 +117,15 @@ fn stated(facts: &Facts<'_>, key: &str, usual: &str) -> Option<bool> {
 }
 
 fn activation(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
-    let (name, stated) = match values {
-        [name] => (name, false),
-        [name, "unless_stated"] => (name, facts.config.activation.is_some()),
+    let name = match values {
+        [name] => (*name).to_owned(),
+        [_, "unless_stated"] if facts.config.activation.is_some() => return Some(Ok(())),
+        [name, "unless_stated"] => (*name).to_owned(),
+        [key, usual] => facts.spelled(key).unwrap_or_else(|| (*usual).to_owned()),
         _ => return None,
     };
-    let activation = Activation::named(name)?;
-    if !stated {
-        plan.set_activation(activation);
-    }
-    Some(Ok(()))
+    let fault = || Error::Unsupported(format!("the activation \"{name}\""));
+    Some(Activation::named(&name).ok_or_else(fault).map(|named| plan.set_activation(named)))
 }
 
 fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
@@ -149,7 +148,7 @@ fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Re
 }
 
 fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
-    let clip = facts.real(&["attention.clamp_kqv", "clip_qkv"]);
+    let clip = || facts.real(&["attention.clamp_kqv", "clip_qkv"]);
     let unless = |key: &str| facts.flag(&[key]) == Some(false);
     for attention in plan.attentions() {
         match values {
@@ -162,11 +161,12 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["unscaled", "unless", _] => {}
             ["value_norm"] => attention.value_norm = true,
             ["bare_norms"] => attention.bare_norms = true,
+            ["uncapped"] => attention.softcap = None,
             ["gate", "softplus"] => attention.gate = GateFunction::Softplus,
             ["norms_of_heads"] => attention.norms_of_heads = true,
             ["normed_last"] => attention.normed_last = true,
-            ["clipped"] => attention.clip = clip,
-            ["clipped_normed"] => attention.normed_clip = clip,
+            ["clipped"] => attention.clip = clip(),
+            ["clipped_normed"] => attention.normed_clip = clip(),
             ["alibi", factor] => attention.alibi = Some(factor.parse().ok()?),
             _ => return None,
         }
@@ -183,6 +183,11 @@ fn rope(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
             Some(Ok(()))
         }
         ["of_windows"] => Some(Ok(())),
+        ["interleaved", "if", key, usual] => {
+            let interleaved = stated(facts, key, usual)?;
+            plan.ropes.iter_mut().for_each(|rope| rope.interleaved = interleaved);
+            Some(Ok(()))
+        }
         ["reversed"] => Some(steps::reversed(plan)),
         ["except_every", period] => Some(steps::except_every(facts, plan, period.parse().ok()?)),
         _ => None,
@@ -275,6 +280,8 @@ fn step(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use weighbridge::arch::{PlanLine, architectures};
 
     use super::{BLOCKS, steps};
@@ -287,6 +294,38 @@ mod tests {
                 assert!(BLOCKS.iter().any(|row| row.name == *block), "{}: {block}", row.name);
                 let step = values.first().filter(|_| *block == "step");
                 assert!(step.is_none_or(|step| steps::find(step).is_some()), "{step:?}");
+            }
+        }
+    }
+
+    /// A field that has another value must change the plan, or be refused.
+    #[test]
+    fn no_line_replaces_what_a_class_reads() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engines/transformers/read.txt");
+        let text = std::fs::read_to_string(path).expect("a file");
+        let mut class = "";
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if !line.starts_with(' ') {
+                class = words.first().copied().unwrap_or(class);
+                continue;
+            }
+            let [key, "logits", ..] = words[..] else { continue };
+            let rows = architectures().into_iter().filter(|row| row.hf.contains(&class));
+            for PlanLine { block, values, .. } in rows.flat_map(|row| row.decoder).flatten() {
+                let fixed = match (*block, key) {
+                    ("activation", "hidden_act" | "hidden_activation" | "activation_function") => {
+                        values.len() == 1
+                    }
+                    (
+                        "norm",
+                        "rms_norm_eps" | "layer_norm_eps" | "layer_norm_epsilon" | "norm_eps",
+                    ) => {
+                        matches!(values, ["layer" | "bare", _])
+                    }
+                    _ => false,
+                };
+                assert!(!fixed, "{class}: {key} is read, but the family has {block} {values:?}");
             }
         }
     }

@@ -40,6 +40,7 @@ const STEPS: &[(&str, Step)] = &[
     ("distances", distances),
     ("falcon_positions", falcon_positions),
     ("first_gpt_activation", first_gpt_activation),
+    ("gemma_activation", gemma_activation),
     ("gemma_directions", gemma_directions),
     ("halved_window", halved_window),
     ("latent_epsilon", latent_epsilon),
@@ -62,6 +63,7 @@ const STEPS: &[(&str, Step)] = &[
     ("refuse_larger_baichuan", refuse_larger_baichuan),
     ("refuse_loops", refuse_loops),
     ("refuse_two_directions", refuse_two_directions),
+    ("refuse_unlisted_windows", refuse_unlisted_windows),
     ("scaled_outputs", scaled_outputs),
     ("smollm3_rope", smollm3_rope),
     ("sound_encoder", sound_encoder),
@@ -233,6 +235,15 @@ fn first_gpt_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
+/// The activation of the first Gemma. Its class takes the "gelu" of its releases as that with tanh.
+fn gemma_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    match facts.config.activation.as_ref().map(|activation| activation.value.as_str()) {
+        None | Some("gelu") => plan.set_activation(Activation::GeluTanh),
+        Some(_) => {}
+    }
+    Ok(())
+}
+
 /// EmbeddingGemma attends in both directions.
 fn gemma_directions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     if facts.named() == "gemma-embedding"
@@ -271,7 +282,7 @@ fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// The borders of YaRN's ramp are not rounded, which GGUF does not say.
 fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.config.rope_scaling.truncate.is_none() {
+    if facts.model.resolution()?.dialect == Dialect::Gguf {
         let rope = Rope::untruncated(facts)?;
         plan.ropes.fill(rope);
     }
@@ -686,6 +697,15 @@ fn mup_embedding(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn refuse_two_directions(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
     if facts.word(&["use_bidirectional_attention"]) == Some("all") {
         return Err(Error::Unsupported("attention in both directions (Gemma 4)".to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses the windows of Qwen's first experts, which alternating layers have, unless they are listed.
+fn refuse_unlisted_windows(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
+    if facts.flag(&["use_sliding_window"]) == Some(true) && !facts.is_stated("layer_types") {
+        let fault = "windows without a list of layer_types (use_sliding_window)";
+        return Err(Error::Unsupported(fault.to_owned()));
     }
     Ok(())
 }

@@ -339,8 +339,10 @@ impl<'d> ConfigDraft<'d> {
 
     /// The kind of each layer.
     fn layout(&mut self, n_layers: u32) -> Option<Field<LayerLayout>> {
-        // Qwen's configs state a window that is not used.
-        if self.core.use_window.as_ref().is_some_and(|flag| !flag.value) {
+        // Qwen's configs state a window that is not used. A list of layers takes precedence.
+        let listed = self.core.layer_types.as_ref();
+        let lists = listed.is_some_and(|kinds| kinds.value.contains(&LayerKind::Sliding));
+        if !lists && self.core.use_window.as_ref().is_some_and(|flag| !flag.value) {
             self.attention.sliding_window = None;
         }
         let stated = Layouts {

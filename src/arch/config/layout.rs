@@ -134,7 +134,7 @@ impl Layouts<'_> {
     /// Windows from some layer on.
     fn partly(&self) -> Option<Field<LayerLayout>> {
         let core = self.core;
-        let from = core.window_from.as_ref().filter(|_| core.use_window.is_some())?;
+        let from = core.window_from.as_ref()?;
         let layout = LayerLayout::From(from.value, LayerKind::Sliding);
         Some(Field::derived(layout, from.source.clone()))
     }

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use super::check::Check;
 use super::defaults::Defaults;
 use super::field::{ConfigValue, Field, nested_configs};
+use crate::engines::transformers;
 use crate::error::{Error, Result};
-use crate::json::Json;
+use crate::json::{Json, json};
 use crate::store::{Encoding, Store};
 
 /// The documents that hold config values, in the order of precedence.
@@ -39,6 +40,35 @@ fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(json, inner).filter(|json| !json.is_null())
 }
 
+/// The value under a key of a model's config, which may be a path; in GGUF it follows the architecture's name.
+pub(crate) fn stated<'s>(
+    store: &'s Store,
+    architecture: Option<&str>,
+    key: &str,
+) -> Option<ConfigValue<'s>> {
+    if store.encoding() == Encoding::Gguf {
+        return store
+            .metadata()
+            .get(&format!("{}.{key}", architecture?))
+            .map(ConfigValue::Metadata);
+    }
+    let documents = DOCUMENTS.into_iter().filter_map(|document| store.document(document));
+    let mut configs = documents.flat_map(nested_configs);
+    configs.find_map(|(_, config)| at(config, key)).map(ConfigValue::Json)
+}
+
+/// The rotary embeddings that transformers' class has if `config.json` states none, where they are more than
+/// a base.
+fn rope_of_class(store: &Store) -> Option<Json> {
+    let ConfigValue::Json(named) = stated(store, None, "model_type")? else { return None };
+    if ["rope_parameters", "rope_scaling"].iter().any(|key| stated(store, None, key).is_some()) {
+        return None;
+    }
+    let rope = transformers::computed(named.as_str()?, "rope_parameters")?;
+    let plain = rope.get("rope_type")?.as_str()? == "default" && rope.as_object()?.len() <= 2;
+    (!plain).then(|| json!({ "rope_parameters": rope }))
+}
+
 /// The names of one field.
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -56,6 +86,8 @@ pub(crate) struct ConfigReader<'a> {
     pub(crate) architecture: Field<String>,
     /// Values that transformers' class takes for keys that `config.json` omits.
     of_class: HashMap<&'static str, Json>,
+    /// The rotary embeddings that the class has if `config.json` does not state any.
+    rope_of_class: Option<Json>,
     defaults: Defaults,
 }
 
@@ -68,7 +100,7 @@ impl<'a> ConfigReader<'a> {
             }
             None => HashMap::new(),
         };
-        Self { store, architecture, of_class, defaults }
+        Self { store, architecture, of_class, rope_of_class: rope_of_class(store), defaults }
     }
 
     /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
@@ -109,6 +141,12 @@ impl<'a> ConfigReader<'a> {
                         return Some((ConfigValue::Json(json), source));
                     }
                 }
+            }
+        }
+        if let Some(class) = &self.rope_of_class {
+            let mut found = key.json.iter().copied().flat_map(paths);
+            if let Some(json) = found.find_map(|path| at(class, &path)) {
+                return Some((ConfigValue::Json(json), self.default_source()));
             }
         }
         let (name, value) = self.of_class(key.json)?;

@@ -4,8 +4,32 @@ use std::borrow::Cow;
 
 use super::field::{ConfigValue, TEXT_CONFIGS};
 use super::keys::KEYS;
-use super::read::{DOCUMENTS, paths};
+use super::read::{DOCUMENTS, paths, stated};
+use crate::engines::transformers;
 use crate::store::{Encoding, Store};
+
+/// Of [`unused`] keys, those of `config.json` that change the logits of transformers' causal class, and whose
+/// values are not the class's defaults.
+pub(crate) fn computed<'s>(
+    store: &'s Store,
+    unused: Vec<(String, ConfigValue<'s>)>,
+) -> Vec<(String, ConfigValue<'s>)> {
+    let Some(ConfigValue::Json(named)) = stated(store, None, "model_type") else {
+        return Vec::new();
+    };
+    let default = |key: &str| {
+        let key = key.rsplit(['.', ' ']).next()?;
+        transformers::computed(named.as_str()?, key)
+    };
+    let differs = |(key, value): &(String, ConfigValue<'_>)| match (default(key), value) {
+        (Some(usual), ConfigValue::Json(value)) => match (usual.as_f64(), value.as_f64()) {
+            (Some(usual), Some(value)) => usual.to_bits() != value.to_bits(),
+            _ => usual != **value && !(value.is_null() && usual.as_bool() == Some(false)),
+        },
+        _ => false,
+    };
+    unused.into_iter().filter(differs).collect()
+}
 
 /// Keys and values of a model's config that no row of the table reads, as the files spell them: those of
 /// `config.json`, of `params.json`, and in GGUF those of the architecture.

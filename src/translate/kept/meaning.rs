@@ -109,7 +109,7 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
 }
 
 /// Whether two values of a key mean the same. A missing value is the same as `false` and as none.
-pub(super) fn same(a: &Json, b: &Json) -> bool {
+pub(crate) fn same(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => {
             let (a, b) = (a.as_f64(), b.as_f64());
@@ -258,7 +258,8 @@ impl Reader<'_> {
         };
         let unused = self.document.contains_key("use_sliding_window")
             || self.class.is_some_and(|class| class.contains_key("use_sliding_window"));
-        if unused && !self.flag("use_sliding_window") {
+        let lists = kinds.is_some_and(|kinds| kinds.contains(&LayerKind::Sliding.name().into()));
+        if unused && !lists && !self.flag("use_sliding_window") {
             return Json::Null;
         }
         let period = ["sliding_window_pattern", "_sliding_window_pattern"];
@@ -270,8 +271,11 @@ impl Reader<'_> {
                 let kind = kinds.get(layer as usize).and_then(Json::as_str);
                 return kind == Some("sliding_attention");
             }
+            if let Some(from) = self.count("max_window_layers") {
+                return u64::from(layer) >= from;
+            }
             if unused {
-                return self.count("max_window_layers").is_none_or(|from| u64::from(layer) >= from);
+                return true;
             }
             let next = u64::from(layer).saturating_add(1);
             period.is_none_or(|period| next.checked_rem(period).is_some_and(|rest| rest != 0))

@@ -13,7 +13,8 @@ pub(crate) use crate::arch::source::KEPT_CONFIG as CONFIG;
 use crate::error::Result;
 use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Metadata, Value};
-use meaning::{defaults, group, is_group, meaning, same};
+pub(crate) use meaning::same;
+use meaning::{defaults, group, is_group, meaning};
 
 /// The prefix of this library's own keys in GGUF.
 pub(crate) const PREFIX: &str = "weighbridge.";

@@ -1,0 +1,113 @@
+"""Writes engines/transformers/read.txt: the fields of its config that each causal class of transformers reads, and what they change.
+
+    read.py [--check]
+
+A small model of each class is made with a config that reports which fields the model's code reads, in the constructor and in
+the forward pass. Each of these fields then gets another value, and the new model the weights of the first one.
+"""
+
+import copy
+import json
+import random
+import sys
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import lines
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "oracles"))
+warnings.filterwarnings("ignore")
+
+import draws  # noqa: E402
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from transformers import AutoModelForCausalLM, CONFIG_MAPPING  # noqa: E402
+
+# Modules whose code is the model's.
+CODE = ("transformers.models.", "transformers.masking_utils", "transformers.modeling_rope_utils")
+TOKENS = list(range(3, 27))
+TRIES = 4
+
+
+def watched(config, seen):
+    """The config, which adds the names of the fields that the model's code reads to `seen`."""
+
+    def read(self, name):
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.startswith(CODE) and ".configuration_" not in caller:
+            seen.add(config.attribute_map.get(name, name))
+        return class_.__getattribute__(self, name)
+
+    class_ = type(config)
+    config.__class__ = type(class_.__name__, (class_,), {"__getattribute__": read})
+    return config
+
+
+def model_of(config):
+    with draws.Alarm(20):
+        with torch.device("meta"):
+            count = sum(x.numel() for x in AutoModelForCausalLM.from_config(copy.copy(config)).parameters())
+        if count > 4_000_000:
+            raise ValueError(f"{count} weights")
+        torch.manual_seed(7)
+        model = AutoModelForCausalLM.from_config(config).float().eval()
+        for weight in model.parameters():
+            weight.data.mul_(3) if weight.dim() > 1 else weight.data.add_(torch.randn_like(weight) * 0.1)
+        return model
+
+
+def other_values(key, value, base, r):
+    """Some other values of a field."""
+    if key in draws.SIZES:
+        return [size for size in draws.SIZES[key] if size != value]
+    if isinstance(value, list) and value and all(isinstance(x, (str, int)) for x in value):
+        return [value[::-1], [value[-1]] * len(value), [value[0]] * len(value)]
+    found = [draws.other(key, value, r, base) for _ in range(TRIES)]
+    return [other for other in found if other is not None]
+
+
+def changes(name, own, key, model, expected):
+    """What another value of a field changes: `tensors`, `logits`, or nothing."""
+    for other in other_values(key, getattr(model.config, key, None), own, random.Random(key)):
+        try:
+            changed = model_of(CONFIG_MAPPING[name](**own | {key: other}))
+            shapes = [{key: x.shape for key, x in each.state_dict().items()} for each in (model, changed)]
+            if shapes[0] != shapes[1]:
+                return "tensors"
+            changed.load_state_dict(model.state_dict())
+            each = [draws.logits(changed, TOKENS), *draws.apart(changed, TOKENS)]
+        except (draws.Late, Exception):
+            continue
+        if all(np.abs(logits - expected).max() > 1e-5 * expected.std() for logits in each):
+            return "logits"
+    return "nothing"
+
+
+def fields(name):
+    """A line for each field that matters to more than training: its name, what it changes, and its default."""
+    own = draws.smallest(CONFIG_MAPPING[name]().to_dict(), lambda values: values[len(values) // 2])
+    seen = set()
+    model = model_of(watched(CONFIG_MAPPING[name](**own), seen))
+    expected = draws.logits(model, TOKENS)
+    model = model_of(CONFIG_MAPPING[name](**own))
+    usual = CONFIG_MAPPING[name]().to_dict()
+    for key in sorted(seen & set(usual)):
+        if not draws.APART.search(key):
+            yield f"{key} {changes(name, own, key, model, expected)} {json.dumps(usual[key])}"
+
+
+def blocks(names):
+    for name in names:
+        try:
+            yield name, list(fields(name))
+        except (draws.Late, Exception) as error:
+            print(f"{name}: {type(error).__name__}: {str(error)[:80]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    names = [name for name in sorted(draws.CAUSAL) if name in CONFIG_MAPPING]
+    files = lines.Files()
+    about = "Fields of its config that a causal class reads, what they change, and their defaults."
+    files.put("transformers/read.txt", f"transformers {version('transformers')}", about, blocks(names))
+    files.finish()

@@ -1,0 +1,385 @@
+"""Draws configs of transformers' causal classes, and compares the program with the class, in every container.
+
+    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--cases FILE] [--llama PYTHON] [CLASS...]
+
+A draw is a small config in which features are on or off by chance, and a model with random weights. The logits of the class
+are compared with those of the program for the model in its own form, and after the conversion to GGUF, to MLX, to Ollama's
+store and back; with mlx-lm's, if it has the class; and with llama.cpp's, if PYTHON has `llama_cpp` or `xllamacpp`. A difference is printed as
+one line, with the smallest config that shows it: values return to their defaults as long as the difference stays. FOLDER keeps
+the results, so that a run that was interrupted goes on. --cases adds the smallest configs as cases to FILE for reference/tests.
+The exit status is 1 if anything differs without a word of the program.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1")
+
+import numpy as np
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+
+torch.set_num_threads(1)
+
+# Numbers that make a config small; a list is drawn from. Only those that the class has are taken.
+SIZES = {
+    "vocab_size": [256, 320], "hidden_size": [48, 64, 96], "d_model": [64, 96], "n_embd": [64, 96], "dim": [64], "embedding_size": [48, 64],
+    "intermediate_size": [64, 96], "ffn_dim": [96], "n_inner": [None, 96], "d_ff": [96], "ffn_hidden_size": [96], "decoder_ffn_dim": [96],
+    "num_hidden_layers": [4], "n_layer": [4], "n_layers": [4], "num_layers": [4], "decoder_layers": [2], "encoder_layers": [2],
+    "num_attention_heads": [2, 4], "n_head": [2, 4], "n_heads": [4], "decoder_attention_heads": [4], "attention_heads": [4], "num_key_value_heads": [1, 2, 4], "num_kv_heads": [1, 2],
+    "head_dim": [16, 24, 32], "max_position_embeddings": [32, 64, 256], "n_positions": [64], "n_ctx": [64], "max_seq_len": [64], "rotary_dim": [8, 16],
+    "moe_intermediate_size": [32], "shared_expert_intermediate_size": [32, 48], "n_routed_experts": [8], "num_experts": [8], "num_local_experts": [8],
+    "n_shared_experts": [1, 2], "moe_num_shared_experts": [1], "moe_num_experts": [8], "moe_k": [1, 2], "moe_topk": [2], "num_experts_per_tok": [1, 2, 3], "n_group": [1, 2, 4],
+    "topk_group": [1, 2], "kv_lora_rank": [16], "q_lora_rank": [None, 24], "qk_rope_head_dim": [8], "qk_nope_head_dim": [16], "v_head_dim": [16, 24],
+    "first_k_dense_replace": [0, 1, 2], "sliding_window": [None, 6, 8, 64], "attention_chunk_size": [8], "local_attention": [8],
+    "state_size": [16], "ssm_state_size": [16], "mamba_d_state": [16], "mamba_n_heads": [8], "mamba_d_head": [16], "mamba_num_heads": [8], "mamba_head_dim": [16], "n_groups": [1, 2],
+    "mamba_n_groups": [1], "mamba_d_ssm": [128], "conv_kernel": [3, 4], "time_step_rank": [4], "linear_num_key_heads": [2], "linear_num_value_heads": [4],
+    "linear_key_head_dim": [16], "linear_value_head_dim": [16], "index_n_heads": [2], "index_head_dim": [16], "index_topk": [8],
+    "query_pre_attn_scalar": [16, 64, 100], "pad_token_id": [0], "bos_token_id": [1], "eos_token_id": [2], "word_embed_proj_dim": [48, 64],
+    "num_nextn_predict_layers": [0], "mtp_num_hidden_layers": [0], "original_max_position_embeddings": [16, 32], "multi_query_group_num": [2], "hidden_size_per_layer_input": [0, 16],
+    "vocab_size_per_layer_input": [256], "num_kv_shared_layers": [0, 2], "top_k_experts": [2], "num_experts_per_token": [2], "num_heads": [4],
+}  # fmt: skip
+# Fields that matter only in training, to texts, or to what a model returns.
+APART = re.compile(
+    r"^_|drop|use_cache|output_|return_|chunk_size_feed|dtype|_token_id|is_decoder|is_encoder|cross_att|initializer|_std$|init_|aux_loss|jitter|label|task|"
+    r"architectures|transformers_version|name_or_path|pretraining|use_mamba_kernels|mambapy|capacity|training|z_loss|summary|model_type|vocab_size|attn_implementation|"
+    r"experts_implementation|tokenizer|problem|base_model|auto_map|loss_coef|time_step_(min|max|floor|scale)|rescale_prenorm|associative_scan|gradient|layerdrop"
+)
+ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu", "relu2", "quick_gelu", "tanh"]
+TOLERANCE, ENGINES = 1e-3, 2e-2
+EVERYWHERE = ("gguf", "back", "mlx", "mlx-lm", "ollama", "llama.cpp")
+
+
+class Late(Exception):
+    pass
+
+
+def rope(r, base):
+    """Numbers of one kind of rotary embeddings."""
+    kind = r.choice(["default", "linear", "dynamic", "yarn", "llama3"])
+    own = {"rope_type": kind, "rope_theta": r.choice([100.0, 10000.0, 500000.0])}
+    own |= {key: r.choice([0.25, 0.5, 1.0]) for key in ("partial_rotary_factor",) if key in base}
+    if kind != "default":
+        own["factor"] = r.choice([2.0, 4.0, 8.0])
+    if kind in ("yarn", "llama3", "dynamic"):
+        own["original_max_position_embeddings"] = r.choice([8, 16, 32])
+    if kind == "llama3":
+        own |= {"low_freq_factor": r.choice([1.0, 1.5]), "high_freq_factor": r.choice([2.0, 4.0])}
+    if kind == "yarn":
+        optional = {"beta_fast": [16.0, 32.0], "beta_slow": [1.0, 2.0], "attention_factor": [1.0, 1.3], "truncate": [True, False], "mscale": [0.7, 1.0], "mscale_all_dim": [0.5, 1.0]}
+        own |= {key: r.choice(values) for key, values in optional.items() if r.random() < 0.3}
+    return own
+
+
+def smallest(base, choose):
+    """The sizes of a small config, each chosen from the possible ones."""
+    own = {key: choose(values) for key, values in SIZES.items() if key in base}
+    if base.get("num_key_value_heads", 0) is None:
+        own.pop("num_key_value_heads")
+    heads = own.get("num_attention_heads") or own.get("n_head") or 4
+    for key in ("num_key_value_heads", "num_kv_heads"):
+        if key in own and heads % own[key]:
+            own[key] = heads
+    if "qk_rope_head_dim" in own:
+        own.pop("head_dim", None)
+        own["num_key_value_heads"] = heads
+    if "head_dim" not in own and "hidden_size" in own:
+        own["hidden_size"] = heads * choose([16, 24, 32])
+    if own.get("topk_group", 1) > own.get("n_group", 1):
+        own["topk_group"] = own["n_group"]
+    return own
+
+
+def other(key, value, r, base):
+    """Another legal value of a field, or None."""
+    if isinstance(value, bool):
+        return not value
+    if key in ("hidden_act", "hidden_activation", "activation_function", "activation", "mamba_hidden_act", "classifier_activation"):
+        return r.choice([name for name in ACTIVATIONS if name != value])
+    if isinstance(value, float) and value:
+        return r.choice([0.5, 1.0]) if re.search(r"partial|pct", key) else value * r.choice([0.5, 2.0, 1.5])
+    if value is None and re.search(r"softcap|clip|clamp", key):
+        return r.choice([0.3, 2.0])
+    if isinstance(value, int) and 0 < value < 10 and key not in SIZES:
+        return value + r.choice([1, 2])
+    if key in ("rope_parameters",) and isinstance(value, dict) and "rope_type" in value:
+        return rope(r, value)
+    if key == "rope_parameters" and isinstance(value, dict):
+        return {kind: rope(r, own) if isinstance(own, dict) else own for kind, own in value.items()}
+    if key == "layer_types" and isinstance(value, list) and set(value) <= {"sliding_attention", "full_attention"}:
+        return [r.choice(["sliding_attention", "full_attention"]) for _ in range(4)]
+    return None
+
+
+def draw(name, r):
+    """A class and the numbers of its config."""
+    class_ = transformers.CONFIG_MAPPING[name]
+    base = class_().to_dict()
+    own = smallest(base, r.choice)
+    rate = r.choice([0.1, 0.3])
+    for key, value in base.items():
+        if key not in own and not APART.search(key) and r.random() < (0.6 if "rope" in key else rate):
+            changed = other(key, value, r, base)
+            own |= {} if changed is None else {key: changed}
+    return own
+
+
+def build(name, own, seed):
+    """The model, or None if the class does not accept the config or computes nothing of it."""
+    with Alarm(40):
+        config = transformers.CONFIG_MAPPING[name](**own)
+        with torch.device("meta"):
+            count = sum(x.numel() for x in transformers.AutoModelForCausalLM.from_config(config).parameters())
+        if count > 4_000_000:
+            raise ValueError(f"{count} weights")
+        torch.manual_seed(seed)
+        model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+        for weight in [*model.parameters(), *(b for n, b in model.named_buffers() if n.endswith("bias"))]:
+            if weight.dim() > 1:
+                weight.data.mul_(3)
+            elif weight.is_floating_point():
+                weight.data.add_(torch.randn_like(weight) * 0.1)
+        tokens = torch.randint(3, 250, (24,)).tolist()
+        return model, tokens, [logits(model, tokens), *apart(model, tokens)]
+
+
+def apart(model, tokens):
+    """The logits without fused attention, which some classes compute differently."""
+    try:
+        model.set_attn_implementation("eager")
+        return [logits(model, tokens)]
+    except Exception:
+        return []
+
+
+def spell(folder, name, own, how):
+    """Changes `config.json` from the form that transformers saves to that of what was chosen alone, or to the older one."""
+    path = folder / "config.json"
+    saved = json.loads(path.read_text())
+    if how == "saved":
+        return
+    stated = {"architectures": saved["architectures"], "model_type": saved["model_type"], **own}
+    scaling = stated.get("rope_parameters") or {}
+    if how == "older" and "rope_type" in scaling:
+        del stated["rope_parameters"]
+        stated["rope_theta"] = scaling.pop("rope_theta")
+        stated |= {key: scaling.pop(key) for key in ("partial_rotary_factor",) if key in scaling}
+        stated |= {"rope_scaling": scaling} if scaling["rope_type"] != "default" else {}
+    path.write_text(json.dumps(stated))
+
+
+def logits(model, tokens):
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0].float().numpy()
+    if not np.isfinite(found).all() or found.std() < 1e-6:
+        raise ValueError("no logits")
+    return found
+
+
+class Alarm:
+    """Raises `Late` after some seconds."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __enter__(self):
+        def late(*_):
+            raise Late()
+
+        signal.signal(signal.SIGALRM, late)
+        signal.alarm(self.seconds)
+
+    def __exit__(self, *_):
+        signal.alarm(0)
+
+
+def program(*words, **more):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", timeout=120, **more)
+
+
+def said(done):
+    """The first line that says what is wrong."""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("error")] or done.stderr.strip().splitlines() or ["nothing said"]
+    return lines[0].split(": ", 1)[-1].replace(tempfile.gettempdir(), "")[-150:]
+
+
+class Comparison:
+    """One model in every container."""
+
+    def __init__(self, options, folder, tokens, expected):
+        self.options, self.folder, self.tokens, self.expected = options, Path(folder), tokens, expected
+        self.found = {}
+
+    def put(self, way, found, why="", limit=TOLERANCE, told=False):
+        if found is None:
+            self.found[way] = ["refused", why]
+            return False
+        each = [float(np.abs(found - other).max() / other.std()) for other in self.expected if found.shape == other.shape]
+        difference = min(each, default=float("inf"))
+        right = difference <= limit
+        self.found[way] = ["right" if right else "told" if told else "wrong", "" if right else f"{difference:.1g}"]
+        return right
+
+    def ours(self, way, path, told=False, **more):
+        out = self.folder / f"{way}.npy"
+        ids = ",".join(map(str, self.tokens))
+        done = program(self.options.program, "run", "logits", path, "--ids", ids, "-o", out, **more)
+        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), told=told)
+
+    def convert(self, way, source, target, *words, **more):
+        """Whether the conversion was made, and what was said."""
+        done = program(self.options.program, "convert", source, target, *words, **more)
+        if done.returncode:
+            self.found[way] = ["refused", said(done)]
+        return done.returncode == 0, done.stderr
+
+    def run(self):
+        source, wanted = self.folder / "model", self.options.containers
+        if not self.ours("ours", source):
+            return self.found
+        gguf, told = self.folder / "model.gguf", False
+        if "gguf" in wanted:
+            made, words = self.convert("gguf", source, gguf)
+            told = "llama.cpp will compute" in words
+            if made and self.ours("gguf", gguf, told) and "back" in wanted:
+                if self.convert("back", gguf, self.folder / "back", "--to", "safetensors")[0]:
+                    self.ours("back", self.folder / "back")
+            if made and "llama.cpp" in wanted and self.options.llama:
+                self.llama_cpp(gguf, told)
+        if "mlx" in wanted and self.convert("mlx", source, self.folder / "mlx", "--to", "mlx")[0]:
+            self.ours("mlx", self.folder / "mlx")
+            if "mlx-lm" in wanted:
+                self.mlx_lm(self.folder / "mlx")
+        if "ollama" in wanted and gguf.exists():
+            store = os.environ | {"OLLAMA_MODELS": str(self.folder / "ollama")}
+            made, words = self.convert("ollama", gguf, "drawn", "--to", "ollama", env=store)
+            if made:
+                self.ours("ollama", "drawn", told, env=store)
+        return self.found
+
+    def mlx_lm(self, folder):
+        from mlx_lm.utils import MODEL_REMAPPING, load_model
+        import importlib
+        import mlx.core as mx
+
+        mx.set_default_device(mx.cpu)
+        kind = json.loads((folder / "config.json").read_text())["model_type"]
+        try:
+            importlib.import_module(f"mlx_lm.models.{MODEL_REMAPPING.get(kind, kind)}")
+        except (Exception, SystemExit):
+            return
+        try:
+            model, _ = load_model(folder, lazy=False)
+            found = np.array(model(mx.array(self.tokens)[None])[0].astype(mx.float32))
+        except (Exception, SystemExit) as error:
+            self.found["mlx-lm"] = ["wrong", f"{type(error).__name__}: {error}"[:100]]
+            return
+        self.put("mlx-lm", found, limit=ENGINES)
+
+    def llama_cpp(self, path, told):
+        kind = program(self.options.program, "meta", "get", path, "general.architecture").stdout.split()[-1].strip('"')
+        for value in ("tokenizer.ggml.model=str:no_vocab", f"{kind}.vocab_size=u32:{self.expected[0].shape[1]}"):
+            program(self.options.program, "meta", "set", path, value)
+        out = self.folder / "llama.npy"
+        ids = ",".join(map(str, self.tokens))
+        done = program(*self.options.llama.split(), path, ids, out)
+        if done.returncode or not out.exists():
+            self.found["llama.cpp"] = ["told" if told else "wrong", "not loaded"]
+        else:
+            self.put("llama.cpp", np.load(out), limit=ENGINES, told=told)
+
+
+def compared(options, name, own, seed):
+    """What each way gives; None if the class makes no such model."""
+    try:
+        model, tokens, expected = build(name, own, seed)
+    except (Late, Exception):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder + "/model")
+        spell(Path(folder, "model"), name, own, random.Random(seed).choice(["saved", "raw", "older"]))
+        return Comparison(options, folder, tokens, expected).run()
+
+
+def reduced(options, name, own, seed, way):
+    """The config without the fields that the difference does not need."""
+    base = transformers.CONFIG_MAPPING[name]().to_dict()
+    for key in [key for key in own if key not in SIZES or base[key] is None]:
+        less = {other: value for other, value in own.items() if other != key}
+        found = compared(options, name, less, seed)
+        if found and found.get(way, [""])[0] == "wrong":
+            own = less
+    return {key: value for key, value in own.items() if key not in SIZES or key in ("sliding_window", "num_experts_per_tok", "n_group", "topk_group", "num_kv_heads")}
+
+
+def one(task):
+    options, name, number = task
+    r = random.Random(f"{options.seed} {name} {number}")
+    own, seed = draw(name, r), r.randrange(1 << 30)
+    found = compared(options, name, own, seed)
+    row = {"class": name, "number": number, "found": found}
+    for way in [way for way, (kind, _) in (found or {}).items() if kind == "wrong"]:
+        row.setdefault("smallest", {})[way] = reduced(options, name, own, seed, way)
+    return row
+
+
+def shown(row):
+    for way, (kind, why) in (row["found"] or {}).items():
+        if kind == "wrong":
+            print(f"{row['class']} {row['number']} {way} {why} {json.dumps(row['smallest'][way])}", flush=True)
+
+
+def table(rows):
+    ways = ("ours", *EVERYWHERE)
+    print("class, draws, then right/told/refused/wrong:", *ways, sep="  ")
+    for name in dict.fromkeys(row["class"] for row in rows):
+        made = [row["found"] for row in rows if row["class"] == name and row["found"]]
+        counts = [Counter(found[way][0] for found in made if way in found) for way in ways]
+        print(f"{name:<20} {len(made):>4}", *("/".join(str(count[kind]) for kind in ("right", "told", "refused", "wrong")) for count in counts), sep="  ")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("classes", nargs="*")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=15)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--containers", type=lambda words: words.split(","), default=EVERYWHERE)
+    parser.add_argument("--llama", help="a command that is given a GGUF file, tokens and a .npy file to write the logits to")
+    options = parser.parse_intermixed_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    path = options.folder / f"draws-{options.seed}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(row["class"], row["number"]) for row in rows}
+    names = options.classes or sorted(CAUSAL)
+    tasks = [(options, name, number) for name in names for number in range(options.count) if (name, number) not in done]
+    print(f"seed {options.seed}, {options.count} draws of {len(names)} classes, transformers {transformers.__version__}")
+    for row in rows:
+        shown(row)
+    with multiprocessing.Pool(options.jobs) as pool, path.open("a") as out:
+        for row in pool.imap_unordered(one, tasks):
+            print(json.dumps(row), file=out, flush=True)
+            shown(row)
+            rows.append(row)
+    rows = sorted((row for row in rows if row["class"] in names), key=lambda row: (row["class"], row["number"]))
+    table(rows)
+    kinds = Counter(kind for row in rows for kind, _ in (row["found"] or {}).values())
+    print(", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+    sys.exit(1 if kinds["wrong"] else 0)
+
+
+if __name__ == "__main__":
+    main()
