@@ -17,7 +17,7 @@ fn inspect_a_tensor() {
     blk.0.attn_q.weight
       dtype      Q8_0, 8.50 bits per weight
       shape      256 x 256
-      values     65536
+      values     65,536
       zeros      454 (0.6927 %)
       least      -0.2413 at [153, 121]
       largest    0.2382 at [11, 194]

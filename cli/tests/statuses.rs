@@ -152,11 +152,13 @@ fn the_help_names_every_status() {
     let readme =
         std::fs::read_to_string(support::root().join("docs/scripts.md")).expect("docs/scripts.md");
     let (_, table) = readme.split_once("| status | meaning |").expect("a table");
-    let table: Vec<&str> = table
+    let mut table: Vec<&str> = table
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(' ').next())
         .filter(|word| word.parse::<u8>().is_ok())
         .collect();
+    // Status 1 has a row for each verb.
+    table.dedup();
     let named: Vec<&str> = said
         .lines()
         .filter_map(|line| line.split_whitespace().next())

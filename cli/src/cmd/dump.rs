@@ -185,7 +185,10 @@ fn write_text(
     let fit = room.map(|room| room.saturating_sub(dots.len()) / CELL / 2);
     let across = shown(0..columns, fit.map_or(EDGE, |fit| (fit as u64).clamp(1, EDGE)));
     let left_out = across.len() > 1 || shown(rows.clone(), EDGE).len() > 1;
-    if left_out && args.output.as_deref().is_some_and(|path| path != Path::new("-")) {
+    if left_out
+        && args.form.is_none()
+        && args.output.as_deref().is_some_and(|path| path != Path::new("-"))
+    {
         note("not every value is written: --all writes all as text, --as npy as an array of NumPy");
     }
     let cell = |value: f32| format!("{:>CELL$}", number(value));

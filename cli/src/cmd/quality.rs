@@ -14,8 +14,8 @@ use weighbridge_reference::{
 use super::Done;
 use crate::args::run::Quality;
 use crate::json::{self, Versioned};
-use crate::print::{self, Steps, Table, bits, bytes, left, right, shown};
-use crate::{Status, Stop, device, failure, note, remark};
+use crate::print::{self, Steps, Table, bits, bytes, grouped, left, right, shown};
+use crate::{Status, Stop, device, failure, remark};
 
 /// Tokens in a window, unless another number is given.
 const CONTEXT: usize = 512;
@@ -35,6 +35,8 @@ struct Report {
     tokens: usize,
     context: usize,
     positions: usize,
+    /// The number of tokens that the first model knows: the perplexity of chance.
+    vocabulary: Option<u32>,
     models: Vec<ModelReport>,
 }
 
@@ -118,7 +120,7 @@ pub(crate) fn run(args: &Quality) -> Done {
     let longest = longest.and_then(Result::ok).unwrap_or(CONTEXT);
     let windows = text.windows(args.context.unwrap_or(CONTEXT.min(longest)))?;
     let vocabulary = first.model.config().ok().and_then(|config| config.vocab_size.as_ref());
-    let chance = vocabulary.map_or(f64::INFINITY, |rows| f64::from(rows.value));
+    let vocabulary = vocabulary.map(|rows| rows.value);
     // A decoder that is not supported is no obstacle: tokens are then shown by their numbers.
     let texts = first.model.tokenizer()?.and_then(|tokenizer| tokenizer.detokenizer().ok());
     let mut places = Vec::new();
@@ -144,16 +146,11 @@ pub(crate) fn run(args: &Quality) -> Done {
         tokens: windows.iter().map(Vec::len).sum(),
         context: windows.first().map_or(0, Vec::len),
         positions: places.len(),
+        vocabulary,
         models: reports(&candidates, &windows, &places, &shown)?,
     };
     let worst = report.models.iter().filter_map(|model| model.divergence.as_ref());
     let worst = worst.map(|divergence| divergence.mean).fold(0.0, f64::max);
-    if report.models.first().is_some_and(|model| model.perplexity > chance) {
-        note(&format!(
-            "the first model's perplexity is worse than chance among {chance} tokens: it was trained on \
-             texts of another kind; --text FILE compares on another text"
-        ));
-    }
     if args.json {
         json::write(&Versioned::new(&report))?;
     } else {
@@ -346,7 +343,7 @@ fn reports(
 
 fn write_text(report: &Report) -> Result<(), Stop> {
     let mut out = print::stdout();
-    let Report { text, tokens, context, positions, models } = report;
+    let Report { text, tokens, context, positions, vocabulary, models } = report;
     out.paragraph(
         &format!("{text}: {tokens} tokens in windows of {context}; {positions} positions compared"),
         0,
@@ -382,6 +379,17 @@ fn write_text(report: &Report) -> Result<(), Stop> {
         ]);
     }
     table.write(&mut out)?;
+    if let (Some(first), Some(tokens)) = (models.first(), *vocabulary)
+        && first.perplexity > tokens.into()
+    {
+        writeln!(out)?;
+        let tokens = grouped(tokens.into());
+        let chance =
+            format!("the first model's perplexity is worse than chance among {tokens} tokens");
+        let advice =
+            "it was trained on texts of another kind; --text FILE compares on another text";
+        out.paragraph(&format!("{chance}: {advice}"), 0)?;
+    }
     let [_, second] = models.as_slice() else { return Ok(out.flush()?) };
     let Some(divergence) = &second.divergence else { return Ok(out.flush()?) };
     writeln!(out)?;

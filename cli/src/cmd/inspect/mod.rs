@@ -232,8 +232,9 @@ fn add_config(fields: &mut Fields, config: &ModelConfig, resolution: &Resolution
         layers += &format!(", {}", print::plural(config.n_experts.value, "expert"));
     }
     fields.add("layers", layers);
-    let has_attention = |name: &str| name.contains(".attention.");
-    if resolution.mapped.iter().any(|mapping| has_attention(&mapping.canonical)) {
+    let rules = resolution.architecture.iter().flat_map(|row| row.rules).copied().flatten();
+    let mut names = rules.map(|rule| rule.canonical).peekable();
+    if names.peek().is_none() || names.any(|name| name.contains(".attention.")) {
         add_attention(fields, config, resolution);
     }
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
