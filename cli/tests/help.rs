@@ -54,7 +54,7 @@ fn the_program() {
     Check  verify       Check that a model is whole, follows its format, and loads
     Make   convert      Convert a model to another container
            quantize     Quantize a model as llama-quantize or mlx-lm does
-           merge        Merge the files of a model into one, or align its data
+           merge        Merge several models by a recipe, or join the files of one
            split        Split a model into several files
            meta         Print metadata, or edit that of a GGUF file
     Get    pull         Download models from the Hugging Face hub or Ollama's registry

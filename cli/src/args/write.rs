@@ -92,15 +92,17 @@ pub(crate) struct Split {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  weighbridge merge recipe.yml ./merged --to safetensors
-  weighbridge merge recipe.yml merged.gguf --quantize Q4_K_M
-  weighbridge merge model-00001-of-00003.gguf model.gguf
-
-A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, slerp and passthrough. The models may
+#[command(
+    after_help = "A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, slerp and passthrough. The models may
 be in any container. Each tensor is merged in f32, when its turn to be written comes, and rounded once.
 
-If SRC is a model, its files are joined: `weighbridge split --join`.")]
+If SRC is a model, its files are joined: `weighbridge split --join`.
+
+Examples:
+  weighbridge merge recipe.yml ./merged --to safetensors
+  weighbridge merge recipe.yml merged.gguf --quantize Q4_K_M
+  weighbridge merge model-00001-of-00003.gguf model.gguf"
+)]
 pub(crate) struct Merge {
     /// A recipe, which ends in .yml or .yaml; or a model whose files are joined
     pub(crate) src: PathBuf,
