@@ -89,20 +89,20 @@ mod tests {
     #[test]
     fn a_state_is_a_decaying_sum() {
         let mut state = vec![0.0; 4];
-        let positions: [([f32; 2], [f32; 2], [f32; 2]); 3] = [
-            ([1.0, 0.0], [1.0, 2.0], [1.0, -1.0]),
-            ([0.5, 1.0], [0.0, 1.0], [2.0, 3.0]),
-            ([2.0, -1.0], [1.0, 1.0], [0.5, 4.0]),
+        let positions: [[[f32; 2]; 3]; 3] = [
+            [[1.0, 0.0], [1.0, 2.0], [1.0, -1.0]],
+            [[0.5, 1.0], [0.0, 1.0], [2.0, 3.0]],
+            [[2.0, -1.0], [1.0, 1.0], [0.5, 4.0]],
         ];
-        for (now, (q, ..)) in positions.iter().enumerate() {
-            let (_, k, v) = positions[now];
+        for (now, [q, k, v]) in positions.iter().enumerate() {
             let mut out = [0.0; 2];
-            step(&mut state, q, &k, &v, 0.5, &mut out);
+            step(&mut state, q, k, v, 0.5, &mut out);
             for (element, out) in out.iter().enumerate() {
-                let term = |(place, (_, k, v)): (usize, &([f32; 2], [f32; 2], [f32; 2]))| {
-                    (q[0] * k[0] + q[1] * k[1]) * v[element] * 0.5f32.powi((now - place) as i32)
-                };
-                let sum: f32 = positions[..=now].iter().enumerate().map(term).sum();
+                let mut decay = 2.0;
+                let sum: f32 = positions[..=now].iter().rev().fold(0.0, |sum, [_, k, v]| {
+                    decay *= 0.5;
+                    sum + (q[0] * k[0] + q[1] * k[1]) * v[element] * decay
+                });
                 assert!((sum - out).abs() < 1e-6, "{now}: {sum} and {out}");
             }
         }

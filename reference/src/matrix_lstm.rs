@@ -113,8 +113,8 @@ mod tests {
     /// The quotient of two sums over positions, whose weights are the products of the gates.
     #[test]
     fn a_state_is_a_quotient_of_sums() {
-        let positions: [([f32; 2], [f32; 2], [f32; 1], f32, f32); 3] = [
-            ([0.3, 0.1], [1.0, 2.0], [1.0], 0.2, 1.0),
+        let positions = [
+            ([0.3f32, 0.1], [1.0f32, 2.0], [1.0f32], 0.2f32, 1.0f32),
             ([-0.5, 0.4], [0.5, -1.0], [-2.0], 1.5, -0.3),
             ([0.9, 0.2], [2.0, 1.0], [3.0], -0.7, 0.8),
         ];

@@ -15,7 +15,7 @@ pub enum Setting {
     Gradient(Vec<f64>),
     /// The setting of the first rule whose text is in the name of the tensor. A rule without a text applies
     /// to all.
-    Rules(Vec<(Option<String>, Setting)>),
+    Rules(Vec<(Option<String>, Self)>),
 }
 
 impl Setting {

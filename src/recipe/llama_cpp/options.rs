@@ -113,10 +113,13 @@ impl TensorType {
 }
 
 impl std::fmt::Display for TensorType {
+    #[cfg(feature = "regex")]
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        #[cfg(feature = "regex")]
-        return write!(f, "{}={}", self.pattern, self.dtype);
-        #[cfg(not(feature = "regex"))]
+        write!(f, "{}={}", self.pattern, self.dtype)
+    }
+
+    #[cfg(not(feature = "regex"))]
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.pattern {}
     }
 }
