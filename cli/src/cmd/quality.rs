@@ -341,6 +341,23 @@ fn reports(
     Ok(reports)
 }
 
+/// Says if a model of a vocabulary predicts the text worse than chance.
+fn write_chance(
+    first: Option<&ModelReport>,
+    vocabulary: Option<u32>,
+    out: &mut print::Screen<impl Write>,
+) -> std::io::Result<()> {
+    let (Some(first), Some(tokens)) = (first, vocabulary) else { return Ok(()) };
+    if first.perplexity <= tokens.into() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let tokens = grouped(tokens.into());
+    let chance = format!("the first model's perplexity is worse than chance among {tokens} tokens");
+    let advice = "it was trained on texts of another kind; --text FILE compares on another text";
+    out.paragraph(&format!("{chance}: {advice}"), 0)
+}
+
 fn write_text(report: &Report) -> Result<(), Stop> {
     let mut out = print::stdout();
     let Report { text, tokens, context, positions, vocabulary, models } = report;
@@ -379,17 +396,7 @@ fn write_text(report: &Report) -> Result<(), Stop> {
         ]);
     }
     table.write(&mut out)?;
-    if let (Some(first), Some(tokens)) = (models.first(), *vocabulary)
-        && first.perplexity > tokens.into()
-    {
-        writeln!(out)?;
-        let tokens = grouped(tokens.into());
-        let chance =
-            format!("the first model's perplexity is worse than chance among {tokens} tokens");
-        let advice =
-            "it was trained on texts of another kind; --text FILE compares on another text";
-        out.paragraph(&format!("{chance}: {advice}"), 0)?;
-    }
+    write_chance(models.first(), *vocabulary, &mut out)?;
     let [_, second] = models.as_slice() else { return Ok(out.flush()?) };
     let Some(divergence) = &second.divergence else { return Ok(out.flush()?) };
     writeln!(out)?;
