@@ -385,7 +385,7 @@ fn reports_serialize() {
     let inspected = ops::inspect(&model, &InspectOptions::new()).expect("a report");
     assert_eq!(
         keys(json(serde_json::to_value(&inspected))),
-        "container summary files tensor_count weight_count stored_bytes architecture architecture_reason \
+        "container summary files file_bytes tensor_count weight_count stored_bytes architecture architecture_reason \
          by_structure rope_layout missing notes attachments metadata tensors"
     );
     let config = ops::config(&model).expect("a report");
