@@ -223,8 +223,7 @@ impl Attention {
         layer: usize,
     ) -> Result<Rows> {
         let slot = self.plan.keys_of.unwrap_or(layer);
-        let cache = caches.get_mut(slot);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {slot}")))?;
+        let cache = LayerCache::of(caches, slot)?;
         let q = match &self.projection {
             Projection::Heads(own) => {
                 let mut q = own.q.of(x)?;

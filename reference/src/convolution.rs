@@ -94,8 +94,7 @@ impl ShortConvolution {
     }
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let dim = self.convolution.channels;
         let parts = self.input.of(x)?;
         let mut entering = parts.columns(0..dim);

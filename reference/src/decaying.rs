@@ -4,7 +4,7 @@
 use weighbridge::arch::NormKind;
 
 use crate::cache::LayerCache;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::math::Function;
 use crate::plan::{DecayingPlan, NormPlan};
 use crate::rows::Rows;
@@ -48,8 +48,7 @@ impl Decaying {
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
         let DecayingPlan { heads, head_dim, activation, .. } = self.plan;
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let mut qkv = self.qkv.of(x)?;
         qkv.apply(activation);
         let each = head_dim * head_dim;

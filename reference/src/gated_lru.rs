@@ -91,8 +91,7 @@ impl GatedLru {
         caches: &mut [LayerCache],
         layer: usize,
     ) -> Result<Rows> {
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let mut out = self.convolution.of(&self.x.of(x)?, cache);
         cache.state.resize(self.rates.len(), 0.0);
         for (position, row) in out.rows_mut().enumerate() {

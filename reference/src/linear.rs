@@ -115,8 +115,7 @@ impl Linear {
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
         let LinearPlan { key_heads, value_heads, key_dim, value_dim, .. } = self.plan;
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
         let joined = Rows::joined(&[self.q.of(x)?, self.k.of(x)?, self.v.of(x)?]);
         let mut mixed = self.convolution.of(&joined, cache);

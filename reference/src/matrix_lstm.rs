@@ -3,7 +3,7 @@
 use weighbridge::arch::NormKind;
 
 use crate::cache::LayerCache;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::math::{Function, dot};
 use crate::plan::{MatrixLstmPlan, NormPlan};
 use crate::rows::Rows;
@@ -51,8 +51,7 @@ impl MatrixLstm {
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
         let MatrixLstmPlan { heads, key_dim, value_dim, gate_cap } = self.plan;
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let (mut q, k, v) = (self.q.of(x)?, self.k.of(x)?, self.v.of(x)?);
         #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
         q.scale((key_dim as f32).sqrt().recip());

@@ -102,8 +102,7 @@ impl StateSpace {
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
         let StateSpacePlan { inner, state, groups, heads, .. } = self.plan;
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let mut given = match self.plan.input_scale {
             1.0 => self.input.of(x)?,
             scale => {

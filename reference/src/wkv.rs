@@ -2,7 +2,7 @@
 //! distance, and inputs that are mixed with those of the position before (Peng et al., "RWKV", 2023).
 
 use crate::cache::LayerCache;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::math::{Activation, Function};
 use crate::rows::Rows;
 use crate::weight::{Loader, Weight};
@@ -71,8 +71,7 @@ impl TimeMix {
     }
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let before = shifted(x, &mut cache.inputs);
         let [k, v, gate] = self.shares.each_ref().map(|shares| mixed(x, &before, shares));
         let (k, v, gate) = (self.k.of(&k)?, self.v.of(&v)?, self.gate.of(&gate)?);
@@ -125,8 +124,7 @@ impl ChannelMix {
     }
 
     pub(crate) fn of(&self, x: &Rows, caches: &mut [LayerCache], layer: usize) -> Result<Rows> {
-        let cache = caches.get_mut(layer);
-        let cache = cache.ok_or_else(|| Error::Mismatch(format!("no cache for layer {layer}")))?;
+        let cache = LayerCache::of(caches, layer)?;
         let before = shifted(x, &mut cache.network_input);
         let [up, gate] = self.shares.each_ref().map(|shares| mixed(x, &before, shares));
         let mut inner = self.up.of(&up)?;
