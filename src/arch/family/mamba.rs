@@ -47,16 +47,19 @@ fn widths(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 
 /// The heads of Mamba 2. GGUF keeps their number as the rank of time steps.
 fn heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let (heads, width) = state_heads(model)?;
+    out.insert("num_heads".to_owned(), heads.into());
+    out.insert("head_dim".to_owned(), width.into());
+    Ok(())
+}
+
+/// The number of heads of a state space, and the width of each.
+pub(super) fn state_heads(model: &SourceModel<'_>) -> Result<(u32, u32)> {
     let ssm = &model.config.ssm;
     let heads = ssm.time_step_rank.as_ref().map(|heads| heads.value);
     let width = ssm.inner_size.as_ref().zip(heads);
     let width = width.and_then(|(inner, heads)| inner.value.checked_div(heads));
-    let (Some(heads), Some(width)) = (heads, width) else {
-        return Err(model.missing_in_model("ssm.time_step_rank"));
-    };
-    out.insert("num_heads".to_owned(), heads.into());
-    out.insert("head_dim".to_owned(), width.into());
-    Ok(())
+    heads.zip(width).ok_or_else(|| model.missing_in_model("ssm.time_step_rank"))
 }
 
 /// mlx-lm requires bounds of time steps, and the inner width. Transformers' defaults are 0 and infinity,

@@ -65,13 +65,7 @@ fn parts(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.remove("num_hidden_layers");
     let kinds = (0..model.own_layers()).map(|layer| part(model, layer));
     out.insert("layers_block_type".to_owned(), kinds.collect());
-    let ssm = &model.config.ssm;
-    let heads = ssm.time_step_rank.as_ref().map(|heads| heads.value);
-    let width = ssm.inner_size.as_ref().zip(heads);
-    let width = width.and_then(|(inner, heads)| inner.value.checked_div(heads));
-    let (Some(heads), Some(width)) = (heads, width) else {
-        return Err(model.missing_in_model("ssm.time_step_rank"));
-    };
+    let (heads, width) = super::mamba::state_heads(model)?;
     out.insert("mamba_num_heads".to_owned(), heads.into());
     out.insert("mamba_head_dim".to_owned(), width.into());
     if let Some(width) = &model.config.ffn_dim {

@@ -87,9 +87,12 @@ impl Tables {
         self.table(line, name, |tables| &tables.config)
     }
 
-    /// A list of tensors that models may lack.
-    pub(super) fn optional(&self, line: &Line, name: &str) -> Parsed<&'static [&'static str]> {
-        self.table(line, name, |tables| &tables.optional)
+    /// Tensors that models may lack: a list, or all of a table of names.
+    pub(super) fn optional(&self, line: &Line, name: &str) -> Parsed<Vec<&'static str>> {
+        match self.table(line, name, |tables| &tables.optional) {
+            Ok(list) => Ok(list.to_vec()),
+            Err(_) => Ok(self.tensors(line, name)?.iter().map(|rule| rule.canonical).collect()),
+        }
     }
 
     /// A list of prefixes.
