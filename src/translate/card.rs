@@ -122,14 +122,17 @@ impl Card {
         let mut count = 0u32;
         for model in self.base_models() {
             let id = model.strip_prefix(HUB).unwrap_or(model);
-            let Some((owner, name)) = id.split_once('/').filter(|(_, name)| !name.contains('/'))
-            else {
-                continue;
-            };
             let key = |end| format!("{BASE_MODEL}.{count}.{end}");
-            keys.set_text(&key("name"), title(name));
-            keys.set_text(&key("organization"), title(owner));
-            keys.set_text(&key("repo_url"), format!("{HUB}{id}"));
+            match id.split_once('/') {
+                Some((owner, name)) if !name.contains('/') => {
+                    keys.set_text(&key("name"), title(name));
+                    keys.set_text(&key("organization"), title(owner));
+                    keys.set_text(&key("repo_url"), format!("{HUB}{id}"));
+                }
+                // An address elsewhere.
+                Some(_) => keys.set_text(&key("repo_url"), model),
+                None => keys.set_text(&key("name"), id),
+            }
             count = count.saturating_add(1);
         }
         if count > 0 {
@@ -204,10 +207,14 @@ pub(crate) fn base_models(metadata: &Metadata) -> Vec<String> {
     (0..count).filter_map(of_key).collect()
 }
 
-/// Whether a card states a key of GGUF.
+/// Whether a card states a key of GGUF. Of a base model, it has the repository or else the name.
 pub(crate) fn states(key: &str) -> bool {
+    let of_base_model = key.strip_prefix(BASE_MODEL).and_then(|rest| rest.rsplit('.').next());
+    if let Some(end) = of_base_model {
+        return ["count", "name", "organization", "repo_url"].contains(&end);
+    }
     let mut named = NAMES.iter().chain(SOURCES).chain(LISTS).map(|(name, _)| *name);
-    named.any(|name| name == key) || key.starts_with(BASE_MODEL)
+    named.any(|name| name == key)
 }
 
 /// The card of a directory that is written from a GGUF file.
