@@ -220,5 +220,9 @@ fn guesses_do_what_is_meant() {
     assert!(ran.err.contains("nothing=Q8_0: no tensor of the model matches"), "{}", ran.err);
     assert_eq!(run(&["merge", hf, &at("joined")]).status, Some(0));
     assert!(folder.path().join("joined/tokenizer.json").is_file());
+    std::fs::create_dir(at("shards")).expect("a folder");
+    assert_eq!(run(&["split", gguf, &at("shards/m"), "--max-tensors", "8"]).status, Some(0));
+    assert_eq!(run(&["merge", &at("shards"), &at("whole.gguf")]).status, Some(0));
+    assert!(folder.path().join("whole.gguf").is_file());
     assert_eq!(run(&["convert", gguf, &at("hf"), "--to", "hf"]).status, Some(0));
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use weighbridge::container::Shards;
+use weighbridge::model::Encoding;
 use weighbridge::ops;
 
 use super::Done;
@@ -46,8 +47,9 @@ pub(super) fn joined(
     let model = writing.open.options().open(src)?;
     remark(&model);
     let is_file = dst.extension().is_some_and(|ending| ending == "safetensors");
-    let plan = match src.is_dir() && !is_file && align.is_none() {
-        // A directory keeps its documents.
+    let is_directory = src.is_dir() && model.encoding() == Encoding::Safetensors;
+    let plan = match is_directory && !is_file && align.is_none() {
+        // It keeps its documents.
         true => ops::split(&model, Shards::Bytes(u64::MAX), dst)?,
         false => ops::merge(&model, align)?,
     };
