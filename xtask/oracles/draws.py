@@ -1,12 +1,12 @@
 """Draws configs of transformers' causal classes, and compares the program with the class, in every container.
 
-    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--cases FILE] [--llama PYTHON] [CLASS...]
+    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--llama PYTHON] [CLASS...]
 
 A draw is a small config in which features are on or off by chance, and a model with random weights. The logits of the class
 are compared with those of the program for the model in its own form, and after the conversion to GGUF, to MLX, to Ollama's
 store and back; with mlx-lm's, if it has the class; and with llama.cpp's, if PYTHON has `llama_cpp` or `xllamacpp`. A difference is printed as
 one line, with the smallest config that shows it: values return to their defaults as long as the difference stays. FOLDER keeps
-the results, so that a run that was interrupted goes on. --cases adds the smallest configs as cases to FILE for reference/tests.
+the results, so that a run that was interrupted goes on.
 The exit status is 1 if anything differs without a word of the program.
 """
 
