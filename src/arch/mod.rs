@@ -5,6 +5,7 @@ mod architecture;
 mod auxiliary;
 mod conditional;
 pub(crate) mod config;
+pub(crate) mod config_json;
 mod cut;
 mod dialect_names;
 mod experts;
@@ -12,6 +13,7 @@ pub(crate) mod family;
 mod generation;
 pub(crate) mod graph;
 pub(crate) mod habits;
+pub(crate) mod kept;
 mod linear;
 mod mapping;
 mod missing;
@@ -34,6 +36,7 @@ pub(crate) use architecture::Instead;
 pub use architecture::{Architecture, PlanLine, RopeLayout};
 pub(crate) use auxiliary::NEXT_TOKENS;
 pub(crate) use conditional::ConditionalName;
+pub(crate) use config::KeptDocument;
 pub use config::{
     AttentionConfig, ConfigField, ConfigValue, EncoderConfig, ExpertConfig, Field, Gating,
     LayerKind, LayerLayout, ModelConfig, NormKind, RopeConfig, RopeScaling, RopeScalingKind,
@@ -48,7 +51,8 @@ pub use mapping::Mapping;
 pub use resolution::{Auxiliary, Resolution};
 pub(crate) use resolve::{
     CanonicalMatch, architecture_name, canonical_names, canonical_of, computed_config,
-    config_reader, model_config, resolve, source_model, stated_config, unused_config,
+    config_reader, kept_config, model_config, resolve, source_model, source_of_keys, stated_config,
+    unused_config,
 };
 pub(crate) use rule::{KeyedTensor, Rename};
 pub use rule::{NameRule, StoredForm};

@@ -7,9 +7,10 @@ use foldhash::fast::RandomState;
 
 use super::architecture::Architecture;
 use super::auxiliary;
-use super::config::{self, ConfigReader, ConfigValue, Field, ModelConfig};
+use super::config::{self, ConfigReader, ConfigValue, Field, KeptDocument, ModelConfig};
 use super::experts::{Experts, add_experts};
 use super::family::{self, architectures};
+use super::kept::{self, Kept};
 use super::mapping::Mapping;
 use super::missing::{LayerNames, missing, stack};
 use super::resolution::{Auxiliary, Resolution};
@@ -19,6 +20,7 @@ use super::transform::{RowOrder, Transform};
 use super::{structure, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::store::{Encoding, Store};
 
 /// The model's name for its architecture, if its files have one.
@@ -83,37 +85,82 @@ pub(crate) fn source_model<'a>(
     store: &'a Store,
     resolution: &'a Resolution,
 ) -> Result<SourceModel<'a>> {
+    let keys = source_of_keys(store, resolution)?;
+    let Some(kept) = kept::document(&keys, resolution)? else { return Ok(keys) };
+    let class = kept.document.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let defaults = family::defaults(class);
+    let reader = ConfigReader::of_kept(store, keys.config.architecture.clone(), defaults, kept);
+    let config = config::derived(&reader, resolution)?;
+    Ok(SourceModel::new(reader, config, &resolution.mapped))
+}
+
+/// A model to be translated, by the keys that every program reads: without those that a GGUF file keeps of
+/// `config.json`.
+///
+/// # Errors
+///
+/// See [`Model::config`](crate::Model::config).
+pub(crate) fn source_of_keys<'a>(
+    store: &'a Store,
+    resolution: &'a Resolution,
+) -> Result<SourceModel<'a>> {
     let reader = config_reader(store)?;
     let config = config::derived(&reader, resolution)?;
     Ok(SourceModel::new(reader, config, &resolution.mapped))
 }
 
+/// What a GGUF file keeps of `config.json`, with the document and what llama.cpp computes differently.
+///
+/// # Errors
+///
+/// See [`Model::config`](crate::Model::config).
+pub(crate) fn kept_config(store: &Store, resolution: &Resolution) -> Result<Option<Kept>> {
+    if !kept::is_kept(store) {
+        return Ok(None);
+    }
+    kept::of_file(&source_of_keys(store, resolution)?)
+}
+
 /// See [`Model::computed_config`](crate::Model::computed_config).
-pub(crate) fn computed_config(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
-    config::computed(store, unused_config(store))
+pub(crate) fn computed_config<'m>(
+    store: &'m Store,
+    kept: Option<&'m KeptDocument>,
+) -> Vec<(String, ConfigValue<'m>)> {
+    config::computed(store, kept, unused_config(store, kept))
 }
 
 /// See [`Model::stated_config`](crate::Model::stated_config).
-pub(crate) fn stated_config<'s>(store: &'s Store, key: &str) -> Option<ConfigValue<'s>> {
+pub(crate) fn stated_config<'m>(
+    store: &'m Store,
+    kept: Option<&'m KeptDocument>,
+    key: &str,
+) -> Option<ConfigValue<'m>> {
     let named = architecture_name(store).ok().flatten();
-    config::stated(store, named.as_ref().map(|named| named.value.as_str()), key)
+    config::stated(store, named.as_ref().map(|named| named.value.as_str()), kept, key)
 }
 
 /// See [`Model::unused_config`](crate::Model::unused_config).
-pub(crate) fn unused_config(store: &Store) -> Vec<(String, ConfigValue<'_>)> {
+pub(crate) fn unused_config<'m>(
+    store: &'m Store,
+    kept: Option<&'m KeptDocument>,
+) -> Vec<(String, ConfigValue<'m>)> {
     let named = architecture_name(store).ok().flatten();
-    config::unused(store, named.as_ref().map(|named| named.value.as_str()))
+    config::unused(store, named.as_ref().map(|named| named.value.as_str()), kept)
 }
 
-/// The config of a model, see [`Model::config`](crate::Model::config).
+/// The config of a model, see [`Model::config`](crate::Model::config), and the `config.json` that a
+/// GGUF file keeps.
 ///
 /// # Errors
 ///
 /// `Unsupported` if the model does not state its architecture, or is not a language model;
 /// `Malformed` if it lacks a required number, or has an invalid one: zero heads, or a width that is
 /// not an integer.
-pub(crate) fn model_config(store: &Store, resolution: &Resolution) -> Result<ModelConfig> {
-    config::derived(&config_reader(store)?, resolution)
+pub(crate) fn model_config(
+    store: &Store,
+    resolution: &Resolution,
+) -> Result<(ModelConfig, Option<KeptDocument>)> {
+    Ok(source_model(store, resolution)?.into_config())
 }
 
 /// Detects the architecture and maps every stored tensor to its canonical name, if it has one.

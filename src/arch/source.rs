@@ -3,23 +3,21 @@
 use std::path::Path;
 
 use super::config::{
-    ConfigReader, Field, KEYS, LayerKind, ModelConfig, Reported, key, nested_configs, pooling,
+    ConfigReader, Field, KEPT_CONFIG, KEYS, KeptDocument, LayerKind, ModelConfig, Reported, key,
+    nested_configs, pooling,
 };
 use super::mapping::{Mapping, next_layers};
 use super::rule::KeyedTensor;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Metadata, Value};
-use crate::store::Encoding;
-
-/// The key of a GGUF file that keeps what `config.json` says and GGUF has no key for: a JSON object.
-pub(crate) const KEPT_CONFIG: &str = "weighbridge.config";
+use crate::store::{Encoding, Store};
 
 /// A model and its config.
 pub(crate) struct SourceModel<'a> {
     reader: ConfigReader<'a>,
     pub(crate) config: ModelConfig,
-    mapped: &'a [Mapping],
+    pub(super) mapped: &'a [Mapping],
 }
 
 impl<'a> SourceModel<'a> {
@@ -30,6 +28,14 @@ impl<'a> SourceModel<'a> {
         mapped: &'a [Mapping],
     ) -> Self {
         Self { reader, config, mapped }
+    }
+
+    pub(super) fn into_config(self) -> (ModelConfig, Option<KeptDocument>) {
+        (self.config, self.reader.kept)
+    }
+
+    pub(crate) fn store(&self) -> &'a Store {
+        self.reader.store
     }
 
     pub(crate) fn path(&self) -> &Path {

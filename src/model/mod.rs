@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
-    ConfigValue, GenerationConfig, Mapping, ModelConfig, Resolution, computed_config, model_config,
-    resolve, stated_config, unused_config,
+    ConfigValue, GenerationConfig, KeptDocument, Mapping, ModelConfig, Resolution, computed_config,
+    model_config, resolve, stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -67,7 +67,7 @@ struct ModelInner {
     store: Arc<Store>,
     /// Resolved when the first canonical name is requested.
     names: OnceLock<Result<ResolvedNames>>,
-    config: OnceLock<Result<ModelConfig>>,
+    config: OnceLock<Result<(ModelConfig, Option<KeptDocument>)>>,
     /// The changes that merged adapters make to the values.
     adaptation: Option<Arc<Adaptation>>,
     /// What was merged, a note for each adapter.
@@ -323,27 +323,36 @@ impl Model {
     /// `Malformed` if a required value is missing or impossible, such as zero heads or a width that
     /// is not an integer; otherwise same as [`resolution`](Self::resolution).
     pub fn config(&self) -> Result<&ModelConfig> {
+        self.config_and_kept().map(|(config, _)| config)
+    }
+
+    fn config_and_kept(&self) -> Result<&(ModelConfig, Option<KeptDocument>)> {
         let config =
             self.inner.config.get_or_init(|| model_config(&self.inner.store, self.resolution()?));
         config.as_ref().map_err(Error::clone)
     }
 
+    /// The `config.json` that a GGUF file keeps.
+    fn kept(&self) -> Option<&KeptDocument> {
+        self.config_and_kept().ok()?.1.as_ref()
+    }
+
     /// The value that the files state under a key of `config.json`, or of GGUF after the architecture's
     /// name, whether or not a field of [`ModelConfig`] reads it. A `null` is none.
     pub fn stated_config(&self, key: &str) -> Option<ConfigValue<'_>> {
-        stated_config(&self.inner.store, key)
+        stated_config(&self.inner.store, self.kept(), key)
     }
 
     /// The config's keys and values that no field of [`ModelConfig`] reads.
     pub fn unused_config(&self) -> Vec<(String, ConfigValue<'_>)> {
-        unused_config(&self.inner.store)
+        unused_config(&self.inner.store, self.kept())
     }
 
     /// Of [`unused_config`](Self::unused_config), the keys of `config.json` that change the logits of
     /// transformers' causal class, and whose values are not its defaults. Empty for a model type without
     /// such a class.
     pub fn computed_config(&self) -> Vec<(String, ConfigValue<'_>)> {
-        computed_config(&self.inner.store)
+        computed_config(&self.inner.store, self.kept())
     }
 
     /// The tokenizer, or `None` if no file contains one.

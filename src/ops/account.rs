@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::json::Json;
 
 use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::kept::{self, Kept};
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dialect::Dialect;
 use crate::error::Result;
@@ -14,7 +15,6 @@ use crate::model::Model;
 use crate::store::Encoding;
 use crate::store::folder::{Companion, companion, documents};
 use crate::translate::card;
-use crate::translate::kept::{self, Kept};
 use crate::write::{Account, Builder, ItemKind, Method, OutTensor, Outcome, planned_config};
 
 /// Completes the account of what a builder holds of the model `source`.

@@ -27,6 +27,9 @@ pub struct ConfigReport<'m> {
     pub generation: Result<Option<GenerationReport>>,
     /// The config's unused keys, with their values.
     pub other: Vec<(String, ConfigValue<'m>)>,
+    /// What llama.cpp computes differently, because it does not read what a GGUF file keeps of
+    /// `config.json`.
+    pub notes: Vec<String>,
 }
 
 /// A field of a report, with its source.
@@ -94,6 +97,7 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
         tokenizer: model.tokenizer().map(|found| found.as_ref().map(tokenizer)),
         generation: model.generation_config().map(|found| found.map(generation)),
         other: model.unused_config(),
+        notes: super::gguf::unread(model)?.into_iter().collect(),
     })
 }
 
@@ -175,13 +179,14 @@ mod serialize {
 
     impl Serialize for ConfigReport<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let mut report = serializer.serialize_struct("ConfigReport", 5)?;
+            let mut report = serializer.serialize_struct("ConfigReport", 6)?;
             report.serialize_field("config", &by_name(&self.config))?;
             report.serialize_field("quantization", &quantization(&self.quantization))?;
             let tokenizer = or_error(&self.tokenizer, |fields| by_name(fields));
             report.serialize_field("tokenizer", &tokenizer)?;
             report.serialize_field("generation", &or_error(&self.generation, generation))?;
             report.serialize_field("other", &Verbatim(&self.other))?;
+            report.serialize_field("notes", &self.notes)?;
             report.end()
         }
     }

@@ -4,16 +4,17 @@ use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use super::{account, mmproj};
-use crate::arch::{Architecture, Dialect, family, graph};
+use crate::arch::kept::{Kept, PREFIX};
+use crate::arch::{Architecture, Dialect, family, graph, kept_config};
 use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, Value};
+use crate::metadata::{KeyValues, Metadata, Value};
 use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
-use crate::translate::{self, kept::PREFIX, pruned::PrunedLayers};
+use crate::translate::{self, pruned::PrunedLayers};
 use crate::write::{
     Builder, Method, OutTensor, Output, PlannedModel, Precision, Producer, choose, encoded,
 };
@@ -130,17 +131,13 @@ impl GgufDraft {
             }
         }
         if model.encoding() == Encoding::Gguf {
+            self.notes.extend(unread(model)?);
             return Ok(self.builder(model));
         }
         let gguf = self.planned(model)?;
         let whole = self.lost.is_empty();
         let kept = translate::kept(model, &gguf, whole, pruned.as_ref())?.unwrap_or_default();
-        let mut losses = Vec::new();
-        let name = gguf.metadata().str("general.architecture").unwrap_or_default();
-        if let Some(graph) = family::graph(name) {
-            losses.clone_from(&kept.losses);
-            losses.extend(graph::ignored(graph, name, gguf.metadata(), &kept.stated));
-        }
+        let mut losses = losses(&kept, gguf.metadata());
         if let [first, others @ ..] = self.lost.as_slice() {
             let more = match others.len() {
                 0 => String::new(),
@@ -150,8 +147,7 @@ impl GgufDraft {
         }
         losses.append(&mut self.losses);
         if !losses.is_empty() {
-            let said = losses.join("; ");
-            let fault = format!("llama.cpp will compute this model differently: {said}");
+            let fault = computed_differently(&losses);
             if lossless {
                 return Err(Error::unsupported(fault));
             }
@@ -225,4 +221,28 @@ fn output(
         return encoded(view, DType::F32, None, precision);
     }
     choose(view, &gguf::write::WRITER, precision)
+}
+
+/// What llama.cpp computes differently because it does not read what is kept, one statement each.
+fn losses(kept: &Kept, metadata: &Metadata) -> Vec<String> {
+    let name = metadata.str("general.architecture").unwrap_or_default();
+    let Some(graph) = family::graph(name) else { return Vec::new() };
+    let ignored = graph::ignored(graph, name, metadata, &kept.stated);
+    kept.losses.iter().cloned().chain(ignored).collect()
+}
+
+fn computed_differently(losses: &[String]) -> String {
+    format!("llama.cpp will compute this model differently: {}", losses.join("; "))
+}
+
+/// A note on what llama.cpp computes differently because it does not read the config that a GGUF file
+/// keeps.
+///
+/// # Errors
+///
+/// Same as [`Model::config`].
+pub(super) fn unread(model: &Model) -> Result<Option<String>> {
+    let kept = kept_config(model.store(), model.resolution()?)?;
+    let losses = kept.map(|kept| losses(&kept, model.metadata())).unwrap_or_default();
+    Ok((!losses.is_empty()).then(|| computed_differently(&losses)))
 }

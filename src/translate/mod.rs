@@ -8,7 +8,6 @@
 pub(crate) mod card;
 mod config;
 mod general;
-pub(crate) mod kept;
 pub(crate) mod modules;
 pub(crate) mod pruned;
 mod tokenizer;
@@ -16,16 +15,18 @@ mod tokenizer;
 use std::borrow::Cow;
 
 use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::kept::{self, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::{ConfigField, Dialect, ModelConfig, Resolution, source_model};
+use crate::arch::{
+    ConfigField, Dialect, ModelConfig, Resolution, config_json, source_model, source_of_keys,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
 use crate::store::{Encoding, Note, Store, folder};
 use crate::tokenizer::{Tokenizer, TokenizerTables};
-use kept::Kept;
 use pruned::PrunedLayers;
 
 /// The model's name in its `config.json`, without its owner's.
@@ -238,7 +239,7 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     let resolution = model.resolution()?;
     if resolution.dialect == Dialect::Mlx && !resolution.has_towers() {
         let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
-        if let Some(text) = config::hf::text_alone(&keys) {
+        if let Some(text) = config_json::text_alone(&keys) {
             documents.config = ConfigDocument::Made(text);
         }
     }
@@ -307,7 +308,7 @@ fn documents(model: &Model) -> Result<Documents> {
             generation.insert(format!("{name}_token_id"), id.value.into());
         }
     }
-    config::hf::without_padding(&mut config);
+    config_json::without_padding(&mut config);
     let written = |(name, json): (&'static str, Json)| (name, format!("{json:#}").into_bytes());
     let generation = [("generation_config.json", Json::Object(generation))];
     let modules = modules::files(store, model.resolution()?);
@@ -321,13 +322,13 @@ const SPECIAL: [&str; 3] = ["bos", "eos", "pad"];
 
 /// The `config.json` that GGUF keys alone give.
 fn derived_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
-    let mut config = config::hf::hf_config(store, resolution)?;
+    let mut config = config_json::hf_config(&source_of_keys(store, resolution)?)?;
     for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
         if SPECIAL.contains(&name.as_str()) {
             config.insert(format!("{name}_token_id"), id.value.into());
         }
     }
-    config::hf::without_padding(&mut config);
+    config_json::without_padding(&mut config);
     Ok(config)
 }
 
@@ -440,7 +441,8 @@ const NAMED: &[&str] = &["architecture", "family", "max_seq_len", "type_vocab_si
 pub fn mlx_documents(model: &Model) -> Result<Documents> {
     let mut documents = documents(model)?;
     let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
-    let mut changed = config::hf::within_in_mlx(&keys).unwrap_or_else(|| keys.clone().into_owned());
+    let mut changed =
+        config_json::within_in_mlx(&keys).unwrap_or_else(|| keys.clone().into_owned());
     let resolution = model.resolution()?;
     if resolution.architecture.is_some() {
         config::mlx::state_for_mlx_lm(model.store(), resolution, &mut changed)?;

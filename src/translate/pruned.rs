@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::kept::{CONFIG, DERIVED, layer_meanings};
 use crate::arch::ModelConfig;
 use crate::arch::config::key;
+use crate::arch::kept::{CONFIG, DERIVED, layer_meanings};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::engines::{facts, gemma3};
-use crate::models::{Form, listed_models};
+use crate::models::{Form, listed_models, models};
 use crate::support::{fixture, outside, put, sample};
 use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
@@ -287,6 +287,93 @@ fn names_with_one_meaning_are_not_kept() {
         own.map(|(key, value)| format!("{key} = {value:?}")).collect::<Vec<_>>()
     };
     assert_eq!(kept("su"), kept("longrope"));
+}
+
+/// Fields that say in another form what other fields say too, and those that follow from the stored tensors:
+/// the start of the model's name, and the field.
+const ANOTHER_FORM: [(&str, &str); 11] = [
+    // All of a head, or the fraction that `rope_dimension_count` says.
+    ("", "rope_partial_factor"),
+    // The layers of `rope_skip_interval`.
+    ("", "rope_layers"),
+    // As llama.cpp requires them, where the model has one section.
+    ("", "rope_sections"),
+    // Every layer has experts.
+    ("", "expert_layer_step"),
+    // GGUF loses the rows of the position embedding that no position has.
+    ("", "max_seq_len"),
+    // Whether the output matrix is stored, and which layers are.
+    ("", "tie_embeddings"),
+    ("deepseek_v3", "n_next_token_layers"),
+    // Without states, it is a model of another family.
+    ("granitemoehybrid without states", "family"),
+    // What the class takes if nothing is stated.
+    ("deepseek_v2", "expert_gating"),
+    ("phimoe", "rope_scaling_original_max_seq_len"),
+    // Without the padding token, the keys give no `config.json`.
+    ("roberta with a head for masked words", ""),
+];
+
+fn fields(model: &Model) -> BTreeMap<&'static str, Json> {
+    let config = model.config().expect("a config");
+    let fields = config.fields().into_iter().filter(|field| field.name != "architecture");
+    let json = |value: &weighbridge::json::Json| serde_json::from_str(&value.to_string()).unwrap();
+    fields.map(|field| (field.name, json(&field.value))).collect()
+}
+
+#[test]
+fn a_gguf_file_has_the_config_of_the_model_that_it_was_written_from() {
+    let (mut compared, mut faults) = (0, Vec::new());
+    for named in models() {
+        let Some((form, tensors)) = named.forms.iter().find(|form| form.0 == Form::HuggingFace)
+        else {
+            continue;
+        };
+        let opened = crate::models::open(&named, *form, tensors);
+        let plan = ops::convert(&opened.model, &ConvertOptions::new(&GGUF).allow_unloadable(true));
+        let (Ok(plan), Ok(_)) = (plan, opened.model.config()) else { continue };
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("model.gguf");
+        plan.run(&path, &WriteOptions::new()).unwrap();
+        let gguf = Model::open(&path).unwrap();
+        // What keeps nothing has the numbers that GGUF has keys for.
+        if !gguf.metadata().iter().any(|(key, _)| key.as_bytes().starts_with(b"weighbridge.")) {
+            continue;
+        }
+        let (stated, found) = (fields(&opened.model), fields(&gguf));
+        compared += 1;
+        let alike = |name: &str| {
+            let is = |(model, field): &(&str, &str)| {
+                named.name.starts_with(model) && (field.is_empty() || *field == name)
+            };
+            ANOTHER_FORM.iter().any(is)
+        };
+        for name in stated.keys().chain(found.keys()).filter(|name| !alike(name)) {
+            let (a, b) = (stated.get(name), found.get(name));
+            if !a.zip(b).is_some_and(|(a, b)| same(a, b)) {
+                faults.push(format!("{}: {name} is {a:?}, in GGUF {b:?}", named.name));
+            }
+        }
+    }
+    faults.dedup();
+    assert!(faults.is_empty(), "{} of {compared} models:\n{}", faults.len(), faults.join("\n"));
+    assert!(compared >= 50, "only {compared} models were compared");
+}
+
+/// llama.cpp has no key for the window: the config has it, and a note says what llama.cpp does.
+#[test]
+fn a_report_of_the_config_says_what_llama_cpp_does_not_read() {
+    let source = with(MISTRAL());
+    let folder = TempDir::new().unwrap();
+    there_and_back(source.path(), folder.path()).unwrap();
+    let model = Model::open(folder.path().join("model.gguf")).unwrap();
+    let window = model.config().unwrap().attention.sliding_window.clone().unwrap();
+    assert_eq!((window.value, &*window.source), (32, "weighbridge.config sliding_window"));
+    assert_eq!(model.config().unwrap().dim.source, "llama.embedding_length (hidden_size)");
+    let report = ops::config(&model).unwrap();
+    assert!(report.notes.concat().contains("sliding windows"), "{:?}", report.notes);
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(plan.notes.concat().contains("sliding windows"), "{:?}", plan.notes);
 }
 
 /// What is a GGUF file already is rewritten as it is, whatever llama.cpp makes of it.

@@ -12,7 +12,7 @@ use super::model::ModelConfig;
 use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
-use crate::arch::{Architecture, Dialect, Mapping, Resolution};
+use crate::arch::{Architecture, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
@@ -225,7 +225,7 @@ impl<'d> ConfigDraft<'d> {
         }
         check_layers(self.reader, self.resolution, &n_layers)?;
         if holds(&self.core.optional_rope) && self.rope.layers.is_none() {
-            self.rope.layers = without_rope(&self.core, self.resolution, n_layers.value);
+            self.rope.layers = without_rope(self.reader, &self.core, n_layers.value);
         }
         Ok(n_layers)
     }
@@ -550,7 +550,7 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
 
 /// Whether a number of key heads is one that no class with the flag `multi_query` reads.
 fn is_unread(source: &str) -> bool {
-    source.ends_with(" num_key_value_heads")
+    source.trim_end_matches(')').ends_with("num_key_value_heads")
 }
 
 /// The width of a head, by the first rule that applies.
@@ -597,11 +597,11 @@ fn head_dim(
 
 /// That no layer has rotary embeddings, for families whose files state whether there are any. In
 /// `config.json`, transformers takes a missing statement for none.
-fn without_rope(core: &Core, resolution: &Resolution, n_layers: u32) -> Option<Field<Vec<bool>>> {
+fn without_rope(reader: &ConfigReader<'_>, core: &Core, n_layers: u32) -> Option<Field<Vec<bool>>> {
     let (stated, source) = match (&core.has_rope, &core.positions) {
         (Some(stated), _) => (stated.value, stated.source.clone()),
         (None, Some(kind)) => (kind.value == "rope", kind.source.clone()),
-        (None, None) => (resolution.dialect == Dialect::Gguf, "default of the class".into()),
+        (None, None) => (reader.reads_gguf_keys(), "default of the class".into()),
     };
     (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
 }

@@ -23,7 +23,7 @@ pub use keys::{
 };
 pub(crate) use keys::{KEYS, key};
 pub use model::ModelConfig;
-pub(crate) use read::{ConfigReader, stated};
+pub(crate) use read::{ConfigReader, KEPT_CONFIG, KeptDocument, paths, stated};
 pub(crate) use unused::{computed, unused};
 pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};

@@ -8,11 +8,11 @@ use super::defaults::Defaults;
 use super::field::{ConfigValue, Field, nested_configs};
 use crate::engines::transformers;
 use crate::error::{Error, Result};
-use crate::json::{Json, json};
+use crate::json::{Json, Map, json};
 use crate::store::{Encoding, Store};
 
 /// The documents that hold config values, in the order of precedence.
-pub(super) const DOCUMENTS: [&str; 2] = [CONFIG, "params.json"];
+const DOCUMENTS: [&str; 2] = [CONFIG, "params.json"];
 
 /// The document that transformers' classes read.
 const CONFIG: &str = "config.json";
@@ -21,7 +21,7 @@ const CONFIG: &str = "config.json";
 const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", "rope_scaling"];
 
 /// All paths that a path of the table stands for.
-pub(super) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
+pub(crate) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
     let bases = if rest.is_some() { &ROPE[..] } else { &[""] };
     bases.iter().map(move |base| match rest {
@@ -40,28 +40,49 @@ fn at<'a>(json: &'a Json, path: &str) -> Option<&'a Json> {
     path.split('.').try_fold(json, inner).filter(|json| !json.is_null())
 }
 
+/// The documents with config values, by name. The one that a GGUF file keeps replaces the others.
+pub(super) fn documents<'s>(
+    store: &'s Store,
+    kept: Option<&'s KeptDocument>,
+) -> Vec<(&'static str, &'s Json)> {
+    match kept {
+        Some(kept) => vec![(KEPT_CONFIG, &kept.document)],
+        None => {
+            let named = DOCUMENTS.into_iter().map(|name| (name, store.document(name)));
+            named.filter_map(|(name, document)| Some((name, document?))).collect()
+        }
+    }
+}
+
+/// The value under a key of the documents, which may be a path.
+pub(super) fn in_documents<'s>(
+    store: &'s Store,
+    kept: Option<&'s KeptDocument>,
+    key: &str,
+) -> Option<&'s Json> {
+    let configs = documents(store, kept).into_iter().flat_map(|(_, root)| nested_configs(root));
+    configs.into_iter().find_map(|(_, config)| at(config, key))
+}
+
 /// The value under a key of a model's config, which may be a path; in GGUF it follows the architecture's name.
 pub(crate) fn stated<'s>(
     store: &'s Store,
     architecture: Option<&str>,
+    kept: Option<&'s KeptDocument>,
     key: &str,
 ) -> Option<ConfigValue<'s>> {
-    if store.encoding() == Encoding::Gguf {
-        return store
-            .metadata()
-            .get(&format!("{}.{key}", architecture?))
-            .map(ConfigValue::Metadata);
-    }
-    let documents = DOCUMENTS.into_iter().filter_map(|document| store.document(document));
-    let mut configs = documents.flat_map(nested_configs);
-    configs.find_map(|(_, config)| at(config, key)).map(ConfigValue::Json)
+    let is_gguf = store.encoding() == Encoding::Gguf;
+    let json = if is_gguf && kept.is_none() { None } else { in_documents(store, kept, key) };
+    let of_keys = || store.metadata().get(&format!("{}.{key}", architecture?));
+    json.map(ConfigValue::Json).or_else(|| of_keys().filter(|_| is_gguf).map(ConfigValue::Metadata))
 }
 
 /// The rotary embeddings that transformers' class has if `config.json` states none, where they are more than
 /// a base.
-fn rope_of_class(store: &Store) -> Option<Json> {
-    let ConfigValue::Json(named) = stated(store, None, "model_type")? else { return None };
-    if ["rope_parameters", "rope_scaling"].iter().any(|key| stated(store, None, key).is_some()) {
+fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> Option<Json> {
+    let named = in_documents(store, kept, "model_type")?;
+    let is_stated = |key: &&str| in_documents(store, kept, key).is_some();
+    if ["rope_parameters", "rope_scaling"].iter().any(is_stated) {
         return None;
     }
     let rope = transformers::computed(named.as_str()?, "rope_parameters")?;
@@ -79,6 +100,22 @@ pub(crate) struct Key {
     pub(crate) value: Check<Json>,
 }
 
+/// The `config.json` of the model that a GGUF file was written from.
+#[derive(Debug)]
+pub(crate) struct KeptDocument {
+    /// The document: what the GGUF keys give, with the kept keys.
+    pub(crate) document: Json,
+    /// The keys that the file keeps.
+    pub(crate) kept: Map<String, Json>,
+    /// Rows of the table that count what the GGUF file stores, and not what the other model did.
+    pub(crate) counted: &'static [&'static str],
+    /// The GGUF key that the value of a path comes from: of the store, the architecture and the path.
+    pub(crate) gguf_key: fn(&Store, &str, &str) -> Option<String>,
+}
+
+/// The key of a GGUF file that keeps what `config.json` says and GGUF has no key for: a JSON object.
+pub(crate) const KEPT_CONFIG: &str = "weighbridge.config";
+
 /// Reads config values from the model's files.
 pub(crate) struct ConfigReader<'a> {
     pub(crate) store: &'a Store,
@@ -89,25 +126,62 @@ pub(crate) struct ConfigReader<'a> {
     /// The rotary embeddings that the class has if `config.json` does not state any.
     rope_of_class: Option<Json>,
     defaults: Defaults,
+    /// A document that takes the place of GGUF keys.
+    pub(crate) kept: Option<KeptDocument>,
+}
+
+/// The values that transformers' class takes for keys that `config.json` omits.
+fn of_class(defaults: Defaults) -> HashMap<&'static str, Json> {
+    defaults.of_class.iter().map(|(key, value)| (*key, (*value).into())).collect()
 }
 
 impl<'a> ConfigReader<'a> {
     /// Creates a reader of the files of a model, which state this architecture.
     pub(crate) fn new(store: &'a Store, architecture: Field<String>, defaults: Defaults) -> Self {
-        let of_class = match store.document(CONFIG) {
-            Some(_) => {
-                defaults.of_class.iter().map(|(key, value)| (*key, (*value).into())).collect()
-            }
-            None => HashMap::new(),
-        };
-        Self { store, architecture, of_class, rope_of_class: rope_of_class(store), defaults }
+        let of_class = store.document(CONFIG).map(|_| of_class(defaults)).unwrap_or_default();
+        let rope_of_class = rope_of_class(store, None);
+        Self { store, architecture, of_class, rope_of_class, defaults, kept: None }
+    }
+
+    /// Creates a reader of the document that a GGUF file keeps. `defaults` are those of its class.
+    pub(crate) fn of_kept(
+        store: &'a Store,
+        architecture: Field<String>,
+        defaults: Defaults,
+        kept: KeptDocument,
+    ) -> Self {
+        let rope_of_class = rope_of_class(store, Some(&kept));
+        let of_class = of_class(defaults);
+        Self { store, architecture, of_class, rope_of_class, defaults, kept: Some(kept) }
+    }
+
+    /// Whether the values are those of GGUF keys.
+    pub(crate) fn reads_gguf_keys(&self) -> bool {
+        self.store.encoding() == Encoding::Gguf && self.kept.is_none()
+    }
+
+    /// The documents with config values, by name.
+    fn documents(&self) -> Vec<(&'static str, &Json)> {
+        documents(self.store, self.kept.as_ref())
+    }
+
+    /// The key that a value of the kept document comes from: the file keeps it, or a GGUF key gives it.
+    fn kept_source(&self, kept: &KeptDocument, path: &str) -> String {
+        let outer = path.split('.').next().unwrap_or_default();
+        if kept.kept.contains_key(outer) {
+            return format!("{KEPT_CONFIG} {path}");
+        }
+        match (kept.gguf_key)(self.store, &self.architecture.value, path) {
+            Some(key) => format!("{key} ({path})"),
+            None => format!("the GGUF keys ({path})"),
+        }
     }
 
     /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
     /// is not omitted.
     pub(crate) fn of_class(&self, keys: &[&str]) -> Option<(&'static str, &Json)> {
         let (key, value) = keys.iter().find_map(|key| self.of_class.get_key_value(*key))?;
-        let root = self.store.document(CONFIG)?;
+        let (_, root) = self.documents().into_iter().next()?;
         let (_, config) = nested_configs(root).into_iter().next()?;
         let stated = keys.iter().copied().flat_map(paths).any(|path| {
             let found = path.split('.').try_fold(config, |json, name| json.get(name));
@@ -117,8 +191,10 @@ impl<'a> ConfigReader<'a> {
     }
 
     fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
+        let counted = self.kept.as_ref().is_some_and(|kept| kept.counted.contains(&key.name));
         let keys = match self.store.encoding() {
-            Encoding::Gguf => key.gguf,
+            Encoding::Gguf if counted || self.kept.is_none() => key.gguf,
+            Encoding::Gguf => &[],
             // The header of whisper.cpp's files has OpenAI's names, as the JSON documents do.
             Encoding::Ggml => key.json,
             Encoding::Safetensors => &[],
@@ -131,13 +207,16 @@ impl<'a> ConfigReader<'a> {
                 }
             }
         }
-        for document in DOCUMENTS {
-            let Some(root) = self.store.document(document) else { continue };
+        let documents = if counted { Vec::new() } else { self.documents() };
+        for (document, root) in documents {
             for (inside, config) in nested_configs(root) {
                 for path in key.json.iter().copied().flat_map(paths) {
                     if let Some(json) = at(config, &path) {
                         let dot = if inside.is_empty() { "" } else { "." };
-                        let source = format!("{document} {inside}{dot}{path}");
+                        let source = match &self.kept {
+                            Some(kept) => self.kept_source(kept, &path),
+                            None => format!("{document} {inside}{dot}{path}"),
+                        };
                         return Some((ConfigValue::Json(json), source));
                     }
                 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::field::{ConfigValue, TEXT_CONFIGS};
 use super::keys::KEYS;
-use super::read::{DOCUMENTS, paths, stated};
+use super::read::{KeptDocument, documents, in_documents, paths};
 use crate::engines::transformers;
 use crate::store::{Encoding, Store};
 
@@ -12,11 +12,10 @@ use crate::store::{Encoding, Store};
 /// values are not the class's defaults.
 pub(crate) fn computed<'s>(
     store: &'s Store,
+    kept: Option<&'s KeptDocument>,
     unused: Vec<(String, ConfigValue<'s>)>,
 ) -> Vec<(String, ConfigValue<'s>)> {
-    let Some(ConfigValue::Json(named)) = stated(store, None, "model_type") else {
-        return Vec::new();
-    };
+    let Some(named) = in_documents(store, kept, "model_type") else { return Vec::new() };
     let default = |key: &str| {
         let key = key.rsplit(['.', ' ']).next()?;
         transformers::computed(named.as_str()?, key)
@@ -36,6 +35,7 @@ pub(crate) fn computed<'s>(
 pub(crate) fn unused<'s>(
     store: &'s Store,
     architecture: Option<&str>,
+    kept: Option<&'s KeptDocument>,
 ) -> Vec<(String, ConfigValue<'s>)> {
     let mut found = Vec::new();
     let rows = || KEYS.iter().copied().flatten();
@@ -56,8 +56,7 @@ pub(crate) fn unused<'s>(
         .flat_map(|key| key.json.iter().copied().flat_map(paths))
         .chain(read.map(Cow::Borrowed))
         .collect();
-    for document in DOCUMENTS {
-        let Some(root) = store.document(document) else { continue };
+    for (document, root) in documents(store, kept) {
         // The recursion ends: it goes no deeper than the paths of the table.
         let mut open = vec![(String::new(), String::new(), root)];
         while let Some((shown, path, json)) = open.pop() {
@@ -68,6 +67,11 @@ pub(crate) fn unused<'s>(
                     continue;
                 }
                 let inside = format!("{path}.");
+                // What GGUF keys give is no key of the file.
+                let derived = kept.is_some_and(|kept| !kept.kept.contains_key(key));
+                if path == *key && derived {
+                    continue;
+                }
                 if known.iter().any(|known| *known == path) {
                     continue;
                 }

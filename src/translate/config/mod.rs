@@ -1,5 +1,4 @@
 //! Translates the config of a model to the form of another container.
 
 pub(super) mod gguf;
-pub(super) mod hf;
 pub(super) mod mlx;

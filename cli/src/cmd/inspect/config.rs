@@ -24,6 +24,7 @@ pub(super) fn run(args: &Inspect, model: &Model) -> Done {
     for error in [report.tokenizer.as_ref().err(), report.generation.as_ref().err()] {
         error.into_iter().for_each(|error| note(&error.to_string()));
     }
+    report.notes.iter().for_each(|text| note(text));
     let tokenizer = report.tokenizer.iter().flatten().flatten();
     let generation = report.generation.iter().flatten().flat_map(|found| &found.fields);
     let mut out = print::stdout();

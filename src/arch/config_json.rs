@@ -2,25 +2,25 @@
 //! transformers' names. The older names are used, which every version reads: `rope_theta` and
 //! `rope_scaling`, not `rope_parameters`.
 
-use crate::arch::config::flags::tensor_flags;
-use crate::arch::source::SourceModel;
-use crate::arch::variant::{ConfigRule, Constant};
-use crate::arch::{LayerKind, ModelConfig, Resolution, family, source_model};
+use super::config::flags::tensor_flags;
+use super::config::{LayerKind, ModelConfig};
+use super::family;
+use super::source::SourceModel;
+use super::variant::{ConfigRule, Constant};
 use crate::dtype::DType;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, Number, json};
-use crate::store::Store;
 
-/// The `config.json` of a model.
+/// The `config.json` that the keys and tensors of a model give.
 ///
 /// # Errors
 ///
 /// `Unsupported` if `config.json` cannot express the model, or GGUF lacks a required number;
 /// `Malformed` as for [`Model::config`](crate::Model::config).
-pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<String, Json>> {
-    let model = source_model(store, resolution)?;
-    let class = family::class_of(&model).ok_or_else(|| {
+pub(crate) fn hf_config(model: &SourceModel<'_>) -> Result<Map<String, Json>> {
+    let (store, mapped) = (model.store(), model.mapped);
+    let class = family::class_of(model).ok_or_else(|| {
         let fault = format!("no rules for the config.json of \"{}\"", model.architecture());
         Error::unsupported(fault).in_file(store.path())
     })?;
@@ -30,7 +30,7 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
     for rule in class.rules.iter().copied().flatten() {
         match rule {
             ConfigRule::Field(field, key) => {
-                alike_in_all_layers(&model, field)?;
+                alike_in_all_layers(model, field)?;
                 if let Some(value) = model.derived(field) {
                     out.insert((*key).to_owned(), value);
                 }
@@ -45,11 +45,11 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
             ConfigRule::Fixed(key, value) => {
                 out.insert((*key).to_owned(), (*value).into());
             }
-            ConfigRule::By(rule) => rule(&model, &mut out)?,
+            ConfigRule::By(rule) => rule(model, &mut out)?,
         }
     }
-    follows_from_the_others(&model, &out)?;
-    let names = resolution.mapped.iter().map(|mapping| mapping.canonical.as_str());
+    follows_from_the_others(model, &out)?;
+    let names = mapped.iter().map(|mapping| mapping.canonical.as_str());
     for flag in tensor_flags(&out, names).into_iter().filter(|flag| !flag.stated) {
         out.insert(flag.key.to_owned(), flag.tensor.is_some().into());
     }
@@ -63,8 +63,7 @@ pub(crate) fn hf_config(store: &Store, resolution: &Resolution) -> Result<Map<St
             whole.map(|real| real as i64).into_iter().for_each(|whole| *value = whole.into());
         }
     }
-    let embedding =
-        resolution.mapped.iter().find(|mapping| mapping.canonical == "token_embedding.weight");
+    let embedding = mapped.iter().find(|mapping| mapping.canonical == "token_embedding.weight");
     let embedding = embedding.and_then(|mapping| store.find(mapping.stored.first()?));
     let dtype = match embedding.and_then(|tensor| tensor.dtype().ok()) {
         Some(DType::F32) => Some("float32"),

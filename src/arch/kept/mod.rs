@@ -8,11 +8,15 @@ mod meaning;
 
 use std::collections::BTreeMap;
 
-use crate::arch::family;
-pub(crate) use crate::arch::source::KEPT_CONFIG as CONFIG;
-use crate::error::Result;
+pub(crate) use super::config::KEPT_CONFIG as CONFIG;
+use super::config::{KEYS, KeptDocument, paths};
+use super::resolution::Resolution;
+use super::source::SourceModel;
+use super::{config_json, family};
+use crate::error::{ErrorKind, Result};
 use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Metadata, Value};
+use crate::store::{Encoding, Store};
 pub(crate) use meaning::same;
 use meaning::{defaults, group, is_group, meaning};
 
@@ -21,7 +25,7 @@ pub(crate) const PREFIX: &str = "weighbridge.";
 /// For the same keys, the values that the GGUF keys gave when the file was written, and those of
 /// keys that the model's `config.json` does not have. A value that was changed since then in the
 /// GGUF file takes precedence over the kept one.
-pub(super) const DERIVED: &str = "weighbridge.config.derived";
+pub(crate) const DERIVED: &str = "weighbridge.config.derived";
 /// `true` if [`CONFIG`] is a whole document, which needs no derived one.
 const WHOLE: &str = "weighbridge.config.whole";
 
@@ -186,8 +190,79 @@ impl Kept {
     }
 }
 
+/// Rows of the config's table that GGUF and `config.json` count differently: GGUF counts the layers
+/// that predict further tokens.
+const COUNTED: &[&str] = &["n_layers", "n_next_token_layers"];
+/// The same, for families whose position embedding loses rows in GGUF.
+const COUNTED_WITH_POSITIONS: &[&str] = &["n_layers", "n_next_token_layers", "max_seq_len"];
+
+/// The `config.json` that a GGUF file keeps: the one that its keys give, with the kept keys. `None` if
+/// it keeps none, or if its keys give none and the kept one is not whole.
+///
+/// # Errors
+///
+/// `Malformed` if the kept value is not a JSON object; otherwise same as
+/// [`hf_config`](config_json::hf_config).
+pub(super) fn document(
+    keys: &SourceModel<'_>,
+    resolution: &Resolution,
+) -> Result<Option<KeptDocument>> {
+    let Some((kept, mut document)) = kept_and_derived(keys)? else { return Ok(None) };
+    kept.restore(&mut document);
+    let positions = resolution.architecture.is_some_and(|row| row.rows_before_positions.is_some());
+    let counted = if positions { COUNTED_WITH_POSITIONS } else { COUNTED };
+    let document = Json::Object(document);
+    Ok(Some(KeptDocument { document, kept: kept.config, counted, gguf_key }))
+}
+
+/// The GGUF key that the value of a path of `config.json` comes from.
+fn gguf_key(store: &Store, architecture: &str, path: &str) -> Option<String> {
+    let rows = KEYS.iter().copied().flatten();
+    let rows = rows.filter(|row| row.json.iter().copied().flat_map(paths).any(|p| p == path));
+    let mut keys = rows.flat_map(|row| row.gguf).map(|key| format!("{architecture}.{key}"));
+    keys.find(|key| store.metadata().get(key).is_some())
+}
+
+/// Whether a file keeps anything.
+pub(super) fn is_kept(store: &Store) -> bool {
+    let keeps = |key| store.metadata().get(key).is_some();
+    store.encoding() == Encoding::Gguf && (keeps(CONFIG) || keeps(DERIVED))
+}
+
+fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, Json>)>> {
+    if !is_kept(keys.store()) {
+        return Ok(None);
+    }
+    let kept = Kept::read(keys.metadata()).map_err(|error| error.in_file(keys.path()))?;
+    match config_json::hf_config(keys) {
+        Ok(derived) => Ok(Some((kept, derived))),
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            Ok(kept.whole.then(|| (kept, Map::new())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a GGUF file keeps, with the document and what llama.cpp computes differently. `None` as for
+/// [`document`], and for a whole document, whose keys llama.cpp does not have.
+///
+/// # Errors
+///
+/// Same as [`Model::config`](crate::Model::config).
+pub(super) fn of_file(keys: &SourceModel<'_>) -> Result<Option<Kept>> {
+    let Some((mut kept, derived)) = kept_and_derived(keys)?.filter(|(kept, _)| !kept.whole) else {
+        return Ok(None);
+    };
+    let mut stated = derived.clone();
+    kept.restore(&mut stated);
+    let layers = keys.own_layers();
+    kept.losses = losses(&stated, &meaning(&stated, layers), &meaning(&derived, layers));
+    kept.stated = stated;
+    Ok(Some(kept))
+}
+
 /// What a document says about each layer, by group of keys.
-pub(super) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
+pub(crate) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     meaning(document, layers).into_iter().filter(|(name, _)| is_group(name)).collect()
 }
 
