@@ -83,6 +83,14 @@ pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {
     Json::parse(default.as_bytes()).ok()
 }
 
+/// The rotary embeddings that the causal class of a `model_type` has if its config states none, where they
+/// are more than a base.
+pub(crate) fn rope_of_class(model_type: &str) -> Option<Json> {
+    let rope = computed(model_type, "rope_parameters")?;
+    let plain = rope.get("rope_type")?.as_str()? == "default" && rope.as_object()?.len() <= 2;
+    (!plain).then_some(rope)
+}
+
 /// Whether transformers knows an activation (`ACT2FN`).
 pub(crate) fn knows_activation(name: &str) -> bool {
     NAMES.get("activations").is_some_and(|names| names.contains(&name))

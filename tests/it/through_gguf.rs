@@ -376,6 +376,20 @@ fn a_report_of_the_config_says_what_llama_cpp_does_not_read() {
     assert!(plan.notes.concat().contains("sliding windows"), "{:?}", plan.notes);
 }
 
+/// transformers' class has rotary embeddings by YaRN if `config.json` states none, and GGUF states them.
+#[test]
+fn what_the_class_has_by_itself_is_no_loss() {
+    let gpt_oss = models().into_iter().find(|named| named.name == "gpt-oss, fused").unwrap();
+    let (form, tensors) =
+        gpt_oss.forms.iter().find(|form| form.0 == Form::HuggingFace).expect("a directory");
+    let opened = crate::models::open(&gpt_oss, *form, tensors);
+    let rope = &opened.model.config().unwrap().rope_scaling;
+    assert_eq!(rope.factor.as_ref().unwrap().value, 32.0);
+    let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+    let plan = ops::convert(&opened.model, &options).unwrap();
+    assert!(!plan.notes.concat().contains("differently"), "{:?}", plan.notes);
+}
+
 /// What is a GGUF file already is rewritten as it is, whatever llama.cpp makes of it.
 #[test]
 fn gguf_files_are_not_refused_for_what_they_were() {

@@ -77,17 +77,15 @@ pub(crate) fn stated<'s>(
     json.map(ConfigValue::Json).or_else(|| of_keys().filter(|_| is_gguf).map(ConfigValue::Metadata))
 }
 
-/// The rotary embeddings that transformers' class has if `config.json` states none, where they are more than
-/// a base.
+/// The rotary embeddings of transformers' class, if `config.json` states none.
 fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> Option<Json> {
     let named = in_documents(store, kept, "model_type")?;
     let is_stated = |key: &&str| in_documents(store, kept, key).is_some();
     if ["rope_parameters", "rope_scaling"].iter().any(is_stated) {
         return None;
     }
-    let rope = transformers::computed(named.as_str()?, "rope_parameters")?;
-    let plain = rope.get("rope_type")?.as_str()? == "default" && rope.as_object()?.len() <= 2;
-    (!plain).then(|| json!({ "rope_parameters": rope }))
+    let rope = transformers::rope_of_class(named.as_str()?)?;
+    Some(json!({ "rope_parameters": rope }))
 }
 
 /// The names of one field.

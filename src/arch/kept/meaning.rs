@@ -152,7 +152,11 @@ impl Reader<'_> {
     /// Rotary embeddings, for each kind of layer if the kinds differ.
     fn rope(&self) -> Json {
         let object = |key: &str| self.get(key).and_then(Json::as_object);
+        let of_class = transformers::rope_of_class(self.model_type);
         let stated = object("rope_scaling").or_else(|| object("rope_parameters"));
+        // A stated base takes precedence over the class's.
+        let theta = stated.is_none().then(|| self.get("rope_theta")?.as_f64()).flatten();
+        let stated = stated.or_else(|| of_class.as_ref()?.as_object());
         let kinds = ["full_attention", "sliding_attention"];
         let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(kind)));
         if let Some(nested) = nested {
@@ -162,7 +166,7 @@ impl Reader<'_> {
             });
             return Json::Object(each.collect());
         }
-        let whole = self.scaling(stated, None);
+        let whole = self.scaling(stated, theta);
         let usual = family::defaults(self.model_type).value("rope_local_theta");
         let local = self.get("rope_local_base_freq").or(usual.as_ref()).and_then(Json::as_f64);
         match local {
