@@ -17,7 +17,7 @@ use super::resolution::{Auxiliary, Resolution};
 use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
-use super::{structure, wrapper};
+use super::{diffusion, structure, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -67,10 +67,14 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
 /// `Unsupported` if the model does not state its architecture; `Malformed` if the value is not a string.
 pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
     let named = architecture_name(store)?.ok_or_else(|| {
-        let fault = "no config: neither general.architecture nor a config.json with model_type";
-        Error::unsupported(fault)
-            .advise("give the directory that holds config.json; `inspect` lists the tensors")
-            .in_file(store.path())
+        let error = match diffusion::found(store, None) {
+            Some(other) => Error::unsupported(other),
+            None => Error::unsupported(
+                "no config: neither general.architecture nor a config.json with model_type",
+            )
+            .advise("give the directory that holds config.json; `inspect` lists the tensors"),
+        };
+        error.in_file(store.path())
     })?;
     let defaults = family::defaults(&named.value);
     Ok(ConfigReader::new(store, named, defaults))
@@ -172,10 +176,7 @@ pub(crate) fn model_config(
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let named = architecture_name(store)?;
     let found = named.as_ref().and_then(|named| architecture(&named.value, store));
-    let reason = match &named {
-        Some(named) => reason(named, found.is_some()),
-        None => "no file states the architecture".to_owned(),
-    };
+    let reason = reason(store, named.as_ref(), found.is_some());
     let dialect = detected_dialect(store, found);
     let mut resolution = Resolution::empty(found, dialect, reason);
     let reader = named.map(|named| {
@@ -280,10 +281,15 @@ fn is_gguf(store: &Store) -> bool {
 }
 
 /// Why the model has the architecture, or none.
-fn reason(named: &Field<String>, is_known: bool) -> String {
-    let Field { value: name, source } = named;
-    let unknown = if is_known { "" } else { ", which is not a known architecture" };
-    format!("{source} is \"{name}\"{unknown}")
+fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> String {
+    let said = named.map(|Field { value, source }| format!("{source} is \"{value}\""));
+    let other = || diffusion::found(store, named.map(|named| named.value.as_str()));
+    match (said, if is_known { None } else { other() }) {
+        (Some(said), Some(other)) => format!("{said}: {other}"),
+        (Some(said), None) if is_known => said,
+        (Some(said), None) => format!("{said}, which is not a known architecture"),
+        (None, other) => other.unwrap_or("no file states the architecture").to_owned(),
+    }
 }
 
 /// The architecture of this name.

@@ -21,6 +21,7 @@ const OTHER: &str = "fetch the model's .safetensors or GGUF files";
 /// In the order of detection: a pickle may also end in `.bin`.
 #[rustfmt::skip]
 static FOLDERS: &[Folder] = &[
+    Folder { endings: &["model_index.json"], kind: ErrorKind::Unsupported, what: "a pipeline of diffusers, which makes images, video or sound", advice: "language models can be read; of this pipeline, give the folder of a single model to list its tensors" },
     Folder { endings: &[".onnx", ".onnx_data"], kind: ErrorKind::Unsupported, what: "only ONNX models", advice: ONNX },
     Folder { endings: &["openvino_model.xml", "openvino_language_model.xml"], kind: ErrorKind::Unsupported, what: "only an OpenVINO model", advice: OTHER },
     Folder { endings: &["saved_model.pb", ".h5", ".keras", ".tflite", ".ckpt.index"], kind: ErrorKind::Unsupported, what: "only TensorFlow weights", advice: OTHER },

@@ -27,6 +27,7 @@ mod adapters;
 mod agreement;
 mod arrived;
 mod beside;
+mod brought;
 mod builder;
 mod check;
 mod choices;

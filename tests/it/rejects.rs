@@ -743,14 +743,14 @@ fn safetensors_policies() {
     Lenient: notes a gap precedes tensor "t0": it begins at 4, not at 0, which the reference crate refuses (at byte 68)
     "#);
     assert_snapshot!(spans(&[(0, 32), (0, 32)]), @r#"
-    Strict: file: other data overlap tensor "t1": it begins at 0, not at 32, which the reference crate refuses (at byte 119)
-    Default: file: other data overlap tensor "t1": it begins at 0, not at 32, which the reference crate refuses (at byte 119)
-    Lenient: notes other data overlap tensor "t1": it begins at 0, not at 32, which the reference crate refuses (at byte 119)
+    Strict: file: tensors "t0" and "t1" overlap: the first ends at 32, the second begins at 0, which the reference crate refuses (at byte 119)
+    Default: file: tensors "t0" and "t1" overlap: the first ends at 32, the second begins at 0, which the reference crate refuses (at byte 119)
+    Lenient: notes tensors "t0" and "t1" overlap: the first ends at 32, the second begins at 0, which the reference crate refuses (at byte 119)
     "#);
     assert_snapshot!(spans(&[(0, 20), (10, 32)]), @r#"
-    Strict: file: other data overlap tensor "t1": it begins at 10, not at 20, which the reference crate refuses (at byte 130)
-    Default: file: other data overlap tensor "t1": it begins at 10, not at 20, which the reference crate refuses (at byte 130)
-    Lenient: notes other data overlap tensor "t1": it begins at 10, not at 20, which the reference crate refuses (at byte 130)
+    Strict: file: tensors "t0" and "t1" overlap: the first ends at 20, the second begins at 10, which the reference crate refuses (at byte 130)
+    Default: file: tensors "t0" and "t1" overlap: the first ends at 20, the second begins at 10, which the reference crate refuses (at byte 130)
+    Lenient: notes tensors "t0" and "t1" overlap: the first ends at 20, the second begins at 10, which the reference crate refuses (at byte 130)
     "#);
     assert_snapshot!(spans(&[(0, 8), (16, 32)]), @r#"
     Strict: file: a gap precedes tensor "t1": it begins at 16, not at 8, which the reference crate refuses (at byte 134)

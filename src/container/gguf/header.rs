@@ -47,7 +47,12 @@ pub(super) fn parse(source: Source, options: &OpenOptions) -> Result<GgufHeader>
 
 fn parse_header(source: Source, options: &OpenOptions) -> Result<GgufHeader> {
     let mut header = GgufParser::new(&source, options).run()?;
-    check_layout(&mut header, source.len(), options.partial)?;
+    // Where the data would begin is not known.
+    if header.is_cut {
+        header.listing.move_to(source.len())?;
+    } else {
+        check_layout(&mut header, source.len(), options.partial)?;
+    }
     let ParsedHeader { header, version, encoding, items, listing, rules, .. } = header;
     let header = Arc::new(header);
     let (metadata, twice) = Metadata::new(Arc::clone(&header), encoding, items)?;
@@ -69,12 +74,16 @@ struct ParsedHeader {
     alignment: u64,
     /// Where the tensor data end, counted from their first byte, if each tensor follows the one before it.
     reached: Option<u64>,
+    /// Whether the file ends inside its header.
+    is_cut: bool,
     rules: RuleViolations,
 }
 
 struct GgufParser<'a> {
     cursor: Cursor<'a>,
     limits: &'a Limits,
+    /// Whether a header is read as far as it goes.
+    partial: bool,
     version: u32,
     /// Whether lengths and counts take 8 bytes.
     wide: bool,
@@ -92,6 +101,7 @@ impl<'a> GgufParser<'a> {
         Self {
             cursor: Cursor::new(source, options.limits.header_bytes),
             limits: &options.limits,
+            partial: options.partial,
             version: 0,
             wide: true,
             items: Vec::new(),
@@ -116,19 +126,17 @@ impl<'a> GgufParser<'a> {
             let limit = self.limits.metadata_items;
             return Err(Error::limit("metadata keys", items, limit, "metadata_items").at(16));
         }
-        self.items = try_vec(usize::try_from(items).unwrap_or(usize::MAX).min(RESERVED))?;
-        for _ in 0..items {
-            self.item()?;
-        }
-        // A file that claims more than it has is found out before it costs more memory.
-        self.listing.reserve(usize::try_from(tensors).unwrap_or(usize::MAX).min(RESERVED))?;
-        for _ in 0..tensors {
-            self.cursor.read_ahead(USUAL_TENSOR)?;
-            if !self.usual_tensor() {
-                self.reached = None;
-                self.tensor()?;
+        let is_cut = match self.entries(items, tensors) {
+            Err(error) if self.partial && error.kind() == ErrorKind::Malformed => {
+                let (keys, listed) = (self.items.len(), self.listing.len());
+                let read = format!(
+                    "the header is cut: {keys} of {items} keys and {listed} of {tensors} tensors were read"
+                );
+                self.rules.noted(self.cursor.position(), || read);
+                true
             }
-        }
+            read => read.map(|()| false)?,
+        };
         // Without data, the padding after the last entry may be missing.
         let end = self.cursor.position();
         let data_start = align(end, self.alignment).unwrap_or(u64::MAX);
@@ -142,8 +150,27 @@ impl<'a> GgufParser<'a> {
             data_start,
             alignment: self.alignment,
             reached: self.reached,
+            is_cut,
             rules: self.rules,
         })
+    }
+
+    /// Reads the keys and the tensors.
+    fn entries(&mut self, items: u64, tensors: u64) -> Result<()> {
+        self.items = try_vec(usize::try_from(items).unwrap_or(usize::MAX).min(RESERVED))?;
+        for _ in 0..items {
+            self.item()?;
+        }
+        // A file that claims more than it has is found out before it costs more memory.
+        self.listing.reserve(usize::try_from(tensors).unwrap_or(usize::MAX).min(RESERVED))?;
+        for _ in 0..tensors {
+            self.cursor.read_ahead(USUAL_TENSOR)?;
+            if !self.usual_tensor() {
+                self.reached = None;
+                self.tensor()?;
+            }
+        }
+        Ok(())
     }
 
     /// Records a fault that llama.cpp refuses.
@@ -184,7 +211,7 @@ impl<'a> GgufParser<'a> {
         let at = self.cursor.position();
         let count = self.cursor.length(self.wide, what)?;
         let room = self.cursor.remaining() / smallest;
-        if count > room {
+        if count > room && !self.partial {
             let fault = format!("{what} is {count}, but the file has room for {room} at most");
             return Err(Error::malformed(fault).at(at).advise("the file is cut short or damaged"));
         }

@@ -651,6 +651,7 @@ impl<'a> SafetensorsParser<'a> {
         );
         order.sort_unstable();
         let needed = order.iter().map(|(_, end, _)| *end).max().unwrap_or(0);
+        self.check_overlaps(header, &order)?;
         let mut reached = data_start;
         for (begin, end, number) in order {
             let Some(entry) = self.listing.get(number, header) else { continue };
@@ -662,11 +663,10 @@ impl<'a> SafetensorsParser<'a> {
                 let advice = format!("{}: fetch it again", cut_short(file_len, needed));
                 return Err(Error::malformed(fault).in_tensor(entry.name).at(begin).advise(advice));
             }
-            if begin != reached {
-                let what = if begin > reached { "a gap precedes" } else { "other data overlap" };
+            if begin > reached {
                 let fault = || {
                     format!(
-                        "{what} tensor \"{}\": it begins at {}, not at {}, which the reference crate refuses",
+                        "a gap precedes tensor \"{}\": it begins at {}, not at {}, which the reference crate refuses",
                         entry.name,
                         begin - data_start,
                         reached - data_start
@@ -679,6 +679,32 @@ impl<'a> SafetensorsParser<'a> {
         if reached != file_len {
             let left = file_len - reached;
             self.lenient(reached, &format!("{left} bytes follow the last tensor"))?;
+        }
+        Ok(())
+    }
+
+    /// Reports tensors with bytes in common. These come before gaps, which may be a consequence of them.
+    fn check_overlaps(&mut self, header: &[u8], order: &[(u64, u64, usize)]) -> Result<()> {
+        let Some((&first, rest)) = order.split_first() else { return Ok(()) };
+        // Of the tensors so far, the one that ends last.
+        let mut last = first;
+        for &(begin, end, number) in rest {
+            let entries = self.listing.get(last.2, header).zip(self.listing.get(number, header));
+            if let Some((before, entry)) = entries.filter(|_| begin < last.1) {
+                let fault = || {
+                    format!(
+                        "tensors \"{}\" and \"{}\" overlap: the first ends at {}, the second begins at {}, which the reference crate refuses",
+                        before.name,
+                        entry.name,
+                        last.1 - self.data_start,
+                        begin - self.data_start
+                    )
+                };
+                self.rules.broken(Strictness::Lenient, begin, fault)?;
+            }
+            if end > last.1 {
+                last = (begin, end, number);
+            }
         }
         Ok(())
     }

@@ -312,6 +312,12 @@ fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
             rows.checked_mul(32).filter(|all| all.is_multiple_of(bits)).map(|all| all / bits);
         (dtype, inputs.ok_or_else(|| contradiction(shapes()))?)
     } else if columns == zero_words && bits == 4 {
+        let text = |path: &str| stated.as_ref()?.get(path)?.as_str();
+        let said = stated.as_ref().and_then(|stated| stated.get("/bits")?.as_u64());
+        if let Some(said) = said.filter(|said| *said != 4 && text("/quant_method") == Some("awq")) {
+            let fault = format!("config.json says {said} bits, but {} have 4", shapes());
+            return Err(contradiction(fault));
+        }
         (DType::AWQ4, rows)
     } else {
         return Err(contradiction(shapes()));

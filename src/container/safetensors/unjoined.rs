@@ -183,7 +183,14 @@ impl<'i> Modules<'i> {
         let is_other = is_beside_weight || matches!(listed.shape, [1, 1, _, _]);
         let is_stated = self.stated.is_some_and(|stated| !is_other && !stated.exempts(module));
         if arrays.len() == 1 && !is_stated && fault.is_none() {
-            return None;
+            // Small floats may be a plain cast; a matrix of integers is no weight of a model.
+            let is_matrix = last == b"weight" && listed.shape.len() > 1;
+            let is_integer = listed.dtype.is_ok_and(DType::is_integer);
+            let documents = self.indexed.documents();
+            let is_model = documents.iter().any(|found| found.json.get("model_type").is_some());
+            let arrays = self.list(&arrays);
+            return (is_matrix && is_integer && is_model)
+                .then(|| format!("integers ({arrays}) without a scale that says what they mean"));
         }
         let arrays = self.list(&arrays);
         let fault = fault.map_or(String::new(), |fault| format!(": {fault}"));

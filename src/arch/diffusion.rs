@@ -1,0 +1,39 @@
+//! Recognizes the weights of models that make images or video, which people mistake for language models.
+
+use crate::json::Json;
+use crate::store::Store;
+
+/// Values of `general.architecture` in the files of ComfyUI-GGUF and stable-diffusion.cpp.
+#[rustfmt::skip]
+const ARCHITECTURES: &[&str] = &[
+    "aura", "cosmos", "flux", "hidream", "hyvid", "ltxv", "lumina2", "qwen_image", "sd1", "sd3", "sdxl", "wan",
+];
+
+/// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives.
+const NAMES: &[&str] = &[
+    "model.diffusion_model.",
+    "diffusion_model.",
+    "first_stage_model.",
+    "double_blocks.",
+    "joint_blocks.",
+    "transformer_blocks.",
+    "down_blocks.",
+    "up_blocks.",
+];
+
+/// What a model is, if it is no language model but makes images or video. `architecture` is the name that
+/// its files give.
+pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
+    let config = store.document("config.json");
+    let is_class = architecture.is_none()
+        && config.and_then(|config| config.get("_class_name")).and_then(Json::as_str).is_some();
+    let is_named = match architecture {
+        Some(name) => ARCHITECTURES.contains(&name),
+        None => store.tensors().any(|tensor| {
+            let name = tensor.name().spelling();
+            NAMES.iter().any(|start| name.starts_with(start))
+        }),
+    };
+    (is_class || is_named)
+        .then_some("the weights of a diffusion model, which makes images or video, not text")
+}

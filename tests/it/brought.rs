@@ -1,0 +1,175 @@
+//! Files that people bring although they are no sound language models: what is wrong is named.
+
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder, notes, told};
+use serde_json::json;
+use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions};
+
+/// A header that ends inside a key, and one that ends inside the list of tensors.
+#[test]
+fn a_header_that_is_cut_is_read_as_far_as_it_goes() {
+    let tokens: Vec<String> = (0..40).map(|number| format!("token {number}")).collect();
+    let tokens: Vec<Kv> = tokens.iter().map(|token| Kv::text(token)).collect();
+    let keys = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("general.name", Kv::text("Tiny"))
+        .key("tokenizer.ggml.tokens", Kv::Array(8, tokens));
+    let file = ["output.weight", "token_embd.weight"]
+        .iter()
+        .fold(keys, |file, name| file.tensor(name, DType::F32, &[8, 32], f32s(&[1.0; 256])));
+    let whole = file.build();
+    let at = |text: &[u8]| whole.windows(text.len()).position(|window| window == text).unwrap();
+    let in_tokens = whole[..at(b"token 20")].to_vec();
+    let in_tensors = whole[..at(b"token_embd.weight") + 20].to_vec();
+    let files = folder(&[("tokens.gguf", in_tokens), ("tensors.gguf", in_tensors)]);
+    for (name, read, tensors) in [
+        ("tokens.gguf", "2 of 3 keys and 0 of 2 tensors were read", 0),
+        ("tensors.gguf", "3 of 3 keys and 1 of 2 tensors were read", 1),
+    ] {
+        let path = files.path().join(name);
+        assert_eq!(Model::open(&path).expect_err("cut short").kind(), ErrorKind::Malformed);
+        let model = OpenOptions::new().partial(true).open(&path).expect("a part of its header");
+        assert!(notes(&model).contains(read), "{}", notes(&model));
+        assert_eq!(model.len(), tensors);
+        assert_eq!(model.metadata().str("general.name"), Some("Tiny"));
+        assert!(model.stored_tensors().all(|tensor| tensor.dequantize().is_err()));
+    }
+}
+
+#[test]
+fn integers_without_a_scale_are_no_weights() {
+    let integers = |name: &str| {
+        let file = Safetensors::new().tensor(name, "I8", &[2, 4], vec![1; 8]);
+        let config = json!({"model_type": "llama"}).to_string().into_bytes();
+        folder(&[("config.json", config), ("model.safetensors", file.build())])
+    };
+    let files = integers("model.layers.0.self_attn.q_proj.weight");
+    let model = Model::open(files.path()).unwrap();
+    let tensor = model.stored_tensors().next().unwrap();
+    let error = tensor.dequantize().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(told(&error).contains("integers (weight I8) without a scale"), "{}", told(&error));
+    // Numbers of another kind stay what they are.
+    let files = integers("model.layers.0.position_ids");
+    let model = Model::open(files.path()).unwrap();
+    assert!(model.stored_tensors().next().unwrap().dequantize().is_ok());
+}
+
+/// Four bits by their shapes, eight by the config: one of the two is wrong.
+#[test]
+fn bits_of_awq_that_contradict_the_arrays_are_named() {
+    let opened = |bits: u32| {
+        let file = Safetensors::new()
+            .tensor("l.qweight", "I32", &[32, 1], vec![0; 128])
+            .tensor("l.qzeros", "I32", &[1, 1], vec![0; 4])
+            .tensor("l.scales", "F16", &[1, 8], vec![0; 16]);
+        let scheme = json!({"quant_method": "awq", "bits": bits, "group_size": 32});
+        let config = json!({"model_type": "llama", "quantization_config": scheme}).to_string();
+        let files =
+            folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
+        let model = Model::open(files.path()).unwrap();
+        let read = model.stored_tensors().next().unwrap().dequantize();
+        read.map(drop).map_err(|error| told(&error))
+    };
+    assert_eq!(opened(4), Ok(()));
+    let error = opened(8).unwrap_err();
+    assert!(error.contains("config.json says 8 bits"), "{error}");
+}
+
+#[test]
+fn tensors_that_overlap_are_named() {
+    let file = Safetensors::new()
+        .tensor("a", "F32", &[4], f32s(&[1.0; 4]))
+        .tensor("b", "F32", &[4], f32s(&[1.0; 4]))
+        .tensor("c", "F32", &[4], f32s(&[1.0; 4]));
+    let mut bytes = file.build();
+    let at = bytes.windows(7).position(|window| window == b"[16,32]").unwrap();
+    bytes[at..at + 7].copy_from_slice(b"[32,48]");
+    let files = folder(&[("m.safetensors", bytes)]);
+    let error = Model::open(files.path().join("m.safetensors")).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("tensors \"b\" and \"c\" overlap"), "{message}");
+}
+
+#[test]
+fn models_of_images_are_called_so() {
+    let plain = Safetensors::new().tensor(
+        "model.diffusion_model.in.weight",
+        "F32",
+        &[2, 2],
+        f32s(&[1.0; 4]),
+    );
+    let gguf = Gguf::new().key("general.architecture", Kv::text("flux")).tensor(
+        "double_blocks.0.img_attn.qkv.weight",
+        DType::F32,
+        &[2, 2],
+        f32s(&[1.0; 4]),
+    );
+    let files = folder(&[("sd.safetensors", plain.build()), ("flux.gguf", gguf.build())]);
+    for (name, target) in [("sd.safetensors", &GGUF), ("flux.gguf", &SAFETENSORS)] {
+        let model = Model::open(files.path().join(name)).unwrap();
+        let error = ops::convert(&model, &ConvertOptions::new(target)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("a diffusion model"), "{error}");
+    }
+    let pipeline = folder(&[("model_index.json", "{}")]);
+    let error = Model::open(pipeline.path()).unwrap_err();
+    assert!(error.to_string().contains("a pipeline of diffusers"), "{error}");
+}
+
+/// Until early 2024, llama.cpp's converter wrote a tensor for each expert.
+#[test]
+fn experts_of_old_mixtral_files_have_their_values() {
+    let values = |first: f32, len: usize| {
+        let numbers: Vec<f32> = (0..len).map(|at| first + at as f32).collect();
+        numbers
+    };
+    let number = |key: &str, value: u32| (format!("llama.{key}"), Kv::U32(value));
+    let keys = [
+        number("context_length", 64),
+        number("embedding_length", 8),
+        number("block_count", 1),
+        number("feed_forward_length", 16),
+        number("attention.head_count", 2),
+        number("expert_count", 2),
+        number("expert_used_count", 1),
+        ("llama.attention.layer_norm_rms_epsilon".to_owned(), Kv::F32(1e-5)),
+    ];
+    let file = Gguf::new().key("general.architecture", Kv::text("llama"));
+    let file = keys.into_iter().fold(file, |file, (key, value)| file.key(&key, value));
+    let mut file = file.tensor("output_norm.weight", DType::F32, &[8], f32s(&[1.0; 8]));
+    for name in ["token_embd", "output"] {
+        file = file.tensor(&format!("{name}.weight"), DType::F32, &[8, 32], f32s(&[1.0; 256]));
+    }
+    for name in ["attn_norm", "ffn_norm"] {
+        file = file.tensor(&format!("blk.0.{name}.weight"), DType::F32, &[8], f32s(&[1.0; 8]));
+    }
+    for name in ["attn_q", "attn_k", "attn_v", "attn_output"] {
+        let name = format!("blk.0.{name}.weight");
+        file = file.tensor(&name, DType::F32, &[8, 8], f32s(&[1.0; 64]));
+    }
+    file = file.tensor("blk.0.ffn_gate_inp.weight", DType::F32, &[8, 2], f32s(&[1.0; 16]));
+    let experts = [("gate", "w1", [8, 16]), ("up", "w3", [8, 16]), ("down", "w2", [16, 8])];
+    let first = |kind: usize, expert: usize| (kind * 2 + expert) as f32 * 1000.0;
+    for (kind, (name, _, dims)) in experts.iter().enumerate() {
+        for expert in 0..2 {
+            let name = format!("blk.0.ffn_{name}.{expert}.weight");
+            file = file.tensor(&name, DType::F32, dims, f32s(&values(first(kind, expert), 128)));
+        }
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
+    plan.run(&folder.path().join("m"), &weighbridge::WriteOptions::new()).unwrap();
+    let written = Model::open(folder.path().join("m")).unwrap();
+    for (kind, (_, name, _)) in experts.iter().enumerate() {
+        for expert in 0..2 {
+            let name = format!("model.layers.0.block_sparse_moe.experts.{expert}.{name}.weight");
+            let mut tensors = written.stored_tensors();
+            let found = tensors.find(|tensor| tensor.name() == name).expect("an expert");
+            let found = found.dequantize().unwrap();
+            assert_eq!(*found, *values(first(kind, expert), 128), "{name}");
+        }
+    }
+}
