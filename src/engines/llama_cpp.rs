@@ -59,6 +59,21 @@ static EXCEPTIONS: Table<Vec<&str>> =
 static TOWERS: Table<Vec<&str>> =
     Table::new(include_str!("../../engines/llama.cpp/towers.txt"), |block| block.lines().collect());
 
+static NAMES: Table<Vec<&str>> =
+    Table::new(include_str!("../../engines/llama.cpp/names.txt"), |block| {
+        block.lines().flat_map(|line| line.split(' ')).collect()
+    });
+
+/// Whether the loader accepts a value of `tokenizer.ggml.pre`. It refuses a file with another one.
+pub(crate) fn knows_pre_tokenizer(name: &str) -> bool {
+    NAMES.get("pre-tokenizers").is_some_and(|names| names.contains(&name))
+}
+
+/// Whether the loader accepts a value of `general.architecture`.
+pub(crate) fn knows_architecture(name: &str) -> bool {
+    graph(name).is_some() || NAMES.get("architectures").is_some_and(|names| names.contains(&name))
+}
+
 /// The tensors of a kind of vision model: the stored name, that in GGUF, and the form, if it is not the
 /// same.
 pub(crate) fn tower(name: &str) -> &'static [&'static str] {
@@ -192,5 +207,15 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), len, "an architecture has two blocks");
+        let others = NAMES.get("architectures").expect("a block");
+        let twice = others.iter().find(|name| graph(name).is_some());
+        assert_eq!(twice, None, "an architecture has a block and is in names.txt");
+    }
+
+    #[test]
+    fn names_are_those_of_the_loader() {
+        assert!(knows_architecture("llama") && knows_architecture("clip"));
+        assert!(!knows_architecture("flux") && !knows_architecture("architectures"));
+        assert!(knows_pre_tokenizer("llama-bpe") && !knows_pre_tokenizer("own-bpe"));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::verify::{tokens_beyond, untied};
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
 use crate::container::OpenOptions;
@@ -222,7 +223,7 @@ pub(super) fn copies(model: &Model) -> Result<Vec<NewDocument>> {
 }
 
 /// Notes on what a conversion reads otherwise than it is stored, or leaves out: the names of
-/// wrappers, and files next to the weights. `keeps` says whether a file that the target has no
+/// wrappers, and files next to the weights; and on faults of the config that it keeps. `keeps` says whether a file that the target has no
 /// [documents](crate::translate::Documents) for is written too.
 ///
 /// # Errors
@@ -234,6 +235,10 @@ pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String
     if let Some(wrapped) = model.resolution()?.wrapper_in(model.len()) {
         let what = "the name of a wrapper of PyTorch or PEFT: it is dropped";
         notes.push(format!("{wrapped}, {what}"));
+    }
+    if let Ok(config) = model.config() {
+        notes.extend(untied(model.store(), config));
+        notes.extend(tokens_beyond(model.store(), config));
     }
     let files = model.store().folder_files()?;
     let mut names = files.unknown;

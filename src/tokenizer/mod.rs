@@ -23,6 +23,8 @@ pub(crate) use decoder::BLOCK;
 pub use decoder::{Detokenizer, TextStream, byte_letters};
 pub(crate) use files::FAIRSEQ;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
+#[cfg(feature = "chat-template")]
+pub(crate) use special::chat_templates;
 pub(crate) use special::{chat_templates_beside, has_chat_template};
 pub use special::{is_special_token_key, special_token_key};
 pub use tables::{MergedPair, TokenizerTables, VocabularyTable};

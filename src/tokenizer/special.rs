@@ -75,12 +75,15 @@ pub(super) fn gather(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()>
     Ok(())
 }
 
+/// The fault of a GGUF key whose value has the wrong type.
+fn wrong_type(store: &Store, key: &str, value: Value<'_>, allowed: &str) -> Error {
+    let fault = format!("{}, but {allowed} is needed", ConfigValue::Metadata(value));
+    Error::malformed(fault).in_file(store.path()).in_key(key)
+}
+
 fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let metadata = store.metadata();
-    let wrong = |key: &str, value: Value<'_>, allowed: &str| {
-        let fault = format!("{}, but {allowed} is needed", ConfigValue::Metadata(value));
-        Error::malformed(fault).in_file(store.path()).in_key(key)
-    };
+    let wrong = |key: &str, value, allowed: &str| wrong_type(store, key, value, allowed);
     for (name, key) in GGUF {
         let key = format!("tokenizer.ggml.{key}");
         let Some(value) = metadata.get(&key) else { continue };
@@ -102,8 +105,15 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     let key = "tokenizer.ggml.pre";
     tokenizer.pre =
         metadata.str(key).map(|pre| Field { value: pre.to_owned(), source: key.into() });
+    tokenizer.chat_templates = templates_of_keys(store)?;
+    Ok(())
+}
+
+/// The chat templates in GGUF keys.
+fn templates_of_keys(store: &Store) -> Result<Vec<ChatTemplate>> {
     let first = "tokenizer.chat_template";
-    for (key, value) in metadata.iter() {
+    let mut templates = Vec::new();
+    for (key, value) in store.metadata().iter() {
         let spelled = key.spelling();
         let Some(rest) = spelled.strip_prefix(first) else { continue };
         let name = match rest.strip_prefix('.') {
@@ -113,11 +123,11 @@ fn of_metadata(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
             None => continue,
         };
         let text = value.to_text().and_then(|text| text.to_str());
-        let text = text.ok_or_else(|| wrong(&spelled, value, "text"))?;
+        let text = text.ok_or_else(|| wrong_type(store, &spelled, value, "text"))?;
         let text = Field { value: text.to_owned(), source: Cow::Owned(spelled.into_owned()) };
-        tokenizer.chat_templates.push(ChatTemplate { name, text });
+        templates.push(ChatTemplate { name, text });
     }
-    Ok(())
+    Ok(templates)
 }
 
 fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
@@ -172,6 +182,20 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     tokenizer.add_eos = flag("add_eos_token");
     tokenizer.chat_templates = templates(store, config.as_deref())?;
     Ok(())
+}
+
+/// The chat templates of a model, also of one without a tokenizer.
+///
+/// # Errors
+///
+/// `Malformed` if one is not text; `Io` if a file cannot be read.
+#[cfg(feature = "chat-template")]
+pub(crate) fn chat_templates(store: &Store) -> Result<Vec<ChatTemplate>> {
+    if store.encoding() == Encoding::Gguf {
+        return templates_of_keys(store);
+    }
+    let config = store.read_document("tokenizer_config.json")?;
+    templates(store, config.as_deref())
 }
 
 /// Whether the model has a chat template. A template that cannot be read counts as none.

@@ -1,8 +1,8 @@
 //! Files that people bring although they are no sound language models: what is wrong is named.
 
-use crate::support::{Gguf, Kv, Safetensors, f32s, folder, notes, told};
+use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
 use serde_json::json;
-use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
@@ -116,6 +116,99 @@ fn models_of_images_are_called_so() {
     let pipeline = folder(&[("model_index.json", "{}")]);
     let error = Model::open(pipeline.path()).unwrap_err();
     assert!(error.to_string().contains("a pipeline of diffusers"), "{error}");
+}
+
+#[test]
+fn a_pre_tokenizer_that_llama_cpp_does_not_know_is_a_fault_if_strict() {
+    let faults = |pre: &str| {
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("tokenizer.ggml.model", Kv::text("gpt2"))
+            .key("tokenizer.ggml.pre", Kv::text(pre))
+            .key("tokenizer.ggml.tokens", Kv::Array(8, vec![Kv::text("a")]))
+            .tensor("token_embd.weight", DType::F32, &[8, 1], f32s(&[1.0; 8]));
+        let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+        ops::check_consistency(&model, Strictness::Strict).unwrap().faults.join("; ")
+    };
+    assert!(
+        faults("own-bpe").contains("tokenizer.ggml.pre is \"own-bpe\""),
+        "{}",
+        faults("own-bpe")
+    );
+    for pre in ["llama-bpe", "kimi-k2"] {
+        assert!(!faults(pre).contains("tokenizer.ggml.pre"), "{}", faults(pre));
+    }
+}
+
+#[test]
+fn an_output_matrix_that_is_promised_and_missing_is_noted() {
+    let files = copy_of(sample("hf"));
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["tie_word_embeddings"] = json!(false);
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    assert!(model.config().unwrap().tie_embeddings.as_ref().unwrap().value, "no output matrix");
+    for target in [&GGUF, &SAFETENSORS] {
+        let plan = ops::convert(&model, &ConvertOptions::new(target)).unwrap();
+        assert!(plan.notes.concat().contains("lacks output.weight"), "{:?}", plan.notes);
+    }
+}
+
+#[test]
+fn an_architecture_that_llama_cpp_does_not_know_is_a_fault_if_strict() {
+    let faults = |name: &str| {
+        let file = Gguf::new().key("general.architecture", Kv::text(name)).tensor(
+            "token_embd.weight",
+            DType::F32,
+            &[8, 1],
+            f32s(&[1.0; 8]),
+        );
+        let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+        ops::check_consistency(&model, Strictness::Strict).unwrap().faults.join("; ")
+    };
+    let said = "general.architecture is \"ownarch\", which llama.cpp does not know";
+    assert!(faults("ownarch").contains(said), "{}", faults("ownarch"));
+    // The second is one that no family of this library is for.
+    for known in ["llama", "wavtokenizer-dec"] {
+        assert!(!faults(known).contains("does not know"), "{}", faults(known));
+    }
+}
+
+/// Whether there is a tokenizer or not.
+#[test]
+#[cfg(feature = "chat-template")]
+fn a_chat_template_that_is_no_jinja_is_a_fault() {
+    let faults = |files: &tempfile::TempDir| {
+        let model = Model::open(files.path()).unwrap();
+        ops::check_consistency(&model, Strictness::Default).unwrap().faults.join("; ")
+    };
+    let files = copy_of(sample("hf"));
+    assert_eq!(faults(&files), "");
+    put(files.path(), "chat_template.jinja", "{% for m in messages %}{{ m }}{% endif %}");
+    let said = "the chat template (chat_template.jinja) is not valid Jinja";
+    assert!(faults(&files).contains(said), "{}", faults(&files));
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::remove_file(files.path().join(name)).unwrap();
+    }
+    assert!(faults(&files).contains(said), "{}", faults(&files));
+    put(files.path(), "chat_template.jinja", b"\xff");
+    assert!(faults(&files).contains("not UTF-8"), "{}", faults(&files));
+}
+
+#[test]
+fn special_tokens_beyond_the_vocabulary_are_noted() {
+    let files = copy_of(sample("hf"));
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["eos_token_id"] = json!([1, 70_000]);
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    for target in [&GGUF, &SAFETENSORS] {
+        let plan = ops::convert(&model, &ConvertOptions::new(target)).unwrap();
+        let said = "config.json eos_token_id is 70000, but the vocabulary has 512 tokens";
+        assert!(plan.notes.concat().contains(said), "{:?}", plan.notes);
+    }
 }
 
 /// Until early 2024, llama.cpp's converter wrote a tensor for each expert.

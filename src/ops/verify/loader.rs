@@ -3,7 +3,7 @@
 
 use crate::arch::{Resolution, family, graph};
 use crate::bytes::Text;
-use crate::engines::mlx_lm;
+use crate::engines::{llama_cpp, mlx_lm};
 use crate::store::{Encoding, Store};
 
 /// Why the reference reader does not load a model, one sentence for each fault. Empty for a model of
@@ -17,6 +17,17 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
         },
         _ => Vec::new(),
     }
+}
+
+/// The fault of a GGUF file whose architecture llama.cpp does not know.
+pub(super) fn unknown_architecture(store: &Store) -> Option<String> {
+    let name = store.metadata().str("general.architecture")?;
+    let is_unknown = store.encoding() == Encoding::Gguf && !llama_cpp::knows_architecture(name);
+    is_unknown.then(|| {
+        format!(
+            "general.architecture is \"{name}\", which llama.cpp does not know: it does not load the file"
+        )
+    })
 }
 
 /// Why llama.cpp does not load a GGUF file, one sentence for each fault.

@@ -16,6 +16,7 @@ use crate::store::{Encoding, Store};
 
 pub(super) use loader::MlxReader;
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
+pub(super) use vocabulary::tokens_beyond;
 
 /// The result of [`check_consistency`]. Each text is one line, safe to print on a terminal.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +41,9 @@ pub struct Consistency {
 ///
 /// `Io` if a file beside the weights cannot be read.
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
-    let Examination { faults, refused, .. } = Examination::of(model)?;
+    let Examination { faults, mut refused, .. } = Examination::of(model)?;
+    // A family that is given at run time may be written under a name that only its programs know.
+    refused.extend(of(Area::Loader, loader::unknown_architecture(model.store())));
     let mut found = Consistency::default();
     for (list, of) in [(&mut found.faults, faults), (&mut found.notes, refused)] {
         // The texts contain names and keys from files, which are shortened and escaped.
@@ -240,7 +243,7 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
 }
 
 /// The fault of a model without an output matrix whose config says that one is stored.
-fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
+pub(super) fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
     let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     let head = store.document("config.json").and_then(|json| {

@@ -2,12 +2,13 @@
 //! templates.
 
 use crate::arch::ModelConfig;
+use crate::engines::llama_cpp;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
 use crate::store::{Encoding, Store};
 #[cfg(feature = "chat-template")]
-use crate::tokenizer::ChatTemplate;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{ChatTemplate, chat_templates};
+use crate::tokenizer::{Tokenizer, TokenizerKind};
 
 /// Keys of `config.json` and `generation_config.json` that hold token ids or lists of token ids.
 const TOKEN_KEYS: [&str; 7] = [
@@ -36,12 +37,11 @@ pub(super) fn check(
             return Ok(());
         }
     };
-    let rows = config.and_then(|config| config.vocab_size.as_ref());
-    let rows = rows.filter(|rows| rows.source.starts_with("rows of "));
+    let rows = config.and_then(rows_of_embedding);
     if let Some(tokenizer) = &tokenizer
         && let Some(rows) = rows
     {
-        let (tokens, rows) = (tokenizer.len(), u64::from(rows.value));
+        let tokens = tokenizer.len();
         // llama.cpp requires one embedding row for each token; elsewhere, unused rows are allowed.
         let exact = store.encoding() == Encoding::Gguf;
         if tokens > rows || (exact && tokens != rows) {
@@ -52,20 +52,33 @@ pub(super) fn check(
         }
     }
     if let Some(rows) = rows {
-        stated(store, u64::from(rows.value), faults);
-        special_tokens(store, u64::from(rows.value), faults);
+        stated(store, rows, faults);
+        faults.extend(special_tokens(store, rows));
     }
-    if let Some(tokenizer) = &tokenizer {
-        #[cfg(feature = "chat-template")]
-        templates(tokenizer, faults);
-        #[cfg(not(feature = "chat-template"))]
-        let _ = tokenizer;
-    } else if store.container() == "mlx" && !store.is_empty() {
+    #[cfg(feature = "chat-template")]
+    match &tokenizer {
+        Some(tokenizer) => faults.extend(tokenizer.chat_templates.iter().filter_map(jinja_fault)),
+        None => match chat_templates(store) {
+            Ok(templates) => faults.extend(templates.iter().filter_map(jinja_fault)),
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => faults.push(error.to_string()),
+        },
+    }
+    if tokenizer.is_none() && store.container() == "mlx" && !store.is_empty() {
         refused.push("no tokenizer: mlx-lm does not load the model".to_owned());
     }
     let named = store.metadata().get("tokenizer.ggml.model").is_some();
     if store.encoding() == Encoding::Gguf && !named && !store.is_empty() && config.is_some() {
         refused.push("no tokenizer.ggml.model: llama.cpp does not load the file".to_owned());
+    }
+    let merging = tokenizer.filter(|found| found.kind.value == TokenizerKind::Bpe);
+    if let Some(pre) = merging.and_then(|found| found.pre)
+        && !llama_cpp::knows_pre_tokenizer(&pre.value)
+    {
+        let pre = pre.value;
+        refused.push(format!(
+            "tokenizer.ggml.pre is \"{pre}\", a pre-tokenizer that llama.cpp does not know: it does not load the file"
+        ));
     }
     Ok(())
 }
@@ -99,8 +112,20 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
     Some(inner.unwrap_or((String::new(), root)))
 }
 
-/// Checks that special tokens lie within the vocabulary.
-fn special_tokens(store: &Store, rows: u64, faults: &mut Vec<String>) {
+/// The rows of the embedding, if the tensors determine their number.
+fn rows_of_embedding(config: &ModelConfig) -> Option<u64> {
+    let rows = config.vocab_size.as_ref()?;
+    rows.source.starts_with("rows of ").then_some(u64::from(rows.value))
+}
+
+/// Special tokens beyond the vocabulary of a model, one sentence each.
+pub(in crate::ops) fn tokens_beyond(store: &Store, config: &ModelConfig) -> Vec<String> {
+    rows_of_embedding(config).map_or(Vec::new(), |rows| special_tokens(store, rows))
+}
+
+/// Faults of special tokens that are not within the vocabulary.
+fn special_tokens(store: &Store, rows: u64) -> Vec<String> {
+    let mut faults = Vec::new();
     let mut wrong = |source: String, id: u64| {
         if id >= rows {
             faults.push(format!("{source} is {id}, but the vocabulary has {rows} tokens"));
@@ -131,18 +156,16 @@ fn special_tokens(store: &Store, rows: u64, faults: &mut Vec<String>) {
             }
         }
     }
+    faults
 }
 
-/// Checks that chat templates are valid Jinja.
+/// The fault of a chat template that is not valid Jinja.
 #[cfg(feature = "chat-template")]
-fn templates(tokenizer: &Tokenizer<'_>, faults: &mut Vec<String>) {
-    for template in &tokenizer.chat_templates {
-        if let Err(error) = syntax(&template.text.value) {
-            let name = template.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
-            let source = &template.text.source;
-            faults.push(format!("the chat template{name} ({source}) is not valid Jinja: {error}"));
-        }
-    }
+fn jinja_fault(template: &ChatTemplate) -> Option<String> {
+    let error = syntax(&template.text.value).err()?;
+    let name = template.name.as_ref().map_or(String::new(), |name| format!(" \"{name}\""));
+    let source = &template.text.source;
+    Some(format!("the chat template{name} ({source}) is not valid Jinja: {error}"))
 }
 
 /// Parses a template.
