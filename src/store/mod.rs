@@ -214,7 +214,16 @@ impl Store {
         threads: Threads,
         progress: impl Fn(u64) -> Result<()> + Sync,
     ) -> Result<Vec<(PathBuf, Option<String>)>> {
-        let expected = self.expected_digests();
+        self.different(threads, &self.expected_digests(), progress)
+    }
+
+    /// Like [`verify_digests`](Self::verify_digests), for files with digests.
+    pub(crate) fn different(
+        &self,
+        threads: Threads,
+        expected: &[(PathBuf, String)],
+        progress: impl Fn(u64) -> Result<()> + Sync,
+    ) -> Result<Vec<(PathBuf, Option<String>)>> {
         let check = |(): &mut (), (path, expected): &(PathBuf, String)| {
             let source = match self.place.open(path, crate::bytes::Access::Read) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -233,17 +242,7 @@ impl Store {
     /// digest of their content, as in the cache of the Hugging Face hub.
     fn expected_digests(&self) -> Vec<(PathBuf, String)> {
         let mut expected = self.digests.clone();
-        if !matches!(self.place, Files::Disk) {
-            return expected;
-        }
-        let folder = self.folder.iter();
-        let beside = folder.flat_map(|folder| {
-            let names = self.place.names(folder, usize::MAX).unwrap_or_default().into_iter();
-            names.filter(|name| is_companion(name)).map(|name| folder.join(name))
-        });
-        let files: Vec<PathBuf> =
-            self.files_on_disk().map(Path::to_path_buf).chain(beside).collect();
-        for path in files {
+        for path in self.local_files() {
             let Some(blob) = crate::bytes::blob_behind(&path) else { continue };
             let name = blob.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let hex = name.rsplit(['-', ':']).next().unwrap_or(name).to_ascii_lowercase();
@@ -254,6 +253,19 @@ impl Store {
             }
         }
         expected
+    }
+
+    /// The files of the model on this machine: those with tensors or metadata, and those that its folder has
+    /// for it. Empty for a model that is elsewhere.
+    pub(crate) fn local_files(&self) -> Vec<PathBuf> {
+        if !matches!(self.place, Files::Disk) {
+            return Vec::new();
+        }
+        let beside = self.folder.iter().flat_map(|folder| {
+            let names = self.place.names(folder, usize::MAX).unwrap_or_default().into_iter();
+            names.filter(|name| is_companion(name)).map(|name| folder.join(name))
+        });
+        self.files_on_disk().map(Path::to_path_buf).chain(beside).collect()
     }
 
     /// The bytes of the files with tensors or metadata.

@@ -126,3 +126,66 @@ fn blobs_are_compared_with_their_names() {
         std::fs::write(&blob, bytes).expect("written");
     }
 }
+
+/// The files of a repository, compared with copies of them: whole, changed, cut, under another name, and with
+/// others next to them.
+#[cfg(feature = "http")]
+#[test]
+fn files_are_compared_with_those_of_the_hub() {
+    use crate::hub::{COMMIT, Hub};
+    let weights = |value: f32| {
+        let file = Safetensors::new().tensor("a.weight", "F32", &[8, 32], f32s(&[value; 256]));
+        file.build()
+    };
+    let config = br#"{"model_type": "unheard-of"}"#.to_vec();
+    let files = vec![
+        ("model.safetensors".to_owned(), weights(1.0)),
+        ("config.json".to_owned(), config.clone()),
+        ("tokenizer.json".to_owned(), b"{}".to_vec()),
+        ("README.md".to_owned(), b"# A tale".to_vec()),
+        ("half/model.safetensors".to_owned(), weights(0.5)),
+        ("half/config.json".to_owned(), config.clone()),
+    ];
+    let hub = Hub::start("org/tale", files);
+    let mut network = weighbridge::remote::Network::default();
+    network.timeout = std::time::Duration::from_secs(60);
+    network.hub.clone_from(&hub.hub.address);
+    let verify = |name: &str, local: &[(&str, Vec<u8>)], opened: &str| {
+        let here = folder(local);
+        let model = Model::open(here.path().join(opened)).expect("a model");
+        let report = ops::verify(&model, &VerifyOptions::new().hub(name).network(&network));
+        report.map(|report| (report.digests, report.faults.join("\n"), report.notes.join("\n")))
+    };
+    let whole = [("model.safetensors", weights(1.0)), ("config.json", config.clone())];
+    let (digests, faults, notes) = verify("org/tale", &whole, "").expect("a report");
+    assert_eq!((digests, faults.as_str()), (2, ""));
+    let said =
+        format!("compared with org/tale@main ({}): model.safetensors, config.json", &COMMIT[..12]);
+    assert!(notes.contains(&said), "{notes}");
+    assert!(notes.contains("but not here: tokenizer.json"), "{notes}");
+    assert!(!notes.contains("README.md"), "{notes}");
+
+    let changed = [("model.safetensors", weights(2.0)), ("config.json", b"{\"a\": 1}".to_vec())];
+    let (_, faults, notes) = verify("hf://org/tale@main", &changed, "").expect("a report");
+    assert!(notes.contains("but not here: tokenizer.json\n"), "{notes}");
+    assert!(faults.contains("model.safetensors: digest "), "{faults}");
+    assert!(faults.contains("config.json: 8 bytes, but org/tale@main"), "{faults}");
+
+    // Other weights of the repository, by their folder, and a file that was renamed.
+    let half = [("model.safetensors", weights(0.5)), ("config.json", config.clone())];
+    assert_eq!(verify("org/tale/half", &half, "").expect("a report").1, "");
+    let renamed = [("tale.safetensors", weights(0.5)), ("generation_config.json", b"{}".to_vec())];
+    let (digests, faults, notes) =
+        verify("org/tale/half/model.safetensors", &renamed, "tale.safetensors").expect("a report");
+    assert_eq!((digests, faults.as_str()), (1, ""));
+    assert!(notes.contains("has no file of this name: generation_config.json"), "{notes}");
+    let (digests, faults, _) = verify("org/tale", &renamed, "tale.safetensors").expect("a report");
+    assert_eq!(digests, 0);
+    assert!(faults.contains("has no file of this name; ORG/NAME/FILE names another"), "{faults}");
+
+    for wrong in ["tale", "org/tale:Q4_K_M", "org/tale/../x"] {
+        let error = verify(wrong, &whole, "").expect_err("no repository");
+        assert!(told(&error).contains("is no repository of the hub"), "{}", told(&error));
+    }
+    verify("org/other", &whole, "").expect_err("another repository");
+}

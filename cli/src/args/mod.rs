@@ -329,6 +329,7 @@ pub(crate) struct Diff {
   weighbridge verify model.gguf --strict      apply llama.cpp's rules too
   weighbridge verify model.gguf --deep        check every value too
   weighbridge verify model.gguf --run         run it on a few tokens too
+  weighbridge verify ./Qwen3-0.6B --hub Qwen/Qwen3-0.6B
   weighbridge verify model.gguf --save model.hashes
   weighbridge verify model.gguf --against model.hashes
   weighbridge verify ./Qwen3-0.6B --deep --json | jq '.faults'")]
@@ -351,6 +352,10 @@ pub(crate) struct Verify {
     /// cache are compared with their names without it
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,
+    /// Compare the model's files with those of this repository of the hub, by the digests that the hub
+    /// states: ORG/NAME, ORG/NAME@REVISION, or ORG/NAME/FILE for a file that has another name here
+    #[arg(long, value_name = "ORG/NAME")]
+    pub(crate) hub: Option<String>,
     /// Afterwards save the SHA-256 of every tensor, for --against. FILE must not exist yet, or be such a
     /// list
     #[arg(long, value_name = "FILE")]

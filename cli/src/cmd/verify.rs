@@ -16,7 +16,11 @@ use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop};
 
 pub(crate) fn run(args: &Verify) -> Done {
-    let single = [("--against", args.against.is_some()), ("--sha256", args.sha256.is_some())];
+    let single = [
+        ("--against", args.against.is_some()),
+        ("--sha256", args.sha256.is_some()),
+        ("--hub", args.hub.is_some()),
+    ];
     if let Some((option, _)) = single.iter().find(|(_, is_given)| *is_given && args.paths.len() > 1)
     {
         let fault = format!("{option} compares one model, but several are given");
@@ -41,6 +45,15 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     };
     let options = match &args.sha256 {
         Some(hex) => options.sha256(hex),
+        None => options,
+    };
+    let options = match &args.hub {
+        Some(name) => options.hub(name),
+        None => options,
+    };
+    let network = args.open.network();
+    let options = match &network {
+        Some(network) => options.network(network),
         None => options,
     };
     // What only strict rules refuse is reported as a fault, so the file is opened without them.

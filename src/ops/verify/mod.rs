@@ -2,6 +2,7 @@
 //! templates are consistent.
 
 mod classes;
+mod hub;
 mod loader;
 mod report;
 mod shapes;

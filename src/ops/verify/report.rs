@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::check_consistency;
+use super::hub::HubFiles;
 use crate::bytes::Text;
 use crate::container::Strictness;
 use crate::digest::is_git_blob;
@@ -14,6 +15,7 @@ use crate::model::{Model, Tensor};
 use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
 use crate::ops::odd_name;
 use crate::progress::{Meter, Watch};
+use crate::remote::Network;
 use crate::store::tensor::Finding;
 use crate::threads::{self, Threads};
 
@@ -25,6 +27,8 @@ pub struct VerifyOptions<'w> {
     strictness: Strictness,
     against: Option<&'w HashList>,
     sha256: Option<&'w str>,
+    hub: Option<&'w str>,
+    network: Option<&'w Network>,
     threads: Threads,
     watch: Option<Watch<'w>>,
 }
@@ -72,6 +76,21 @@ impl<'w> VerifyOptions<'w> {
         self
     }
 
+    /// Compares the model's files with those of a repository of the Hugging Face hub: `org/name`,
+    /// `org/name@revision`, or `org/name/file` for a file that has another name here.
+    #[must_use]
+    pub fn hub(mut self, name: &'w str) -> Self {
+        self.hub = Some(name);
+        self
+    }
+
+    /// Sets how the hub is reached; the default is [`Network::from_env`].
+    #[must_use]
+    pub fn network(mut self, network: &'w Network) -> Self {
+        self.network = Some(network);
+        self
+    }
+
     /// Sets the threads that share the tensors.
     #[must_use]
     pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
@@ -99,7 +118,7 @@ pub struct VerifyReport {
     #[cfg_attr(feature = "serde", serde(skip))]
     pub files: usize,
     /// The number of files that were compared with a digest: the container states it, the name of the file
-    /// is its digest, or the caller gave one.
+    /// is its digest, the caller gave one, or the hub states it.
     pub digests: usize,
     /// The number of stored tensors.
     pub tensors: usize,
@@ -232,7 +251,8 @@ impl HashDifference {
 ///
 /// # Errors
 ///
-/// `Io` if a file cannot be read; `Cancelled` if the progress callback cancels.
+/// `Io` if a file cannot be read, or the hub cannot be reached; `NotFound` or `Mismatch` if it has no such
+/// repository; `Cancelled` if the progress callback cancels.
 pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport> {
     let strict = options.strictness == Strictness::Strict;
     let mut faults = Vec::new();
@@ -247,15 +267,21 @@ pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport
         bytes.fold(0, u64::saturating_add)
     });
     let whole = options.sha256.map_or(0, |_| model.store().file_bytes());
-    let read = [model.store().digest_bytes(), whole, checked, compared.unwrap_or(0)];
+    let hub = options.hub.map(|name| HubFiles::of(model, name, options.network)).transpose()?;
+    let hub = hub.unwrap_or_default();
+    let listed = hub.bytes(model.store());
+    let read = [model.store().digest_bytes(), whole, listed, checked, compared.unwrap_or(0)];
     let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.watch);
     faults.extend(digest_faults(model, options, &meter)?);
     if let Some(hex) = options.sha256 {
         faults.extend(given_digest_fault(model, hex, &meter)?);
     }
+    faults.extend(hub.different(model.store(), options.threads, &meter)?);
+    let digests = [model.digests(), usize::from(options.sha256.is_some()), hub.len()];
+    faults.extend(hub.faults);
     let meaning = check_consistency(model, options.strictness)?;
     faults.extend(meaning.faults);
-    let mut notes = Vec::new();
+    let mut notes = hub.notes;
     if !strict {
         let notes_of_files = model.notes().iter();
         notes.extend(notes_of_files.map(|note| format!("{}: {}", shown(&note.path), note.text)));
@@ -264,7 +290,7 @@ pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport
     let mut report = VerifyReport {
         path: model.path().to_path_buf(),
         files: model.files().len(),
-        digests: model.digests().saturating_add(usize::from(options.sha256.is_some())),
+        digests: digests.into_iter().fold(0, usize::saturating_add),
         tensors: model.len(),
         faults,
         notes,
