@@ -390,6 +390,37 @@ fn what_the_class_has_by_itself_is_no_loss() {
     assert!(!plan.notes.concat().contains("differently"), "{:?}", plan.notes);
 }
 
+/// What programs ask of a config apart from its fields: keys that no field reads, those among them that
+/// change logits, and the class's own rotary embeddings.
+#[test]
+fn a_gguf_file_states_what_the_config_of_its_model_states() {
+    let mut gpt_oss = models().into_iter().find(|named| named.name == "gpt-oss, fused").unwrap();
+    gpt_oss.config["swiglu_alpha"] = json!(2.0);
+    let (form, tensors) =
+        gpt_oss.forms.iter().find(|form| form.0 == Form::HuggingFace).expect("a directory");
+    let opened = crate::models::open(&gpt_oss, *form, tensors);
+    let source = &opened.model;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("model.gguf");
+    let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+    ops::convert(source, &options).unwrap().run(&path, &WriteOptions::new()).unwrap();
+    let gguf = Model::open(&path).unwrap();
+    for model in [source, &gguf] {
+        let computed = model.computed_config();
+        let found: Vec<&str> =
+            computed.iter().filter_map(|(key, _)| key.split(' ').next_back()).collect();
+        assert_eq!(found, ["swiglu_alpha"]);
+        assert!(model.unused_config().iter().any(|(key, _)| key.ends_with(" swiglu_alpha")));
+        assert_eq!(model.stated_config("swiglu_alpha").unwrap().to_string(), "2.0");
+        assert_eq!(model.stated_config("hidden_size").unwrap().to_string(), "8");
+        let rope = &model.config().unwrap().rope_scaling;
+        assert_eq!(rope.factor.as_ref().unwrap().value, 32.0);
+    }
+    // Keys of GGUF are stated too.
+    let length = gguf.stated_config("embedding_length").unwrap();
+    assert_eq!(length.to_string(), "8");
+}
+
 /// What is a GGUF file already is rewritten as it is, whatever llama.cpp makes of it.
 #[test]
 fn gguf_files_are_not_refused_for_what_they_were() {
