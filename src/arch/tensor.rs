@@ -396,6 +396,11 @@ static OUTPUTS: &[TensorRow] = &[
     may("dense_3.weight",                              Matrix,      &[&[Any, Any]]),
 ];
 
+/// Whether a model requires a tensor if its family has a name for it.
+pub(crate) fn is_required(canonical: &str) -> bool {
+    rows().any(|(_, row)| row.name == canonical && !matches!(row.need, Need::No))
+}
+
 /// The rows, in the order of computation.
 fn rows() -> impl Iterator<Item = (Part, &'static TensorRow)> {
     let parts = [(Part::Input, INPUTS), (Part::Layer, LAYERS), (Part::Output, OUTPUTS)];

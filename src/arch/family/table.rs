@@ -8,6 +8,7 @@ use super::step::Step;
 use super::steps::steps;
 use super::text::{Fault, Line, Parsed, Section, Word, sections};
 use crate::arch::rule::{NameRule, StoredForm};
+use crate::arch::tensor::is_required;
 use crate::arch::transform::SAME;
 use crate::arch::variant::{ConfigRule, KeyRule};
 use crate::engines::Constant;
@@ -87,12 +88,13 @@ impl Tables {
         self.table(line, name, |tables| &tables.config)
     }
 
-    /// Tensors that models may lack: a list, or all of a table of names.
+    /// Tensors that models may lack: a list, or what a table of names requires.
     pub(super) fn optional(&self, line: &Line, name: &str) -> Parsed<Vec<&'static str>> {
-        match self.table(line, name, |tables| &tables.optional) {
-            Ok(list) => Ok(list.to_vec()),
-            Err(_) => Ok(self.tensors(line, name)?.iter().map(|rule| rule.canonical).collect()),
+        if let Ok(list) = self.table(line, name, |tables| &tables.optional) {
+            return Ok(list.to_vec());
         }
+        let names = self.tensors(line, name)?.iter().map(|rule| rule.canonical);
+        Ok(names.filter(|name| is_required(name)).collect())
     }
 
     /// A list of prefixes.
