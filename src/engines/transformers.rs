@@ -87,8 +87,19 @@ pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {
 /// are more than a base.
 pub(crate) fn rope_of_class(model_type: &str) -> Option<Json> {
     let rope = computed(model_type, "rope_parameters")?;
-    let plain = rope.get("rope_type")?.as_str()? == "default" && rope.as_object()?.len() <= 2;
-    (!plain).then_some(rope)
+    let is_default = rope.get("rope_type").and_then(Json::as_str) == Some("default");
+    (!is_default || rope.as_object()?.len() > 2).then_some(rope)
+}
+
+/// The kinds of this many layers that the causal class of a `model_type` derives if its config does not list
+/// them: the first ones, a period, and the last ones.
+pub(crate) fn kinds_of_layers(model_type: &str, n_layers: usize) -> Option<Json> {
+    let [.., kinds] = READ.get(model_type)?.iter().find(|[name, ..]| *name == "layer_types")?;
+    let kinds = Json::parse(kinds.as_bytes()).ok()?;
+    let part = |name| kinds.get(name).and_then(Json::as_array);
+    let (first, every, last) = (part("first")?, part("every")?, part("last")?);
+    let others = first.iter().chain(every.iter().cycle());
+    Some(others.take(n_layers.saturating_sub(last.len())).chain(last).cloned().collect())
 }
 
 /// Whether transformers knows an activation (`ACT2FN`).
@@ -120,6 +131,18 @@ mod tests {
         // A model type without a class, and one that the table does not have.
         assert!(class("xverse").is_some_and(|class| class.defaults.is_empty()));
         assert!(class("unheard-of").is_none() && ties_by_default("xverse").is_none());
+    }
+
+    #[test]
+    fn classes_derive_kinds_of_layers() {
+        let letters = |model_type, n_layers| -> String {
+            let kinds = kinds_of_layers(model_type, n_layers).expect("a list");
+            let first = |kind: &Json| kind.as_str().and_then(|kind| kind.chars().next());
+            kinds.as_array().into_iter().flatten().filter_map(first).collect()
+        };
+        assert_eq!(letters("gemma2", 5), "sfsfs");
+        assert_eq!([letters("flint", 8), letters("flint", 9)], ["ffsssfsf", "ffsssfssf"]);
+        assert_eq!(kinds_of_layers("llama", 4), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ the forward pass. Each of these fields then gets another value, and the new mode
 """
 
 import copy
+import itertools
 import json
 import random
 import sys
@@ -84,6 +85,29 @@ def changes(name, own, key, model, expected):
     return "nothing"
 
 
+def by_position(name, usual):
+    """The kinds of layers that a class derives for any number of them: the first ones, a period, and the last ones."""
+    class_ = CONFIG_MAPPING[name]
+    lists = [class_(num_hidden_layers=count).layer_types for count in range(8, 48)]
+    for length, first, last in itertools.product(range(1, 13), range(4), range(2)):
+        own = {"first": lists[-1][:first], "every": lists[-1][first : first + length], "last": lists[-1][len(lists[-1]) - last :]}
+        if all(kinds == spread(own, len(kinds)) for kinds in lists):
+            return own
+    return usual
+
+
+def spread(own, count):
+    """The kinds of this number of layers."""
+    between = count - len(own["first"]) - len(own["last"])
+    return [*own["first"], *(own["every"][i % len(own["every"])] for i in range(between)), *own["last"]]
+
+
+def default(name, key, usual):
+    """The default of a field, as JSON."""
+    listed = key == "layer_types" and isinstance(usual, list)
+    return json.dumps(by_position(name, usual) if listed else usual)
+
+
 def fields(name):
     """A line for each field that matters to more than training: its name, what it changes, and its default."""
     own = draws.smallest(CONFIG_MAPPING[name]().to_dict(), lambda values: values[len(values) // 2])
@@ -94,7 +118,7 @@ def fields(name):
     usual = CONFIG_MAPPING[name]().to_dict()
     for key in sorted(seen & set(usual)):
         if not draws.APART.search(key):
-            yield f"{key} {changes(name, own, key, model, expected)} {json.dumps(usual[key])}"
+            yield f"{key} {changes(name, own, key, model, expected)} {default(name, key, usual[key])}"
 
 
 def blocks(names):

@@ -143,6 +143,9 @@ CASES = [
     ("gpt_oss, with YaRN that is rounded", "gpt_oss", H | HEADS | EXPERTS | {"rope_parameters": YARN}),
     ("gpt_oss, with the class's YaRN", "gpt_oss", H | HEADS | EXPERTS | {"swiglu_limit": 0.5}),
     ("smollm3, with listed windows", "smollm3", H | {"num_key_value_heads": 1, "layer_types": ["sliding_attention"], "sliding_window": 2}),
+    ("flint, with layers that the class chooses", "flint", K | {"num_hidden_layers": 4, "sliding_window": 2, "mlp_only_layers": [0, 1, 2], "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "shared_expert_intermediate_size": 4}),
+    ("mellum, with layers that the class chooses", "mellum", K | {"sliding_window": 2, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4}),
+    ("modernbert-decoder, with layers that the class chooses", "modernbert-decoder", H | {"num_hidden_layers": 2, "sliding_window": 2}),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
@@ -180,6 +183,8 @@ def case(name, model_type, numbers, folder):
     stated = config.to_diff_dict() | {"architectures": [type(model).__name__]}
     training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size", "time_step_limit")
     skipped = [key for key in stated if key.startswith(training) or "drop" in key or key.endswith(("bos_token_id", "eos_token_id", "start_token_id"))]
+    if name.endswith("the class chooses"):
+        skipped += ["layer_types", "rope_parameters"]
     return {
         "name": name,
         "config": {key: value for key, value in stated.items() if key not in skipped},

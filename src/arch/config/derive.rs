@@ -350,7 +350,7 @@ impl<'d> ConfigDraft<'d> {
             window: self.attention.sliding_window.as_ref(),
             chunk_size: self.attention.chunk_size.as_ref(),
             rope: &self.rope,
-            default_source: &self.reader.default_source(),
+            reader: self.reader,
             n_layers,
         };
         let layout = stated.choose();

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::field::Field;
 use super::keys::{AttentionConfig, Core, RopeConfig};
+use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern};
 
 /// The ways in which files state the kinds of layers.
@@ -12,8 +13,7 @@ pub(super) struct Layouts<'d> {
     pub(super) window: Option<&'d Field<u32>>,
     pub(super) chunk_size: Option<&'d Field<u32>>,
     pub(super) rope: &'d RopeConfig,
-    /// The source of a default of the family.
-    pub(super) default_source: &'d str,
+    pub(super) reader: &'d ConfigReader<'d>,
     pub(super) n_layers: u32,
 }
 
@@ -23,7 +23,8 @@ impl Layouts<'_> {
         // Layouts of windows apply only if layers have a window.
         let window = self.window;
         let of_windows = |field: Option<Field<LayerLayout>>| field.filter(|_| window.is_some());
-        let is_usual = |pattern: &mut Field<_>| pattern.source == self.default_source;
+        let default_source = self.reader.default_source();
+        let is_usual = |pattern: &mut Field<_>| pattern.source == default_source;
         let mut pattern = self.pattern();
         let usual = pattern.take_if(is_usual);
         self.listed(pattern.as_ref())
@@ -36,6 +37,7 @@ impl Layouts<'_> {
             .or_else(|| of_windows(self.partly()))
             .or_else(|| of_windows(usual))
             .or_else(|| self.chunks())
+            .or_else(|| of_windows(self.of_class()))
             .or_else(|| {
                 let same = LayerLayout::Same(LayerKind::Sliding);
                 window.map(|window| Field::derived(same, window.source.clone()))
@@ -137,6 +139,12 @@ impl Layouts<'_> {
         let from = core.window_from.as_ref()?;
         let layout = LayerLayout::From(from.value, LayerKind::Sliding);
         Some(Field::derived(layout, from.source.clone()))
+    }
+
+    /// Windows of the layers that transformers' class chooses.
+    fn of_class(&self) -> Option<Field<LayerLayout>> {
+        let Field { value, source } = self.reader.layers_of_class(self.n_layers)?;
+        Some(Field::derived(LayerLayout::of(value), source))
     }
 
     /// Attention within chunks. Layers without rotary embeddings attend to all positions.

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::check::Check;
+use super::check::{self, Check};
 use super::defaults::Defaults;
 use super::field::{ConfigValue, Field, nested_configs};
+use super::values::LayerKind;
 use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
@@ -258,6 +259,15 @@ impl<'a> ConfigReader<'a> {
         let value = check(ConfigValue::Json(&default.value.into()))
             .map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field::derived(value, source)))
+    }
+
+    /// The kinds of layers that transformers' class derives if the files do not list them.
+    pub(crate) fn layers_of_class(&self, n_layers: u32) -> Option<Field<Vec<LayerKind>>> {
+        let named = in_documents(self.store, self.kept.as_ref(), "model_type")?;
+        let kinds =
+            transformers::kinds_of_layers(named.as_str()?, usize::try_from(n_layers).ok()?)?;
+        let kinds = check::kinds(ConfigValue::Json(&kinds)).ok()??;
+        Some(Field::derived(kinds, self.default_source()))
     }
 
     /// The source of a default of the family.
