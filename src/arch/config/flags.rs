@@ -53,6 +53,10 @@ pub(crate) fn tensor_flags<'a>(
         let stated = text.get(key).and_then(Json::as_bool);
         let default = defaults.iter().find(|(name, _)| name == key);
         let value = stated.or_else(|| Json::from(default?.1).as_bool())?;
+        // A flag of norms without factors, for example, is true although no layer has a tensor.
+        if transformers::computed(model_type, key).is_some() {
+            return None;
+        }
         let has =
             |name: &&str| name.starts_with("layers.") && ends.iter().any(|end| name.ends_with(end));
         let tensor = names.clone().find(has);
@@ -60,4 +64,23 @@ pub(crate) fn tensor_flags<'a>(
         Some(TensorFlag { key, value, stated: stated.is_some(), tensor, end })
     };
     FLAGS.iter().filter_map(flag).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::json;
+
+    #[test]
+    fn norms_without_factors_have_no_tensors() {
+        let keys = |model_type: &str| {
+            let text = json!({"model_type": model_type, "use_qk_norm": true});
+            let Json::Object(text) = text else { unreachable!("an object") };
+            let flags = tensor_flags(&text, std::iter::empty());
+            let wrong = flags.iter().filter(|flag| flag.is_wrong());
+            wrong.map(|flag| flag.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("sarvam_moe"), ["use_qk_norm"]);
+        assert!(keys("llama4_text").is_empty());
+    }
 }
