@@ -141,6 +141,11 @@ impl Graph {
         Some(())
     }
 
+    /// Whether the loader has a place for this tensor in some models.
+    pub(crate) fn names(&self, name: &str) -> bool {
+        self.tensors.iter().any(|row| row.name == name)
+    }
+
     /// Whether the loader requires this tensor of every model.
     pub(crate) fn requires(&self, name: &str) -> bool {
         self.tensors.iter().any(|row| row.required && row.when.is_none() && row.name == name)

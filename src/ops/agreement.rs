@@ -360,7 +360,7 @@ fn head_name(embedding: &str) -> String {
 }
 
 /// Whether two tensors have the same values, bit for bit.
-fn same_values(a: &Tensor, b: &Tensor) -> Result<bool> {
+pub(super) fn same_values(a: &Tensor, b: &Tensor) -> Result<bool> {
     if a.shape() != b.shape() || a.check_decodable().and(b.check_decodable()).is_err() {
         return Ok(false);
     }

@@ -141,8 +141,7 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
         return Err(Error::unsupported(fault).in_file(store.path()));
     };
     if let Some(unknown) = resolution.unknown.first() {
-        let error = Error::unsupported(unknown_fault(store, resolution, architecture, dialect));
-        let error = error.advise_option(Advice::LeaveOut);
+        let error = unknown_fault(store, resolution, architecture, dialect);
         return Err(error.in_tensor(unknown).in_file(store.path()));
     }
     let translation = Translation {
@@ -297,25 +296,45 @@ impl Translation<'_> {
     }
 }
 
-/// The fault of a model with tensors that its family does not have: the head of a classifier is named.
+/// The fault of a model with tensors that its family does not have. Where most are unknown, the model is not
+/// of this family, and nothing can be left out.
 fn unknown_fault(
     store: &Store,
     resolution: &Resolution,
     architecture: &Architecture,
     dialect: Dialect,
-) -> String {
-    let others = match resolution.unknown.len() {
-        0 | 1 => String::new(),
-        several => format!(", and {} more", several.saturating_sub(1)),
-    };
+) -> Error {
+    let family = architecture.name;
+    let unknown = resolution.unknown.len();
+    if resolution.unknown.iter().any(|name| name.contains(".lora_A.")) {
+        let fault = "a matrix of a LoRA adapter inside of the model, which is not merged";
+        return Error::unsupported(fault)
+            .advise("merge it into the weights first, as merge_and_unload of PEFT does");
+    }
     let class = store
         .document("config.json")
         .and_then(|json| json.get("architectures")?.as_array()?.first());
-    let class = class.and_then(Json::as_str).filter(|class| class.ends_with("Classification"));
+    let class = class.and_then(Json::as_str);
+    if unknown > resolution.mapped.len() {
+        let class = class.map_or_else(String::new, |class| format!(" (class {class})"));
+        let (reason, others) = (&resolution.reason, unknown.saturating_sub(1));
+        let all = unknown.saturating_add(resolution.mapped.len());
+        let fault = format!(
+            "not a known tensor of {family}, and neither are {others} more of {all}, although {reason}{class}: \
+             the model is of another kind"
+        );
+        return Error::unsupported(fault);
+    }
+    let others = match unknown {
+        0 | 1 => String::new(),
+        several => format!(", and {} more", several.saturating_sub(1)),
+    };
+    let class = class.filter(|class| class.ends_with("Classification"));
     let class = class.map_or_else(String::new, |class| {
         format!(", but of {class}, whose head {} has no place for", dialect.name())
     });
-    format!("not a known tensor of {}{class}{others}", architecture.name)
+    Error::unsupported(format!("not a known tensor of {family}{class}{others}"))
+        .advise_option(Advice::LeaveOut)
 }
 
 /// The layers that predict further tokens, unless the dialect has names for all that they consist

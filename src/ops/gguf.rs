@@ -1,5 +1,6 @@
 //! Translates a model of any container to GGUF's keys and tensors.
 
+use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
@@ -53,8 +54,14 @@ impl GgufDraft {
         model.store().check_known()?;
         let (store, resolution) = (model.store(), model.resolution()?);
         let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let TranslatedTensors { tensors: views, left_out, .. } = model.tensors_in(Dialect::Gguf)?;
+        let TranslatedTensors { tensors: mut views, mut left_out, .. } =
+            model.tensors_in(Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
+        let graph = keys.get("general.architecture").and_then(|value| value.to_text());
+        let graph = graph.and_then(|name| family::graph(name.to_str()?)).filter(|_| !own);
+        if graph.is_some_and(|graph| !graph.names(OUTPUT)) {
+            left_out.extend(drop_copied_output(&mut views)?);
+        }
         let translated = resolution.architecture.filter(|_| !own);
         let mut tensors = Vec::new();
         for (name, values) in translate::gguf_tensors(model)? {
@@ -86,12 +93,9 @@ impl GgufDraft {
         if let Some(view) = words {
             tensors.push(OutTensor::new(view.name(), output(&view, translated, precision)?));
         }
-        let graph = keys.get("general.architecture").and_then(|value| value.to_text());
-        let graph = graph.and_then(|name| family::graph(name.to_str()?));
         let place = |name: &str| tensors.iter().position(|tensor: &OutTensor| tensor.name == name);
         // llama.cpp does not tie the output matrix of some architectures to the embedding.
-        if let (false, Some(graph), None, Some(embedding)) =
-            (own, graph, place(OUTPUT), place("token_embd.weight"))
+        if let (Some(graph), None, Some(embedding)) = (graph, place(OUTPUT), place(EMBEDDING))
             && graph.requires(OUTPUT)
             && let Some(embedding) = tensors.get(embedding).cloned()
         {
@@ -198,6 +202,29 @@ impl GgufDraft {
 }
 
 const OUTPUT: &str = "output.weight";
+const EMBEDDING: &str = "token_embd.weight";
+
+/// Removes an output matrix that equals the embedding, which llama.cpp uses in its place. Returns the stored
+/// name and the reason.
+fn drop_copied_output(views: &mut Vec<Tensor>) -> Result<Option<(String, String)>> {
+    let place = |name: &str| views.iter().position(|view| view.name() == name);
+    let (Some(output), Some(embedding)) = (place(OUTPUT), place(EMBEDDING)) else {
+        return Ok(None);
+    };
+    let (Some(head), Some(embedding)) = (views.get(output), views.get(embedding)) else {
+        return Ok(None);
+    };
+    if !same_values(embedding, head)? {
+        return Ok(None);
+    }
+    let stored = |view: &Tensor| {
+        let name = view.stored_names().next();
+        name.map_or_else(String::new, |name| name.spelling().into_owned())
+    };
+    let entry = (stored(head), format!("equal to {}, which serves instead", stored(embedding)));
+    views.remove(output);
+    Ok(Some(entry))
+}
 /// The reason of tensors that GGUF has no place for.
 const NAMELESS: &str = "gguf has no name for it";
 

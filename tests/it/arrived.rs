@@ -1,6 +1,7 @@
 //! Files that did not arrive whole: cut ones, single shards, shards joined by their bytes, pages in place of
 //! shards, and blobs whose content is not that of their name.
 
+#[cfg(feature = "http")]
 use weighbridge::ops::{self, VerifyOptions};
 use weighbridge::{DType, Model, OpenOptions};
 

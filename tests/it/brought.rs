@@ -1,5 +1,6 @@
 //! Files that people bring although they are no sound language models: what is wrong is named.
 
+use crate::models::{Array, Form, NamedModel, Tensors, lists::LISTS, open, own};
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
 use serde_json::json;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
@@ -265,4 +266,92 @@ fn experts_of_old_mixtral_files_have_their_values() {
             assert_eq!(*found, *values(first(kind, expert), 128), "{name}");
         }
     }
+}
+
+/// A directory of a listed model whose tensors and config are changed.
+fn changed(
+    list: &str,
+    change: impl FnOnce(&mut Tensors, &mut NamedModel),
+) -> crate::models::Opened {
+    let list = LISTS.iter().find(|found| found.name == list).expect("a list");
+    let mut model = own(list);
+    let (_, mut tensors) = model.forms.remove(0);
+    change(&mut tensors, &mut model);
+    open(&model, Form::HuggingFace, &tensors)
+}
+
+/// llama.cpp has no place for an output matrix in the graph of Command R, which ties it.
+#[test]
+fn a_copied_output_matrix_does_not_stop_a_conversion() {
+    let planned = |difference: f32| {
+        let opened = changed("command-r", |tensors, model| {
+            model.config["tie_word_embeddings"] = json!(true);
+            let mut copy = tensors["model.embed_tokens.weight"].clone();
+            copy.values[0] += difference;
+            tensors.insert("lm_head.weight".to_owned(), copy);
+        });
+        let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+        let plan = ops::convert(&opened.model, &options).unwrap();
+        let written = plan.tensors.iter().any(|tensor| tensor.name == "output.weight");
+        (written, plan.notes.concat())
+    };
+    let (written, notes) = planned(0.0);
+    assert!(!written);
+    assert!(notes.contains("lm_head.weight: equal to model.embed_tokens.weight"), "{notes}");
+    let (written, notes) = planned(1.0);
+    assert!(written && !notes.contains("equal to"), "{notes}");
+}
+
+#[test]
+fn lora_matrices_inside_of_a_model_are_called_so() {
+    let opened = changed("command-r", |tensors, _| {
+        let name = "model.layers.0.self_attn.q_proj";
+        let base = tensors.remove(&format!("{name}.weight")).expect("a projection");
+        let lora = |part: &str| Array::random(part, vec![2, 2]);
+        tensors.insert(format!("{name}.lora_A.default.weight"), lora("a"));
+        tensors.insert(format!("{name}.lora_B.default.weight"), lora("b"));
+        tensors.insert(format!("{name}.base_layer.weight"), base);
+    });
+    let error = ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap_err();
+    let error = told(&error);
+    assert!(error.contains("LoRA adapter inside of the model"), "{error}");
+    assert!(!error.contains("leave the tensor out"), "{error}");
+}
+
+#[test]
+fn a_model_of_another_kind_gets_no_advice_to_leave_out() {
+    let opened = changed("command-r", |tensors, model| {
+        model.config["architectures"] = json!(["CohereHeadsOnly"]);
+        let renamed = std::mem::take(tensors).into_iter();
+        tensors.extend(renamed.map(|(name, array)| (format!("x_{name}"), array)));
+    });
+    let error = ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap_err();
+    let error = told(&error);
+    assert!(error.contains("(class CohereHeadsOnly): the model is of another kind"), "{error}");
+    assert!(!error.contains("leave the tensor out"), "{error}");
+}
+
+/// Falcon states the width of its network under a name of its own.
+#[test]
+fn a_width_that_is_stated_is_no_loss() {
+    let list = LISTS.iter().find(|list| list.gguf == "falcon").expect("a list").name;
+    let opened = changed(list, |_, model| model.config["ffn_hidden_size"] = json!(64));
+    let plan = ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap();
+    let notes = plan.notes.concat();
+    assert!(!notes.contains("width of the network"), "{notes}");
+}
+
+/// transformers' Mamba has the width that its config states, whatever factor stands beside it.
+#[test]
+fn the_width_of_a_mixer_is_the_stated_one() {
+    let list = LISTS.iter().find(|list| list.gguf == "mamba").expect("a list").name;
+    let stated = |width: u32| {
+        let opened = changed(list, |_, model| {
+            model.config["expand"] = json!(2);
+            model.config["intermediate_size"] = json!(width);
+        });
+        let config = opened.model.config().unwrap();
+        config.ssm.inner_size.as_ref().map(|width| width.value)
+    };
+    assert_eq!((stated(24), stated(32)), (Some(24), Some(32)));
 }

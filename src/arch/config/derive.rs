@@ -132,7 +132,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     draft.rotary(&head_dim)?;
     draft.scales(&dim, &n_heads, n_layers.value);
     let n_experts = draft.experts(ffn_dim.as_ref());
-    draft.state_space(&dim, &n_heads)?;
+    draft.state_space(&dim, &n_heads, ffn_dim.as_ref())?;
     let embedding = stored(store, resolution, "token_embedding.weight", EMBEDDINGS);
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     let row = resolution.architecture.map(|row| row.name.to_owned());
@@ -426,7 +426,12 @@ impl<'d> ConfigDraft<'d> {
     }
 
     /// The widths of a state space or of linear attention.
-    fn state_space(&mut self, dim: &Field<u32>, n_heads: &Field<u32>) -> Result<()> {
+    fn state_space(
+        &mut self,
+        dim: &Field<u32>,
+        n_heads: &Field<u32>,
+        ffn_dim: Option<&Field<u32>>,
+    ) -> Result<()> {
         let ssm = &mut self.ssm;
         // Heads of latent attention and of linear attention are as many, and GGUF states them once.
         if self.reader.store.encoding() == Encoding::Gguf && ssm.value_head_dim.is_some() {
@@ -447,6 +452,11 @@ impl<'d> ConfigDraft<'d> {
             ssm.inner_size = Some(product(self.reader, heads, width, source)?);
         }
         let Some(expansion) = &self.core.state_expansion else { return Ok(()) };
+        // Without a feed-forward network, the width that a config states under its name is that of the mixer.
+        let stated = ffn_dim.filter(|_| holds(&self.core.attention_free));
+        if let Some(stated) = stated.filter(|_| self.reader.store.encoding() != Encoding::Gguf) {
+            ssm.inner_size.get_or_insert_with(|| stated.clone());
+        }
         let product = dim.value.checked_mul(expansion.value).ok_or_else(|| {
             self.reader.invalid(&expansion.source, too_wide(expansion.value, dim.value))
         })?;

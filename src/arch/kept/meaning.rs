@@ -64,6 +64,7 @@ const ROTATED_LAYERS: &[&str] = &["no_rope_layers", "no_rope_layer_interval"];
 const FFN: &[&str] = &[
     "intermediate_size",
     "block_ff_dim",
+    "ffn_hidden_size",
     "block_auto_adjust_ff_dim",
     "block_ffn_dim_multiplier",
     "block_multiple_of",
@@ -327,7 +328,8 @@ impl Reader<'_> {
 
     /// The width of the feed-forward network, as LFM2 derives it if it is to be adjusted.
     fn ffn(&self) -> Json {
-        let stated = self.get("block_ff_dim").or_else(|| self.get("intermediate_size"));
+        let mut keys = ["block_ff_dim", "intermediate_size", "ffn_hidden_size"].into_iter();
+        let stated = keys.find_map(|key| self.get(key));
         let Some(width) =
             stated.and_then(Json::as_u64).filter(|_| self.flag("block_auto_adjust_ff_dim"))
         else {
