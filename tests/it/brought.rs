@@ -355,3 +355,29 @@ fn the_width_of_a_mixer_is_the_stated_one() {
     };
     assert_eq!((stated(24), stated(32)), (Some(24), Some(32)));
 }
+
+/// compressed-tensors rotates inputs as a model runs; the stored weights are not those of the model.
+#[test]
+fn weights_of_modules_that_transform_their_inputs_are_refused() {
+    let read = |location: &str| {
+        let file = Safetensors::new()
+            .tensor("model.layers.0.mlp.down_proj.weight", "F32", &[2, 2], f32s(&[1.0; 4]))
+            .tensor("model.layers.0.mlp.up_proj.weight", "F32", &[2, 2], f32s(&[1.0; 4]));
+        let apply = json!([{"targets": ["re:.*down_proj$"], "location": location}]);
+        let groups = json!({"R4": {"type": "hadamard", "apply": apply}});
+        let scheme = json!({
+            "quant_method": "compressed-tensors",
+            "ignore": ["up_proj", "down_proj"],
+            "transform_config": {"config_groups": groups},
+        });
+        let config = json!({"model_type": "llama", "quantization_config": scheme}).to_string();
+        let files =
+            folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
+        let model = Model::open(files.path()).unwrap();
+        let values = model.stored_tensors().map(|tensor| tensor.dequantize());
+        values.filter_map(|values| values.err().map(|error| told(&error))).collect::<Vec<_>>()
+    };
+    assert_eq!(read("weight_input"), [""; 0]);
+    let [error] = &*read("input") else { panic!("one of two is refused") };
+    assert!(error.contains("(transform_config, R4) in compressed-tensors"), "{error}");
+}

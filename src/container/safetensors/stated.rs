@@ -77,6 +77,28 @@ impl<'d> StatedScheme<'d> {
         self.exempt.iter().any(|pattern| is_match(pattern, module))
     }
 
+    /// The transform of a module's inputs or outputs that the model computes as it runs, as compressed-tensors
+    /// states it. Transforms that are a part of the weights, or that cancel in attention, change no value.
+    pub(super) fn transform(&self, module: &[u8]) -> Option<&'d str> {
+        let groups = self.get("/transform_config/config_groups")?.as_object()?;
+        let module = std::str::from_utf8(module).ok()?;
+        let has = |arguments: &Json, key: &str| {
+            let patterns = arguments.get(key).and_then(Json::as_array);
+            let mut patterns = patterns.into_iter().flatten().filter_map(Json::as_str);
+            patterns.any(|pattern| pattern == "Linear" || is_match(pattern, module))
+        };
+        let is_online = |arguments: &Json| {
+            let location = arguments.get("location").and_then(Json::as_str);
+            matches!(location, Some("input" | "output"))
+                && has(arguments, "targets")
+                && !has(arguments, "ignore")
+        };
+        groups.iter().find_map(|(name, scheme)| {
+            let each = scheme.get("apply").and_then(Json::as_array);
+            each.into_iter().flatten().any(is_online).then_some(name.as_str())
+        })
+    }
+
     /// The words that name the scheme, with the document: `awq, gemv (config.json)`.
     pub(super) fn name(&self) -> String {
         let mut words: Vec<&str> = Vec::new();

@@ -67,6 +67,9 @@ pub(super) fn find(
             found.entry(weight).or_insert(why);
         }
     }
+    if stated.is_some_and(|stated| stated.get("/transform_config").is_some()) {
+        found.extend((0..count).filter_map(|number| Some((number, modules.transformed(number)?))));
+    }
     found
 }
 
@@ -230,6 +233,21 @@ impl<'i> Modules<'i> {
             false => format!("{factor}{scheme} is no known part of it"),
         };
         concerned.map(|weight| (weight, why.clone())).collect()
+    }
+
+    /// Why a matrix is not the one that its module multiplies its input by, if it is not.
+    fn transformed(&self, number: u32) -> Option<String> {
+        let listed = self.indexed.get(number)?;
+        let ArrayName { module, last, .. } = ArrayName::of(listed.name.as_bytes());
+        let is_matrix = listed.shape.len() > 1
+            && (self.indexed.is_head(number)
+                || !self.indexed.is_grouped(number) && last == b"weight");
+        let transform = self.stated?.transform(module).filter(|_| is_matrix)?;
+        let scheme = self.stated?.name();
+        Some(format!(
+            "its module transforms what it receives or returns (transform_config, {transform}) in \
+             {scheme}, which is not supported"
+        ))
     }
 
     /// Arrays by the names that they have in their module, with their dtypes.
