@@ -19,6 +19,8 @@ pub enum Part {
     GlobalDivisor,
     /// The integer that is subtracted from the codes of each group before scaling.
     ZeroPoint,
+    /// The bits of the elements that are stored, of matrices that are half zeros.
+    Bitmask,
     /// The group number of each input column (GPTQ's `g_idx`).
     GroupIndex,
     /// The largest magnitude of each run of elements, or its code (bitsandbytes).
@@ -49,6 +51,7 @@ impl Part {
             Self::GlobalAmax => "global_amax",
             Self::GlobalDivisor => "global_divisor",
             Self::ZeroPoint => "zero_point",
+            Self::Bitmask => "bitmask",
             Self::GroupIndex => "group_index",
             Self::Absmax => "absmax",
             Self::CodeValues => "code_values",

@@ -273,6 +273,91 @@ fn packed_integers_of_stated_widths() {
     }
 }
 
+/// The words in which numbers of 4 bits follow each other, the lowest bits first.
+fn nibbles(numbers: &[u8]) -> Vec<u8> {
+    numbers.chunks(2).map(|pair| pair[0] | pair[1] << 4).collect()
+}
+
+/// Scales and zero points of this layout are padded: three groups have room for eight.
+#[test]
+fn awq_that_is_packed_along_the_input() {
+    let codes: Vec<u8> = (0..2 * 96).map(|n| (n * 7 % 16) as u8).collect();
+    let zeros = [[3u8, 9, 15, 0, 0, 0, 0, 0], [8, 1, 4, 0, 0, 0, 0, 0]];
+    let scales: Vec<f32> = (0..16).map(|n| (n + 1) as f32 / 8.0).collect();
+    let expected: Vec<f32> = codes
+        .iter()
+        .enumerate()
+        .map(|(n, code)| {
+            let (row, group) = (n / 96, n % 96 / 32);
+            scales[row * 8 + group] * (f32::from(*code) - f32::from(zeros[row][group]))
+        })
+        .collect();
+    let file = Safetensors::new()
+        .tensor("l.qweight", "I32", &[2, 12], nibbles(&codes))
+        .tensor("l.qzeros", "I32", &[2, 1], nibbles(&zeros.concat()))
+        .tensor("l.scales", "F32", &[2, 8], f32s(&scales));
+    let stated = r#"{"quant_method":"awq","version":"gemv","group_size":32}"#;
+    check("gemv", stated, &file, "l.weight", DType::AWQ4_GEMV, &expected);
+}
+
+/// A byte has four rows, a quarter of all rows apart; the class says what the scale is.
+#[test]
+fn three_values_in_two_bits() {
+    let codes: Vec<u8> = (0..8 * 5).map(|n| (n * 5 % 3) as u8).collect();
+    let packed: Vec<u8> = (0..2 * 5)
+        .map(|at| (0..4).fold(0, |byte, quarter| byte | codes[quarter * 10 + at] << (2 * quarter)))
+        .collect();
+    let file = Safetensors::new().tensor("l.weight", "U8", &[2, 5], packed).tensor(
+        "l.weight_scale",
+        "F32",
+        &[1],
+        f32s(&[0.8]),
+    );
+    let values = |scale: f32| codes.iter().map(|q| (f32::from(*q) - 1.0) * scale).collect();
+    for (class, scale) in
+        [("", 1.0 / 0.8), (r#","linear_class":"autobitlinear","quantization_mode":"offline""#, 0.8)]
+    {
+        let stated = format!("{{\"quant_method\":\"bitnet\"{class}}}");
+        let expected: Vec<f32> = values(scale);
+        check("bitnet", &stated, &file, "l.weight", DType::BITNET, &expected);
+    }
+}
+
+#[test]
+fn half_of_a_matrix_and_its_bits() {
+    // Two of four elements, in each place that they can have.
+    let pairs = [[0usize, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]];
+    let places: Vec<usize> = (0..12).flat_map(|n| pairs[n % 6].map(|at| n * 4 + at)).collect();
+    let mut mask = vec![0u8; 2 * 3];
+    places.iter().for_each(|at| mask[at / 8] |= 1 << (at % 8));
+    let stored = codes(24);
+    let dims: Vec<u8> = [2u64, 24].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let file = |dtype: &str, bytes: Vec<u8>| {
+        Safetensors::new()
+            .tensor("l.compressed", dtype, &[2, 12], bytes)
+            .tensor("l.bitmask", "U8", &[2, 3], mask.clone())
+            .tensor("l.shape", "I64", &[2, 1], dims.clone())
+    };
+    let spread = |value: &dyn Fn(usize) -> f32| {
+        let mut expected = vec![0.0; 48];
+        places.iter().enumerate().for_each(|(n, at)| expected[*at] = value(n));
+        expected
+    };
+    let stated =
+        r#"{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"}}"#;
+    let scaled = |bytes: &[u8], dtype: &str| {
+        file(dtype, bytes.to_vec()).tensor("l.weight_scale", "F32", &[2, 1], f32s(&[0.5, 3.0]))
+    };
+    let scale = |n: usize| [0.5, 3.0][n / 12];
+    let expected = spread(&|n| e4m3(stored[n]) * scale(n));
+    check("f8", stated, &scaled(&stored, "F8_E4M3"), "l.weight", DType::SPARSE24_8, &expected);
+    let expected = spread(&|n| f32::from(stored[n] as i8) * scale(n));
+    check("i8", stated, &scaled(&stored, "I8"), "l.weight", DType::SPARSE24_8, &expected);
+    let halves: Vec<u8> = (0..24u16).flat_map(|n| (0x3f80 + n).to_le_bytes()).collect();
+    let expected = spread(&|n| f32::from_bits((0x3f80 + n as u32) << 16));
+    check("bf16", stated, &file("BF16", halves), "l.weight", DType::SPARSE24_16, &expected);
+}
+
 /// auto-round's own packing stores zero points as they are, and its others as GPTQ does.
 #[test]
 fn packings_of_auto_round() {
@@ -316,7 +401,8 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("spqr", (r#"{"quant_method":"spqr"}"#, &[("l.dense_weights", "I64", &[64]), ("l.row_offsets", "I32", &[5])])),
     ("higgs", (r#"{"quant_method":"higgs"}"#, &[("l.weight", "I16", &[4, 8]), ("l.scales", "F16", &[4, 1]), ("l.tables", "F16", &[16, 2])])),
     ("quanto", (r#"{"quant_method":"quanto"}"#, &[("l.weight._data", "I8", &[4, 8]), ("l.weight._scale", "F16", &[4, 1])])),
-    ("bitnet", (r#"{"quant_method":"bitnet"}"#, &[("l.weight", "U8", &[1, 8]), ("l.weight_scale", "BF16", &[1])])),
+    ("rounds it", (r#"{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}"#, &[("l.weight", "BF16", &[4, 8])])),
+    ("gemv_fast", (r#"{"quant_method":"awq","version":"gemv_fast","group_size":32}"#, &[("l.qweight", "I16", &[8, 32]), ("l.qzeros", "F16", &[8, 32]), ("l.scales", "F16", &[8, 32])])),
     ("eetq", (r#"{"quant_method":"eetq"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scales", "F16", &[8])])),
     ("gemv", (r#"{"quant_method":"awq","version":"gemv"}"#, &[("l.qweight", "I32", &[32, 4]), ("l.qzeros", "I32", &[32, 1]), ("l.scales", "F16", &[32, 1])])),
     ("marlin", (r#"{"quant_method":"gptq","checkpoint_format":"marlin"}"#, &[("l.B", "I32", &[2, 64]), ("l.s", "F16", &[1, 32]), ("l.workspace", "I32", &[16])])),

@@ -179,6 +179,37 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
                 _ => {}
             }
         }
+        (_, "AWQ4_GEMV") => {
+            let (outputs, groups) = (rows * 4, packed / 32);
+            put("l.qweight", "I32", &[outputs, packed / 8], 4);
+            put("l.qzeros", "I32", &[outputs, 1], 4);
+            put("l.scales", format, &[outputs, groups.next_multiple_of(8)], width);
+        }
+        (_, "BITNET") => {
+            put("l.weight", "U8", &[rows, any], 1);
+            put("l.weight_scale", format, &[1], width);
+        }
+        ("SPARSE", _) => {
+            let (element, bytes) = match (name, has(1)) {
+                ("SPARSE24_8", true) => ("I8", 1),
+                ("SPARSE24_8", false) => ("F8_E4M3", 1),
+                (_, true) => ("F16", 2),
+                (_, false) => ("BF16", 2),
+            };
+            put("l.compressed", element, &[rows, packed / 2], bytes);
+            if name == "SPARSE24_8" {
+                put("l.weight_scale", format, &[if has(2) { rows } else { 1 }, 1], width);
+            }
+            match has(0) {
+                true => put("l.bitmask", "U8", &[rows, packed / 8], 1),
+                false => {
+                    let half = vec![0x33; usize::try_from(rows * packed / 8).expect("small")];
+                    written.push(text("l.bitmask", "U8", &[rows, packed / 8], half));
+                }
+            }
+            let dims = [rows, packed].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+            written.push(text("l.shape", "I64", &[2, 1], dims));
+        }
         ("AWQ", _) => {
             put("l.qweight", "I32", &[any, rows], 4);
             put("l.qzeros", "I32", &[groups, rows], 4);
@@ -262,11 +293,13 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
     }
     let more = match kind {
         "CT_INT" => format!(",\"config_groups\":{{\"g\":{{\"weights\":{{\"num_bits\":{bits}}}}}}}"),
+        _ if name == "AWQ4_GEMV" => ",\"version\":\"gemv\",\"group_size\":32".to_owned(),
         _ if name.ends_with("_V2") => ",\"checkpoint_format\":\"gptq_v2\"".to_owned(),
         _ => String::new(),
     };
+    let method = if name == "BITNET" { "bitnet" } else { "any" };
     let config = format!(
-        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"any\"{more}}}}}"
+        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"{method}\"{more}}}}}"
     );
     (config, file)
 }

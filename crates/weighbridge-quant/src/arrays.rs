@@ -40,7 +40,7 @@ impl StoredArray<'_> {
     }
 }
 
-/// The elements that share a scale, where the file states their number: bitsandbytes.
+/// The elements that share a scale, where the files state their number: bitsandbytes, AWQ's GEMV.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BlockScales {
     /// The elements that share a scale.
@@ -64,6 +64,8 @@ pub struct SchemeArrays<'a> {
     pub scale: Option<StoredArray<'a>>,
     /// The integers that are subtracted from the codes.
     pub zero_point: Option<StoredArray<'a>>,
+    /// The bits of the elements that are stored, rows of whole bytes, the lowest bit first (2:4 sparsity).
+    pub bitmask: Option<StoredArray<'a>>,
     /// The group of each column (GPTQ's `g_idx`).
     pub group_index: Option<StoredArray<'a>>,
     /// The largest magnitude of each run of elements (bitsandbytes).
@@ -76,6 +78,8 @@ pub struct SchemeArrays<'a> {
     pub nested_code_values: Option<StoredArray<'a>>,
     /// The scale of the whole tensor (NVFP4).
     pub global_scale: Option<StoredArray<'a>>,
+    /// A divisor of the whole tensor (BitNet).
+    pub global_divisor: Option<StoredArray<'a>>,
     /// A factor for each column, by which the module multiplies its input (ModelOpt after AWQ).
     pub input_factor: Option<StoredArray<'a>>,
     /// The runs that share an entry of `absmax`.

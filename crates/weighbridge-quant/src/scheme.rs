@@ -23,6 +23,9 @@ pub(crate) static GPTQ3_V2: Codec = rows(gptq::<3, 0>);
 pub(crate) static GPTQ4_V2: Codec = rows(gptq::<4, 0>);
 pub(crate) static GPTQ8_V2: Codec = rows(gptq::<8, 0>);
 pub(crate) static AWQ4: Codec = rows(awq);
+pub(crate) static AWQ4_GEMV: Codec = rows(awq_gemv);
+pub(crate) static BITNET: Codec = rows(bitnet);
+pub(crate) static SPARSE24: Codec = rows(sparse24);
 pub(crate) static CT_INT2: Codec = rows(compressed::<2>);
 pub(crate) static CT_INT3: Codec = rows(compressed::<3>);
 pub(crate) static CT_INT4: Codec = rows(compressed::<4>);
@@ -133,6 +136,75 @@ fn awq(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option
             let (scale, zero) = scalings.get(group(column)?)?;
             *value = scale * small(code(&parts.weight, column)? - zero);
         }
+    }
+    Some(())
+}
+
+/// AWQ's GEMV layout: codes packed along the input, [N, K / 8], and so are zero points, [N, words]. Scales and zero
+/// points are padded to whole words. Value: scale (q - zero point).
+fn awq_gemv(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    let (scales, zeros) = (parts.scale.as_ref()?, parts.zero_point.as_ref()?);
+    let (words, across, zero_words) = (parts.weight.along(1), scales.along(1), zeros.along(1));
+    let each = usize::try_from(parts.blocks.block).ok().filter(|each| *each > 0)?;
+    for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        for (group, row) in row.chunks_mut(each).enumerate() {
+            let zero = field::<4>(group, |word| zeros.word(output * zero_words + word))?;
+            let scale = scales.float(output * across + group)?;
+            for (column, value) in (group * each..).zip(row) {
+                let code = field::<4>(column, |word| parts.weight.word(output * words + word))?;
+                *value = scale * small(code - zero);
+            }
+        }
+    }
+    Some(())
+}
+
+/// BitNet: a byte has the codes of four rows, a quarter of all rows apart, the first in the low bits. Value: (q -
+/// 1) scale, or (q - 1) / divisor.
+fn bitnet(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    let quarter = parts.weight.along(0);
+    let one = |array: &Option<StoredArray<'_>>| array.as_ref().map(|array| array.float(0));
+    let scaled: [f32; 3] = match (one(&parts.global_scale), one(&parts.global_divisor)) {
+        (Some(scale), None) => [-scale?, 0.0, scale?],
+        (None, Some(divisor)) => [-1.0 / divisor?, 0.0, 1.0 / divisor?],
+        _ => return None,
+    };
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let shift = 2 * number.checked_div(quarter)?;
+        let start = number.checked_rem(quarter)?.checked_mul(parts.columns)?;
+        let bytes = parts.weight.bytes.get(start..start.checked_add(parts.columns)?)?;
+        for (out, byte) in row.iter_mut().zip(bytes) {
+            *out = *scaled.get(usize::from(byte.checked_shr(u32::try_from(shift).ok()?)? & 3))?;
+        }
+    }
+    Some(())
+}
+
+/// compressed-tensors' 2:4 sparsity: the stored half of each row, [N, K / 2], and a bit for each element, [N, K /
+/// 8 bytes]. Value: the element, times the scale of its row.
+fn sparse24(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    let (bitmask, width) = (parts.bitmask.as_ref()?, parts.weight.along(1));
+    let element = |number: usize| match parts.weight.format {
+        Some(_) => parts.weight.float(number),
+        None => Some(f32::from(parts.weight.bytes.get(number)?.cast_signed())),
+    };
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let scale = match &parts.scale {
+            Some(scale) if scale.along(0) > 1 => scale.float(number)?,
+            Some(scale) => scale.float(0)?,
+            None => 1.0,
+        };
+        let (mut next, end) = (number * width, (number + 1) * width);
+        for (column, out) in row.iter_mut().enumerate() {
+            let bits = bitmask.bytes.get(number * bitmask.along(1) + column / 8)?;
+            *out = 0.0;
+            if bits >> (column % 8) & 1 == 1 && next < end {
+                *out = element(next)? * scale;
+                next += 1;
+            }
+        }
+        // A row whose bits do not count its elements is damaged.
+        (next == end).then_some(())?;
     }
     Some(())
 }

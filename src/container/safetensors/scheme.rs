@@ -42,6 +42,10 @@ static SCHEMES: &[Scheme] = &[
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], settle: bitsandbytes_fp4 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], settle: bitsandbytes_int8 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".pre_quant_scale", Part::InputFactor)], needed: &[Part::Scale, Part::GlobalScale], settle: e2m1 },
+    // BitNet, whose classes multiply or divide by the scale.
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::GlobalScale)], needed: &[Part::GlobalScale], settle: bitnet },
+    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::GlobalDivisor)], needed: &[Part::GlobalDivisor], settle: bitnet },
+    Scheme { head: ".compressed", tensor: ".weight", companions: &[(".bitmask", Part::Bitmask), (".shape", Part::Description), (".weight_scale", Part::Scale)], needed: &[Part::Bitmask, Part::Description], settle: sparse },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: elements },
     // Quark, which names its modules' quantizers.
@@ -157,6 +161,7 @@ fn try_scheme(
     let group_size = match dtype {
         DType::HF_NVFP4 => 16,
         DType::HF_MXFP4 => 32,
+        DType::AWQ4_GEMV => found.stated_group_size().unwrap_or(0),
         DType::CT_INT2
         | DType::CT_INT3
         | DType::CT_INT4
@@ -234,6 +239,14 @@ impl<'a> CheckpointArrays<'a> {
                 && ["/packing_format", "/backend"].iter().any(|pointer| is_own(text(pointer)))
     }
 
+    /// The elements that share a scale, as the documents state it.
+    fn stated_group_size(&self) -> Option<u32> {
+        let stated = self.stated()?;
+        let size =
+            ["/group_size", "/q_group_size"].iter().find_map(|key| stated.get(key)?.as_u64());
+        size.and_then(|size| u32::try_from(size).ok())
+    }
+
     fn is(&self, dtype: DType) -> bool {
         self.head.dtype == Ok(dtype)
     }
@@ -274,8 +287,12 @@ fn contradiction(fault: String) -> Error {
 fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
     let stated = found.stated();
     let version = stated.as_ref().and_then(|stated| stated.get("/version")?.as_str());
-    if version.is_some_and(|version| version.to_ascii_lowercase().starts_with("gemv")) {
-        return Err(Error::unsupported("this version of AWQ packs codes along the input"));
+    match version.map(str::to_ascii_lowercase).as_deref() {
+        Some("gemv") => return awq_gemv(found),
+        Some(version) if version.starts_with("gemv") => {
+            return Err(Error::unsupported("this version of AWQ packs codes for one kernel"));
+        }
+        _ => {}
     }
     found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
@@ -332,6 +349,80 @@ fn gptq_or_awq(found: &CheckpointArrays<'_>) -> Interpretation {
         return Err(contradiction(format!("{groups} groups for {inputs} inputs")));
     }
     Ok(Some((dtype, vec![outputs, inputs])))
+}
+
+/// AWQ's GEMV layout: everything is packed along the input, and the config states the size of groups.
+fn awq_gemv(found: &CheckpointArrays<'_>) -> Interpretation {
+    found.check_dtypes(&[Part::Weight, Part::ZeroPoint], WORDS)?;
+    found.check_dtypes(&[Part::Scale], FLOATS)?;
+    let (weight, scale, zero) =
+        (found.head.shape, found.shape(Part::Scale), found.shape(Part::ZeroPoint));
+    let fault = || format!("qweight {weight:?}, scales {scale:?} and qzeros {zero:?}");
+    let (&[rows, words], &[scale_rows, groups], &[zero_rows, zero_words]) = (weight, scale, zero)
+    else {
+        return Err(contradiction(fault()));
+    };
+    let columns = words.checked_mul(8).ok_or_else(|| contradiction(fault()))?;
+    let each = found.stated_group_size().map(u64::from).filter(|each| *each > 0);
+    let each = each.ok_or_else(|| contradiction("the documents state no group_size".to_owned()))?;
+    let needed = columns.div_ceil(each);
+    let fits = rows == scale_rows
+        && rows == zero_rows
+        && columns.is_multiple_of(each)
+        && needed <= groups
+        && needed.div_ceil(8) <= zero_words;
+    match fits {
+        true => Ok(Some((DType::AWQ4_GEMV, vec![rows, columns]))),
+        false => Err(contradiction(format!("{} with groups of {each}", fault()))),
+    }
+}
+
+/// BitNet's packed rows, in checkpoints that transformers wrote.
+fn bitnet(found: &CheckpointArrays<'_>) -> Interpretation {
+    let Some(stated) = found.stated().filter(|stated| stated.says("/quant_method", "bitnet"))
+    else {
+        return Ok(None);
+    };
+    // `BitLinear` divides by the scale, `AutoBitLinear` multiplies by it.
+    let divides = !stated.says("/linear_class", "autobitlinear");
+    let part = if divides { Part::GlobalDivisor } else { Part::GlobalScale };
+    let (true, true, &[rows, columns]) =
+        (found.is(DType::U8), found.part(part).is_some(), found.head.shape)
+    else {
+        return Ok(None);
+    };
+    found.check_dtypes(&[part], FLOATS)?;
+    let rows = rows.checked_mul(4).filter(|_| crate::shape::elements(found.shape(part)) == Some(1));
+    let rows = rows.ok_or_else(|| contradiction(format!("{:?} scales", found.shape(part))))?;
+    Ok(Some((DType::BITNET, vec![rows, columns])))
+}
+
+/// compressed-tensors' matrices of which two elements of four are zeros.
+fn sparse(found: &CheckpointArrays<'_>) -> Interpretation {
+    let dims = found.numbers(Part::Description)?;
+    let (stored, mask, scale) =
+        (found.head.shape, found.shape(Part::Bitmask), found.shape(Part::Scale));
+    let &[rows, columns] = dims.as_slice() else {
+        return Err(contradiction(format!("shape holds {} numbers, not 2", dims.len())));
+    };
+    let is_scale =
+        matches!(scale, [] | [1] | [1, 1]) || matches!(scale, &[n] | &[n, 1] if n == rows);
+    let fits = stored == [rows, columns / 2] && columns % 4 == 0;
+    if !fits || mask != [rows, columns.div_ceil(8)] || !is_scale {
+        return Err(contradiction(format!(
+            "compressed {stored:?}, bitmask {mask:?} and scales {scale:?} of a matrix {dims:?}"
+        )));
+    }
+    found.check_dtypes(&[Part::Bitmask], &[DType::U8])?;
+    found.check_dtypes(&[Part::Scale], FLOATS)?;
+    let is_scaled = found.part(Part::Scale).is_some();
+    let dtype = match found.head.dtype {
+        Ok(DType::F8_E4M3) => DType::SPARSE24_8,
+        Ok(DType::I8) if is_scaled => DType::SPARSE24_8,
+        Ok(DType::F16 | DType::BF16) if !is_scaled => DType::SPARSE24_16,
+        _ => return Ok(None),
+    };
+    Ok(Some((dtype, dims)))
 }
 
 /// compressed-tensors: integers in words, with the number of columns in `weight_shape`, or two E2M1

@@ -67,7 +67,10 @@ pub(super) fn find(
             found.entry(weight).or_insert(why);
         }
     }
-    if stated.is_some_and(|stated| stated.get("/transform_config").is_some()) {
+    let is_changed = |stated: &&StatedScheme<'_>| {
+        stated.get("/transform_config").is_some() || stated.says("/quantization_mode", "online")
+    };
+    if stated.filter(is_changed).is_some() {
         found.extend((0..count).filter_map(|number| Some((number, modules.transformed(number)?))));
     }
     found
@@ -242,8 +245,17 @@ impl<'i> Modules<'i> {
         let is_matrix = listed.shape.len() > 1
             && (self.indexed.is_head(number)
                 || !self.indexed.is_grouped(number) && last == b"weight");
-        let transform = self.stated?.transform(module).filter(|_| is_matrix)?;
-        let scheme = self.stated?.name();
+        let stated = self.stated.filter(|_| is_matrix)?;
+        let scheme = stated.name();
+        let words = [&b"embed"[..], b"lm_head", b"norm"];
+        let is_other =
+            words.iter().any(|word| module.windows(word.len()).any(|part| part == *word));
+        if stated.says("/quantization_mode", "online") && !is_other && !stated.exempts(module) {
+            return Some(format!(
+                "its module rounds it as the model runs ({scheme}), which is not supported"
+            ));
+        }
+        let transform = stated.transform(module)?;
         Some(format!(
             "its module transforms what it receives or returns (transform_config, {transform}) in \
              {scheme}, which is not supported"

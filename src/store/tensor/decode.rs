@@ -579,14 +579,19 @@ impl<'a> StoredTensor<'a> {
             weight,
             scale: array(Part::Scale)?,
             zero_point: array(Part::ZeroPoint)?,
+            bitmask: array(Part::Bitmask)?,
             group_index: array(Part::GroupIndex)?,
             absmax: array(Part::Absmax)?,
             code_values: array(Part::CodeValues)?,
             nested_absmax: array(Part::NestedAbsmax)?,
             nested_code_values: array(Part::NestedCodeValues)?,
             global_scale: array(Part::GlobalScale)?,
+            global_divisor: array(Part::GlobalDivisor)?,
             input_factor: array(Part::InputFactor)?,
-            blocks: self.block_scales()?.unwrap_or_default(),
+            blocks: self.block_scales()?.unwrap_or_else(|| BlockScales {
+                block: self.group_size().unwrap_or(0),
+                ..BlockScales::default()
+            }),
         })
     }
 
