@@ -84,7 +84,7 @@ export function columns(layers, kinds, format, { height = 220, label } = {}) {
   const y = (size) => bottom - (size / most) * (bottom - top);
   const gap = step > 6 ? Math.min(6, step * 0.24) : 0.4;
   const every = Math.ceil(layers.length / (W / 46));
-  return s('svg', { class: 'chart', viewBox: `0 0 ${W} ${height}`, role: 'img', 'aria-label': label },
+  return s('svg', { class: 'chart', viewBox: `0 0 ${W} ${height}`, role: layers.some((layer) => layer.href) ? 'group' : 'img', 'aria-label': label },
     (format === bytes ? byteTicks : ticks)(0, most, 4).map((size) => s('g', {}, s('line', { class: 'grid', x1: left, x2: W - 8, y1: y(size), y2: y(size) }),
       s('text', { x: left - 8, y: y(size) + 4, 'text-anchor': 'end' }, format(size, most)))),
     layers.map((layer, place) => {
@@ -96,7 +96,8 @@ export function columns(layers, kinds, format, { height = 220, label } = {}) {
         return rect;
       });
       const text = place % every === 0 && s('text', { x: x + (step - gap) / 2, y: bottom + 16, 'text-anchor': 'middle' }, layer.label);
-      return s('g', {}, s('title', {}, `${layer.title}: ${format(sum)}`), parts, text);
+      const column = [s('title', {}, `${layer.title}: ${format(sum)}`), parts];
+      return s('g', {}, layer.href ? s('a', { href: layer.href, 'aria-label': `${layer.title}: ${format(sum)}` }, column) : column, text);
     }),
     s('line', { class: 'axis', x1: left, x2: W - 8, y1: bottom, y2: bottom }));
 }
@@ -105,19 +106,27 @@ export function columns(layers, kinds, format, { height = 220, label } = {}) {
  * A small chart of one value by layer, in which layers far from the others are marked. `points` are
  * `{layer, value, href, title}`.
  */
-export function depth(points, { format = number, label, low: floor = null } = {}) {
+export function depth(points, { format = number, label } = {}) {
   const [w, height, left, top, bottom] = [260, 120, 44, 8, 98];
   const values = points.map((point) => point.value).filter(Number.isFinite);
-  let [low, high] = [Math.min(...values), Math.max(...values)];
-  if (floor !== null) low = Math.min(floor, low);
-  if (!(high > low)) { const pad = Math.abs(low) * 0.1 || 1; low -= pad; high += pad; }
+  // With 0 in view, a small spread looks small.
+  const [low, least] = [Math.min(0, ...values), Math.max(0, ...values)];
+  const high = least > low ? least : low + 1;
   const layers = points.map((point) => point.layer);
   const [first, last] = [Math.min(...layers), Math.max(...layers)];
   const x = (layer) => (last === first ? (left + w - 6) / 2 : left + ((layer - first) / (last - first)) * (w - left - 8));
   const y = (value) => bottom - ((value - low) / (high - low)) * (bottom - top);
   const odd = outliers(points.map((point) => point.value));
   const known = points.filter((point) => Number.isFinite(point.value));
-  const line = known.map((point, place) => `${place === 0 ? 'M' : 'L'}${x(point.layer).toFixed(1)} ${y(point.value).toFixed(1)}`).join('');
+  // Several points of one layer, such as experts, have no line; nor have layers that are not read yet.
+  const single = new Set(layers).size === layers.length;
+  let pen = false;
+  const line = single ? points.map((point) => {
+    if (!Number.isFinite(point.value)) { pen = false; return ''; }
+    const step = `${pen ? 'L' : 'M'}${x(point.layer).toFixed(1)} ${y(point.value).toFixed(1)}`;
+    pen = true;
+    return step;
+  }).join('') : '';
   return s('svg', { class: 'chart', viewBox: `0 0 ${w} ${height}`, role: 'group', 'aria-label': label },
     [low, high].map((at) => s('g', {}, s('line', { class: 'grid', x1: left, x2: w - 4, y1: y(at), y2: y(at) }),
       s('text', { x: left - 6, y: y(at) + 4, 'text-anchor': 'end' }, format(at)))),
@@ -129,6 +138,39 @@ export function depth(points, { format = number, label, low: floor = null } = {}
       return s('a', { href: point.href, 'aria-label': point.title }, s('title', {}, point.title),
         s('circle', { class: marked ? 'odd' : 'dot', cx: x(point.layer), cy: y(point.value), r: marked ? 4 : known.length > 40 ? 1.8 : 2.6 }));
     }));
+}
+
+/** The range of values, and how far they spread around its middle. */
+export function spread(values, format) {
+  const known = values.filter(Number.isFinite);
+  if (known.length === 0) return '';
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  if (low === high) return `all ${format(low)}`;
+  const middle = (low + high) / 2;
+  const share = low * high > 0 && `, ±${percent((high - low) / 2 / Math.abs(middle))}`;
+  return `${format(low)} to ${format(high)}${share || ''}`;
+}
+
+/** Horizontal bars with long labels. `rows` are `{label, note, value, href}`. */
+export function bars(rows, format, { label }) {
+  const most = Math.max(...rows.map((row) => row.value)) || 1;
+  return h('div', { class: 'bars', role: 'list', 'aria-label': label }, rows.map((row) => h('div', { role: 'listitem' },
+    h('div', {}, h(row.href ? 'a' : 'span', { href: row.href }, row.label), row.note && h('small', {}, row.note)),
+    h('span', { class: 'num' }, format(row.value)),
+    h('span', { class: 'track', 'aria-hidden': 'true' }, h('span', { vars: { '--w': `${(row.value / most) * 100}%` } })))));
+}
+
+/** Two small histograms over the same range. `series` are `{histogram, total, css}`; heights are logarithmic. */
+export function overlay(series, label) {
+  const [W, height] = [260, 90];
+  const { low, high } = series[0].histogram;
+  const most = Math.max(...series.flatMap(({ histogram: found, total }) => found.counts.map((value) => value / total)), 1e-12);
+  const least = Math.min(...series.map(({ total }) => 1 / total));
+  const x = (at) => ((at - low) / ((high - low) || 1)) * W;
+  const y = (share) => (share <= 0 ? height - 14 : height - 14 - (0.06 + 0.94 * (Math.log(share / least) / Math.max(Math.log(most / least), 1e-9))) * (height - 18));
+  return s('svg', { class: 'chart', viewBox: `0 0 ${W} ${height}`, role: 'img', 'aria-label': label },
+    series.map(({ histogram: found, total, css }) => s('path', { class: css, d: outline({ low, high, counts: found.counts.map((value) => value / total) }, x, y, height - 14) })),
+    s('text', { x: 0, y: height - 2 }, number(low)), s('text', { x: W, y: height - 2, 'text-anchor': 'end' }, number(high)));
 }
 
 /** The places of values that lie far from the median: more than 5 times the median distance. */

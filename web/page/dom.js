@@ -46,6 +46,21 @@ export function name(text, most) {
   return h('span', { class: 'name', dir: 'auto' }, shown(text, most));
 }
 
+/** A name that is shortened in its middle: the ends are where names differ. */
+export function shortName(text, most = window.innerWidth <= 560 ? 34 : 76) {
+  const all = String(text);
+  const narrow = window.innerWidth <= 560;
+  const brief = narrow ? all.replace(/\.weight$/, '') : all;
+  if (brief.length <= most) return narrow ? h('span', { class: 'name', dir: 'auto' }, breakable(brief)) : name(brief, most);
+  const end = Math.ceil(most * 0.55);
+  return h('span', { class: 'name', dir: 'auto', title: shown(all, 400) }, `${shown(brief.slice(0, most - end - 1), most)}…${shown(brief.slice(-end), most)}`);
+}
+
+/** A word that may be broken after its dots and underscores, and nowhere else. */
+export function breakable(text) {
+  return h('span', { class: 'breakable' }, String(text).split(/(?<=[._])/).flatMap((part, at) => (at > 0 ? [h('wbr', {}), shown(part)] : [shown(part)])));
+}
+
 export function section(title, note, tools, ...content) {
   return h('section', {}, h('div', { class: 'section-head' }, h('h2', {}, title), note && h('p', {}, note), tools && h('div', { class: 'tools' }, tools)), content);
 }
@@ -70,7 +85,7 @@ export function segments(label, choices, chosen, choose) {
 
 export function facts(rows) {
   return h('dl', { class: 'facts' }, rows.filter((row) => row[1] !== null && row[1] !== undefined)
-    .map(([label, value, note]) => h('div', {}, h('dt', {}, label), h('dd', {}, value, note && h('small', {}, ` ${note}`)))));
+    .map(([label, value, note]) => h('div', {}, h('dt', {}, label), h('dd', {}, typeof value === 'string' && value.length < 14 ? h('span', { class: 'whole' }, value) : value, note && h('small', {}, ' ', note)))));
 }
 
 export function pairs(rows) {
@@ -88,6 +103,7 @@ export function notice(kind, text, advice) {
 /** Shows an error in place of what it prevented. */
 export function trouble(error) {
   if (error.name === 'AbortError') return null;
+  if (error.kind === 'ended') document.dispatchEvent(new Event('programended'));
   return notice('Error', error.message, error.advice);
 }
 

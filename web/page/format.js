@@ -22,7 +22,7 @@ const power = (value) => UNITS.findIndex((_, unit) => value < 1024 ** (unit + 1)
 /** Bytes in powers of 1024: 1.3 MiB. Several numbers that belong together have the unit of the `largest`. */
 export function bytes(value, largest = value) {
   const unit = value === 0 ? 0 : power(largest);
-  return unit === 0 ? `${value} B` : `${(value / 1024 ** unit).toFixed(1)} ${UNITS[unit]}`;
+  return unit === 0 ? `${value}\u00a0B` : `${(value / 1024 ** unit).toFixed(1)}\u00a0${UNITS[unit]}`;
 }
 
 /** NaN and the infinities are texts in the answers. */

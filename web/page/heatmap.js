@@ -1,6 +1,6 @@
 // A heat map of a matrix, which zooms from the whole to single numbers. Only what is in view is asked for.
 
-import { h, say, segments, trouble } from './dom.js';
+import { busy, h, say, segments, trouble } from './dom.js';
 import { exact, number, parsed, whole } from './format.js';
 import * as take from './take.js';
 
@@ -8,6 +8,9 @@ import * as take from './take.js';
 const CELLS = 256;
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).split(',').map(Number);
+
+/** The width in pixels from which blocks are divided by lines: narrower ones would hide the values. */
+const BLOCK = 40;
 
 /** A color between the middle and an end: `share` is from -1 to 1. */
 function color(share, low, mid, high, bend) {
@@ -36,6 +39,8 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
   let grid = null;
   let shownValue = 'mean';
   let asked = null;
+  /** The end of the range of colors, if it is fixed; else it follows what is in view. */
+  let fixed = null;
 
   const canvas = h('canvas', { tabindex: 0, role: 'img', 'aria-label': `${title}: heat map. Arrow keys move, plus and minus zoom, 0 shows all` });
   const box = h('div', { class: 'box' });
@@ -48,9 +53,13 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
   const out = h('button', { type: 'button', class: 'button', disabled: true, onclick: () => back() }, 'Zoom out');
   const complete = h('button', { type: 'button', class: 'button', disabled: true, onclick: () => go(all, true) }, 'Show all');
   const place = h('div', { class: 'heat' }, yTicks, canvas, xTicks);
-  place.append(box);
+  const waiting = busy('Reading the values…');
+  waiting.classList.add('over');
+  waiting.hidden = true;
+  place.append(box, waiting);
   const error = h('div', {});
 
+  let usual = 1;
   const values = () => grid[shownValue];
   const single = () => grid && grid.height === grid.rows[1] - grid.rows[0] && grid.width === grid.columns[1] - grid.columns[0];
 
@@ -67,9 +76,13 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     signal.addEventListener('abort', () => asked.abort(), { once: true });
     const [width, height] = size();
     canvas.setAttribute('aria-busy', 'true');
+    const mine = asked;
+    waiting.lastChild.textContent = 'Reading the values…';
+    setTimeout(() => { waiting.hidden = mine !== asked || !canvas.hasAttribute('aria-busy'); }, grid ? 200 : 0);
     try {
       const found = await get({ rows: `${now[0]}-${now[1]}`, columns: `${now[2]}-${now[3]}`,
-        height: Math.min(CELLS, Math.floor(height / 2)), width: Math.min(CELLS, Math.floor(width / 2)) }, asked.signal);
+        height: Math.min(CELLS, Math.floor(height / 2)), width: Math.min(CELLS, Math.floor(width / 2)) }, asked.signal,
+      (share) => { if (mine === asked) waiting.lastChild.textContent = `Reading the values… ${Math.floor(share * 100)} %`; });
       for (const key of ['mean', 'rms', 'max']) found[key] = Float64Array.from(found[key], parsed);
       grid = found;
       error.replaceChildren();
@@ -77,13 +90,15 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     } catch (problem) {
       if (problem.name !== 'AbortError') error.replaceChildren(trouble(problem));
     }
+    if (mine !== asked) return;
     canvas.removeAttribute('aria-busy');
+    waiting.hidden = true;
   }
 
   /** Lines between values that share a scale, where there is room for them. */
   function borders(paint, width, strength, ratio, style) {
     const perColumn = canvas.width / (grid.columns[1] - grid.columns[0]);
-    if (!width || perColumn * width < 10 * ratio || grid.columns[1] - grid.columns[0] <= width / 2) return;
+    if (!width || perColumn * width < BLOCK * ratio || grid.columns[1] - grid.columns[0] <= width / 2) return;
     paint.strokeStyle = style.getPropertyValue('--ink');
     paint.globalAlpha = strength;
     paint.lineWidth = ratio;
@@ -106,7 +121,8 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     canvas.style.height = `${height}px`;
     const [low, mid, high] = [css('--low'), css('--mid'), css('--high')];
     const found = values();
-    const most = typical(Array.from(found));
+    const most = fixed ?? typical(Array.from(found));
+    usual = most;
     const cells = new ImageData(grid.width, grid.height);
     found.forEach((value, cell) => {
       const odd = Number.isNaN(grid.max[cell]) || !Number.isFinite(grid.max[cell]);
@@ -273,9 +289,14 @@ export function heatmap({ rows, columns, get, signal, block = null, view = null,
     const heads = Array.from({ length: grid.width }, (_, j) => grid.columns[0] + Math.floor((j * (grid.columns[1] - grid.columns[0])) / grid.width));
     take.csv(`${title} ${shownValue}`, ['row', ...heads], lines);
   };
+  const fix = h('button', { type: 'button', class: 'button', 'aria-pressed': 'false', title: 'Keep the range of colors while zooming', onclick: () => {
+    fixed = fixed === null ? usual : null;
+    fix.setAttribute('aria-pressed', String(fixed !== null));
+    draw();
+  } }, 'Fix colors');
   const tools = [
     segments('Value of a cell', [['mean', words[0]], ['rms', 'RMS'], ['max', 'Largest']], 'mean', (value) => { shownValue = value; draw(); }),
-    out, complete,
+    out, complete, fix,
     take.button('Copy', () => grid && take.copy(tabs(), 'Numbers copied'), 'Copy the numbers, to paste them into a table'),
     take.button('PNG', () => take.canvas(title, canvas), 'Save the picture'),
     take.button('CSV', () => grid && csv(), 'Save the numbers'),

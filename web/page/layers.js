@@ -1,8 +1,8 @@
 // A statistic over depth, one small chart for each kind of tensor: the odd layer stands out.
 
-import { h, head, name, section, segments, shown } from './dom.js';
-import { depth, outliers } from './charts.js';
-import { base, number, percent, quoted, whole } from './format.js';
+import { h, head, name, notice, section, segments, shortName, shown, trouble } from './dom.js';
+import { depth, outliers, spread } from './charts.js';
+import { base, number, percent, plural, quoted, whole } from './format.js';
 import { keep, layerOf, link, statisticsOf, tensors } from './state.js';
 import { Table } from './table.js';
 import { rowsOf } from './tensors.js';
@@ -24,15 +24,19 @@ export async function show({ model, list, query, signal }) {
   for (const row of rows) {
     const layer = layerOf(row.canonical ?? row.stored);
     if (!layer) continue;
-    const key = `${layer.stack ? `${layer.stack}.` : ''}{n}.${layer.rest}`;
-    if (!kinds.has(key)) kinds.set(key, { rest: layer.rest, stack: layer.stack, rows: [] });
+    // Experts of a layer share a chart.
+    const rest = layer.rest.replace(/(^|\.)\d+(?=\.)/g, '$1{e}');
+    const key = `${layer.stack ? `${layer.stack}.` : ''}{n}.${rest}`;
+    if (!kinds.has(key)) kinds.set(key, { rest, stack: layer.stack, rows: [] });
     kinds.get(key).rows.push({ ...row, layer: layer.layer });
   }
-  const shownKinds = [...kinds.values()].filter((kind) => kind.rows.length > 1).slice(0, 64);
+  const allKinds = [...kinds.values()].filter((kind) => kind.rows.length > 1);
+  const shownKinds = allKinds.slice(0, 64);
   const place = h('div', { class: 'multiples' });
   const status = h('p', { class: 'num', role: 'status' }, '');
   const meter = h('progress', { max: 1, value: 0, hidden: shownKinds.length === 0, 'aria-label': 'Statistics' });
   const odd = h('div', {});
+  const faults = h('div', { class: 'notices', role: 'region', 'aria-label': 'What could not be read' });
   let chosen = STATISTICS.find(([key]) => key === query.statistic) ?? STATISTICS[0];
   const values = statisticsOf(model, rows.length);
   let drawn = 0;
@@ -47,11 +51,12 @@ export async function show({ model, list, query, signal }) {
       const points = kind.rows.map((row) => {
         const entry = values.found[row.at];
         const value = chosen[0] === 'bits' ? row.bits : entry && entry.mean !== undefined ? get(entry) : null;
-        return { layer: row.layer, value: value ?? NaN, row, href: link(model, 'tensor', row.stored), title: `${shown(row.stored, 120)}: ${value === null ? 'not read yet' : format(value)}` };
+        return { layer: row.layer, value: value ?? NaN, row, href: link(model, 'tensor', row.stored), title: `${shown(row.stored, 120)}: ${value === null ? (entry?.reason ? 'not readable' : 'not read yet') : format(value)}` };
       }).sort((a, b) => a.layer - b.layer);
       for (const at of outliers(points.map((point) => point.value))) strange.push({ ...points[at], kind: kind.rest });
       const known = points.some((point) => Number.isFinite(point.value));
-      return h('figure', {}, h('h2', { title: shown(kind.rest, 200) }, name(kinds.size > 1 && kind.stack !== 'layers' ? `${kind.stack} · ${kind.rest}` : kind.rest, 60)),
+      return h('figure', {}, h('h2', { title: shown(kind.rest, 200) }, shortName(kinds.size > 1 && kind.stack !== 'layers' ? `${kind.stack} · ${kind.rest}` : kind.rest, 34)),
+        known && h('p', { class: 'muted small num' }, spread(points.map((point) => point.value), format)),
         known ? depth(points, { format, label: `${label} of ${shown(kind.rest, 80)} by layer` }) : h('p', { class: 'muted small' }, 'not read yet'));
     });
     place.replaceChildren(...charts);
@@ -79,7 +84,10 @@ export async function show({ model, list, query, signal }) {
     values.listen((state) => {
       meter.value = state.found.length / Math.max(1, rows.length);
       meter.hidden = state.done;
-      status.textContent = state.error ? state.error.message : state.done ? `${whole(rows.length)} tensors` : `${whole(state.found.length)} of ${whole(rows.length)} tensors read`;
+      const unread = state.found.map((entry, at) => [entry, rows[at]]).filter(([entry]) => entry?.reason);
+      faults.replaceChildren(...[state.error && trouble(state.error),
+        unread.length > 0 && notice('Error', `${plural(unread.length, 'tensor')} cannot be read; the others are shown`, `${unread[0][1].stored}: ${unread[0][0].reason}`)].filter(Boolean));
+      status.textContent = state.done ? `${whole(rows.length)} tensors` : `${whole(state.found.length)} of ${whole(rows.length)} tensors read`;
       draw(state.done);
     }, signal);
   } else {
@@ -90,8 +98,11 @@ export async function show({ model, list, query, signal }) {
     nodes: [
       head('Layers', { crumb: name(base(path), 80), sub: [status, meter], tools: take.button('CSV', csv, 'Save the numbers') }),
       h('div', { class: 'scroll', vars: { 'margin-bottom': '28px' } }, tools),
-      h('div', { class: 'panel' }, place), odd,
+      faults,
+      h('div', { class: 'panel' }, place),
+      allKinds.length > shownKinds.length && h('p', { class: 'muted small' }, `The first ${shownKinds.length} of ${whole(allKinds.length)} kinds of tensors are shown.`),
+      odd,
       take.command(`weighbridge inspect ${quoted(path)} --stats`),
-    ],
+    ].filter(Boolean),
   };
 }

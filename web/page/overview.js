@@ -1,9 +1,9 @@
 // What a model is.
 
-import { facts, h, head, name, notice, pairs, section, segments, shown, shownText } from './dom.js';
+import { breakable, facts, h, head, name, notice, pairs, section, segments, shown, shownText } from './dom.js';
 import { base, bits, bytes, count, exact, plural, quoted, whole } from './format.js';
 import { columns, stack } from './charts.js';
-import { KINDS, kindOf, layerOf, link, overview, tensors } from './state.js';
+import { KINDS, kindOf, layerName, layerOf, link, overview, tensors } from './state.js';
 import { Table } from './table.js';
 import * as take from './take.js';
 
@@ -39,7 +39,7 @@ function byLayer(table) {
     const known = table.canonical[at] ?? stored;
     const found = layerOf(known);
     const key = found ? `${found.stack} ${found.layer}` : '';
-    if (!layers.has(key)) layers.set(key, { order: found ? found.layer : -1, stack: found?.stack ?? '', label: found ? String(found.layer) : '–', title: found ? `${found.stack} ${found.layer}` : 'outside the layers', parts: KINDS.map(() => 0) });
+    if (!layers.has(key)) layers.set(key, { order: found ? found.layer : -1, stack: found?.stack ?? '', label: found ? String(found.layer) : '–', title: found ? layerName(found) : 'outside the layers', prefix: found && `${found.stack ? `${found.stack}.` : ''}${found.layer}.`, parts: KINDS.map(() => 0) });
     layers.get(key).parts[kindOf(known)] += table.bytes[at];
   });
   return [...layers.values()].sort((a, b) => (a.order < 0 ? -1 : 0) - (b.order < 0 ? -1 : 0) || a.stack.localeCompare(b.stack) || a.order - b.order);
@@ -69,7 +69,7 @@ function configRows(config) {
 
 function templates(tokenizer) {
   const list = tokenizer?.templates ?? [];
-  if (list.length === 0) return null;
+  if (list.length === 0) return section('Chat template', null, null, h('p', { class: 'muted' }, 'No chat template: programs that chat with the model choose one themselves.'));
   let chosen = list[0];
   const text = h('pre', { class: 'text', dir: 'auto', tabindex: 0, role: 'region', 'aria-label': 'Chat template' });
   const show = () => { text.textContent = shownText(chosen.text).slice(0, 200_000) + (chosen.text.length > 200_000 ? `\n… (${whole(chosen.text.length)} characters)` : ''); };
@@ -111,9 +111,10 @@ export async function show({ model, list }) {
   const seen = new Set();
   const notes = problems.filter((node) => !seen.has(node.textContent) && seen.add(node.textContent));
   const dtypes = byDtype(table);
-  const layers = byLayer(table);
+  const [outside, layers] = [byLayer(table).filter((layer) => layer.order < 0), byLayer(table).filter((layer) => layer.order >= 0)];
+  const outsideSize = outside.flatMap((group) => group.parts).reduce((sum, size) => sum + size, 0);
   const inFiles = byFile(table);
-  const sizes = layers.length > 2 && columns(layers, KINDS, bytes, { label: `Size of ${layers.length - 1} layers by kind of tensor` });
+  const sizes = layers.length > 1 && columns(layers.map((layer) => ({ ...layer, href: link(model, 'tensors', { filter: layer.prefix }) })), KINDS, bytes, { label: `Size of ${layers.length} layers by kind of tensor` });
   let group = null;
   const configTable = fields.length > 0 && h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Config' }, h('table', { class: 'plain' },
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Field'), h('th', { scope: 'col' }, 'Value'), h('th', { scope: 'col', class: 'hide-s' }, 'Source'))),
@@ -121,7 +122,7 @@ export async function show({ model, list }) {
       const lead = row.group !== group && row.group !== 'model';
       group = row.group;
       return [lead && h('tr', { class: 'lead' }, h('td', { colspan: 3 }, row.group)),
-        h('tr', {}, h('td', {}, row.name), h('td', {}, name(value(row.value))), h('td', { class: 'muted hide-s' }, name(row.source)))];
+        h('tr', {}, h('td', {}, breakable(row.name)), h('td', {}, name(value(row.value))), h('td', { class: 'muted hide-s' }, name(row.source)))];
     }))));
   const nodes = [
     head(name(title, 120), {
@@ -130,7 +131,8 @@ export async function show({ model, list }) {
     }),
     facts([
       ['Parameters', count(report.weight_count)],
-      ['Size', bytes(report.stored_bytes)],
+      ['Size', bytes(report.file_bytes), bytes(report.file_bytes) !== bytes(report.stored_bytes) && `${bytes(report.stored_bytes)} of tensors`],
+      ['Memory to run', all.memory ? bytes(all.memory.bytes) : null, all.memory && `with ${plural(all.memory.context, 'token')}`],
       ['Type', name(summary.file_type ?? summary.main_dtype ?? '–', 40), summary.bits_per_weight !== null && `${bits(summary.bits_per_weight)} bits`],
       ['Layers', field('n_layers') !== undefined ? whole(field('n_layers')) : null, field('dim') !== undefined && `of width ${whole(field('dim'))}`],
       ['Heads', field('n_heads') !== undefined ? whole(field('n_heads')) : null, field('n_kv_heads') !== undefined && `${whole(field('n_kv_heads'))} for k and v`],
@@ -140,7 +142,10 @@ export async function show({ model, list }) {
     ]),
     notes.length > 0 && h('div', { class: 'notices', role: 'region', 'aria-label': 'Faults and notes' }, notes.slice(0, 20), notes.length > 20 && h('p', { class: 'muted small' }, `and ${notes.length - 20} more: weighbridge verify lists them`)),
     table.name.length > 0 && section('Where the bytes are', null, null, h('h3', {}, 'By dtype'), stack(dtypes, bytes)),
-    sizes && section('By layer', 'The first column is what belongs to no layer.', take.button('PNG', () => take.picture(`${title} layers`, sizes), 'Save the picture'),
+    sizes && section('By layer', null, take.button('PNG', () => take.picture(`${title} layers`, sizes), 'Save the picture'),
+      outsideSize > 0 && h('div', { class: 'outside' }, h('h3', {}, `Outside the layers: ${bytes(outsideSize)}`),
+        stack(outside[0].parts.map((size, at) => ({ label: KINDS[at], size, color: `var(--k${at})` })).filter((part) => part.size > 0), bytes)),
+      h('h3', {}, `In ${plural(layers.length, 'layer')}: ${bytes(layers.flatMap((layer) => layer.parts).reduce((sum, size) => sum + size, 0))}`),
       sizes,
       h('ul', { class: 'legend' }, KINDS.map((kind, at) => layers.some((layer) => layer.parts[at] > 0) && h('li', { vars: { '--c': `var(--k${at})` } }, h('i', { 'aria-hidden': 'true' }), kind)))),
     configTable && section('Config', 'What an engine needs, and where each value is from', take.button('JSON', () => take.json('config', config)), configTable),
@@ -148,7 +153,7 @@ export async function show({ model, list }) {
     tokenizer?.kind && section('Tokenizer', null, null, pairs([
       ['Kind', name(tokenizer.kind)], ['Source', name(tokenizer.source)],
       ['Tokens', h('a', { href: link(model, 'tokens') }, whole(tokenizer.tokens))],
-      ...tokenizer.special.map(([purpose, id]) => [shown(purpose, 40), h('a', { href: link(model, 'tokens', { search: id }) }, String(id))]),
+      ...tokenizer.special.map(([purpose, id, text]) => [shown(purpose, 40), h('a', { href: link(model, 'tokens', { search: id }) }, text !== null && h('code', { class: 'name', dir: 'auto' }, shown(text, 80)), h('span', { class: 'muted num' }, ` ${id}`))]),
     ])),
     tokenizer?.error && section('Tokenizer', null, null, notice('Note', tokenizer.error)),
     templates(tokenizer),

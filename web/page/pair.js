@@ -1,9 +1,9 @@
 // One tensor in two models: overlaid histograms, and a heat map of the difference.
 
 import { busy, facts, h, head, name, notice, shown, trouble } from './dom.js';
-import { base, number, percent, quoted, shape, whole } from './format.js';
+import { number, percent, quoted, shape, whole } from './format.js';
 import { ask } from './source.js';
-import { link, pairsOf } from './state.js';
+import { labelsOf, link, pairsOf } from './state.js';
 import * as take from './take.js';
 import { distribution, matrix } from './tensor.js';
 
@@ -16,7 +16,8 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
   const table = await pairsOf(a, b);
   const pair = table.name.indexOf(wanted);
   if (pair < 0) throw new Error(`the two models have no tensor ${shown(wanted, 200)} in common`);
-  const labels = [list[a], list[b]].map((model) => base(model.path));
+  const all = labelsOf(list);
+  const labels = [all[a], all[b]];
   const dtypes = [table.dtypes[table.dtype_a[pair]], table.dtypes[table.dtype_b[pair]]];
   const dims = table.shape[pair];
   const both = { a, b, pair };
@@ -31,9 +32,10 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
       ['Relative RMS', percent(found.relative_rms)],
       ['Cosine', found.cosine === null ? '–' : found.cosine.toFixed(7)],
       ['RMS', number(found.rms_difference)],
-      ['Largest difference', number(found.max_difference), worst && `at ${worst.at.join(', ')}`],
+      ['Largest difference', number(found.max_difference), worst && worst.at.length > 0 && `at ${worst.at.join(', ')}`],
       ['There, in A', worst ? number(worst.a) : '–'],
       ['There, in B', worst ? number(worst.b) : '–'],
+      ['Clipped', found.clipped === undefined ? null : percent(found.clipped), 'of a large value was cut off'],
       ['Values that differ', percent(found.differing / Math.max(1, found.elements)), whole(found.differing)],
     ]));
     return found;
@@ -71,7 +73,7 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
     numbers.then((found) => {
       if (found.outcome !== 'values') return;
       error.append(...matrix({ dims, signal, block: null, query, title: `${wanted} difference`, heading: 'Difference, B minus A', words: ['Mean', 'mean difference'],
-        get: (parameters, until) => ask('grid', { ...both, side: 'difference', ...parameters }, until) }));
+        get: (parameters, until, told) => ask('grid', { ...both, side: 'difference', ...parameters }, until, told) }));
     }, () => { /* shown above */ });
   }
   nodes.push(take.command(`weighbridge diff ${quoted(list[a].path)} ${quoted(list[b].path)} --filter ${quoted(wanted)} --all`));

@@ -10,8 +10,27 @@ export class Problem extends Error {
   }
 }
 
-async function overHttp(question, parameters, signal) {
+let jobs = 0;
+
+/** Asks how far a question is, every half second, until it is answered. */
+async function follow(job, answered, onprogress) {
+  while (!answered.done) {
+    await new Promise((resolve) => { setTimeout(resolve, 500); });
+    if (answered.done) return;
+    const { done, total } = await overHttp('progress', { of: job }).catch(() => ({}));
+    if (total && !answered.done) onprogress(done / total, total);
+  }
+}
+
+async function overHttp(question, parameters, signal, onprogress) {
   const query = new URLSearchParams();
+  const answered = { done: false };
+  if (onprogress) {
+    jobs += 1;
+    const job = `${Math.random().toString(36).slice(2)}-${jobs}`;
+    query.set('job', job);
+    follow(job, answered, onprogress);
+  }
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined && value !== null) query.set(name, value);
   }
@@ -20,7 +39,9 @@ async function overHttp(question, parameters, signal) {
     response = await fetch(`api/${question}?${query}`, { signal, cache: 'no-store', referrerPolicy: 'no-referrer' });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem({ message: 'the program does not answer: it may have ended' }, 0);
+    throw new Problem({ message: 'the program does not answer: it may have ended', kind: 'ended' }, 0);
+  } finally {
+    answered.done = true;
   }
   if (response.ok) return response.json();
   const text = await response.text();
@@ -34,10 +55,37 @@ let source = overHttp;
 /** Replaces the source: a function of a question, its parameters, an AbortSignal and what is told of progress. */
 export function use(other) { source = other; }
 
+/** What is being read, and how far: the questions that take long. */
+const reading = new Set();
+let shownReading = () => {};
+
+/** Sets who is told of what is being read: a list of `{what, share, total}`. */
+export function watchReading(listener) { shownReading = listener; }
+
+const WHAT = {
+  models: 'models', overview: 'the header', tensors: 'the list of tensors', tensor: 'the header', tokens: 'tokens', pairs: 'names',
+  statistics: 'values', grid: 'values for the picture', differences: 'values of both models', standouts: 'values that stand out', findings: 'all values',
+};
+
+/** The time in ms after which a question is shown as being read. */
+const LONG = 700;
+
 /**
- * Asks a question. Aborting the signal ends the work on the answer. A source that knows how far the work is calls
- * `onprogress` with a share of 1.
+ * Asks a question. Aborting the signal ends the work on the answer. `onprogress` is called with how far the work is,
+ * as a share of 1, and with the number of bytes, if the source knows it.
  */
-export function ask(question, parameters = {}, signal = undefined, onprogress = undefined) {
-  return source(question, parameters, signal, onprogress);
+export async function ask(question, parameters = {}, signal = undefined, onprogress = undefined) {
+  const entry = { what: WHAT[question] ?? question, share: null, total: null };
+  const timer = setTimeout(() => { reading.add(entry); shownReading([...reading]); }, LONG);
+  const told = (share, total = null) => {
+    Object.assign(entry, { share, total });
+    onprogress?.(share, total);
+    if (reading.has(entry)) shownReading([...reading]);
+  };
+  try {
+    return await source(question, parameters, signal, told);
+  } finally {
+    clearTimeout(timer);
+    if (reading.delete(entry)) shownReading([...reading]);
+  }
 }

@@ -20,11 +20,26 @@ export const overview = (model) => once('overview', { model });
 export const tensors = (model) => once('tensors', { model });
 export const pairsOf = (a, b) => once('pairs', { a, b });
 
+/** The last component of each path; where several are the same, with the folders that distinguish them. */
+export function labelsOf(list) {
+  const parts = list.map((model) => model.path.replace(/[/\\]+$/, '').split(/[/\\]/));
+  return parts.map((mine) => {
+    for (let length = 1; length < mine.length; length += 1) {
+      const text = mine.slice(-length).join('/');
+      if (parts.filter((other) => other.slice(-length).join('/') === text).length === 1) return text;
+    }
+    return mine.join('/');
+  });
+}
+
 /** The layer of a name and what remains of the name, or null if it has no number between dots. */
 export function layerOf(name) {
   const found = /^(?:(.*?)\.)??(\d+)\.(.+)$/s.exec(name);
   return found && { stack: found[1] ?? '', layer: Number(found[2]), rest: found[3] };
 }
+
+/** A layer in words: `layer 0`, `enc layer 3`. */
+export const layerName = ({ stack, layer }) => `${stack.replace(/(^|\.)(layers?|blk|h|blocks)$/, '')} layer ${layer}`.trim();
 
 export const KINDS = ['attention', 'feed-forward', 'embedding and output', 'norms', 'other'];
 
@@ -36,6 +51,27 @@ export function kindOf(name) {
   if (/ffn|mlp|expert|router|gate|feed_forward|fc\d|up_proj|down_proj/.test(low)) return 1;
   if (/embd|embed|token|output|lm_head|wte|wpe|position/.test(low)) return 2;
   return 4;
+}
+
+/** The filter for all tensors of a kind, by the first word of it; `dtype:` is for a dtype alone. */
+export const kindFilter = (kind) => `kind:${kind.split(' ')[0]}`;
+
+/**
+ * A filter as words that must all occur in a name, a dtype or a kind. `read(row)` gives `{names, dtypes, name}`, of
+ * which the last decides the kind.
+ */
+export function matcher(text, read) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  return (row) => {
+    const { names, dtypes, name } = read(row);
+    const kind = KINDS[kindOf(name)];
+    const all = `${names.join(' ')} ${dtypes.join(' ')} ${kind}`.toLowerCase();
+    return words.every((word) => {
+      if (word.startsWith('kind:')) return kind.startsWith(word.slice(5));
+      if (word.startsWith('dtype:')) return dtypes.some((dtype) => dtype.toLowerCase() === word.slice(6));
+      return all.includes(word);
+    });
+  };
 }
 
 /** Answers to a question about many tensors, which come in batches. Views listen while they are shown. */
@@ -123,5 +159,6 @@ export function keep(query) {
     else all.set(name, value);
   }
   const text = all.toString();
-  history.replaceState(null, '', text ? `${path}?${text}` : path);
+  const place = path || '#/';
+  history.replaceState(history.state, '', text ? `${place}?${text}` : place);
 }

@@ -75,6 +75,6 @@ export const button = (text, onclick, title) => h('button', { type: 'button', cl
 
 /** A command that shows the same in the terminal. */
 export function command(text) {
-  return h('div', { class: 'command' }, h('code', { dir: 'ltr', tabindex: 0, role: 'region', 'aria-label': 'The same in the terminal' }, text),
+  return h('div', { class: 'command' }, h('code', { dir: 'ltr', tabindex: 0, role: 'region', 'aria-label': `The same in the terminal: ${text.slice(0, 120)}` }, text),
     h('button', { type: 'button', class: 'quiet', onclick: () => copy(text, 'Command copied') }, 'Copy'));
 }

@@ -8,9 +8,25 @@ import { ask } from './source.js';
 import { keep, link, tensors } from './state.js';
 import * as take from './take.js';
 
-/** The facts about values. */
-export function figures(found) {
-  const extreme = (end) => (end ? [number(end.value), `at ${end.at.join(', ')}`] : ['–']);
+/** A position in a tensor, as a link that shows the values around it. */
+function position(at, dims, href) {
+  const text = at.join(', ');
+  if (!href || dims.length < 2) return text;
+  const column = at.at(-1);
+  const row = at.slice(0, -1).reduce((sum, index, axis) => sum * dims[axis] + index, 0);
+  const rows = dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+  return h('a', { href: href({ rows: span(row, rows), columns: span(column, dims.at(-1)) }) }, text);
+}
+
+/** Some rows or columns around one, as an address has them. */
+function span(at, count, around = 8) {
+  const first = Math.max(0, Math.min(at - around, count - 2 * around));
+  return `${first}-${Math.min(count, first + 2 * around)}`;
+}
+
+/** The facts about values. `href` gives the address of a part of the tensor. */
+export function figures(found, href) {
+  const extreme = (end) => (end ? [number(end.value), end.at.length > 0 && ['at ', position(end.at, found.shape, href)]] : ['–']);
   return facts([
     ['Mean', number(found.mean)],
     ['Deviation', number(found.deviation)],
@@ -29,7 +45,7 @@ export function figures(found) {
  */
 export async function distribution({ load, signal, label, title = 'Distribution' }) {
   const place = h('div', {});
-  let logarithmic = false;
+  let logarithmic = true;
   let series = null;
   let chart = null;
   const draw = () => {
@@ -61,7 +77,7 @@ export async function distribution({ load, signal, label, title = 'Distribution'
       const ends = series.map(({ found }) => [found.min.value, found.max.value]);
       get(value === 'all' ? [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))] : null);
     }),
-    segments('Scale of heights', [[false, 'Linear'], [true, 'Logarithmic']], false, (value) => { logarithmic = value; if (series?.length) draw(); }),
+    segments('Scale of heights', [[false, 'Linear'], [true, 'Logarithmic']], true, (value) => { logarithmic = value; if (series?.length) draw(); }),
     take.button('PNG', () => chart && take.picture(label, chart), 'Save the picture'),
     take.button('JSON', () => series && take.json(label, series.map(({ found }) => found)), 'Save the numbers'),
   ];
@@ -114,6 +130,28 @@ export function matrix({ dims, get, signal, block, query, title, words, heading 
   return [section(heading, note, map.tools, map.node), section('Norms', 'The root mean square of each row and column', null, place)];
 }
 
+/** The section of what stands out: the largest values, and the rows and columns with most outliers. */
+function standouts({ model, at, dims, here, signal }) {
+  const place = h('div', {}, busy('Looking for values that stand out…'));
+  const columns = dims.at(-1) ?? 1;
+  const rows = dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+  const lines = (title, found, to) => h('div', {}, h('h3', {}, title), found.outliers.length === 0 ? h('p', { class: 'muted small' }, 'None has outliers.') : h('table', { class: 'plain' },
+    h('thead', {}, h('tr', {}, ['Position', 'Outliers', 'RMS'].map((text, column) => h('th', { scope: 'col', class: column > 0 && 'right' }, text)))),
+    h('tbody', {}, found.outliers.map((line) => h('tr', {}, h('td', {}, h('a', { href: here(to(line.index)) }, whole(line.index))), h('td', { class: 'right' }, whole(line.outliers)), h('td', { class: 'right' }, number(line.rms)))))),
+  h('p', { class: 'muted small num' }, [`${whole(found.with_outliers)} have outliers`, found.dead > 0 && [`, ${whole(found.dead)} are 0: the first is `, h('a', { href: here(to(found.first_dead)) }, whole(found.first_dead))]]));
+  ask('standouts', { model, at }, signal, (share) => { if (place.firstChild.lastChild) place.firstChild.lastChild.textContent = `Looking for values that stand out… ${Math.floor(share * 100)} %`; }).then((found) => {
+    const matrixLike = rows > 1 && columns > 1;
+    const region = (index, count, other) => ({ ...(other === 'columns' ? { rows: span(index, count), columns: `0-${Math.min(columns, 64)}` } : { columns: span(index, count), rows: `0-${Math.min(rows, 64)}` }) });
+    place.replaceChildren(h('div', { class: matrixLike ? 'three' : '' },
+      h('div', {}, h('h3', {}, 'Largest magnitudes'), h('table', { class: 'plain' },
+        h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Position'), h('th', { scope: 'col', class: 'right' }, 'Value'))),
+        h('tbody', {}, found.largest.map((one) => h('tr', {}, h('td', {}, position(one.at, dims, here) || '–'), h('td', { class: 'right' }, number(one.value))))))),
+      matrixLike && lines('Rows with most outliers', found.rows, (index) => region(index, rows, 'columns')),
+      matrixLike && lines('Columns with most outliers', found.columns, (index) => region(index, columns, 'rows'))));
+  }, (error) => place.replaceChildren(trouble(error) ?? ''));
+  return section('What stands out', 'Outliers are beyond 6 deviations from the mean', null, place);
+}
+
 export async function show({ model, list, name: wanted, query, signal }) {
   const table = await tensors(model);
   let at = table.name.indexOf(wanted);
@@ -124,6 +162,7 @@ export async function show({ model, list, name: wanted, query, signal }) {
   const detail = await ask('tensor', { model, at }, signal);
   const canonical = table.canonical[at];
   const near = (step) => table.name[at + step] !== undefined && h('a', { class: 'button', href: link(model, 'tensor', table.name[at + step]), 'aria-label': step < 0 ? 'Previous tensor' : 'Next tensor', title: shown(table.name[at + step], 120) }, step < 0 ? '←' : '→');
+  const here = (part) => link(model, 'tensor', stored, part);
   const block = detail.group_size ?? detail.block_len ?? null;
   const title = name(stored, 200);
   const nodes = [
@@ -149,7 +188,7 @@ export async function show({ model, list, name: wanted, query, signal }) {
     spread.first.then((found) => {
       if (!found) { place.replaceChildren(); return; }
       const [{ found: values }] = found;
-      place.replaceChildren(figures(values));
+      place.replaceChildren(figures(values, here));
       const { scales } = values;
       details.replaceChildren(h('div', { class: 'two' },
         section('Quantiles', null, null, h('table', { class: 'plain' },
@@ -164,7 +203,8 @@ export async function show({ model, list, name: wanted, query, signal }) {
         ]))));
       });
     nodes.push(place, spread.node);
-    nodes.push(...matrix({ dims: detail.shape, signal, block, query, title: stored, get: (parameters, until) => ask('grid', { model, at, ...parameters }, until) }));
+    nodes.push(...matrix({ dims: detail.shape, signal, block, query, title: stored, get: (parameters, until, told) => ask('grid', { model, at, ...parameters }, until, told) }));
+    if (detail.elements > 1) nodes.push(standouts({ model, at, dims: detail.shape, here, signal }));
     nodes.push(h('section', {}, details));
   }
   nodes.push(take.command(`weighbridge inspect ${quoted(path)} ${quoted(stored)}`));

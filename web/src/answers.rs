@@ -1,7 +1,6 @@
 //! The questions, one function each.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,15 +10,15 @@ use weighbridge::ops::{
     InspectedTensors, StatisticsOptions, TensorStatistics,
 };
 use weighbridge::tokenizer::{Token, TokenKind};
-use weighbridge::{Error, ErrorKind, Model, Progress, Result, Strictness, Tensor};
+use weighbridge::{Error, ErrorKind, Model, Result, Strictness, Tensor};
 
 use crate::fault::{SCHEMA, not_found};
 use crate::pairs::{batch, pair};
+use crate::standouts::Standouts;
 use crate::tables::{PairTable, TensorTable};
+use crate::viewer::MemoryToRun;
+use crate::watch::{Watch, go_on};
 use crate::{Parameters, Viewer};
-
-/// A callback that answers to long questions call between pieces of work. `Break` cancels.
-pub type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
 /// A function that answers a question.
 type Answer = fn(&Viewer, &Parameters, Watch<'_>) -> Result<Vec<u8>>;
@@ -30,6 +29,9 @@ static ANSWERS: &[(&str, Answer)] = &[
     ("tensors", tensors),
     ("tensor", tensor),
     ("statistics", statistics),
+    ("standouts", standouts),
+    ("findings", findings),
+    ("progress", progress),
     ("grid", grid),
     ("tokens", tokens),
     ("pairs", pairs),
@@ -37,7 +39,8 @@ static ANSWERS: &[(&str, Answer)] = &[
 ];
 
 impl Viewer {
-    /// Answers a question of the page with a JSON document.
+    /// Answers a question of the page with a JSON document. With a parameter `job`, the question `progress`
+    /// about the same job says how far the work is.
     ///
     /// # Errors
     ///
@@ -51,7 +54,13 @@ impl Viewer {
     ) -> Result<Vec<u8>> {
         let known = ANSWERS.iter().find(|(name, _)| *name == question);
         let (_, answer) = known.ok_or_else(|| not_found("no such question"))?;
-        answer(self, parameters, watch)
+        let Some(name) = parameters.text("job") else { return answer(self, parameters, watch) };
+        let job = self.jobs.start(name);
+        let noting = |progress| {
+            job.note(progress);
+            watch(progress)
+        };
+        answer(self, parameters, &noting)
     }
 }
 
@@ -66,14 +75,6 @@ struct Versioned<T: Serialize> {
 fn json(answer: impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(&Versioned { schema: SCHEMA, answer })
         .map_err(|error| Error::new(ErrorKind::Io, format!("cannot write the answer: {error}")))
-}
-
-/// What [`Viewer::answer`] would go on with, unless the page has lost interest.
-fn go_on(watch: Watch<'_>) -> Result<()> {
-    match watch(Progress::default()) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
-    }
 }
 
 /// A path, with control characters escaped.
@@ -105,6 +106,7 @@ fn models(viewer: &Viewer, _: &Parameters, _: Watch<'_>) -> Result<Vec<u8>> {
             "tensor_count": model.len(),
             "weight_count": model.quantization().elements(),
             "stored_bytes": model.stored_bytes(),
+            "file_bytes": model.file_bytes(),
         })
     };
     let models: Vec<Value> = viewer.models.iter().map(model).collect();
@@ -118,6 +120,9 @@ struct Overview<'m> {
     config: Part<ConfigReport<'m>>,
     consistency: Part<Consistency>,
     tokenizer: Part<Option<TokenizerSummary>>,
+    /// Absent if it is unknown, or not measured here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryToRun>,
 }
 
 /// A part of an answer that may be missing without harm to the others.
@@ -148,7 +153,8 @@ struct TokenizerSummary {
     kind: String,
     source: String,
     tokens: u64,
-    special: Vec<(String, u32)>,
+    /// The purpose, number and text of each special token.
+    special: Vec<(String, u32, Option<String>)>,
     templates: Vec<Template>,
 }
 
@@ -171,6 +177,7 @@ fn overview(viewer: &Viewer, parameters: &Parameters, _: Watch<'_>) -> Result<Ve
         config: ops::config(model).into(),
         consistency: consistency.into(),
         tokenizer: tokenizer(model).into(),
+        memory: viewer.measure.and_then(|measure| measure(model)),
     })
 }
 
@@ -181,11 +188,17 @@ fn tokenizer(model: &Model) -> Result<Option<TokenizerSummary>> {
         text: template.text.value.clone(),
         source: template.text.source.to_string(),
     };
+    let text = |id: u32| {
+        let token = tokenizer.tokens().find(|token| token.id == id)?;
+        Some(Text::new(&token.text).spelling().into_owned())
+    };
+    let special = tokenizer.special.iter();
+    let special = special.map(|(name, id)| (name.clone(), id.value, text(id.value))).collect();
     Ok(Some(TokenizerSummary {
         kind: tokenizer.kind.value.name().to_owned(),
         source: tokenizer.kind.source.to_string(),
         tokens: tokenizer.len(),
-        special: tokenizer.special.iter().map(|(name, id)| (name.clone(), id.value)).collect(),
+        special,
         templates: tokenizer.chat_templates.iter().map(template).collect(),
     }))
 }
@@ -232,7 +245,7 @@ fn tensor(viewer: &Viewer, parameters: &Parameters, _: Watch<'_>) -> Result<Vec<
 
 #[derive(Serialize)]
 struct Batch {
-    tensors: Vec<TensorStatistics>,
+    tensors: Vec<Summary>,
     /// The position of the tensor after the last; `None` after the last tensor of all.
     next: Option<usize>,
 }
@@ -250,16 +263,63 @@ fn statistics(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Res
     let Some(from) = parameters.number("from")? else {
         return viewer.with_tensor(parameters, |tensor| {
             let report = ops::statistics(std::slice::from_ref(tensor), &options)?;
-            json(Batch { tensors: report.tensors, next: None })
+            let tensors = report.tensors.into_iter().map(Summary::Read).collect();
+            json(Batch { tensors, next: None })
         });
     };
     let (_, model) = viewer.model(parameters, "model")?;
     let tensors = (from..model.len()).take(crate::pairs::TENSORS);
     let tensors: Vec<Tensor> = tensors.filter_map(|at| model.stored_tensor_at(at)).collect();
     let some = batch(&tensors, 0, Tensor::stored_bytes);
-    let report = ops::statistics(some, &options)?;
     let next = from.saturating_add(some.len());
-    json(Batch { tensors: report.tensors, next: (next < model.len()).then_some(next) })
+    let next = (next < model.len()).then_some(next);
+    let tensors = match ops::statistics(some, &options) {
+        Ok(report) => report.tensors.into_iter().map(Summary::Read).collect(),
+        Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+        // One file may have been shortened; the others are still there.
+        Err(_) => some.iter().map(|tensor| Summary::of(tensor, &options)).collect::<Result<_>>()?,
+    };
+    json(Batch { tensors, next })
+}
+
+/// The statistics of one tensor of several, or the reason why there are none.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Summary {
+    Read(TensorStatistics),
+    Unread { name: String, reason: String },
+}
+
+impl Summary {
+    fn of(tensor: &Tensor, options: &StatisticsOptions<'_>) -> Result<Self> {
+        match ops::statistics(std::slice::from_ref(tensor), options) {
+            Ok(report) => {
+                let read = report.tensors.into_iter().next().map(Self::Read);
+                read.ok_or_else(|| not_found("no statistics"))
+            }
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+            Err(error) => {
+                Ok(Self::Unread { name: tensor.name().to_owned(), reason: error.to_string() })
+            }
+        }
+    }
+}
+
+/// `standouts`: the values, rows and columns of one tensor that stand out.
+fn standouts(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
+    viewer.with_tensor(parameters, |tensor| json(Standouts::of(tensor, watch)?))
+}
+
+/// `findings`: what is odd in a model.
+fn findings(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
+    let (_, model) = viewer.model(parameters, "model")?;
+    json(crate::findings::findings(model, watch)?)
+}
+
+/// `progress`: how far the work on another question is.
+fn progress(viewer: &Viewer, parameters: &Parameters, _: Watch<'_>) -> Result<Vec<u8>> {
+    let found = parameters.text("of").and_then(|job| viewer.jobs.progress(job));
+    json(json!({ "done": found.map(|at| at.done), "total": found.map(|at| at.total) }))
 }
 
 /// `grid`: a heat map of a tensor, or with `difference` of what the second of a pair differs.
@@ -382,8 +442,26 @@ struct Difference {
     /// The error with which the tensor counts in that of several; absent if it does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     matrix_error: Option<f64>,
+    /// The share by which a large value of A was cut, if the largest difference is such a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clipped: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+}
+
+/// A value of A with a magnitude of so many times the root mean square can be clipped.
+const LARGE: f64 = 6.0;
+
+/// The least share of such a value that counts as clipped.
+const CUT: f64 = 0.1;
+
+/// The share of the value with the largest difference that a quantization cut off, if that is a large one.
+fn clipped(values: &DifferentValues) -> Option<f64> {
+    let worst = values.worst.as_ref()?;
+    let rms = values.rms_difference / values.relative_rms;
+    let share = 1.0 - worst.b / worst.a;
+    let is_large = worst.a.abs() > LARGE * rms && worst.a.is_finite();
+    (is_large && share >= CUT).then_some(share)
 }
 
 /// `differences`: how the tensors of the pairs from a position on differ.
@@ -401,7 +479,10 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
     let mut found = Vec::new();
     for (number, pair) in (from..).zip(some) {
         go_on(watch)?;
-        let compared = pair.compare(0.0)?;
+        let compared = match pair.compare(0.0) {
+            Err(error) if error.kind() != ErrorKind::Cancelled => DiffOutcome::Unread(error),
+            compared => compared?,
+        };
         let matrix_error = pair.matrix_error(&compared);
         let (outcome, values, reason) = match compared {
             DiffOutcome::Identical => ("identical", None, None),
@@ -410,7 +491,8 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
             DiffOutcome::Unread(error) => ("unread", None, Some(error.to_string())),
             _ => ("unknown", None, None),
         };
-        found.push(Difference { pair: number, outcome, values, matrix_error, reason });
+        let clipped = values.as_ref().and_then(clipped);
+        found.push(Difference { pair: number, outcome, values, matrix_error, clipped, reason });
     }
     let next = from.saturating_add(some.len());
     json(json!({ "differences": found, "next": (next < pairs.both.len()).then_some(next) }))

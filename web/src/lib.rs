@@ -8,18 +8,24 @@
 mod answers;
 mod fault;
 mod files;
+mod findings;
+mod jobs;
+mod lines;
+mod names;
 mod pairs;
 mod parameters;
 mod report;
+mod standouts;
 mod tables;
 mod viewer;
+mod watch;
 
-pub use answers::Watch;
 pub use fault::problem;
 pub use files::{GivenFiles, ReadPart};
 pub use parameters::Parameters;
 pub use report::report;
-pub use viewer::Viewer;
+pub use viewer::{MemoryToRun, Viewer};
+pub use watch::Watch;
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +67,9 @@ page! {
     "tensors.js": "text/javascript; charset=utf-8";
     "tensor.js": "text/javascript; charset=utf-8";
     "layers.js": "text/javascript; charset=utf-8";
+    "findings.js": "text/javascript; charset=utf-8";
     "compare.js": "text/javascript; charset=utf-8";
+    "workbench.js": "text/javascript; charset=utf-8";
     "pair.js": "text/javascript; charset=utf-8";
     "tokens.js": "text/javascript; charset=utf-8";
 }

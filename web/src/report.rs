@@ -1,15 +1,18 @@
 //! A report on one model, or on what two differ, as one HTML file without scripts.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
-    self, DiffOptions, DiffOutcome, Histogram, ModelDiff, StatisticsOptions, StatisticsReport,
-    TensorDiff, TensorPairs,
+    self, DiffOptions, DiffOutcome, Histogram, MeanError, ModelDiff, StatisticsOptions,
+    StatisticsReport, TensorDiff, TensorPairs, ValueStatistics,
 };
 use weighbridge::{Model, Result, Tensor};
 
 use crate::Watch;
+use crate::findings::{Findings, findings};
+use crate::names::{layer_of, natural};
 
 /// The largest number of tensors that a report lists: a browser shows a longer table only slowly.
 const LISTED: usize = 2000;
@@ -29,7 +32,11 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
         Some(b) => Some(TensorPairs::new(a, b)?.compare(&DiffOptions::new().progress(watch))?),
         None => None,
     };
-    let tensors: Vec<Tensor> = a.stored_tensors().take(LISTED).collect();
+    let mut tensors: Vec<Tensor> = a.stored_tensors().collect();
+    tensors.sort_by(|a, b| natural(a.name()).cmp(&natural(b.name())));
+    tensors.truncate(LISTED);
+    let found = if b.is_none() { Some(findings(a, watch)?) } else { None };
+    let worst = diff.as_ref().map(|diff| worst(diff, watch)).transpose()?.unwrap_or_default();
     let statistics =
         ops::statistics(&tensors, &StatisticsOptions::new().bins(BINS).progress(watch))?;
     let mut page = Page::new(&match b {
@@ -39,11 +46,50 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
     page.model("A", a, b.is_some());
     if let (Some(b), Some(diff)) = (b, &diff) {
         page.model("B", b, true);
-        page.differences(diff);
+        page.differences(diff, &worst);
+    }
+    if let Some(found) = &found {
+        page.findings(found);
     }
     page.dtypes(a);
     page.tensors(a, &statistics);
     Ok(page.end())
+}
+
+/// The number of tensors whose values are shown for both models.
+const WORST: usize = 10;
+
+/// A tensor with a large error, and its values in both models.
+struct Worst<'d> {
+    tensor: &'d TensorDiff,
+    error: f64,
+    values: [ValueStatistics; 2],
+}
+
+fn values(tensor: &Tensor, options: &StatisticsOptions<'_>) -> Result<Option<ValueStatistics>> {
+    let report = ops::statistics(std::slice::from_ref(tensor), options)?;
+    Ok(report.tensors.into_iter().next().and_then(|tensor| tensor.values))
+}
+
+/// The matrices with the largest errors.
+fn worst<'d>(diff: &'d ModelDiff, watch: Watch<'_>) -> Result<Vec<Worst<'d>>> {
+    let error = |tensor: &'d TensorDiff| {
+        let error = tensor.pair.matrix_error(&tensor.outcome)?;
+        (error > 0.0).then_some((tensor, error))
+    };
+    let mut rows: Vec<_> = diff.tensors.iter().filter_map(error).collect();
+    rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+    rows.truncate(WORST);
+    let mut found = Vec::new();
+    for (tensor, error) in rows {
+        let options = StatisticsOptions::new().bins(BINS).progress(watch);
+        let Some(a) = values(&tensor.pair.a, &options)? else { continue };
+        let Some(bins) = &a.histogram else { continue };
+        let options = options.range(bins.low, bins.high);
+        let Some(b) = values(&tensor.pair.b, &options)? else { continue };
+        found.push(Worst { tensor, error, values: [a, b] });
+    }
+    Ok(found)
 }
 
 fn title(model: &Model) -> String {
@@ -110,6 +156,18 @@ fn bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{size:.1} {name}") }
 }
 
+/// A number of weights: 268.1 M.
+fn count(count: u64) -> String {
+    const UNITS: [&str; 5] = ["", " k", " M", " B", " T"];
+    let (mut size, mut unit) = (count as f64, 0);
+    while size >= 1000.0 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if unit == 0 { count.to_string() } else { format!("{size:.1}{name}") }
+}
+
 fn shape(shape: &[u64]) -> String {
     let dims: Vec<String> = shape.iter().map(u64::to_string).collect();
     if dims.is_empty() { "scalar".to_owned() } else { dims.join(" × ") }
@@ -172,8 +230,8 @@ impl Page {
             ("Container", container),
             ("Family", architecture.map_or("unknown", |found| found.name).to_owned()),
             ("Type", dtype.unwrap_or_default() + &bits.unwrap_or_default()),
-            ("Parameters", model.quantization().elements().to_string()),
-            ("Size", bytes(model.stored_bytes())),
+            ("Parameters", count(model.quantization().elements())),
+            ("Size", bytes(model.file_bytes())),
             ("Tensors", model.len().to_string()),
         ];
         if let Some(context) = summary.context_length {
@@ -219,7 +277,79 @@ impl Page {
         self.0.push_str("</table>\n");
     }
 
-    fn differences(&mut self, diff: &ModelDiff) {
+    /// The error of each layer, as bars.
+    fn layers(&mut self, diff: &ModelDiff) {
+        let mut layers: BTreeMap<Option<u64>, MeanError> = BTreeMap::new();
+        for tensor in &diff.tensors {
+            if let Some(error) = tensor.pair.matrix_error(&tensor.outcome) {
+                let layer = layer_of(&tensor.pair.name).map(|(layer, _)| layer);
+                layers.entry(layer).or_default().add(tensor.pair.a.elements(), error);
+            }
+        }
+        let errors = layers.into_iter().filter_map(|(at, error)| Some((at, error.relative_rms()?)));
+        let errors: Vec<(Option<u64>, f64)> = errors.collect();
+        let most = errors.iter().map(|(_, error)| *error).fold(0.0, f64::max);
+        if most == 0.0 {
+            return;
+        }
+        self.0.push_str("<h2>Where it hurts</h2>\n<table>\n");
+        for (layer, error) in errors {
+            let label =
+                layer.map_or_else(|| "no layer".to_owned(), |layer| format!("layer {layer}"));
+            self.add(format_args!(
+                "<tr><td>{label}</td><td class=\"n\">{}</td><td class=\"bar\">\
+                 <svg viewBox=\"0 0 100 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+                 <rect width=\"{:.2}\" height=\"8\"/></svg></td></tr>\n",
+                percent(error),
+                error / most * 100.0
+            ));
+        }
+        self.0.push_str("</table>\n");
+    }
+
+    /// The values of both models over each other, for the matrices with the largest errors.
+    fn worst(&mut self, worst: &[Worst<'_>]) {
+        if worst.is_empty() {
+            return;
+        }
+        self.add(format_args!(
+            "<h2>The {} worst matrices</h2>\n<div class=\"worst\">\n",
+            worst.len()
+        ));
+        for Worst { tensor, error, values: [a, b] } in worst {
+            let pair = &tensor.pair;
+            self.add(format_args!(
+                "<figure><figcaption dir=\"auto\">{}<br><small>{} to {}: {}</small></figcaption>{}</figure>\n",
+                escaped(&pair.name),
+                escaped(&pair.a.dtype_label()),
+                escaped(&pair.b.dtype_label()),
+                percent(*error),
+                overlay(a, b)
+            ));
+        }
+        self.0.push_str("</div>\n");
+    }
+
+    /// What is odd in the model.
+    fn findings(&mut self, found: &Findings) {
+        self.0.push_str("<h2>What is odd</h2>\n");
+        if found.findings.is_empty() {
+            self.0.push_str("<p>Nothing odd was found.</p>\n");
+            return;
+        }
+        self.head(&["Tensor", "Finding"], 2);
+        for one in found.findings.iter().take(LISTED) {
+            self.add(format_args!(
+                "<tr><td class=\"name\" dir=\"auto\">{}</td><td>{}</td></tr>\n",
+                escaped(&one.tensor),
+                escaped(&one.text)
+            ));
+        }
+        self.0.push_str("</table></div>\n");
+        self.rest(found.total);
+    }
+
+    fn differences(&mut self, diff: &ModelDiff, worst: &[Worst<'_>]) {
         self.0.push_str("<h2>What differs</h2>\n");
         let error = diff.error();
         let differing = diff.tensors.iter().filter(|tensor| tensor.outcome.is_difference());
@@ -250,6 +380,9 @@ impl Page {
             self.0.push_str("<p>All values that both models have are equal.</p>\n");
             return;
         }
+        self.layers(diff);
+        self.worst(worst);
+        self.0.push_str("<h2>Tensors that differ</h2>\n");
         self.head(&["Tensor", "A", "B", "Relative RMS", "Cosine", "Largest"], 3);
         for tensor in rows.iter().take(LISTED) {
             let pair = &tensor.pair;
@@ -359,6 +492,29 @@ fn sparkline(histogram: &Histogram) -> String {
     format!(
         "<svg viewBox=\"0 0 80 20\" role=\"img\" aria-label=\"Histogram from {low} to {high}\">\
          <path d=\"{path}V20Z\"/></svg>"
+    )
+}
+
+/// The histograms of a tensor in two models, over the same range. The heights are logarithmic, so that few
+/// large values are seen.
+fn overlay(a: &ValueStatistics, b: &ValueStatistics) -> String {
+    let (Some(first), Some(second)) = (&a.histogram, &b.histogram) else { return String::new() };
+    let most = first.counts.iter().chain(&second.counts).copied().max().unwrap_or(0).max(2) as f64;
+    let path = |histogram: &Histogram| {
+        let mut path = String::from("M0 60");
+        for (bin, count) in histogram.counts.iter().enumerate() {
+            let height = (*count as f64 + 1.0).ln() / (most + 1.0).ln();
+            // Writing to a string never fails.
+            let _ = write!(path, "V{:.1}H{}", 60.0 - 58.0 * height, (bin + 1) * 5);
+        }
+        path
+    };
+    let (low, high) = (number(first.low), number(first.high));
+    format!(
+        "<svg viewBox=\"0 0 200 60\" role=\"img\" aria-label=\"Histograms of A and B from {low} to {high}\">\
+         <path class=\"a\" d=\"{}V60Z\"/><path class=\"b\" d=\"{}V60Z\"/></svg><small>{low} to {high}</small>",
+        path(first),
+        path(second)
     )
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct PairTable<'p> {
     dtype_b: Vec<usize>,
     bytes_a: Vec<u64>,
     bytes_b: Vec<u64>,
+    /// The stored name in the second model; the first, if a pair has several.
+    stored_b: Vec<Option<String>>,
     /// The names of tensors that the other model lacks.
     only_a: Vec<&'p str>,
     only_b: Vec<&'p str>,
@@ -88,6 +90,8 @@ impl<'p> PairTable<'p> {
             table.dtype_b.push(dtypes.place(&pair.b.dtype_label()));
             table.bytes_a.push(pair.a.stored_bytes());
             table.bytes_b.push(pair.b.stored_bytes());
+            let stored = pair.b.stored_names().next();
+            table.stored_b.push(stored.map(|name| name.spelling().into_owned()));
         }
         table.dtypes = dtypes.texts;
         table.only_a = pairs.only_a.iter().map(Tensor::name).collect();

@@ -7,6 +7,7 @@ use weighbridge::{Model, Result, Tensor};
 
 use crate::Parameters;
 use crate::fault::not_found;
+use crate::jobs::Jobs;
 use crate::pairs::{PairCache, pair};
 
 /// The models that are shown.
@@ -14,12 +15,31 @@ use crate::pairs::{PairCache, pair};
 pub struct Viewer {
     pub(crate) models: Vec<Model>,
     pairs: PairCache,
+    pub(crate) jobs: Jobs,
+    pub(crate) measure: Option<fn(&Model) -> Option<MemoryToRun>>,
+}
+
+/// The memory that running a model takes.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct MemoryToRun {
+    /// Bytes in total.
+    pub bytes: u64,
+    /// The tokens that the cache has room for.
+    pub context: u64,
 }
 
 impl Viewer {
     /// A viewer of these models, which questions refer to by their position.
     pub fn new(models: Vec<Model>) -> Self {
-        Self { models, pairs: PairCache::default() }
+        Self { models, pairs: PairCache::default(), jobs: Jobs::default(), measure: None }
+    }
+
+    /// Sets the function that measures the memory of running a model. Without it, the page does not show
+    /// that.
+    #[must_use]
+    pub fn measured(mut self, measure: fn(&Model) -> Option<MemoryToRun>) -> Self {
+        self.measure = Some(measure);
+        self
     }
 
     pub(crate) fn model(&self, parameters: &Parameters, name: &str) -> Result<(usize, &Model)> {

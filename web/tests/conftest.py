@@ -207,11 +207,16 @@ def _value(value):
 
 
 def gguf(path, metadata, tensors):
-    """Writes a GGUF file. `tensors` are names with lists of values, which are stored as F32."""
+    """Writes a GGUF file. `tensors` are names with lists of values, which are stored as F32 vectors."""
+    return matrices(path, metadata, [(name, [len(values)], values) for name, values in tensors])
+
+
+def matrices(path, metadata, tensors):
+    """Writes a GGUF file. `tensors` are names with shapes, outermost dimension first, and values: F32."""
     head, data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)), bytearray()
     parts = [head] + [_text(key) + _value(value) for key, value in metadata.items()]
-    for name, values in tensors:
-        parts.append(_text(name) + struct.pack("<IQIQ", 1, len(values), 0, len(data)))
+    for name, shape, values in tensors:
+        parts.append(_text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), 0, len(data)))
         data += struct.pack(f"<{len(values)}f", *values)
         data += bytes(-len(data) % 32)
     header = b"".join(parts)

@@ -103,7 +103,7 @@ def test_a_hundred_thousand_tensors(browser, tmp_path):
         page.locator(".table").focus()
         page.keyboard.press("End")
         page.wait_for_selector(".t-row.active:has-text('blk.999.part_99.weight')")
-        page.get_by_role("button", name="Layers").click()
+        page.get_by_role("button", name="By layer").click()
         until(page, "document.querySelector('.table').getAttribute('aria-rowcount') === '1001'")
     watched.check()
     watched.close()

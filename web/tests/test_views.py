@@ -21,7 +21,7 @@ MODELS = [
         "real/for-tests-silero-v6.2.0-ggml.bin", "real/voices.safetensors",
     ) if (path := FIXTURES / name).exists()],
 ]
-VIEWS = ["overview", "tensors", "tensors?values=1", "tensors?fold=1", "layers", "layers?statistic=bits", "tokens"]
+VIEWS = ["overview", "tensors", "tensors?values=1", "tensors?fold=1", "layers", "layers?statistic=bits", "findings", "tokens"]
 ROUTES = {
     "overview": "/1/overview", "tensors": "/1/tensors", "values": "/1/tensors?values=1", "folded": "/1/tensors?fold=1",
     "tensor": "/1/tensor/blk.0.attn_q.weight", "vector": "/1/tensor/output_norm.weight",

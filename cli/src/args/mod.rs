@@ -393,14 +393,27 @@ pub(crate) struct View {
     /// Port to listen on; 0 means any free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port: u16,
+    /// The secret in the address, instead of a random one: with --port, the address stays the same. At
+    /// least 16 letters, digits, - or _
+    #[arg(long, value_name = "TEXT", requires = "port", value_parser = token)]
+    pub(crate) token: Option<String>,
     /// Write a report on one model, or on what two differ, to an HTML file instead; - is standard output
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_open", "port"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_open", "port", "token"])]
     pub(crate) output: Option<PathBuf>,
     /// With -o: replace an existing file
     #[arg(long, requires = "output")]
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+/// The secret of an address: as hard to guess as a password, and without characters that an address escapes.
+fn token(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match text.len() >= 16 && text.bytes().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err("write at least 16 letters, digits, - or _".to_owned()),
+    }
 }
 
 #[derive(Args, Debug)]

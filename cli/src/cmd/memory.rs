@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use weighbridge::ops::{FileTypeSize, file_type_sizes};
-use weighbridge::{Error, ErrorKind, Model};
+use weighbridge::{DType, Error, ErrorKind, Model};
 use weighbridge_reference::{
     Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share,
 };
+use weighbridge_web::MemoryToRun;
 
 use super::{Done, separated};
 use crate::args::run::{Memory as Args, Room, SizedDevice};
@@ -188,6 +189,20 @@ fn one(args: &Args, path: &Path) -> Done {
 
 /// The context for a model that does not say for which it was trained.
 const USUAL_CONTEXT: u64 = 4096;
+
+/// The default of --batch.
+const USUAL_BATCH: u64 = 512;
+
+/// The memory that running a model takes with the options that `memory` has by default; `None` if it is
+/// unknown.
+pub(super) fn to_run(model: &Model) -> Option<MemoryToRun> {
+    let config = model.config().ok();
+    let trained = config.and_then(|config| config.max_seq_len.as_ref());
+    let context = trained.map_or(USUAL_CONTEXT, |field| u64::from(field.value));
+    let options = MemoryOptions { context, batch: USUAL_BATCH, cache: DType::F16 };
+    let memory = Footprint::of(model).and_then(|footprint| footprint.at(options)).ok()?;
+    memory.total().map(|bytes| MemoryToRun { bytes, context })
+}
 
 impl Measured<'_> {
     /// The longest context that is of use.

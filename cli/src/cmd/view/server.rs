@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use weighbridge::{Error, ErrorKind, Progress};
@@ -43,13 +43,16 @@ Referrer-Policy: no-referrer\r\n\
 X-Content-Type-Options: nosniff\r\n";
 
 pub(super) struct Server {
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     shared: Arc<Shared>,
     url: String,
 }
 
 struct Shared {
-    viewer: Viewer,
+    /// Set as soon as the models are open.
+    viewer: OnceLock<Viewer>,
+    /// The model that is being opened.
+    opening: Mutex<String>,
     token: String,
     /// The names by which a request may call the server.
     hosts: [String; 2],
@@ -75,18 +78,40 @@ struct Answer {
 }
 
 impl Server {
-    /// Listens on this port of the loopback interface, or on any free port if it is 0.
-    pub(super) fn bind(port: u16, viewer: Viewer) -> io::Result<Self> {
+    /// Listens on this port of the loopback interface, or on any free port if it is 0. Without a token, a
+    /// random one is made.
+    pub(super) fn bind(port: u16, token: Option<&str>) -> io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         let port = listener.local_addr()?.port();
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let random = || random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = token.map_or_else(random, ToOwned::to_owned);
         let url = format!("http://127.0.0.1:{port}/{token}/");
         let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         let (open, closed) = (Mutex::new(0), Condvar::new());
-        let shared = Arc::new(Shared { viewer, token, hosts, open, closed });
-        Ok(Self { listener, shared, url })
+        let (viewer, opening) = (OnceLock::new(), Mutex::default());
+        let shared = Arc::new(Shared { viewer, opening, token, hosts, open, closed });
+        Ok(Self { listener: Arc::new(listener), shared, url })
+    }
+
+    /// Sets which model is being opened, which the page shows until there is a viewer.
+    pub(super) fn opening(&self, model: &str) {
+        let mut opening = self.shared.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        model.clone_into(&mut opening);
+    }
+
+    /// Sets the viewer that answers.
+    pub(super) fn show(&self, viewer: Viewer) {
+        let _ = self.shared.viewer.set(viewer);
+    }
+
+    /// Answers requests in another thread.
+    pub(super) fn start(&self) {
+        let (listener, shared) = (Arc::clone(&self.listener), Arc::clone(&self.shared));
+        let serve = move || serve(&listener, &shared);
+        // If no thread can be started, requests are answered as soon as the models are open.
+        let _ = std::thread::Builder::new().name("server".to_owned()).spawn(serve);
     }
 
     pub(super) fn url(&self) -> &str {
@@ -95,20 +120,24 @@ impl Server {
 
     /// Answers requests until the program ends.
     pub(super) fn serve(self) {
-        loop {
-            let slot = Shared::slot(&self.shared);
-            // A connection that was closed before it was accepted, or too many open files.
-            let Ok((stream, _)) = self.listener.accept() else {
-                std::thread::sleep(Duration::from_millis(20));
-                continue;
-            };
-            let serve = move || {
-                // A client that goes away needs no answer.
-                let _ = slot.0.serve(stream);
-            };
-            // If no thread can be started, the connection is closed.
-            let _ = std::thread::Builder::new().name("connection".to_owned()).spawn(serve);
-        }
+        serve(&self.listener, &self.shared);
+    }
+}
+
+fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let slot = Shared::slot(shared);
+        // A connection that was closed before it was accepted, or too many open files.
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        let serve = move || {
+            // A client that goes away needs no answer.
+            let _ = slot.0.serve(stream);
+        };
+        // If no thread can be started, the connection is closed.
+        let _ = std::thread::Builder::new().name("connection".to_owned()).spawn(serve);
     }
 }
 
@@ -206,9 +235,24 @@ impl Shared {
         };
         // Otherwise `peek` would wait for what never comes.
         let _ = stream.set_nonblocking(true);
-        match self.viewer.answer(question, parameters, &waits) {
+        let Some(viewer) = self.viewer.get() else { return self.not_yet() };
+        match viewer.answer(question, parameters, &waits) {
             Ok(body) => Answer { status: "200 OK", media_type: JSON, body },
             Err(error) => problem(&error),
+        }
+    }
+}
+
+impl Shared {
+    /// The answer to every question until the models are open. The page asks again.
+    fn not_yet(&self) -> Answer {
+        let opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Answer {
+            status: "503 Service Unavailable",
+            media_type: JSON,
+            body: serde_json::json!({ "kind": "opening", "message": opening })
+                .to_string()
+                .into_bytes(),
         }
     }
 }
