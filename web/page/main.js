@@ -100,7 +100,7 @@ function ended(list) {
   if (document.getElementById('ended')) return;
   const command = list.length > 0 && take.command(`weighbridge view ${list.map((model) => quoted(model.path)).join(' ')}`);
   document.querySelector('.top').after(h('div', { id: 'ended', class: 'ended', role: 'alert' },
-    h('p', {}, h('strong', {}, 'The program has ended. '), 'What is shown stays. Start it again to see more:'), command));
+    h('p', {}, h('strong', {}, 'The program does not answer: it may have ended. '), 'What is shown stays. Start it again to see more:'), command));
 }
 
 async function show() {
