@@ -67,6 +67,6 @@ export async function show({ model, list, query, signal }) {
   return {
     title: 'Tokens',
     nodes: [head('Tokens', { crumb: name(base(path), 80), sub: [status, h('span', {}, name(tokenizer.kind)), h('span', {}, 'from ', name(tokenizer.source, 60))], tools: input }), table.node,
-      take.command(`weighbridge run tokens ${quoted(path)} --ids 0,1,2`)],
+      take.command(`weighbridge run tokens ${quoted(path)} --ids 0,1,2 --json`)],
   };
 }

@@ -273,7 +273,7 @@ def test_groups_have_values(watched, deep):
         some = [one for one in entries if one["name"].startswith("blk.0.")]
         most = max(one["max"]["value"] for one in some)
         assert abs(float(cells[5]) - most) < most * 1e-3, cells
-        assert page.get_by_role("button", name="Layers").count() == 0
+        assert page.get_by_role("button", name="Layers", exact=True).count() == 0
 
 
 # 9: what cannot be read, and a program that has ended.
