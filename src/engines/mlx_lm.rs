@@ -16,6 +16,7 @@ pub(crate) struct Class {
     untied: bool,
     tied: bool,
     unbiased: Vec<&'static str>,
+    ignored: Vec<&'static str>,
 }
 
 static CLASSES: Table<Class> =
@@ -30,7 +31,11 @@ impl Class {
                 "untied" => class.untied = true,
                 "tied" => class.tied = true,
                 "reads=rope_parameters" => class.reads_rope_parameters = true,
-                _ => class.unbiased.extend(word.strip_prefix("unbiased=")),
+                _ => {
+                    class.unbiased.extend(word.strip_prefix("unbiased="));
+                    let ignored = word.strip_prefix("ignores=").map(|keys| keys.split(','));
+                    class.ignored.extend(ignored.into_iter().flatten());
+                }
             }
         }
         // Every config.json has the others.
@@ -67,6 +72,12 @@ pub(crate) fn is_unbiased(model_type: &str, flag: &str) -> bool {
     class(model_type).is_some_and(|class| class.unbiased.contains(&flag))
 }
 
+/// The keys that change the logits of transformers' class of a `model_type`, and that mlx-lm's class does not
+/// read. Those that begin with `rope.` are numbers of rotary embeddings.
+pub(crate) fn ignored(model_type: &str) -> &'static [&'static str] {
+    class(model_type).map_or(&[], |class| &class.ignored)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +91,7 @@ mod tests {
         );
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
+        assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor"]);
         // The text model of Qwen 3.5 has a class inside of that of the whole model.
         assert!(has_class("qwen3_5") && !has_class("qwen3_5_text"));
         assert!(class("qwen3_5_text").is_some_and(|class| !class.stated.is_empty()));

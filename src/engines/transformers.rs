@@ -83,10 +83,26 @@ pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {
     Json::parse(default.as_bytes()).ok()
 }
 
+/// The default of a field that the causal class of a `model_type` reads, whatever it changes.
+fn default_of_read(model_type: &str, key: &str) -> Option<Json> {
+    let [.., default] = READ.get(model_type)?.iter().find(|[name, ..]| *name == key)?;
+    Json::parse(default.as_bytes()).ok()
+}
+
+/// Whether a value of `config.json` changes what the causal class of a `model_type` computes, compared with the
+/// default of the class, and none of its tensors.
+pub(crate) fn changes_logits(model_type: &str, key: &str, value: &Json) -> bool {
+    let Some(usual) = computed(model_type, key) else { return false };
+    match (usual.as_f64(), value.as_f64()) {
+        (Some(usual), Some(value)) => usual.to_bits() != value.to_bits(),
+        _ => usual != *value && !(value.is_null() && usual.as_bool() == Some(false)),
+    }
+}
+
 /// The rotary embeddings that the causal class of a `model_type` has if its config states none, where they
 /// are more than a base.
 pub(crate) fn rope_of_class(model_type: &str) -> Option<Json> {
-    let rope = computed(model_type, "rope_parameters")?;
+    let rope = default_of_read(model_type, "rope_parameters")?;
     let is_default = rope.get("rope_type").and_then(Json::as_str) == Some("default");
     (!is_default || rope.as_object()?.len() > 2).then_some(rope)
 }
@@ -94,8 +110,7 @@ pub(crate) fn rope_of_class(model_type: &str) -> Option<Json> {
 /// The kinds of this many layers that the causal class of a `model_type` derives if its config does not list
 /// them: the first ones, a period, and the last ones.
 pub(crate) fn kinds_of_layers(model_type: &str, n_layers: usize) -> Option<Json> {
-    let [.., kinds] = READ.get(model_type)?.iter().find(|[name, ..]| *name == "layer_types")?;
-    let kinds = Json::parse(kinds.as_bytes()).ok()?;
+    let kinds = default_of_read(model_type, "layer_types")?;
     let part = |name| kinds.get(name).and_then(Json::as_array);
     let (first, every, last) = (part("first")?, part("every")?, part("last")?);
     let others = first.iter().chain(every.iter().cycle());

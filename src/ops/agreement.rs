@@ -8,7 +8,7 @@ use crate::json::{Json, Map};
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
-use crate::arch::{Dialect, canonical_names, family};
+use crate::arch::{Dialect, LayerKind, canonical_names, family};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
 use crate::error::{Advice, Error, Result};
@@ -68,6 +68,7 @@ impl PlannedDirectory<'_> {
             }
         }
         notes.extend(self.doubles(tensors));
+        notes.extend(self.ignored(config));
         notes.into_iter().for_each(|note| builder.note(note));
         Ok(())
     }
@@ -272,6 +273,37 @@ impl PlannedDirectory<'_> {
         Ok(())
     }
 
+    /// A note on what the config states and mlx-lm's class does not compute.
+    fn ignored(&self, config: &Map<String, Json>) -> Option<String> {
+        let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
+        let ignored = mlx_lm::ignored(model_type).iter().filter(|_| self.dialect == Dialect::Mlx);
+        let stated = |key: &&str| {
+            let value = match key.strip_prefix("rope.") {
+                Some(rope_key) => rope_number(text, rope_key)?,
+                None => text.get(key)?,
+            };
+            let counts = match *key {
+                "sliding_window" => self.has_windows(),
+                key if key.starts_with("rope.") => true,
+                key => transformers::changes_logits(model_type, key, value),
+            };
+            counts.then(|| format!("{key} ({value})"))
+        };
+        let stated: Vec<String> = ignored.filter_map(stated).collect();
+        let first = "mlx-lm will compute this model differently: its class of";
+        (!stated.is_empty())
+            .then(|| format!("{first} {model_type} does not read {}", stated.join(", ")))
+    }
+
+    /// Whether a layer of the model attends to a window.
+    fn has_windows(&self) -> bool {
+        let Ok(config) = self.model.config() else { return false };
+        let layers = config.layers.as_ref().map(|layers| &layers.value);
+        layers.is_some_and(|layers| {
+            (0..config.n_layers.value).any(|layer| layers.kind(layer) == Some(&LayerKind::Sliding))
+        })
+    }
+
     /// A note on numbers of 64 bits, which the writer casts: MLX has none.
     fn doubles(&self, tensors: &Tensors) -> Option<String> {
         let is_double = |tensor: &&Tensor| tensor.dtype().is_ok_and(|dtype| dtype == DType::F64);
@@ -292,6 +324,23 @@ fn find<'t>(
 ) -> Option<&'t Tensor> {
     let (_, stored) = names.iter().find(|(name, _)| name == canonical)?;
     tensors.iter().map(|(_, tensor)| tensor).find(|tensor| tensor.name() == stored)
+}
+
+/// A number of rotary embeddings that `config.json` states, under any of the names that hold them, if their kind
+/// depends on it.
+fn rope_number<'c>(text: &'c Map<String, Json>, key: &str) -> Option<&'c Json> {
+    let whole = ["rope_parameters", "rope_scaling"].into_iter().filter_map(|name| text.get(name));
+    let kinds = ["full_attention", "sliding_attention"];
+    let every =
+        whole.flat_map(|rope| kinds.map(|kind| rope.get(kind)).into_iter().flatten().chain([rope]));
+    let is_read =
+        |rope: &&Json| match rope.get("rope_type").or(rope.get("type")).and_then(Json::as_str) {
+            None | Some("default") => false,
+            Some(kind) => key == "factor" || kind.contains("yarn"),
+        };
+    let usual =
+        |value: &&Json| value.is_null() || (key == "truncate" && value.as_bool() == Some(true));
+    every.filter(is_read).filter_map(|rope| rope.get(key)).find(|value| !usual(value))
 }
 
 /// The part of a `config.json` that describes the language model.

@@ -42,6 +42,8 @@ def exceptions(program):
 
 SAME_CLASS, FIXED = exceptions("transformers")
 MLX_MODULES, READ_ELSEWHERE = exceptions("mlx-lm")
+# The fields that causal classes of transformers read.
+FIELDS = {name: fields for (name, *_), fields in lines.blocks("transformers/read.txt")}
 ASSUMED = {key for (key,) in READ_ELSEWHERE.pop("*")}
 
 # A config.json without these is damaged, and the error should say so.
@@ -198,6 +200,22 @@ def names_in_configs():
     yield "rope_types", sorted(set(kinds))
 
 
+def ignored_by_mlx_lm(model_type, module):
+    """The fields that change the logits of transformers' class, and that the code of mlx-lm's class does not read."""
+    source = inspect.getsource(module)
+    for name in re.findall(r"^from \.(?: import )?(\w+)", source, re.M):
+        if name not in ("base", "cache"):
+            source += inspect.getsource(importlib.import_module(f"mlx_lm.models.{name}"))
+    elsewhere = {key for (key,) in READ_ELSEWHERE.get(model_type, [])}
+    fields = [key for key, change, *_ in FIELDS.get(model_type, []) if change == "logits" and key not in elsewhere and not key.endswith(("eps", "epsilon"))]
+    # The kinds of layers and the numbers of rotary embeddings have several spellings.
+    fields = [key for key in fields if key not in ("layer_types", "rope_parameters", "sliding_window_pattern", "no_rope_layers")]
+    if any(key == "rope_parameters" for key, *_ in FIELDS.get(model_type, [])):
+        scaled = re.search(r"rope_scaling|rope_parameters", source)
+        fields += ["rope.attention_factor", "rope.truncate"] if scaled else ["rope.factor"]
+    return [key for key in fields if not re.search(rf"[.\"']{key.removeprefix('rope.')}\b", source)]
+
+
 def of_mlx_class(model_type, classes):
     """What mlx-lm's class does otherwise than transformers', and the keys that config.json must state for it."""
     values, arguments = of_transformers(model_type), of_mlx_lm(model_type) or {}
@@ -211,6 +229,8 @@ def of_mlx_class(model_type, classes):
     if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
         flags = ("attention_bias", "mlp_bias", "use_bias")
         words += [f"unbiased={flag}" for flag in flags if flag in values and flag not in arguments]
+    ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
+    words += ["ignores=" + ",".join(ignored)] if ignored else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
     known = {key: value for key, value in (values or {}).items() if value is not None}
     elsewhere = [*STATED, *(key for (key,) in READ_ELSEWHERE.get(model_type, []))]

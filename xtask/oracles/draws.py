@@ -260,10 +260,12 @@ class Comparison:
                     self.ours("back", self.folder / "back")
             if made and "llama.cpp" in wanted and self.options.llama:
                 self.llama_cpp(gguf, told)
-        if "mlx" in wanted and self.convert("mlx", source, self.folder / "mlx", "--to", "mlx")[0]:
-            self.ours("mlx", self.folder / "mlx")
-            if "mlx-lm" in wanted:
-                self.mlx_lm(self.folder / "mlx")
+        if "mlx" in wanted:
+            made, words = self.convert("mlx", source, self.folder / "mlx", "--to", "mlx")
+            if made:
+                self.ours("mlx", self.folder / "mlx")
+            if made and "mlx-lm" in wanted:
+                self.mlx_lm(self.folder / "mlx", "mlx-lm will compute" in words)
         if "ollama" in wanted and gguf.exists():
             store = os.environ | {"OLLAMA_MODELS": str(self.folder / "ollama")}
             made, words = self.convert("ollama", gguf, "drawn", "--to", "ollama", env=store)
@@ -271,7 +273,7 @@ class Comparison:
                 self.ours("ollama", "drawn", told, env=store)
         return self.found
 
-    def mlx_lm(self, folder):
+    def mlx_lm(self, folder, told):
         from mlx_lm.utils import MODEL_REMAPPING, load_model
         import importlib
         import mlx.core as mx
@@ -286,9 +288,9 @@ class Comparison:
             model, _ = load_model(folder, lazy=False)
             found = np.array(model(mx.array(self.tokens)[None])[0].astype(mx.float32))
         except (Exception, SystemExit) as error:
-            self.found["mlx-lm"] = ["wrong", f"{type(error).__name__}: {error}"[:100]]
+            self.found["mlx-lm"] = ["told" if told else "wrong", f"{type(error).__name__}: {error}"[:100]]
             return
-        self.put("mlx-lm", found, limit=ENGINES)
+        self.put("mlx-lm", found, limit=ENGINES, told=told)
 
     def llama_cpp(self, path, told):
         kind = program(self.options.program, "meta", "get", path, "general.architecture").stdout.split()[-1].strip('"')
@@ -305,12 +307,12 @@ class Comparison:
 
 def compared(options, name, own, seed):
     """What each way gives; None if the class makes no such model."""
-    try:
-        model, tokens, expected = build(name, own, seed)
-    except (Late, Exception):
-        return None
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder + "/model")
+        try:
+            model, tokens, expected = build(name, own, seed)
+            model.save_pretrained(folder + "/model")
+        except (Late, Exception):
+            return None
         spell(Path(folder, "model"), name, own, random.Random(seed).choice(["saved", "raw", "older"]))
         return Comparison(options, folder, tokens, expected).run()
 

@@ -16,17 +16,14 @@ pub(crate) fn computed<'s>(
     unused: Vec<(String, ConfigValue<'s>)>,
 ) -> Vec<(String, ConfigValue<'s>)> {
     let Some(named) = in_documents(store, kept, "model_type") else { return Vec::new() };
-    let default = |key: &str| {
-        let key = key.rsplit(['.', ' ']).next()?;
-        transformers::computed(named.as_str()?, key)
-    };
-    let differs = |(key, value): &(String, ConfigValue<'_>)| match (default(key), value) {
-        (Some(usual), ConfigValue::Json(value)) => match (usual.as_f64(), value.as_f64()) {
-            (Some(usual), Some(value)) => usual.to_bits() != value.to_bits(),
-            _ => usual != **value && !(value.is_null() && usual.as_bool() == Some(false)),
-        },
-        _ => false,
-    };
+    let Some(named) = named.as_str() else { return Vec::new() };
+    let differs =
+        |(key, value): &(String, ConfigValue<'_>)| match (key.rsplit(['.', ' ']).next(), value) {
+            (Some(key), ConfigValue::Json(value)) => {
+                transformers::changes_logits(named, key, value)
+            }
+            _ => false,
+        };
     unused.into_iter().filter(differs).collect()
 }
 
