@@ -125,6 +125,7 @@ CASES = [
     ("lara_mini", "lara_mini", K | {"num_hidden_layers": 3, "layer_types": [L, "sliding_attention", F], "linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 4, "linear_conv_kernel_dim": 3, "sliding_window": 3, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 6}),
     ("glm4_moe_lite", "glm4_moe_lite", H | LATENT | {"num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
     ("youtu", "youtu", H | LATENT | {"pad_token_id": None}),  # the class sets the vector of that token to 0
+    ("axk1", "axk1", H | LATENT | {"num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "n_group": 2, "topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
     ("sarvam_mla", "sarvam_mla", H | LATENT | {"num_hidden_layers": 2, "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "q_lora_rank": None}),
     ("xlnet", "xlnet", N | {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 12} | APART),
     ("xlm", "xlm", {"n_words": 13, "emb_dim": 8, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 16, "pad_index": 0, "bos_index": 1, "eos_index": 2, "n_langs": 2} | APART),
@@ -146,6 +147,9 @@ CASES = [
     ("flint, with layers that the class chooses", "flint", K | {"num_hidden_layers": 4, "sliding_window": 2, "mlp_only_layers": [0, 1, 2], "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "shared_expert_intermediate_size": 4}),
     ("mellum, with layers that the class chooses", "mellum", K | {"sliding_window": 2, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4}),
     ("modernbert-decoder, with layers that the class chooses", "modernbert-decoder", H | {"num_hidden_layers": 2, "sliding_window": 2}),
+    ("deepseek_v2, with groups that it does not use", "deepseek_v2", H | GROUPS | {"topk_method": "greedy"}),
+    ("aria_text, with another activation, refused", "aria_text", H | {"num_key_value_heads": 1, "moe_num_experts": 4, "moe_topk": 2, "hidden_act": "gelu"}),
+    ("ministral3, with rotary embeddings that the class chooses", "ministral3", K),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]

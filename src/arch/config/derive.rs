@@ -414,6 +414,10 @@ impl<'d> ConfigDraft<'d> {
     /// The number of experts, and their width.
     fn experts(&mut self, ffn_dim: Option<&Field<u32>>) -> Field<u32> {
         let n_experts = self.core.n_experts.take().unwrap_or(Field::derived(0, "default"));
+        // DeepSeek 2 states groups that it does not use.
+        if self.core.choice_of_experts.as_ref().is_some_and(|choice| choice.value == "greedy") {
+            (self.experts.n_expert_groups, self.experts.n_expert_groups_used) = (None, None);
+        }
         if n_experts.value > 0 && self.experts.expert_ffn_dim.is_none() {
             // With another width for dense layers, `intermediate_size` is that of experts.
             let dense = ffn_dim.map(|ffn| &ffn.source);

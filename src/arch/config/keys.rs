@@ -82,9 +82,10 @@ parts! {
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope_theta", "rope.rope_theta", "rotary_emb_base", "global_rope_theta"];
+        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
+        choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern", "attention_layers"];
         attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs", "attn_layer_indices"];
         attention_places: Vec<u32> = counts, gguf [],                                                      json ["linear_attn_config.full_attn_layers"];
