@@ -202,6 +202,8 @@ pub(crate) struct NewModel<'m> {
     pub(crate) shards: Option<Shards>,
     /// The start of the names of shards beside each other.
     pub(crate) stem: &'m str,
+    /// The start of the names of the files of weights in a directory.
+    pub(crate) weights: &'static str,
     /// Alignment of the tensor data, in bytes.
     pub(crate) alignment: Option<u64>,
 }

@@ -8,6 +8,7 @@ mod create;
 mod dialect;
 mod diff;
 mod experts;
+mod extract;
 mod gguf;
 mod hash;
 mod inspect;
@@ -19,6 +20,7 @@ mod modules;
 #[cfg(feature = "http")]
 mod pull;
 mod quantize;
+mod random;
 mod rankers;
 mod ranks;
 mod rewrite;
@@ -37,6 +39,7 @@ pub use diff::{
     DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair, TensorPairs,
     UnreadTensor, ValueDiff, WorstElement, diff,
 };
+pub use extract::{ExtractedAdapter, extract_adapter};
 pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{

@@ -62,6 +62,7 @@ pub struct Builder {
     quantization: Option<Json>,
     shards: Option<Shards>,
     stem: String,
+    weights: &'static str,
     alignment: Option<u64>,
     notes: Vec<String>,
     /// Names of tensors and documents that are left out, each with the reason.
@@ -95,6 +96,7 @@ impl Builder {
             quantization: None,
             shards: writer.shard_bytes.map(Shards::Bytes),
             stem: "model".to_owned(),
+            weights: "model",
             alignment: None,
             notes: Vec::new(),
             left_out: Vec::new(),
@@ -198,6 +200,13 @@ impl Builder {
         (self.placement, self.shards) = (Placement::Files, None);
     }
 
+    /// Adds a tensor that is computed when its turn comes, in the dtype that it has.
+    pub(crate) fn add_generated(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        let output = Output::new(Producer::Packed(tensor.clone()), Method::Generated);
+        self.push(named(name, output)?);
+        Ok(())
+    }
+
     pub(crate) fn push(&mut self, tensor: OutTensor) {
         for store in tensor.output.producer.view().into_iter().flat_map(Tensor::stores) {
             self.reads(store);
@@ -219,6 +228,11 @@ impl Builder {
 
     pub(crate) fn push_document(&mut self, document: NewDocument) {
         self.documents.push(document);
+    }
+
+    /// Sets the start of the names of the files of weights in a directory, which is `model`.
+    pub(crate) fn weights_name(&mut self, name: &'static str) {
+        self.weights = name;
     }
 
     /// Sets the `quantization` of `config.json`, instead of deriving it from the tensors.
@@ -320,6 +334,7 @@ impl Builder {
             placement: self.placement,
             shards: self.shards,
             stem: &self.stem,
+            weights: self.weights,
             alignment: self.alignment,
         };
         let files = (self.writer.layout)(model)?;

@@ -42,7 +42,7 @@ pub enum Method {
     Quantized,
     /// Quantized from the values of a quantized tensor.
     Requantized,
-    /// Computed from the config.
+    /// Computed: from the config, or from the difference of two models.
     Generated,
     /// A LoRA adapter was merged in f32, and the result rounded to a plain dtype.
     Merged,

@@ -253,3 +253,46 @@ fn quantizing_a_merged_model() {
         assert!(!far && once.len() == later.len(), "{}", tensor.name());
     }
 }
+
+/// The difference of a model and one into which an adapter was merged is that adapter's.
+#[test]
+fn an_adapter_comes_from_the_difference_of_two_models() {
+    let tuned = {
+        let (a, b) = (numbers(1, 2 * 32), numbers(2, 32 * 2));
+        let named = |end: &str| format!("base_model.model.{Q}.{end}");
+        let config =
+            json!({"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"]});
+        let (a_name, b_name) = (named("lora_A.weight"), named("lora_B.weight"));
+        let own = [(a_name.as_str(), &[2u64, 32][..], a), (b_name.as_str(), &[32, 2], b)];
+        let folder = adapter("adapter_model.safetensors", &own, &config);
+        let into = tempfile::tempdir().expect("a folder");
+        let path = into.path().join("tuned");
+        let options = ConvertOptions::new(&SAFETENSORS).dtype(weighbridge::DType::F32);
+        let plan =
+            ops::convert(&merged(folder.path()).expect("a model"), &options).expect("a plan");
+        plan.run(&path, &WriteOptions::new()).expect("files");
+        (Model::open(&path).expect("a model"), into)
+    };
+    let out = tempfile::tempdir().expect("a folder");
+    for (rank, holds_all) in [(1, false), (2, true), (100, true)] {
+        let path = out.path().join(format!("rank-{rank}"));
+        let found = ops::extract_adapter(&base(), &tuned.0, rank).expect("a plan");
+        assert!(found.kept().is_empty());
+        found.plan.run(&path, &WriteOptions::new()).expect("files");
+        let kept = found.kept();
+        assert_eq!((kept.len(), kept[0].0), (1, "model.layers.0.self_attn.q_proj.weight"));
+        assert_eq!(kept[0].1 > 0.9999, holds_all, "{rank}: {kept:?}");
+        let adapter = Adapter::open(&path).expect("an adapter");
+        assert_eq!((adapter.format(), adapter.targets()), ("peft", vec!["q_proj"]));
+        if holds_all {
+            let name = format!("{Q}.weight");
+            close(&values(&merged(&path).expect("a model"), &name), &values(&tuned.0, &name));
+        }
+    }
+    let same = ops::extract_adapter(&base(), &base(), 4).expect_err("no difference");
+    assert_eq!(same.kind(), ErrorKind::Mismatch);
+    assert_eq!(
+        ops::extract_adapter(&base(), &tuned.0, 0).expect_err("no rank").kind(),
+        ErrorKind::Mismatch
+    );
+}

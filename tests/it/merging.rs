@@ -69,6 +69,34 @@ fn ties_keeps_the_largest_differences() {
 }
 
 #[test]
+fn dare_draws_differences() {
+    let text = |method: &str, more: &str| {
+        format!(
+            "merge_method: {method}\nbase_model: hf\nmodels:\n- model: sample-Q8_0.gguf\n  parameters: \
+             {{weight: 1.0, density: 0.25}}\n{more}"
+        )
+    };
+    let (a, b) = (values(&open(HF), Q), values(&open(GGUF), Q));
+    for (method, more, factor) in [
+        ("dare_linear", "", 4.0),
+        ("dare_ties", "", 4.0),
+        ("dare_linear", "parameters: {rescale: false}\n", 1.0),
+    ] {
+        let merged = merge_models(&recipe(&text(method, more))).expect("a model");
+        let found = values(&merged, Q);
+        let mut drawn = 0;
+        for ((a, b), found) in a.iter().zip(&b).zip(&found) {
+            let expected = a + factor * (b - a);
+            assert!(*found == *a || (found - expected).abs() < 1e-6, "{found} {a} {expected}");
+            drawn += usize::from(found != a);
+        }
+        // Some differences are 0.
+        assert!(drawn > a.len() / 6 && drawn < a.len() / 3, "{method}: {drawn} of {}", a.len());
+        assert_eq!(values(&merged, Q), found, "the same call draws the same");
+    }
+}
+
+#[test]
 fn an_arc_keeps_the_length() {
     let mut recipe = MergeRecipe::new(MergeMethod::Slerp);
     recipe.add_base(open(HF));

@@ -106,9 +106,10 @@ type NamedRange = (String, Range<usize>);
 fn files_of_whole(model: &NewModel<'_>) -> Result<Vec<NamedRange>> {
     let ranges = ranges(model, model.tensors)?;
     let count = ranges.len();
+    let weights = model.weights;
     let name = |number: usize| match count {
-        1 => "model.safetensors".to_owned(),
-        _ => format!("model-{:05}-of-{count:05}.safetensors", number + 1),
+        1 => format!("{weights}.safetensors"),
+        _ => format!("{weights}-{:05}-of-{count:05}.safetensors", number + 1),
     };
     Ok(ranges.into_iter().enumerate().map(|(number, range)| (name(number), range)).collect())
 }

@@ -1,5 +1,6 @@
 //! The arithmetic of merging methods, on whole tensors in `f32`.
 
+use super::super::random::draw;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
 
@@ -14,6 +15,11 @@ pub enum MergeMethod {
     /// Like `TaskArithmetic`, with the largest `density` of each difference, and only of those that have
     /// the sign of the sum (Yadav et al., 2023).
     Ties,
+    /// Like `TaskArithmetic`, with a random share `density` of each difference, divided by `density` (Yu et
+    /// al., 2024).
+    DareLinear,
+    /// Like `DareLinear`, and only of those that have the sign of the sum.
+    DareTies,
     /// The point at `t` on the arc from the base to the other model.
     Slerp,
     /// The tensor of one model, times `scale`.
@@ -22,8 +28,15 @@ pub enum MergeMethod {
 
 impl MergeMethod {
     /// The methods.
-    pub const ALL: [Self; 5] =
-        [Self::Linear, Self::TaskArithmetic, Self::Ties, Self::Slerp, Self::Passthrough];
+    pub const ALL: [Self; 7] = [
+        Self::Linear,
+        Self::TaskArithmetic,
+        Self::Ties,
+        Self::DareLinear,
+        Self::DareTies,
+        Self::Slerp,
+        Self::Passthrough,
+    ];
 
     /// The name, as in mergekit's files.
     pub fn name(self) -> &'static str {
@@ -31,6 +44,8 @@ impl MergeMethod {
             Self::Linear => "linear",
             Self::TaskArithmetic => "task_arithmetic",
             Self::Ties => "ties",
+            Self::DareLinear => "dare_linear",
+            Self::DareTies => "dare_ties",
             Self::Slerp => "slerp",
             Self::Passthrough => "passthrough",
         }
@@ -52,7 +67,7 @@ impl MergeMethod {
 
     /// Whether one of the models is the base.
     pub(super) fn needs_base(self) -> bool {
-        matches!(self, Self::TaskArithmetic | Self::Ties | Self::Slerp)
+        !matches!(self, Self::Linear | Self::Passthrough)
     }
 
     /// The default of `normalize`.
@@ -66,6 +81,9 @@ impl MergeMethod {
             Self::Linear => &["weight", "normalize"],
             Self::TaskArithmetic => &["weight", "normalize", "lambda", "int8_mask"],
             Self::Ties => &["weight", "density", "normalize", "lambda", "int8_mask"],
+            Self::DareLinear | Self::DareTies => {
+                &["weight", "density", "normalize", "lambda", "int8_mask", "rescale"]
+            }
             Self::Slerp => &["t"],
             Self::Passthrough => &["scale"],
         }
@@ -88,6 +106,8 @@ pub(super) struct Merge {
     pub(super) base: Option<Input>,
     pub(super) inputs: Vec<Input>,
     pub(super) normalize: bool,
+    /// Whether drawn differences are divided by their density.
+    pub(super) rescale: bool,
     pub(super) lambda: f64,
     pub(super) t: f64,
 }
@@ -119,7 +139,10 @@ impl Merge {
     pub(super) fn values(&self) -> Result<Vec<f32>> {
         match self.method {
             MergeMethod::Linear => self.linear(),
-            MergeMethod::TaskArithmetic | MergeMethod::Ties => self.differences(),
+            MergeMethod::TaskArithmetic
+            | MergeMethod::Ties
+            | MergeMethod::DareLinear
+            | MergeMethod::DareTies => self.differences(),
             MergeMethod::Slerp => self.slerp(),
             MergeMethod::Passthrough => {
                 let Some(input) = self.inputs.first() else { return Ok(Vec::new()) };
@@ -153,11 +176,16 @@ impl Merge {
         let Some(base) = &self.base else { return Ok(Vec::new()) };
         let mut base = base.tensor.to_vec::<f32>()?;
         let mut deltas = Vec::new();
-        for input in &self.inputs {
+        for (number, input) in (0..).zip(&self.inputs) {
             let mut delta = input.tensor.to_vec::<f32>()?;
             delta.iter_mut().zip(&base).for_each(|(value, base)| *value -= base);
-            if self.method == MergeMethod::Ties {
-                keep_largest(&mut delta, input.density);
+            match self.method {
+                MergeMethod::Ties => keep_largest(&mut delta, input.density),
+                MergeMethod::DareLinear | MergeMethod::DareTies => {
+                    let seed = seed_of(input.tensor.name(), number);
+                    keep_drawn(&mut delta, input.density, self.rescale, seed);
+                }
+                _ => {}
             }
             let weight = f32_of(input.weight);
             delta.iter_mut().for_each(|value| *value *= weight);
@@ -169,7 +197,7 @@ impl Merge {
         for (place, value) in base.iter_mut().enumerate() {
             let own = || deltas.iter().filter_map(|delta| delta.get(place).copied());
             let (mixed, divisor) = match self.method {
-                MergeMethod::Ties => agreeing(own, &weights),
+                MergeMethod::Ties | MergeMethod::DareTies => agreeing(own, &weights),
                 _ => (own().sum(), if all.abs() < LEAST_SUM { 1.0 } else { f32_of(all) }),
             };
             let mixed: f32 = if self.normalize { mixed / divisor } else { mixed };
@@ -256,6 +284,25 @@ fn keep_largest(values: &mut [f32], density: f64) {
     }
 }
 
+/// A number that depends on a tensor's name and on the model, so that each draws others, the same in every
+/// run (FNV-1a).
+fn seed_of(name: &str, number: u64) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    name.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// Keeps each value with the probability `density`, and divides it by that with `rescale`; others become 0.
+fn keep_drawn(values: &mut [f32], density: f64, rescale: bool, seed: u64) {
+    if density >= 1.0 {
+        return;
+    }
+    let scale = if rescale && density > 0.0 { f32_of(density.recip()) } else { 1.0 };
+    let mut state = seed;
+    for value in values {
+        *value = if draw(&mut state) < density { *value * scale } else { 0.0 };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +318,23 @@ mod tests {
         assert_eq!(kept(0.01), [0.0, -4.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(kept(0.0), [0.0; 6]);
         assert_eq!(kept(1.0), [1.0, -4.0, 2.0, -2.0, 0.5, 3.0]);
+    }
+
+    #[test]
+    fn drawn_values_keep_their_mean() {
+        let drawn = |density, rescale| {
+            let mut values = vec![1.0f32; 20_000];
+            keep_drawn(&mut values, density, rescale, seed_of("a", 0));
+            values
+        };
+        let mean = |values: &[f32]| values.iter().sum::<f32>() / 20_000.0;
+        let kept = drawn(0.25, true);
+        assert!(kept.iter().all(|value| *value == 0.0 || *value == 4.0));
+        assert!((mean(&kept) - 1.0).abs() < 0.05, "{}", mean(&kept));
+        assert!((mean(&drawn(0.25, false)) - 0.25).abs() < 0.02);
+        assert_eq!(drawn(1.0, true), drawn(2.0, false));
+        assert_eq!(mean(&drawn(0.0, true)), 0.0);
+        assert_ne!(seed_of("a", 0), seed_of("a", 1));
     }
 
     #[test]

@@ -227,7 +227,8 @@ impl Plan<'_> {
         };
         let normalize = whole("normalize", method.normalizes()) != 0.0;
         let (lambda, t) = (whole("lambda", 1.0), whole("t", 0.5));
-        let merge = Merge { method, base, inputs, normalize, lambda, t };
+        let rescale = whole("rescale", 1.0) != 0.0;
+        let merge = Merge { method, base, inputs, normalize, rescale, lambda, t };
         merge.check().map_err(|error| error.in_tensor(name))?;
         let first = merge.base.as_ref().or(merge.inputs.first()).map(|input| &input.tensor);
         let first = first.ok_or_else(|| Error::mismatch("no tensors to merge").in_tensor(name))?;

@@ -1,0 +1,237 @@
+//! A LoRA adapter from the difference of two models.
+
+mod low_rank;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::arch::Dialect;
+use crate::bytes::{ReadAt, Source};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::json::{Json, Map, json};
+use crate::model::{Model, Tensor};
+use crate::write::{Builder, WritePlan};
+use low_rank::{Factors, nearest};
+
+/// The name of PEFT's file of matrices, without its ending.
+const WEIGHTS: &str = "adapter_model";
+
+/// The matrix that PEFT adapts as an embedding.
+const EMBEDDING: &str = "embed_tokens.weight";
+
+/// A LoRA adapter that is written when its plan runs.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ExtractedAdapter {
+    /// Writes a directory of PEFT.
+    pub plan: WritePlan,
+    pairs: Vec<Arc<Pair>>,
+}
+
+impl ExtractedAdapter {
+    /// The share of each changed matrix's difference that its two matrices hold, in squares, by the name of
+    /// the matrix. Empty until the plan has run.
+    pub fn kept(&self) -> Vec<(&str, f64)> {
+        let kept = |pair: &Arc<Pair>| *pair.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pairs.iter().filter_map(|pair| Some((&*pair.name, kept(pair)?))).collect()
+    }
+}
+
+/// Plans a LoRA adapter in PEFT's form that makes `tuned` of `base`: for each matrix that differs, the two
+/// matrices of `rank` whose product is nearest to the difference. Vectors that differ, such as norms, are
+/// stored as a whole. The models may be in any containers. A matrix is decoded when its turn comes.
+///
+/// # Errors
+///
+/// `Mismatch` for a rank of 0, models without a difference, and models whose tensors differ in name or shape;
+/// `Unsupported` for a difference that no adapter holds.
+pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<ExtractedAdapter> {
+    if rank == 0 {
+        return Err(Error::mismatch("the rank is 0, but an adapter needs one above 0"));
+    }
+    let before = base.tensors_in(Dialect::HuggingFace)?.tensors;
+    let mut builder = Builder::new(&crate::container::SAFETENSORS)?;
+    builder.weights_name(WEIGHTS);
+    let mut found = Found::default();
+    let after = tuned.tensors_in(Dialect::HuggingFace)?.tensors;
+    if let Some(missing) = before.iter().find(|one| after.iter().all(|it| it.name() != one.name()))
+    {
+        let fault = format!("the model has no such tensor, which {} has", base.path().display());
+        return Err(Error::mismatch(fault).in_tensor(missing.name()).in_file(tuned.path()));
+    }
+    for after in after {
+        let name = after.name().to_owned();
+        let own = before.iter().find(|tensor| tensor.name() == name);
+        let fault =
+            || format!("the base {} has no tensor of this name and shape", base.path().display());
+        let own = own.filter(|own| own.shape() == after.shape());
+        let own =
+            own.ok_or_else(|| Error::mismatch(fault()).in_tensor(&name).in_file(tuned.path()))?;
+        if own.to_vec::<f32>()? != after.to_vec::<f32>()? {
+            found.add(&mut builder, own.clone(), after, rank)?;
+        }
+    }
+    if found.pairs.is_empty() && found.wholes.is_empty() {
+        return Err(Error::mismatch("the models have the same values").in_file(tuned.path()));
+    }
+    let config = found.config(rank, &base.path().to_string_lossy());
+    builder.document("adapter_config.json", format!("{config:#}\n").into_bytes())?;
+    Ok(ExtractedAdapter { plan: builder.plan()?, pairs: found.pairs })
+}
+
+/// The differences found so far.
+#[derive(Default)]
+struct Found {
+    pairs: Vec<Arc<Pair>>,
+    /// The last parts of the names of changed matrices, and of tensors that are stored as a whole.
+    targets: Vec<String>,
+    wholes: Vec<String>,
+    /// Modules whose rank is smaller than that of the others.
+    ranks: Map<String, Json>,
+}
+
+impl Found {
+    /// Adds a tensor that differs.
+    fn add(&mut self, builder: &mut Builder, own: Tensor, after: Tensor, rank: u64) -> Result<()> {
+        let name = after.name().to_owned();
+        let module = name.strip_suffix(".weight").unwrap_or(&name).to_owned();
+        let kind = module.rsplit('.').next().unwrap_or(&module).to_owned();
+        let kinds = |kinds: &mut Vec<String>| {
+            if !kinds.contains(&kind) {
+                kinds.push(kind.clone());
+            }
+        };
+        match *after.shape() {
+            [rows, columns] if name.ends_with(".weight") => {
+                let own_rank = rank.min(rows).min(columns);
+                if own_rank < rank {
+                    self.ranks.insert(module.clone(), json!(own_rank));
+                }
+                // PEFT's embeddings have the tokens in the columns of A.
+                let (is_embedding, module) =
+                    (name.ends_with(EMBEDDING), format!("base_model.model.{module}"));
+                let pair = Arc::new(Pair::new(name, own, after, own_rank, is_embedding));
+                let (inputs, outputs) =
+                    if is_embedding { (rows, columns) } else { (columns, rows) };
+                for side in [Side::A, Side::B] {
+                    let shape = match side {
+                        Side::A => [own_rank, inputs],
+                        Side::B => [outputs, own_rank],
+                    };
+                    let full = match is_embedding {
+                        true => format!("{module}.lora_embedding_{side:?}"),
+                        false => format!("{module}.lora_{side:?}.weight"),
+                    };
+                    let values =
+                        Values { pair: Arc::clone(&pair), side, len: shape[0] * shape[1] * 4 };
+                    let source = Source::custom(&full, values);
+                    let tensor = Tensor::new(&full, DType::F32, &shape, source)?;
+                    builder.add_generated(&full, &tensor)?;
+                }
+                self.pairs.push(pair);
+                kinds(&mut self.targets);
+            }
+            [_] if name.ends_with(".weight") => {
+                builder.add(format!("base_model.model.{name}"), &after)?;
+                kinds(&mut self.wholes);
+            }
+            [_] => builder.leave_out(vec![(name, "an adapter has no biases".to_owned())]),
+            ref shape => {
+                let fault =
+                    format!("it differs and has shape {shape:?}, but an adapter changes matrices");
+                return Err(Error::unsupported(fault).in_tensor(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// PEFT's config. With alpha equal to the rank, the products are not scaled.
+    fn config(&self, rank: u64, base: &str) -> Json {
+        let alphas = self.ranks.clone();
+        json!({
+            "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base,
+            "r": rank, "lora_alpha": rank, "lora_dropout": 0.0, "bias": "none", "use_rslora": false,
+            "use_dora": false, "fan_in_fan_out": false, "inference_mode": true,
+            "target_modules": self.targets, "modules_to_save": self.wholes,
+            "rank_pattern": Json::Object(self.ranks.clone()), "alpha_pattern": Json::Object(alphas),
+        })
+    }
+}
+
+/// One of the two matrices of a pair.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Side {
+    A,
+    B,
+}
+
+/// A matrix that differs, and the two matrices of the difference, once they are computed.
+#[derive(Debug)]
+struct Pair {
+    name: String,
+    own: Tensor,
+    after: Tensor,
+    rank: u64,
+    is_embedding: bool,
+    made: Mutex<Option<Factors>>,
+    kept: Mutex<Option<f64>>,
+    read: Mutex<u64>,
+}
+
+impl Pair {
+    fn new(name: String, own: Tensor, after: Tensor, rank: u64, is_embedding: bool) -> Self {
+        let (made, kept, read) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { name, own, after, rank, is_embedding, made, kept, read }
+    }
+
+    /// The two matrices nearest to the difference.
+    fn factors(&self) -> Result<Factors> {
+        let mut difference = self.after.to_vec::<f32>()?;
+        let own = self.own.to_vec::<f32>()?;
+        difference.iter_mut().zip(&own).for_each(|(value, own)| *value -= own);
+        drop(own);
+        let columns = self.after.shape().last().copied().unwrap_or(1);
+        let size = |number: u64| usize::try_from(number).map_err(|_| Error::mismatch("too large"));
+        let found = nearest(&difference, size(columns)?, size(self.rank)?);
+        // An embedding is stored transposed: its rows are tokens, which are the inputs.
+        let found = if self.is_embedding { found.transposed() } else { found };
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.kept);
+        Ok(found)
+    }
+}
+
+/// The bytes of one matrix of a pair.
+#[derive(Debug)]
+struct Values {
+    pair: Arc<Pair>,
+    side: Side,
+    len: u64,
+}
+
+impl ReadAt for Values {
+    fn size(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let outside = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let mut made = self.pair.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.is_none() {
+            let found = self.pair.factors().map_err(|error| error.in_tensor(&self.pair.name));
+            *made = Some(found.map_err(std::io::Error::other)?);
+        }
+        let factors = made.as_ref().ok_or_else(outside)?;
+        let values = if self.side == Side::A { &factors.a } else { &factors.b };
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let start = usize::try_from(offset).map_err(|_| outside())?;
+        let end = start.checked_add(out.len()).ok_or_else(outside)?;
+        out.copy_from_slice(bytes.get(start..end).ok_or_else(outside)?);
+        let mut read = self.pair.read.lock().unwrap_or_else(PoisonError::into_inner);
+        *read = read.saturating_add(out.len() as u64);
+        let all = (factors.a.len() + factors.b.len()) as u64 * 4;
+        if *read >= all {
+            (*made, *read) = (None, 0);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! Numbers that look random, and are the same in every run.
+
+/// The next number from 0 to below 1 (splitmix64).
+pub(super) fn draw(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    #[expect(clippy::cast_precision_loss, reason = "53 bits, which an f64 holds")]
+    let unit = ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    unit
+}
