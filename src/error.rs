@@ -30,7 +30,8 @@ struct ErrorInner {
     kind: ErrorKind,
     fault: Cow<'static, str>,
     advice: Option<Cow<'static, str>>,
-    option: Option<Advice>,
+    /// The option that the advice names, and the advice with `{}` for its name.
+    option: Option<(AdvisedOption, Cow<'static, str>)>,
     path: Option<PathBuf>,
     tensor: Option<String>,
     key: Option<String>,
@@ -38,27 +39,63 @@ struct ErrorInner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// An option that makes an operation do what it refused. The library does not know what its front ends
-/// call their options: a front end words the advice, and [`Display`](fmt::Display) words it for callers
-/// of the library.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// An option that an advice names, by its meaning. The library does not know what its front ends call their
+/// options: a front end spells them with [`Error::advice_in`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Advice {
-    /// Write a model that lacks tensors: `WriteOptions::allow_incomplete`.
+pub enum AdvisedOption {
+    /// Open all safetensors files of a directory.
+    AllFiles,
+    /// Write a model that lacks tensors.
     AllowIncomplete,
-    /// Write a model that the reader of its container does not load: `allow_unloadable`.
+    /// Quantize values that are not finite.
+    AllowNonfinite,
+    /// Quantize tensors that are quantized already.
+    AllowRequantize,
+    /// Write a model that the reader of its container does not load.
     AllowUnloadable,
-    /// Leave out the [tensor](Error::tensor) that no rule recognizes: `Model::leave_out`.
+    /// Choose the files of a download.
+    Choose,
+    /// The folder of a download.
+    Folder,
+    /// The importance matrix of a quantization.
+    Importance,
+    /// Leave out the [tensor](Error::tensor) that no rule recognizes.
     LeaveOut,
+    /// Accept what the most lenient reader accepts.
+    Lenient,
+    /// Contact no server.
+    Offline,
+    /// Replace what exists.
+    Overwrite,
+    /// Write the shares of several ranks.
+    Shares,
+    /// Refuse what the strictest reader refuses.
+    Strict,
+    /// Set the dtype of tensors by name.
+    TensorType,
 }
 
-impl fmt::Display for Advice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::AllowIncomplete => "fetch the missing files, or allow an incomplete model",
-            Self::AllowUnloadable => "allow an unloadable model to write it for other readers",
-            Self::LeaveOut => "leave the tensor out, if the model works without it",
-        })
+impl AdvisedOption {
+    /// The name in this library.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllFiles => "OpenOptions::all_files",
+            Self::AllowIncomplete => "WriteOptions::allow_incomplete",
+            Self::AllowNonfinite => "WriteOptions::allow_nonfinite",
+            Self::AllowRequantize => "LlamaOptions::allow_requantize",
+            Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
+            Self::Choose => "PullOptions::choose",
+            Self::Folder => "PullOptions::folder",
+            Self::Importance => "LlamaOptions::with_importance",
+            Self::LeaveOut => "Model::leave_out",
+            Self::Lenient => "Strictness::Lenient",
+            Self::Offline => "Network::offline",
+            Self::Overwrite => "WriteOptions::overwrite",
+            Self::Shares => "ConvertOptions::shares",
+            Self::Strict => "Strictness::Strict",
+            Self::TensorType => "LlamaOptions::tensor_types",
+        }
     }
 }
 
@@ -234,11 +271,16 @@ impl Error {
         self
     }
 
-    /// Adds the option that makes the operation do what it refused, unless there is advice.
-    pub(crate) fn advise_option(mut self, option: Advice) -> Self {
+    /// Adds advice that names an option, as `{}`, unless there is advice.
+    pub(crate) fn advise_option(
+        mut self,
+        advice: impl Into<Cow<'static, str>>,
+        option: AdvisedOption,
+    ) -> Self {
         if self.0.advice.is_none() {
-            self.0.option = Some(option);
-            self.0.advice = Some(option.to_string().into());
+            let advice = advice.into();
+            self = self.advise(advice.replace("{}", option.name()));
+            self.0.option = Some((option, advice));
         }
         self
     }
@@ -283,9 +325,23 @@ impl Error {
         self.0.offset
     }
 
-    /// The option that makes the operation do what it refused, if there is one.
-    pub fn option(&self) -> Option<Advice> {
-        self.0.option
+    /// The option that the advice names, if it names one.
+    pub fn option(&self) -> Option<AdvisedOption> {
+        self.0.option.as_ref().map(|(option, _)| *option)
+    }
+
+    /// The advice in the words of a front end, which spells the option that it names.
+    pub fn advice_in<S: AsRef<str>>(
+        &self,
+        spell: impl Fn(AdvisedOption) -> S,
+    ) -> Option<Cow<'_, str>> {
+        match &self.0.option {
+            Some((option, advice)) => {
+                let advice = advice.replace("{}", spell(*option).as_ref());
+                Some(Text::new(advice.as_bytes()).brief().into())
+            }
+            None => self.advice().map(Cow::Borrowed),
+        }
     }
 
     /// What to do about it, if there is advice. Not part of the message.

@@ -154,7 +154,7 @@ pub use container::{OpenOptions, Strictness};
 pub use weighbridge_quant::{self as quant, dtype, repack, shape};
 
 pub use dtype::DType;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{AdvisedOption, Error, ErrorKind, Result};
 pub use limits::Limits;
 pub use load::{LoadOptions, Policy, WeightProvider};
 pub use model::{Model, Tensor};

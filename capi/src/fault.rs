@@ -5,8 +5,7 @@ use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use weighbridge_rs::write::Advice;
-use weighbridge_rs::{Error, ErrorKind, Result};
+use weighbridge_rs::{AdvisedOption, Error, ErrorKind, Result};
 
 /// What a function returns: the exit statuses of the program `weighbridge`, and WB_NOT_FOUND.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,14 +54,18 @@ fn string(text: &[u8]) -> Option<CString> {
     CString::new(text.iter().copied().filter(|byte| *byte != 0).collect::<Vec<u8>>()).ok()
 }
 
-/// The advice of an error, with the names of the fields of options.
-fn advice(error: &Error) -> Option<&str> {
-    match error.option() {
-        Some(Advice::AllowIncomplete) => {
-            Some("fetch the missing files, or write the incomplete model with allow_incomplete")
-        }
-        Some(Advice::AllowUnloadable) => Some("allow_incomplete writes it for other readers"),
-        _ => error.advice(),
+/// What the fields of options are called.
+fn spelled(option: AdvisedOption) -> &'static str {
+    match option {
+        AdvisedOption::AllFiles => "all_files",
+        AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "allow_incomplete",
+        AdvisedOption::AllowNonfinite => "allow_nonfinite",
+        AdvisedOption::AllowRequantize => "allow_requantize",
+        AdvisedOption::Importance => "imatrix",
+        AdvisedOption::Lenient => "strictness=2",
+        AdvisedOption::Overwrite => "overwrite",
+        AdvisedOption::Strict => "strictness=1",
+        other => other.name(),
     }
 }
 
@@ -79,7 +82,7 @@ impl LastError {
             path: error.path().and_then(|path| string(path.as_os_str().as_encoded_bytes())),
             tensor: error.tensor().and_then(text),
             key: error.key().and_then(text),
-            advice: advice(error).and_then(text),
+            advice: error.advice_in(spelled).as_deref().and_then(text),
             offset: error.offset(),
         }
     }

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
-use weighbridge::write::Advice;
-use weighbridge::{Error, ErrorKind};
+use weighbridge::{AdvisedOption, Error, ErrorKind};
 
-use crate::print;
+use crate::{print, spelling};
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -114,19 +113,51 @@ impl Failure {
     }
 }
 
+/// The entries of a folder that a name is compared with.
+const MANY: usize = 10_000;
+
 /// The advice of an error, in the words of the program.
-fn advice(error: &Error) -> Option<Cow<'_, str>> {
-    Some(match error.option() {
-        Some(Advice::AllowIncomplete) => {
-            "fetch the missing files, or write the incomplete model with --allow-incomplete".into()
-        }
-        Some(Advice::AllowUnloadable) => "--allow-incomplete writes it for other readers".into(),
-        Some(Advice::LeaveOut) => {
+pub(crate) fn advice(error: &Error) -> Option<String> {
+    match nearest_file(error) {
+        Some(file) => Some(format!("did you mean {file}?")),
+        None => error.advice_in(|option| spelled(option, error)).map(Cow::into_owned),
+    }
+}
+
+/// What the program calls an option.
+fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
+    match option {
+        AdvisedOption::AllFiles => "--all-files",
+        AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "--allow-incomplete",
+        AdvisedOption::AllowNonfinite => "--allow-nonfinite",
+        AdvisedOption::AllowRequantize => "--allow-requantize",
+        AdvisedOption::Choose => "--include",
+        AdvisedOption::Folder => "-o",
+        AdvisedOption::Importance => "`quantize --imatrix FILE`",
+        AdvisedOption::LeaveOut => {
             let tensor = Text::new(error.tensor().unwrap_or("GLOB").as_bytes()).brief();
-            format!("if the model works without it, leave it out: --leave-out '{tensor}'").into()
+            return format!("--leave-out '{tensor}'").into();
         }
-        _ => error.advice()?.into(),
-    })
+        AdvisedOption::Lenient => "--lenient",
+        AdvisedOption::Offline => "--offline",
+        AdvisedOption::Overwrite => "--overwrite",
+        AdvisedOption::Shares => "--shards tp=N",
+        AdvisedOption::Strict => "--strict",
+        AdvisedOption::TensorType => "--tensor-type NAME=DTYPE",
+        other => other.name(),
+    }
+    .into()
+}
+
+/// The existing file that a path which does not exist is a slip of.
+fn nearest_file(error: &Error) -> Option<String> {
+    let path = error.path().filter(|path| error.kind() == ErrorKind::NotFound && !path.exists())?;
+    let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = std::fs::read_dir(folder).ok()?.take(MANY).flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let near = spelling::nearest(name, names, |other| spelling::distance(name, other))?;
+    Some(print::shown(&path.with_file_name(near)))
 }
 
 impl From<&Error> for Failure {
@@ -137,7 +168,7 @@ impl From<&Error> for Failure {
             tensor: error.tensor().map(str::to_owned),
             key: error.key().map(str::to_owned),
             offset: error.offset(),
-            advice: advice(error).map(Cow::into_owned),
+            advice: advice(error),
             ..Self::new(kind.name(), kind.exit_status(), error.to_string())
         }
     }

@@ -1,8 +1,7 @@
 //! Errors of the library as Python's exceptions.
 
 use pyo3::prelude::*;
-use weighbridge::write::Advice;
-use weighbridge::{Error, ErrorKind};
+use weighbridge::{AdvisedOption, Error, ErrorKind};
 
 /// The exception of an error: see `weighbridge/_errors.py`.
 pub(crate) fn exception(error: &Error) -> PyErr {
@@ -26,14 +25,22 @@ fn errno(error: &Error) -> Option<i32> {
     None
 }
 
-/// The advice of an error, with the names of Python's arguments.
-fn advice(error: &Error) -> Option<&str> {
-    match error.option() {
-        Some(Advice::AllowIncomplete) => Some(
-            "fetch the missing files, or write the incomplete model with allow_incomplete=True",
-        ),
-        Some(Advice::AllowUnloadable) => Some("allow_incomplete=True writes it for other readers"),
-        _ => error.advice(),
+/// What Python's arguments are called.
+fn spelled(option: AdvisedOption) -> &'static str {
+    match option {
+        AdvisedOption::AllFiles => "all_files=True",
+        AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "allow_incomplete=True",
+        AdvisedOption::AllowNonfinite => "allow_nonfinite=True",
+        AdvisedOption::AllowRequantize => "allow_requantize=True",
+        AdvisedOption::Choose => "include=",
+        AdvisedOption::Folder => "folder=",
+        AdvisedOption::Importance => "`quantize(imatrix=)`",
+        AdvisedOption::Lenient => "strictness=\"lenient\"",
+        AdvisedOption::Overwrite => "overwrite=True",
+        AdvisedOption::Shares => "shards=",
+        AdvisedOption::Strict => "strictness=\"strict\"",
+        AdvisedOption::TensorType => "tensor_type=",
+        other => other.name(),
     }
 }
 
@@ -48,7 +55,7 @@ fn made(error: &Error, in_model: bool) -> PyErr {
                 error.tensor(),
                 error.key(),
                 error.offset(),
-                advice(error),
+                error.advice_in(spelled),
                 in_model,
                 errno(error),
             );

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Probe;
-use super::foreign::{IMATRIX, ONNX, PICKLE, is_partial};
+use super::foreign::{IMATRIX, ONNX, PICKLE, advised, is_partial};
 use crate::bytes::Text;
 use crate::error::{Error, ErrorKind};
 
@@ -67,7 +67,7 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
                 break;
             }
             let fault = format!("the directory contains {what}, such as {name}");
-            return Error::new(*kind, fault).advise(*advice);
+            return advised(Error::new(*kind, fault), advice);
         }
     }
     let error = Error::new(

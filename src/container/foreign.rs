@@ -2,7 +2,7 @@
 
 use super::{OpenOptions, Probe};
 use crate::bytes::Source;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::json::Json;
 
 /// A file format that is not supported, recognized by its first bytes.
@@ -21,8 +21,7 @@ const UNPACK: &str = "unpack it first";
 const DIRECTORY: &str = "give the directory that holds it, together with the weights";
 pub(super) const ONNX: &str =
     "fetch the model's .safetensors or GGUF files, from which ONNX was exported";
-pub(super) const IMATRIX: &str =
-    "give it to `weighbridge quantize --imatrix`, together with the model";
+pub(super) const IMATRIX: &str = "give it to {}, together with the model";
 const DOWNLOAD: &str = "a download saved the server's answer instead of the file: check the address, \
                         the name and the access token, and fetch the file again";
 
@@ -164,7 +163,15 @@ fn other_format(probe: &Probe<'_>, name: &str) -> Option<Error> {
     } else {
         return None;
     };
-    Some(Error::new(kind, what).advise(advice))
+    Some(advised(Error::new(kind, what), advice))
+}
+
+/// Adds advice, which names the option for importance matrices as `{}`.
+pub(super) fn advised(error: Error, advice: &'static str) -> Error {
+    match advice.contains("{}") {
+        true => error.advise_option(advice, AdvisedOption::Importance),
+        false => error.advise(advice),
+    }
 }
 
 /// Whether the file is an ONNX `ModelProto`: field 1 is the version as a small number, and the next
@@ -191,8 +198,8 @@ fn is_old_imatrix(head: &[u8]) -> bool {
     name.is_some_and(|name| name.iter().all(u8::is_ascii_graphic) && name.ends_with(b".weight"))
 }
 
-/// The error for text where weights were expected: what a server says instead of sending a file.
-fn server_answer(probe: &Probe<'_>) -> Option<Error> {
+/// The start of a file that is text.
+fn text<'p>(probe: &Probe<'p>) -> Option<&'p str> {
     let text = match std::str::from_utf8(probe.head) {
         Ok(text) => text,
         // The end of the head may cut a character.
@@ -203,9 +210,12 @@ fn server_answer(probe: &Probe<'_>) -> Option<Error> {
     };
     let text = text.trim();
     let printable = |c: char| !c.is_control() || c.is_ascii_whitespace();
-    if text.is_empty() || !text.chars().all(printable) {
-        return None;
-    }
+    Some(text).filter(|text| !text.is_empty() && text.chars().all(printable))
+}
+
+/// The error for text where weights were expected: what a server says instead of sending a file.
+fn server_answer(probe: &Probe<'_>) -> Option<Error> {
+    let text = text(probe)?;
     let json = Json::parse(text.as_bytes()).ok();
     let said = json.as_ref().and_then(|json| {
         ["error", "message", "detail"].iter().find_map(|key| match json.get(key)? {
@@ -227,10 +237,16 @@ fn server_answer(probe: &Probe<'_>) -> Option<Error> {
 /// The error for a file of no known container and no recognized format.
 pub(super) fn unknown(probe: &Probe<'_>) -> Error {
     let json = probe.head.trim_ascii_start().starts_with(b"{");
-    let error = Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors");
-    match server_answer(probe).filter(|_| json) {
-        Some(answer) => answer,
-        None => error,
+    if let Some(answer) = server_answer(probe).filter(|_| json) {
+        return answer;
+    }
+    match text(probe) {
+        // Shorter ones may be the start of a file that was cut short.
+        Some(text) if text.len() > 8 => {
+            Error::new(ErrorKind::UnknownContainer, "a text file, not a model")
+                .advise("give the path of the model: a file or a directory")
+        }
+        _ => Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::bytes::Text;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
@@ -226,8 +226,9 @@ pub(super) fn packed_without_config(indexed: &Indexed) -> Option<(PathBuf, Error
         "MLX packed this weight (it is U32 and has .scales), but {said}; an object with \"bits\" \
          and \"group_size\" is required"
     );
-    let error = Error::malformed(fault)
-        .in_tensor(name)
-        .advise("fetch config.json again; --lenient opens the codes as plain U32");
+    let error = Error::malformed(fault).in_tensor(name).advise_option(
+        "fetch config.json again; {} opens the codes as plain U32",
+        AdvisedOption::Lenient,
+    );
     Some((indexed.path(number).to_path_buf(), error))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Strictness;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::store::Note;
 
 /// The rules that one file breaks. Each is refused or reported, depending on the strictness.
@@ -38,11 +38,11 @@ impl RuleViolations {
             Strictness::Lenient => false,
         };
         if refused {
-            let option = match allowed {
-                Strictness::Lenient => "Strictness::Lenient (--lenient) accepts the file",
-                _ => "without Strictness::Strict (--strict) the file is accepted",
+            let (advice, option) = match allowed {
+                Strictness::Lenient => ("{} accepts the file", AdvisedOption::Lenient),
+                _ => ("without {} the file is accepted", AdvisedOption::Strict),
             };
-            return Err(Error::malformed(fault()).at(at).advise(option));
+            return Err(Error::malformed(fault()).at(at).advise_option(advice, option));
         }
         self.keep(at, fault, true);
         Ok(())

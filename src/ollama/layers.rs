@@ -245,7 +245,7 @@ const DECODED: [std::ops::RangeInclusive<u32>; 4] = [0..=3, 6..=30, 39..=39, 40.
 /// Checks that Ollama, and the llama.cpp within it, can read a GGUF model.
 fn check_decodable(model: &Model) -> Result<()> {
     let store = model.store();
-    let rewrite = "write a copy that it reads: `weighbridge convert SRC copy.gguf --to gguf`";
+    let rewrite = "convert the model to GGUF again, which writes a copy that it reads";
     for tensor in store.tensors() {
         let refused = |fault: String| {
             Error::unsupported(fault).in_tensor(tensor.name().spelling()).in_file(store.path())
@@ -258,8 +258,7 @@ fn check_decodable(model: &Model) -> Result<()> {
         if !known.is_some_and(|code| DECODED.iter().any(|codes| codes.contains(&code))) {
             let fault = format!("Ollama does not read {}", tensor.dtype_label());
             return Err(refused(fault).advise(
-                "convert the model to a type that it reads: `weighbridge convert SRC copy.gguf --to \
-                 gguf --dtype Q8_0`, or quantize the original",
+                "convert the model to a dtype that it reads, such as Q8_0, or quantize the original",
             ));
         }
     }

@@ -134,7 +134,7 @@ impl BlobModel<'_> {
             let fault = "Ollama runs adapters and projectors with GGUF models only";
             return Err(Error::unsupported(fault)
                 .in_file(file.path())
-                .advise("convert the model to GGUF first, without --quantize"));
+                .advise("convert the model to GGUF first, and do not quantize it here"));
         }
         let store = self.model.store();
         let types = builder.tensors().iter().map(|tensor| {

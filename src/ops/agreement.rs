@@ -11,7 +11,7 @@ use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, LayerKind, canonical_names, family};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
-use crate::error::{Advice, Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::Encoding;
 use crate::write::Builder;
@@ -20,6 +20,9 @@ const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
 const TIED: &str = "tie_word_embeddings";
 const VOCABULARY: &str = "vocab_size";
+
+/// What to do about a model that the reader of its container refuses.
+pub(super) const FOR_OTHERS: &str = "{} writes it for other readers";
 
 /// A directory that is being planned.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +203,7 @@ impl PlannedDirectory<'_> {
             return Ok(Some(format!("{name}: {fault}")));
         }
         let error = Error::unsupported(fault).in_tensor(name);
-        Err(error.advise_option(Advice::AllowUnloadable))
+        Err(error.advise_option(FOR_OTHERS, AdvisedOption::AllowUnloadable))
     }
 
     /// Whether the class of the config generates text, and so has an output matrix.

@@ -7,7 +7,7 @@ use crate::arch::{
     Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
 };
 use crate::dtype::DType;
-use crate::error::{Advice, Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
 use crate::model::{Convention, Sharding, Tensor};
@@ -334,7 +334,7 @@ fn unknown_fault(
         format!(", but of {class}, whose head {} has no place for", dialect.name())
     });
     Error::unsupported(format!("not a known tensor of {family}{class}{others}"))
-        .advise_option(Advice::LeaveOut)
+        .advise_option("if the model works without it, leave it out: {}", AdvisedOption::LeaveOut)
 }
 
 /// The layers that predict further tokens, unless the dialect has names for all that they consist

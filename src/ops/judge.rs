@@ -2,8 +2,9 @@
 //! plan's container.
 
 use super::account;
+use super::agreement::FOR_OTHERS;
 use super::verify::{Area, Examination, MlxReader};
-use crate::error::{Advice, Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::model::Model;
 use crate::store::Encoding;
 use crate::write::{Builder, Method, WritePlan};
@@ -29,7 +30,8 @@ pub(super) fn judged(mut builder: Builder, source: &Model, unloadable: bool) -> 
         let (fault, tolerated) = verdict(&planned, source, (unloadable, is_copy))?;
         if let Some(fault) = fault {
             if !tolerated {
-                return Err(Error::unsupported(fault).advise_option(Advice::AllowUnloadable));
+                return Err(Error::unsupported(fault)
+                    .advise_option(FOR_OTHERS, AdvisedOption::AllowUnloadable));
             }
             builder.note(fault);
         }

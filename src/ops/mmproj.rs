@@ -74,7 +74,7 @@ pub(super) fn note(model: &Model) -> Result<Option<String>> {
         return Ok(None);
     }
     let how = match tower(model) {
-        Ok(_) => "--mmproj writes that file",
+        Ok(_) => "converting with mmproj writes that file",
         Err(_) => CONVERTER,
     };
     let what = "llama.cpp reads the vision or audio model from a file of its own (mmproj)";

@@ -11,7 +11,7 @@ use crate::bytes::Text;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::metadata::Value;
 use crate::model::{Model, Tensor};
 use crate::quant::Importance;
@@ -203,11 +203,11 @@ fn encoded(
     let required = choice.needs_importance || quantizer.importance() == Importance::Required;
     if found.is_none() && required {
         let fault = format!("{dtype} requires an importance matrix");
-        let advice = match importance.map(ImportanceMatrix::path) {
-            None => "give one with --imatrix".to_owned(),
-            Some(path) => format!("{} has no data for this tensor", path.display()),
-        };
-        return Err(Error::mismatch(fault).in_tensor(choice.stored_name).advise(advice));
+        let error = Error::mismatch(fault).in_tensor(choice.stored_name);
+        return Err(match importance.map(ImportanceMatrix::path) {
+            None => error.advise_option("give one with {}", AdvisedOption::Importance),
+            Some(path) => error.advise(format!("{} has no data for this tensor", path.display())),
+        });
     }
     let method = match choice.from.is_quantized() {
         true => Method::Requantized,

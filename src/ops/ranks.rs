@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::container::writer::{Placement, Writer};
 use crate::dialect::Dialect;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::load::Fusion;
 use crate::model::{Mesh, Tensor};
 
@@ -27,7 +27,7 @@ pub(super) fn check(
         return match fusions {
             [] => Ok(()),
             _ => Err(Error::mismatch("tensors are joined only in the shares of ranks")
-                .advise("give the number of ranks too: --shards tp=N")),
+                .advise_option("give the number of ranks too, with {}", AdvisedOption::Shares)),
         };
     }
     let is_directory =
@@ -36,7 +36,7 @@ pub(super) fn check(
         return Ok(());
     }
     let fault = "the shares of ranks are written to a directory of safetensors files only";
-    Err(Error::unsupported(fault).advise("give the path of a directory, and --to safetensors"))
+    Err(Error::unsupported(fault).advise("write a directory of safetensors files"))
 }
 
 /// Joins tensors that belong together. A tensor without all of the others stays alone, and so does an

@@ -154,8 +154,8 @@ impl MetadataEdit {
                 "the file is {}, whose name is the digest of its content, so it must not be changed",
                 blob.display()
             );
-            let advice = "write the changed model to another file (`meta set -o FILE`); for a \
-                          model of Ollama's, give the model's name";
+            let advice = "write the changed model to another file; for a model of Ollama's, give the \
+                          model's name";
             return Err(Error::mismatch(fault).advise(advice).in_file(store.path()));
         }
         // The target of a link is changed, not the link.
@@ -279,9 +279,7 @@ fn writer(store: &Store) -> Result<&'static Writer> {
         Encoding::Safetensors => Ok(&safetensors::write::WRITER),
         Encoding::Ggml => {
             let fault = "whisper.cpp files can be read, but not written";
-            Err(Error::unsupported(fault)
-                .advise("convert it: `weighbridge convert SRC DST --to gguf`")
-                .in_file(store.path()))
+            Err(Error::unsupported(fault).advise("convert the model to GGUF").in_file(store.path()))
         }
     }
 }

@@ -321,7 +321,7 @@ fn mixing(mix: &Mix, modules: &[Module<'_>], mode: MlxMode) -> Result<usize> {
                 "the mix {} requires modules named down_proj, but the model has none",
                 mix.name
             );
-            Error::mismatch(fault).advise("quantize without a mix (leave out --quant-predicate)")
+            Error::mismatch(fault).advise("quantize without a mix")
         })?;
     let digits = |piece: &str| !piece.is_empty() && piece.bytes().all(|b| b.is_ascii_digit());
     let place = down.path.split('.').position(digits);

@@ -7,10 +7,13 @@ use std::time::Duration;
 use super::Network;
 use super::address::{joined, origin};
 use super::sign::{Proof, Unproved};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 
 /// The most redirects from a name to its bytes.
 const REDIRECTS: usize = 10;
+
+/// What to do where a server is needed.
+pub(super) const ONLINE: &str = "leave out {}, or unset HF_HUB_OFFLINE";
 
 /// The longest time for which a server may ask to wait before the next request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -126,18 +129,20 @@ impl Client {
     fn ask(&self, address: &str, asked: Asked<'_>) -> Result<Answer> {
         if self.network.offline {
             let error = Error::new(ErrorKind::Io, "not fetched, since this run is offline");
-            return Err(error.advise("leave out --offline, or unset HF_HUB_OFFLINE"));
+            return Err(error.advise_option(ONLINE, AdvisedOption::Offline));
         }
         let mut wait = self.network.backoff;
         for attempt in 1.. {
             let last = attempt >= self.network.attempts.max(1);
             let mut delay = None;
+            let reason;
             match self.follow(address, asked) {
                 Ok(answer) if !matches!(answer.status, 429 | 500 | 502 | 503 | 504) || last => {
                     return Ok(answer);
                 }
                 Ok(answer) => {
                     delay = answer.number("retry-after").map(Duration::from_secs);
+                    reason = format!("the server answered {}", answer.status);
                     if let Some(delay) = delay.filter(|delay| *delay > PATIENCE) {
                         let seconds = delay.as_secs();
                         return Err(Error::new(
@@ -155,9 +160,11 @@ impl Client {
                         error.advise(format!("{attempt} attempts were made; check the connection"))
                     );
                 }
-                Err(Failure::Passing(_)) => {}
+                Err(Failure::Passing(error)) => reason = error.without_path().to_string(),
             }
-            std::thread::sleep(delay.unwrap_or_else(|| varied(wait)));
+            let delay = delay.unwrap_or_else(|| varied(wait));
+            self.network.retries(address, &reason, attempt, delay);
+            std::thread::sleep(delay);
             wait = wait.saturating_mul(2).min(PATIENCE);
         }
         Err(Error::new(ErrorKind::Io, "no attempts are allowed"))
@@ -246,6 +253,10 @@ impl Failure {
         let fault = format!("no answer from the server: {error}");
         let error_of = || Error::new(ErrorKind::Io, fault.clone());
         match error {
+            // Without a network, no name is found: waiting would not help.
+            ureq::Error::Io(io) if io.to_string().contains("failed to lookup address") => {
+                Self::Final(error_of().advise("check the connection, and the name of the server"))
+            }
             ureq::Error::Io(_)
             | ureq::Error::Timeout(_)
             | ureq::Error::ConnectionFailed

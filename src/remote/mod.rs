@@ -36,7 +36,7 @@ pub(crate) use cache::Version;
 pub(crate) use client::Client;
 #[cfg(feature = "http")]
 pub(crate) use hub::{Repository, page};
-pub use network::Network;
+pub use network::{Network, OnRetry, Retry};
 pub(crate) use network::{RemoteModel, own_cache};
 #[cfg(feature = "http")]
 pub(crate) use range::Located;

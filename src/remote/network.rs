@@ -31,6 +31,8 @@ pub struct Network {
     pub token: Option<String>,
     /// The registry of Ollama's models whose names have no host.
     pub registry: String,
+    /// Called before a request is made again.
+    pub on_retry: Option<OnRetry>,
 }
 
 impl Default for Network {
@@ -44,9 +46,29 @@ impl Default for Network {
             hub: "https://huggingface.co".to_owned(),
             token: None,
             registry: "https://registry.ollama.ai".to_owned(),
+            on_retry: None,
         }
     }
 }
+
+/// A request that failed, and is made again.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Retry<'r> {
+    /// The scheme and the host of the server.
+    pub server: &'r str,
+    /// What failed.
+    pub reason: &'r str,
+    /// The number of the attempt that failed, from 1.
+    pub attempt: u32,
+    /// The number of attempts that are made.
+    pub attempts: u32,
+    /// The time until the next attempt.
+    pub wait: Duration,
+}
+
+/// Hears of the requests that are made again, from any thread.
+pub type OnRetry = Arc<dyn Fn(&Retry<'_>) + Send + Sync>;
 
 /// The token is left out.
 impl fmt::Debug for Network {
@@ -82,6 +104,23 @@ impl Network {
             registry: address("WEIGHBRIDGE_OLLAMA_REGISTRY").unwrap_or(defaults.registry),
             token: if is_set("HF_HUB_DISABLE_IMPLICIT_TOKEN") { None } else { token(&text) },
             ..defaults
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+impl Network {
+    /// Reports a request that is made again.
+    pub(super) fn retries(&self, address: &str, reason: &str, attempt: u32, wait: Duration) {
+        if let Some(heard) = &self.on_retry {
+            let attempts = self.attempts;
+            heard(&Retry {
+                server: super::address::origin(address),
+                reason,
+                attempt,
+                attempts,
+                wait,
+            });
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use super::cache::Version;
 use super::client::{Answer, Client, refused};
@@ -94,6 +95,10 @@ impl Located {
             if at < range.end && failures >= self.client.network.attempts.max(1) {
                 let fault = "the server breaks off the connection before it sends the bytes";
                 return Err(Error::new(ErrorKind::Io, fault).advise("try again later"));
+            }
+            if at < range.end {
+                let (network, fault) = (&self.client.network, "the connection broke off");
+                network.retries(&self.address, fault, failures.max(1), Duration::ZERO);
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::bytes::try_vec;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::model::Tensor;
 use crate::quant::{Float, bf16, f16};
 use crate::shape;
@@ -148,20 +148,22 @@ impl QuantizedRows<'_> {
             (false, _) => (
                 ErrorKind::Malformed,
                 format!("{at} is {value}, which {dtype} cannot hold"),
-                "`verify --deep` finds all such values; --allow-nonfinite quantizes them all the same",
+                "a deep verification finds all such values; {} quantizes them all the same",
             ),
             (true, Some((_, most, from))) if value.abs() > *from => (
                 ErrorKind::Unsupported,
                 format!("{at} is {value}, but {dtype} holds at most {most}"),
-                "quantize this tensor to another dtype, or clip its values with --allow-nonfinite",
+                "quantize this tensor to another dtype, or clip its values with {}",
             ),
             (true, _) => (
                 ErrorKind::Unsupported,
                 format!("{at} is {value}: the scale of its block is beyond the range of {dtype}"),
-                "quantize this tensor to another dtype; --allow-nonfinite writes the useless block",
+                "quantize this tensor to another dtype; {} writes the useless block",
             ),
         };
-        let error = Error::new(kind, fault).in_tensor(name).advise(advice);
+        let error = Error::new(kind, fault)
+            .in_tensor(name)
+            .advise_option(advice, AdvisedOption::AllowNonfinite);
         Ok(match self.view.stored_tensors().next() {
             Some(tensor) => error.in_file(tensor.model()),
             None => error,

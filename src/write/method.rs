@@ -3,7 +3,7 @@
 use super::{GroupQuantization, Method, Output, Producer, TensorRepack};
 use crate::container::writer::Writer;
 use crate::dtype::{DType, Packing};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::model::{PackedPart, Tensor};
 use crate::quant::{Global, Importance};
 use crate::repack::REPACKS;
@@ -172,7 +172,8 @@ pub(super) fn check_encodable(dtype: DType) -> Result<()> {
         Some(quantizer) if quantizer.importance() != Importance::Required => Ok(()),
         Some(_) => {
             let fault = format!("{dtype} requires an importance matrix");
-            Err(Error::mismatch(fault).advise("give one with `weighbridge quantize --imatrix`"))
+            Err(Error::mismatch(fault)
+                .advise_option("quantize the model with one: {}", AdvisedOption::Importance))
         }
         None => Err(Error::unsupported(format!("no conversion to {dtype}"))),
     }
@@ -221,7 +222,7 @@ fn requantized(
     if precision.lossless {
         return Err(Error::unsupported(format!("{why}, but the result must be lossless"))
             .in_tensor(view.name())
-            .advise("--dtype F32 holds every value"));
+            .advise("the dtype F32 holds every value"));
     }
     let whole = shape::columns(view.shape()).is_multiple_of(32) && view.shape().len() > 1;
     let producer = match writer.fallback.filter(|_| whole) {

@@ -30,7 +30,6 @@ mod set;
 mod slices;
 mod target;
 
-pub use crate::error::Advice;
 pub use account::{Account, AccountedItem, ItemKind, Outcome};
 pub use builder::Builder;
 pub(crate) use groups::{GroupQuantization, TensorRepack};

@@ -10,7 +10,7 @@ use super::{
 use crate::arch::Resolution;
 use crate::bytes::Text;
 use crate::container::writer::Placement;
-use crate::error::{Advice, Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::place;
 use crate::recipe::FileType;
@@ -134,7 +134,10 @@ impl WritePlan {
         }
         let shown = shortened(&self.missing);
         let fault = format!("the model is incomplete: its architecture requires {shown}");
-        let error = Error::malformed(fault).advise_option(Advice::AllowIncomplete);
+        let error = Error::malformed(fault).advise_option(
+            "fetch the missing files, or write the incomplete model with {}",
+            AdvisedOption::AllowIncomplete,
+        );
         Err(match self.sources.first() {
             Some(source) => error.in_file(source),
             None => error,

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{AdvisedOption, Error, ErrorKind};
 
 /// The error of a destination that exists.
 pub(super) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::Mismatch, "already exists")
-        .advise("give another name, or replace it with --overwrite once the new one is complete")
+        .advise_option(
+            "give another name, or replace it with {} once the new one is complete",
+            AdvisedOption::Overwrite,
+        )
         .in_file(path)
 }
 

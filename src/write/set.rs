@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::directory::aside;
 use super::rename::rename_to_new;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 
 /// A complete file, and its final name.
 #[derive(Debug)]
@@ -99,7 +99,8 @@ pub(super) fn settle(paths: &[PathBuf], overwrite: bool) -> Result<()> {
         (false, false) => {
             if let Some(path) = left().find(|path| exists(path)) {
                 let fault = "an earlier run was ended while it replaced this file";
-                let error = Error::mismatch(fault).advise("run it again, with --overwrite");
+                let error = Error::mismatch(fault)
+                    .advise_option("run it again, with {}", AdvisedOption::Overwrite);
                 return Err(error.in_file(path));
             }
         }

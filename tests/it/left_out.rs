@@ -8,8 +8,7 @@ use weighbridge::container::{GGUF, MLX, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::write::Advice;
-use weighbridge::{DType, ErrorKind, Model, Part, WriteOptions};
+use weighbridge::{AdvisedOption, DType, ErrorKind, Model, Part, WriteOptions};
 
 use crate::support::{Gguf, Kv, Safetensors, WhisperGgml, f32s, fixture, folder, put};
 
@@ -41,7 +40,7 @@ fn an_unknown_tensor_can_be_left_out() {
         let error = ops::convert(&model, &ConvertOptions::new(container)).expect_err("unknown");
         assert_eq!(
             (error.kind(), error.option()),
-            (ErrorKind::Unsupported, Some(Advice::LeaveOut))
+            (ErrorKind::Unsupported, Some(AdvisedOption::LeaveOut))
         );
         assert_eq!(error.tensor(), Some("v_head.summary.weight"));
     }

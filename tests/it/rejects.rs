@@ -1073,7 +1073,10 @@ fn other_files() {
     Malformed: file: a symbolic link that was copied as text, not the file that it points to
     help: copy the model with its symbolic links, or give the path of the blob
     ");
-    assert_snapshot!(file(b"no model at all, but a text"), @"UnknownContainer: file: the file is neither GGUF nor safetensors");
+    assert_snapshot!(file(b"no model at all, but a text"), @"
+    UnknownContainer: file: a text file, not a model
+    help: give the path of the model: a file or a directory
+    ");
     assert_snapshot!(named("config.json", b"{\"model_type\":\"llama\"}"), @"
     UnknownContainer: config.json: this is JSON, not weights
     help: give the directory that contains it

@@ -67,9 +67,22 @@ pub(crate) fn size_in(text: &str) -> Result<(u64, Unit), String> {
     Ok((bytes.ok_or(range)?, *unit))
 }
 
+/// Parses a number of tokens: `32k` are 32,768, as in the names of models.
+pub(crate) fn tokens(text: &str) -> Result<u64, String> {
+    let lower = text.to_ascii_lowercase();
+    let (number, factor) = match (lower.strip_suffix('k'), lower.strip_suffix('m')) {
+        (Some(number), _) => (number, 1 << 10),
+        (_, Some(number)) => (number, 1 << 20),
+        _ => (lower.as_str(), 1),
+    };
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let number = number.filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a number of tokens, as in 8192 or 32k".to_owned())
+}
+
 /// Adds the library's advice to the message about a wrong value.
 pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
-    value.map_err(|error| match error.advice() {
+    value.map_err(|error| match crate::failure::advice(&error) {
         Some(advice) => format!("{error} ({advice})"),
         None => error.to_string(),
     })

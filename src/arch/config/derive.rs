@@ -528,7 +528,7 @@ fn needed<T>(
         let error =
             match kind.is_some_and(|kind| kind != "model") || resolution.architecture.is_none() {
                 true => Error::unsupported(format!("no config of a language model: {fault}"))
-                    .advise("`inspect --metadata` shows what the file says of itself"),
+                    .advise("its metadata say what the file is"),
                 false => Error::malformed(fault),
             };
         error.in_file(reader.store.path())

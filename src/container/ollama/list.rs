@@ -7,8 +7,15 @@ use super::manifest::Manifest;
 use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, Result};
 use crate::place::ollama as name;
-use crate::place::ollama::name_of_manifest;
+use crate::place::ollama::{TREES, name_of_manifest};
 use crate::store::document;
+
+/// The name of the model whose manifest a path is, as `ollama list` shows it: `llama3.2:latest`. `None` for
+/// other paths.
+pub fn name_of(path: &Path) -> Option<String> {
+    let tree = path.iter().rev().nth(4)?.to_str()?;
+    TREES.contains(&tree).then(|| name_of_manifest(path))?
+}
 
 /// A model in a store, as `ollama list` shows it.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use super::Container;
 
 pub(crate) use abilities::{Sources, gguf_chat_format, offers_tools, parser_reads, thinks};
 pub(crate) use config::{ConfigBlob, ConfigSettings, DraftEntry, human};
-pub use list::{StoredModel, models};
+pub use list::{StoredModel, models, name_of};
 #[cfg(feature = "http")]
 pub(crate) use manifest::Manifest;
 pub(crate) use manifest::quoted;

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::super::{OpenOptions, foreign};
 use super::weight_map::WeightMap;
 use crate::bytes::Text;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::store::Note;
 
 /// The selected files, in the order in which they are read.
@@ -75,8 +75,10 @@ pub(super) fn choose(
                 several.len(),
                 list(&weights)
             );
-            return Err(Error::malformed(fault)
-                .advise("give the path of one file, or open all of them with --all-files"));
+            return Err(Error::malformed(fault).advise_option(
+                "give the path of one file, or open all of them with {}",
+                AdvisedOption::AllFiles,
+            ));
         }
     };
     if let Some(count) = chosen.count {

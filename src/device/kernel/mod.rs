@@ -2,8 +2,7 @@
 //!
 //! A kernel is the text of a shader (WGSL). It is put together from a prelude (bindings, numbers at
 //! any byte), one body for each dtype, which decodes four elements, and the operations, which all
-//! dtypes share. [`docs/devices.md`](https://github.com/weighbridge/weighbridge/blob/main/docs/devices.md)
-//! has the bindings.
+//! dtypes share. `docs/devices.md` has the bindings.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod schemes;

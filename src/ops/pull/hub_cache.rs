@@ -11,7 +11,7 @@ use super::hub_links::Links;
 use super::plan::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use super::transfer::{Content, Download};
 use crate::bytes::{Access, Source};
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::place::choice;
 use crate::place::hub::{HubName, cache, is_commit};
 use crate::remote::{Client, Repository};
@@ -130,7 +130,7 @@ fn choose(repository: &Repository, name: &HubName, options: &PullOptions) -> Res
     let chosen: Vec<String> = names.into_iter().filter(wanted).cloned().collect();
     if chosen.is_empty() {
         return Err(Error::not_found("none of the repository's files is chosen")
-            .advise("--include names files to download, such as '*.onnx'"));
+            .advise_option("{} names files to download, such as '*.onnx'", AdvisedOption::Choose));
     }
     Ok(chosen)
 }
@@ -157,7 +157,7 @@ impl Places {
                 "the location of the hub's cache is unknown: neither HF_HUB_CACHE, HF_HOME nor a \
                  home directory is set",
             )
-            .advise("give a folder with --to")
+            .advise_option("give a folder with {}", AdvisedOption::Folder)
         })?;
         let folder = name.folder();
         Ok(Self::Cache {

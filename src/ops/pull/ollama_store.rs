@@ -10,7 +10,7 @@ use super::transfer::{Content, Download};
 use crate::bytes::{FileSystem, Files};
 use crate::container::ollama::Manifest;
 use crate::digest::FileDigest;
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::limits::Limits;
 use crate::place::ollama::{ModelName, own_store};
 use crate::remote::{Client, RegistryModel};
@@ -28,7 +28,7 @@ pub(super) fn plan(
             "the location of Ollama's store is unknown: neither OLLAMA_MODELS nor a home directory \
              is set",
         )
-        .advise("set OLLAMA_MODELS, or give a folder with --to")
+        .advise_option("set OLLAMA_MODELS, or give a folder with {}", AdvisedOption::Folder)
     })?;
     let model = Arc::new(RegistryModel::of(name, client));
     let limits = Limits::default();

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::plan::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use super::transfer::{Content, Download};
-use crate::error::{Error, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::remote::{Client, files_at};
 
 /// Plans the download of a file, or of the model in a folder.
 pub(super) fn plan(name: &str, options: &PullOptions, client: &Arc<Client>) -> Result<PullPlan> {
     let folder = options.folder.clone().ok_or_else(|| {
         Error::mismatch("no program has a place for files of plain addresses")
-            .advise("give a folder with --to")
+            .advise_option("give a folder with {}", AdvisedOption::Folder)
     })?;
     let (found, is_folder) = files_at(name, client)?;
     let (mut files, mut downloads) = (Vec::new(), Vec::new());

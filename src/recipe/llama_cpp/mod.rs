@@ -14,7 +14,7 @@ use super::FileType;
 use crate::arch::family;
 use crate::arch::habits::Exceptions;
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::recipe::ImportanceMatrix;
 pub use options::{LlamaOptions, TensorType, target};
 use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, RULES, Role, TensorPosition};
@@ -69,7 +69,10 @@ impl TensorChoice<'_> {
             return Err(Error::mismatch(fault)
                 .in_file(matrix.path())
                 .in_tensor(self.stored_name)
-                .advise("choose a dtype with more bits for this tensor (--tensor-type)"));
+                .advise_option(
+                    "choose a dtype with more bits for this tensor, with {}",
+                    AdvisedOption::TensorType,
+                ));
         }
         Ok(found)
     }
@@ -172,16 +175,17 @@ impl<'a> LlamaRecipe<'a> {
             let TensorChoice { from, to, name, .. } = choice;
             if choice.needs_importance && !options.importance {
                 let fault = format!("{to} requires an importance matrix");
-                return Err(Error::mismatch(fault).in_tensor(name).advise(
-                    "give an importance matrix (--imatrix), or choose a dtype with more bits",
+                return Err(Error::mismatch(fault).in_tensor(name).advise_option(
+                    "give an importance matrix with {}, or choose a dtype with more bits",
+                    AdvisedOption::Importance,
                 ));
             }
             if from.is_quantized() && !options.allow_requantize {
                 let fault =
                     format!("the tensor is already quantized as {from}, and {to} was requested");
-                return Err(Error::mismatch(fault).in_tensor(name).advise(
-                    "quantize the original model, or allow requantizing with a loss of \
-                        quality (--allow-requantize)",
+                return Err(Error::mismatch(fault).in_tensor(name).advise_option(
+                    "quantize the original model, or allow a further loss with {}",
+                    AdvisedOption::AllowRequantize,
                 ));
             }
         }
@@ -372,7 +376,8 @@ impl DTypeRules<'_> {
                     "rules for experts depend on the layer, but the name contains no layer number \
                         below {layers}"
                 );
-                Err(Error::unsupported(fault).advise("set the dtype by name (--tensor-type)"))
+                Err(Error::unsupported(fault)
+                    .advise_option("set the dtype by name, with {}", AdvisedOption::TensorType))
             }
         }
     }
@@ -389,8 +394,10 @@ impl DTypeRules<'_> {
             let len = to.descriptor().block_len;
             let fault =
                 format!("rows of {columns} elements do not divide into blocks of {len} for {to}");
-            return Err(Error::new(ErrorKind::Unsupported, fault)
-                .advise("choose another dtype for this tensor (--tensor-type)"));
+            return Err(Error::new(ErrorKind::Unsupported, fault).advise_option(
+                "choose another dtype for this tensor, with {}",
+                AdvisedOption::TensorType,
+            ));
         }
         Ok(())
     }
@@ -410,8 +417,10 @@ fn fitting(requested: DType, columns: u64) -> Result<DType> {
             let fault = format!(
                 "rows of {columns} elements do not divide into blocks of {len} for {requested}"
             );
-            Err(Error::unsupported(format!("{fault}, which has no fallback"))
-                .advise("choose another dtype for this tensor (--tensor-type)"))
+            Err(Error::unsupported(format!("{fault}, which has no fallback")).advise_option(
+                "choose another dtype for this tensor, with {}",
+                AdvisedOption::TensorType,
+            ))
         }
         _ => Ok(DType::F16),
     }

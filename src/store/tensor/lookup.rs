@@ -57,7 +57,7 @@ impl Store {
         let error = Error::not_found(fault).in_file(&self.path);
         match nearest(wanted, self.tensors().map(|tensor| tensor.name().spelling().into_owned())) {
             Some(name) => error.advise(format!("the most similar name is \"{name}\"")),
-            None => error.advise("`weighbridge inspect --all` lists the names"),
+            None => error.advise("`inspect` lists the names"),
         }
     }
 }
