@@ -63,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verbs::quantize_mlx, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::split, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::merge, module)?)?;
+    module.add_function(wrap_pyfunction!(verbs::extract_lora, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::create, module)?)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use weighbridge::container::{CONTAINERS, Container, MLX, OLLAMA, SAFETENSORS, Sh
 use weighbridge::load::Fusion;
 use weighbridge::ollama::{Modelfile, QuantType};
 use weighbridge::ops::{
-    self, ConvertOptions, CreateOptions, DiffOptions, HashOptions, InspectOptions,
+    self, ConvertOptions, CreateOptions, DiffOptions, HashList, HashOptions, InspectOptions,
     QuantizationRules, TensorPairs, VerifyOptions,
 };
 use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
@@ -87,23 +87,28 @@ pub(crate) fn config(py: Python<'_>, model: &Model) -> PyResult<String> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (model, values, threads, progress))]
+#[pyo3(signature = (model, values, list, threads, progress))]
 pub(crate) fn hash(
     py: Python<'_>,
     model: &Model,
     values: bool,
+    list: bool,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     watched(py, progress, |watch| {
         let report = |progress| watch.report(progress);
         let options = HashOptions::new().values(values).threads(threads).progress(&report);
-        json(&ops::hash(&model.model, &options)?)
+        let report = ops::hash(&model.model, &options.parts(list))?;
+        match list {
+            true => Ok(HashList::new(&report, values).to_string()),
+            false => json(&report),
+        }
     })
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, strictness, no_map, all_files, deep, threads, progress))]
+#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, against, threads, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub(crate) fn verify(
     py: Python<'_>,
@@ -112,6 +117,8 @@ pub(crate) fn verify(
     no_map: bool,
     all_files: bool,
     deep: bool,
+    sha256: Option<&str>,
+    against: Option<PathBuf>,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
@@ -121,7 +128,10 @@ pub(crate) fn verify(
     let rules = if strict { Strictness::Strict } else { Strictness::Default };
     watched(py, progress, |watch| {
         let report = |progress| watch.report(progress);
+        let list = against.map(HashList::open).transpose()?;
         let options = VerifyOptions::new().deep(deep).threads(threads).strictness(rules);
+        let options = sha256.into_iter().fold(options, VerifyOptions::sha256);
+        let options = list.iter().fold(options, VerifyOptions::against);
         json(&ops::verify(&open.open(path)?, &options.progress(&report))?)
     })
 }
@@ -329,6 +339,26 @@ pub(crate) fn merge(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     watched(py, progress, |watch| run(&ops::merge(&model.model, align)?, &path, &writing, watch))
+}
+
+/// Writes a LoRA adapter, and returns the report and the share of each matrix's change that it holds.
+#[pyfunction]
+#[pyo3(signature = (base, tuned, path, rank, writing, progress))]
+pub(crate) fn extract_lora(
+    py: Python<'_>,
+    base: &Model,
+    tuned: &Model,
+    path: PathBuf,
+    rank: u64,
+    writing: Writing,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Vec<(String, f64)>)> {
+    watched(py, progress, |watch| {
+        let adapter = ops::extract_adapter(&base.model, &tuned.model, rank)?;
+        let report = run(&adapter.plan, &path, &writing, watch)?;
+        let kept = adapter.kept().into_iter().map(|(name, share)| (name.to_owned(), share));
+        Ok((report, kept.collect()))
+    })
 }
 
 /// What a model in Ollama's store says besides its weights: keyword arguments of `create`.

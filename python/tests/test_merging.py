@@ -84,3 +84,27 @@ def test_files_are_joined(assets: Path, tmp_path: Path) -> None:
     for number, call in enumerate((wb.join, wb.merge)):
         call(shards[0], tmp_path / f"{number}.gguf", align=64)
         assert wb.diff(source, tmp_path / f"{number}.gguf").is_equal
+
+
+def test_the_difference_of_two_models_is_an_adapter(assets: Path, other: Path, tmp_path: Path) -> None:
+    base = wb.open(assets / "hf")
+    report = wb.extract_lora(base, other, tmp_path / "adapter", rank=64)
+    assert len(report.kept) == 15 and 0.3 < min(report.kept.values()) < 1.0
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    tuned, name = wb.open(other), "model.layers.0.self_attn.q_proj.weight"
+    # NumPy's own singular values say what the nearest matrix of this rank holds.
+    change = tuned[Q].dequantize() - base[Q].dequantize()
+    squares = np.linalg.svd(change, compute_uv=False) ** 2
+    assert abs(report.kept[name] - squares[:64].sum() / squares.sum()) < 0.01
+    with pytest.raises(wb.MismatchError):
+        wb.extract_lora(base, base, tmp_path / "none")
+
+
+def test_hashes_are_saved_and_compared(assets: Path, other: Path, tmp_path: Path) -> None:
+    wb.hash(assets / "hf", save=tmp_path / "list")
+    assert wb.verify(assets / "hf", against=tmp_path / "list")
+    found = wb.verify(other, against=tmp_path / "list")
+    assert not found and len(found.differences) == 20
+    with pytest.raises(FileExistsError):
+        wb.hash(other, save=tmp_path / "list")
+    assert not wb.verify(assets / "sample-Q8_0.gguf", sha256="0" * 64)

@@ -50,7 +50,7 @@ from ._verbs import (
     verify,
 )
 from ._verbs import hash as hash
-from ._merge import merge, merged
+from ._merge import extract_lora, merge, merged
 from ._writer import Writer, save, save_file
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ __all__ = [
     "InspectReport", "Metadata", "MismatchError", "Model", "NotFoundError", "Part",
     "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
     "VerifyReport", "WriteReport", "Writer", "__version__", "add_families", "convert", "create",
-    "dequantize_array", "diff", "edit_metadata", "inspect", "join", "merge", "merged", "models", "open_bytes", "pull",
+    "dequantize_array", "diff", "edit_metadata", "extract_lora", "inspect", "join", "merge", "merged", "models", "open_bytes", "pull",
     "quantize", "quantize_array", "save", "save_file", "split", "stats", "verify",
 ]
 

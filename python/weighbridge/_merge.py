@@ -12,13 +12,15 @@ from ._dtypes import NAMES, Float, parse_float
 from ._errors import exception
 from ._model import Model
 from ._model import open as _open
-from ._progress import Progress
+from ._progress import Progress, callback
 from ._sizes import Size
-from ._verbs import Container, Source, WriteReport, convert, join, quantize
+from ._verbs import Container, Source, WriteReport, Writing, convert, join, quantize
 
-__all__ = ["merge", "merged"]
+__all__ = ["extract_lora", "merge", "merged"]
 
-Method = Literal["linear", "task", "task_arithmetic", "ties", "slerp", "passthrough"]
+Method = Literal[
+    "linear", "task", "task_arithmetic", "ties", "dare_linear", "dare_ties", "slerp", "passthrough"
+]
 """How the values of several models become one."""
 
 Setting = Union[float, list[float], list[dict[str, Any]]]
@@ -44,6 +46,8 @@ def merged(
     - `linear`: the mean by weights; with `normalize=False`, the sum.
     - `task`: `base`, and the weighted differences from it, times `lambda_`.
     - `ties`: likewise, of the largest `density` of each difference, those with the sign of the sum.
+    - `dare_linear`, `dare_ties`: like `task` and `ties`, of a random share `density` of each difference,
+      divided by `density` unless `rescale=False`. The same call draws the same.
     - `slerp`: the point at `t` on the arc from `base` to the only other model.
 
     A setting is a number, a list of numbers from the first layer to the last one, or a list of rules
@@ -140,3 +144,35 @@ def merge(
     if file_type is not None:
         return quantize(model, path, file_type, **writing)
     return convert(model, path, to=to, max_shard_size=max_shard_size, **writing)
+
+
+def extract_lora(
+    base: Source,
+    tuned: Source,
+    path: str | Path,
+    *,
+    rank: int = 16,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    threads: int = 0,
+    max_memory: Size | None = None,
+    progress: Progress = None,
+) -> WriteReport:
+    """Writes a LoRA adapter, a directory of PEFT, that makes the model `tuned` of `base`: for each matrix
+    that differs, the two matrices of this rank whose product is nearest to the difference. Norms that
+    differ are stored as a whole.
+
+    The report's `kept` has the share of each matrix's change that they hold, in squares.
+
+    >>> tuned = merged([(SAMPLE, 1.5)], normalize=False)
+    >>> report = extract_lora(SAMPLE, tuned, "adapter", rank=4)
+    >>> min(report.kept.values()) < 1.0
+    True
+    """
+    if rank < 1:
+        raise exception("mismatch", f"the rank is {rank}, but it must be above 0")
+    models = [(one if isinstance(one, Model) else _open(one))._native for one in (base, tuned)]
+    writing = Writing.of(overwrite, dry_run, threads, max_memory)
+    with callback(progress) as shown:
+        report, kept = _native.extract_lora(*models, path, rank, writing, shown)
+    return WriteReport({**json.loads(report), "kept": dict(kept)})

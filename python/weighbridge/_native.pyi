@@ -19,6 +19,7 @@ __all__ = [
     "diff",
     "dtypes",
     "edit_metadata",
+    "extract_lora",
     "hash",
     "inspect",
     "is_quantized",
@@ -203,13 +204,17 @@ def load(
 ) -> list[Array]: ...
 def inspect(model: Model) -> str: ...
 def config(model: Model) -> str: ...
-def hash(model: Model, values: bool, threads: int, progress: _Progress | None) -> str: ...
+def hash(
+    model: Model, values: bool, list: bool, threads: int, progress: _Progress | None
+) -> str: ...
 def verify(
     path: str | PathLike[str],
     strictness: str,
     no_map: bool,
     all_files: bool,
     deep: bool,
+    sha256: str | None,
+    against: str | PathLike[str] | None,
     threads: int,
     progress: _Progress | None,
 ) -> str: ...
@@ -269,6 +274,14 @@ def merge(
     writing: Writing,
     progress: _Progress | None,
 ) -> str: ...
+def extract_lora(
+    base: Model,
+    tuned: Model,
+    path: str | PathLike[str],
+    rank: int,
+    writing: Writing,
+    progress: _Progress | None,
+) -> tuple[str, list[tuple[str, float]]]: ...
 def create(
     model: Model | None,
     name: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -169,12 +170,14 @@ class VerifyReport(Report):
     faults: list[str]
     notes: list[str]
     findings: list[dict[str, Any]]
+    differences: list[dict[str, Any]]
 
     def __bool__(self) -> bool:
-        return not (self.faults or self.get("findings"))
+        return not (self.faults or self.get("findings") or self.get("differences"))
 
     def _lines(self) -> list[str]:
-        found = [*self.faults, *(str(one) for one in self.get("findings") or ())]
+        others = [*(self.get("findings") or ()), *(self.get("differences") or ())]
+        found = [*self.faults, *(str(one) for one in others)]
         return [f"{self.tensors} tensors: {'no faults' if not found else len(found)}", *found]
 
 
@@ -257,12 +260,22 @@ def inspect(source: Source) -> InspectReport:
 
 
 def hash(
-    source: Source, *, values: bool = False, threads: int = 0, progress: Progress = None
+    source: Source,
+    *,
+    values: bool = False,
+    save: PathLike | None = None,
+    threads: int = 0,
+    progress: Progress = None,
 ) -> HashReport:
-    """Computes the SHA-256 of every tensor's stored bytes and, with `values`, of its values."""
-    threads = count("threads", threads)
+    """Computes the SHA-256 of every tensor's stored bytes and, with `values`, of its values. `save` writes
+    the list too that `verify(against=)` reads, to a file that does not exist yet."""
+    threads, model = count("threads", threads), _model(source)
     with callback(progress) as shown:
-        return HashReport(json.loads(_native.hash(_model(source), values, threads, shown)))
+        if save is not None:
+            text = _native.hash(model, values, True, threads, shown)
+            with io.open(save, "x", encoding="utf-8", newline="") as file:
+                file.write(text)
+        return HashReport(json.loads(_native.hash(model, values, False, threads, shown)))
 
 
 def verify(
@@ -272,10 +285,13 @@ def verify(
     strictness: Strictness = "default",
     no_map: bool = False,
     all_files: bool = False,
+    sha256: str | None = None,
+    against: PathLike | None = None,
     threads: int = 0,
     progress: Progress = None,
 ) -> VerifyReport:
-    """Checks a model: its format, its completeness, that its files agree; `deep`: its values.
+    """Checks a model: its format, its completeness, that its files agree; `deep`: its values; `sha256`: the
+    digest of its file; `against`: the hashes of its tensors, from a list of `hash(save=)`.
 
     >>> bool(verify(SAMPLE, deep=True))
     True
@@ -283,7 +299,9 @@ def verify(
     source = path.path if isinstance(path, Model) else path
     threads = count("threads", threads)
     with callback(progress) as shown:
-        found = _native.verify(source, strictness, no_map, all_files, deep, threads, shown)
+        found = _native.verify(
+            source, strictness, no_map, all_files, deep, sha256, against, threads, shown
+        )
     return VerifyReport(json.loads(found))
 
 
