@@ -75,6 +75,11 @@ fn parse_and_run(arguments: Vec<OsString>) -> Done {
 fn parsed_nothing(error: &clap::Error) -> Done {
     if error.use_stderr() && failure::is_json() {
         complain(Failure::usage(&error.to_string()));
+    } else if error.use_stderr() {
+        let mut err = print::stderr();
+        for line in error.render().ansi().to_string().lines() {
+            err.paragraph(line, 2)?;
+        }
     } else {
         error.print()?;
     }

@@ -41,6 +41,19 @@ pub(crate) struct Prepared {
     pub(crate) others: Vec<PathBuf>,
 }
 
+/// A destination in the current folder: the source's name without a type of floats, and an ending.
+pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
+    let file = std::path::absolute(src).unwrap_or_else(|_| src.to_path_buf());
+    let name = match file.is_file() {
+        true => file.file_stem(),
+        false => file.file_name(),
+    };
+    let name = name.unwrap_or_default().to_string_lossy().replace(':', "-");
+    let plain = ["-F16", "-BF16", "-F32", "-f16", "-bf16", "-f32"];
+    let name = plain.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
+    format!("{name}{ending}").into()
+}
+
 /// Runs a plan, or shows it with `--dry-run`.
 pub(crate) fn run(model: &Model, plan: &WritePlan, dst: &Path, args: &Writing) -> Done {
     run_whole(model, plan, dst, Whole::default(), args)
@@ -137,7 +150,8 @@ fn methods(plan: &WritePlan) -> String {
         let number = plan.tensors.iter().filter(|tensor| tensor.method == *how).count();
         (number > 0).then(|| format!("{number} {}", method(*how)))
     });
-    let lossless = plan.tensors.iter().all(|tensor| tensor.method.is_lossless());
+    let lossless = plan.tensors.iter().all(|tensor| tensor.method.is_lossless())
+        && plan.tensors.iter().any(|tensor| tensor.method != Method::Generated);
     let all = if lossless { "; all values unchanged" } else { "" };
     format!("{}{all}", counts.collect::<Vec<_>>().join(", "))
 }
@@ -399,8 +413,8 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     match seconds < 1.0 {
         true => writeln!(out, "written in {seconds:.2} s")?,
         false => {
-            let rate = elements as f64 / 1e9 / seconds;
-            writeln!(out, "written in {seconds:.2} s ({rate:.2} G weights/s)")?;
+            let rate = count((elements as f64 / seconds) as u64);
+            writeln!(out, "written in {seconds:.2} s ({rate} weights/s)")?;
         }
     }
     out.flush()?;

@@ -55,7 +55,8 @@ fn wrong_files() {
     ");
     assert_snapshot!(said("notes.txt", b"Nothing but words stand here."), @"
     3
-    error: ./notes.txt: the file is neither GGUF nor safetensors
+    error: ./notes.txt: a text file, not a model
+     help: give the path of the model: a file or a directory
     ");
     assert_snapshot!(said("model.gguf", b"GGUF\x03\0\0\0"), @"
     3
@@ -83,7 +84,8 @@ fn wrong_paths() {
     ");
     assert_snapshot!(refused(&["inspect", "assets/sample/README.md"]), @"
     3
-    error: assets/sample/README.md: the file is neither GGUF nor safetensors
+    error: assets/sample/README.md: a text file, not a model
+     help: give the path of the model: a file or a directory
     ");
     assert_snapshot!(refused(&["inspect", "/dev/null"]), @"
     5
@@ -98,7 +100,7 @@ fn wrong_usage() {
         &["inspct", "x"],
         &["inspect", "x", "--nope"],
         &["inspect", "x", "--strict", "--lenient"],
-        &["dump", "x"],
+        &["dump", "x", "--rows", "1"],
         &["dump", "x", "y", "--as", "csv"],
         &["list", "nothing"],
         &["completions", "nothing"],

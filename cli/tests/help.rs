@@ -100,7 +100,6 @@ fn other_words() {
     for (words, answer) in [
         (&["serve", model][..], "weighbridge view MODEL"),
         (&["convert", model, "x", "-q"], "--type mlx4"),
-        (&["convert", model, "x.gguf", "--dtype", "Q4_K_M"], "weighbridge quantize SRC DST Q4_K_M"),
         (&["inpsect", model], "did you mean `inspect`?"),
         (&["frobnicate"], "`weighbridge help` lists the verbs"),
     ] {
@@ -201,13 +200,30 @@ fn guesses_do_what_is_meant() {
     let (gguf, hf) = ("assets/sample/sample-Q8_0.gguf", "assets/sample/hf");
     for (words, advice) in [
         (["split", gguf, "400K"], "`split SRC DST --max-shard-size 400K`"),
-        (["memory", gguf, "8G"], "`--room 8G`"),
         (["quantize", hf, "--to"], "`quantize SRC DST Q4_K_M`"),
     ] {
         let ran = run(&words);
         assert_eq!(ran.status, Some(2), "{words:?}");
         assert!(ran.err.contains(advice), "{words:?}: {}", ran.err);
     }
+    // What is asked for says which verb or option is meant.
+    assert!(printed(&["memory", gguf, "8G"]).starts_with("8 GB: yes"));
+    for words in [&["convert", hf, "Q4_K_M"][..], &["convert", hf, "--outtype", "q4_k_m"]] {
+        assert!(printed(&[words, &["--dry-run"]].concat()).starts_with("hf-Q4_K_M.gguf"));
+    }
+    assert!(printed(&["convert", hf, "--dry-run"]).starts_with("hf.gguf"));
+    let dry = printed(&["quantize", hf, "Q4_K_M", "out.gguf", "--dry-run"]);
+    assert!(dry.starts_with("out.gguf"), "{dry}");
+    assert_eq!(printed(&["meta", gguf, "name"]), printed(&["meta", "get", gguf, "name"]));
+    assert_eq!(printed(&["show", gguf]), printed(&["inspect", gguf]));
+    let found = printed(&["inspect", gguf, "attn_q"]);
+    assert!(found.contains("blk.[0-1].attn_q.weight") && !found.contains("attn_k"), "{found}");
+    let sorted = printed(&["inspect", gguf, "--sort", "size", "--filter", "blk.0"]);
+    let place = |name: &str| sorted.find(name).expect("a tensor");
+    assert!(
+        place("blk.0.ffn_up") < place("blk.0.attn_q")
+            && place("blk.0.attn_q") < place("blk.0.attn_k")
+    );
     // A name that ends in .npy asks for an array.
     let array = at("norm.npy");
     assert_eq!(run(&["dump", hf, "model.norm.weight", "-o", &array]).status, Some(0));

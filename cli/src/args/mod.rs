@@ -3,6 +3,7 @@
 pub(crate) mod help;
 mod names;
 mod open;
+mod order;
 pub(crate) mod run;
 pub(crate) mod slices;
 pub(crate) mod values;
@@ -19,6 +20,8 @@ use values::sha256;
 
 pub(crate) use names::TargetType;
 pub(crate) use open::Open;
+#[cfg(feature = "http")]
+pub(crate) use open::network;
 pub(crate) use values::DeviceName;
 pub(crate) use words::translated;
 
@@ -139,6 +142,14 @@ pub(crate) enum Command {
     Show(Show),
 }
 
+/// What the rows of `inspect` are sorted by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum InspectSort {
+    Name,
+    Size,
+    Bits,
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge inspect model.gguf
@@ -147,13 +158,16 @@ pub(crate) enum Command {
   weighbridge inspect llama3.2            a model in Ollama's store
   weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
+  weighbridge inspect model.gguf attn_q        tensors with this in the name
   weighbridge inspect model.gguf blk.0.attn_q.weight     its values
+  weighbridge inspect model.gguf --sort size
   weighbridge inspect model.gguf --stats
   weighbridge inspect ./Qwen3-0.6B --config
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models; or one model and
-    /// the stored or canonical name of one of its tensors, whose values are then summarized
+    /// the stored or canonical name of one of its tensors, whose values are then summarized, or a part of
+    /// such names, as for --filter
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
@@ -165,10 +179,14 @@ pub(crate) struct Inspect {
     /// Show one row per tensor instead of grouping equal layers
     #[arg(long)]
     pub(crate) all: bool,
-    /// Show only tensors whose stored or canonical name matches; * matches any text, ? one
-    /// character
+    /// Show only tensors whose stored or canonical name contains this, or matches it, if it has * for any
+    /// text or ? for one character
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
+    /// Sort by name, or by size or bits per weight, the largest first; one row per tensor
+    #[arg(long, value_enum, value_name = "COLUMN",
+        conflicts_with_all = ["canonical", "config", "modelfile", "stats", "dispatch", "shard"])]
+    pub(crate) sort: Option<InspectSort>,
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
@@ -304,7 +322,7 @@ pub(crate) struct Diff {
     /// Treat elements as equal if they differ by at most T
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
-    /// Compare only tensors whose stored or canonical name matches
+    /// Compare only tensors whose stored or canonical name contains or matches this
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Show one row per tensor, also for equal tensors, instead of grouping equal layers
@@ -428,7 +446,7 @@ pub(crate) struct Bench {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model; if omitted, the
     /// built-in sample model
     pub(crate) path: Option<PathBuf>,
-    /// Load only tensors whose stored or canonical name matches
+    /// Load only tensors whose stored or canonical name contains or matches this
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Fuse these tensors into one buffer where possible: qkv, gate-up
@@ -539,7 +557,7 @@ name folders too: roots = [\"FOLDER\"] in WEIGHBRIDGE_CONFIG or ~/.config/weighb
 Examples:
   weighbridge models
   weighbridge models ~/models               and those in a folder
-  weighbridge models --sort size --filter '*qwen*'
+  weighbridge models --sort size --filter qwen
   weighbridge models --duplicates           which are the same"
 )]
 pub(crate) struct Models {
@@ -549,7 +567,8 @@ pub(crate) struct Models {
     /// Also search this folder; give the option again for another
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) root: Vec<PathBuf>,
-    /// List only models whose name matches; * matches any text, ? one character
+    /// List only models whose name contains this, or matches it, if it has * for any text or ? for one
+    /// character
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Sort by a column; the largest and the latest come first

@@ -74,6 +74,10 @@ impl TargetType {
             return mlx(&format!("{number}{rest}")).map(Self::Mlx);
         }
         let upper = text.to_ascii_uppercase();
+        let bare = |name: &str| name.replace(['_', '-'], "");
+        if let Some(row) = FILE_TYPES.iter().find(|row| bare(row.name) == bare(&upper)) {
+            return Ok(Self::Gguf(row.file_type));
+        }
         let names = FILE_TYPES.iter().map(|row| row.name);
         let near = spelling::nearest(&upper, names, |name| spelling::distance(&upper, name));
         let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
@@ -141,6 +145,39 @@ pub(crate) fn dtype() -> Named<DType> {
             let possible = DTYPES.iter().filter(|row| target(row.name).is_ok());
             possible.map(|row| (row.name, row.summary)).collect()
         },
+    }
+}
+
+/// Dtypes of a cache of keys and values: those of llama.cpp's `--cache-type-k`, and those of vLLM's and
+/// SGLang's `--kv-cache-dtype`. `auto` is that of 16-bit models.
+const CACHES: [(DType, &str); 12] = [
+    (DType::F16, "f16|float16|fp16|auto"),
+    (DType::BF16, "bf16|bfloat16"),
+    (DType::F32, "f32|float32|fp32"),
+    (DType::Q8_0, "q8_0"),
+    (DType::Q5_1, "q5_1"),
+    (DType::Q5_0, "q5_0"),
+    (DType::Q4_1, "q4_1"),
+    (DType::Q4_0, "q4_0"),
+    (DType::IQ4_NL, "iq4_nl"),
+    (DType::F8_E4M3, "f8_e4m3|fp8|fp8_e4m3"),
+    (DType::F8_E5M2, "f8_e5m2|fp8_e5m2"),
+    (DType::I8, "int8|i8"),
+];
+
+/// A dtype of the cache of keys and values.
+pub(crate) fn kv() -> Named<DType> {
+    fn names() -> impl Iterator<Item = &'static str> {
+        CACHES.iter().filter_map(|(_, names)| names.split('|').next())
+    }
+    Named {
+        parse: |text| {
+            let lower = text.to_ascii_lowercase();
+            let is_it = |names: &str| names.split('|').any(|name| name == lower);
+            let found = CACHES.iter().find(|(_, names)| is_it(names));
+            found.map_or_else(|| none_of(names()), |(dtype, _)| Ok(*dtype))
+        },
+        names: || names().map(|name| (name, "")).collect(),
     }
 }
 

@@ -1,8 +1,13 @@
 //! Arguments that say how a model is opened.
 
+use std::sync::Arc;
+
 use clap::Args;
-use weighbridge::remote::Network;
+use weighbridge::remote::{Network, Retry};
 use weighbridge::{OpenOptions, Strictness};
+
+use crate::failure::{is_json, note};
+use crate::print;
 
 /// How a model is opened.
 #[derive(Args, Clone, Debug)]
@@ -25,14 +30,26 @@ pub(crate) struct Open {
     pub(crate) offline: bool,
 }
 
+/// How servers are reached, as the environment says. Requests that are made again are reported.
+pub(crate) fn network() -> Network {
+    let mut network = Network::from_env();
+    network.on_retry = Some(Arc::new(|retry| {
+        let Retry { server, reason, attempt, attempts, wait, .. } = retry;
+        let wait = wait.as_secs_f64();
+        if !is_json() {
+            let _ = print::stderr().clear_line();
+        }
+        note(&format!("{server}: {reason}; attempt {attempt} of {attempts}, again in {wait:.1} s"));
+    }));
+    network
+}
+
 impl Open {
-    /// How servers are reached, if not as the environment says.
-    pub(crate) fn network(&self) -> Option<Network> {
-        self.offline.then(|| {
-            let mut network = Network::from_env();
-            network.offline = true;
-            network
-        })
+    /// How servers are reached.
+    pub(crate) fn network(&self) -> Network {
+        let mut network = network();
+        network.offline |= self.offline;
+        network
     }
 
     pub(crate) fn options(&self) -> OpenOptions {
@@ -41,10 +58,8 @@ impl Open {
             (false, true) => Strictness::Lenient,
             (false, false) => Strictness::Default,
         };
-        let mut options = OpenOptions::new().strictness(strictness).all_files(self.all_files);
-        if let Some(network) = self.network() {
-            options = options.network(network);
-        }
+        let options = OpenOptions::new().strictness(strictness).all_files(self.all_files);
+        let options = options.network(self.network());
         if self.no_map { options.read() } else { options }
     }
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use weighbridge::DType;
 
-use super::names::dtype;
-use super::values::Unit;
+use super::names::kv;
+use super::values::{Unit, tokens};
 use super::{DeviceName, Open};
 
 /// How a model is run.
@@ -238,7 +238,7 @@ not suggested.
 
 Examples:
   weighbridge memory Qwen3-8B-Q4_K_M.gguf
-  weighbridge memory llama3.2 --context 32768 --kv Q8_0
+  weighbridge memory llama3.2 --context 32k --kv q8_0
   weighbridge memory hf://Qwen/Qwen3-8B --room 8GiB --room 16GiB
   weighbridge memory model.gguf --device gpu0=8GiB --device gpu1=12GiB"
 )]
@@ -246,14 +246,14 @@ pub(crate) struct Memory {
     /// Files, shards of a split GGUF, directories, names of Ollama models, or models on a server
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Tokens that the cache holds. The default is what the model was trained for
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Tokens that the cache holds, as in 8192 or 32k. The default is what the model was trained for
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
     /// Tokens that are computed at a time
-    #[arg(long, value_name = "TOKENS", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = tokens)]
     pub(crate) batch: u64,
-    /// The dtype of keys and values in the cache
-    #[arg(long, value_name = "DTYPE", default_value = "F16", value_parser = dtype(), hide_possible_values = true)]
+    /// The dtype of keys and values in the cache: one of llama.cpp's, as q8_0, or of vLLM's, as fp8
+    #[arg(long, value_name = "DTYPE", default_value = "F16", value_parser = kv(), hide_possible_values = true)]
     pub(crate) kv: DType,
     /// Say what fits into this much memory, such as 24GiB; give the option again for another
     /// device
@@ -281,13 +281,14 @@ tokens is run from its start, and positions in its second half count.
 
 Examples:
   weighbridge quality ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
+  weighbridge quality model.gguf                                  its perplexity
   weighbridge quality ./Qwen3 Qwen3-Q8_0.gguf Qwen3-Q4_K_M.gguf   and another
   weighbridge quality a.gguf b.gguf --text wiki.test.raw --max-kl 0.01"
 )]
 pub(crate) struct Quality {
-    /// Two or more models with one vocabulary; their containers may differ. The first is what the
-    /// others are compared with
-    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    /// One model, for its perplexity; or several with one vocabulary, of which the others are compared with
+    /// the first. Their containers may differ
+    #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// The text that the models predict; without it, a text of about 2,000 tokens that is part of the
     /// program
@@ -300,8 +301,8 @@ pub(crate) struct Quality {
     #[arg(long, value_name = "N")]
     pub(crate) tokens: Option<usize>,
     /// Tokens in a window; without it 512, or the context of the first model if that is shorter
-    #[arg(long, value_name = "N")]
-    pub(crate) context: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = tokens)]
+    pub(crate) context: Option<u64>,
     /// End with status 1 if the mean KL divergence of a model is above this many nats
     #[arg(long, value_name = "NATS", value_parser = parse_not_negative)]
     pub(crate) max_kl: Option<f32>,

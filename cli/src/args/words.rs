@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use weighbridge::container::ollama;
 
-use super::{Cli, help};
+use super::{Cli, help, order};
 use crate::failure::{Failure, note};
 
 /// The meaning of a word that is no verb, or no option, of this program.
@@ -59,10 +59,19 @@ const VERBS: &[(&str, Meaning)] = &[
     ("status", Moved("job status")),
     ("tokens", Moved("run tokens")),
     // Other programs.
-    ("info|summary|describe|details|read|header|headers|tensors|peek|stat|print", Is("inspect")),
+    (
+        "info|summary|describe|details|read|header|headers|tensors|peek|stat|print|cat|head",
+        Is("inspect"),
+    ),
     ("gguf-dump|gguf_dump|gguf_dump.py", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
-    ("metadata|kv", Is("meta get")),
+    (
+        "metadata|kv|keys|meta list|meta ls|meta show|meta print|list metadata|list keys",
+        Is("meta get"),
+    ),
+    ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
+    ("meta add|meta edit|meta update|meta change", Is("meta set")),
+    ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|gguf_set_metadata.py", Is("meta set")),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp", Is("diff")),
@@ -71,7 +80,14 @@ const VERBS: &[(&str, Meaning)] = &[
     ("vram|ram|mem|fit|fits|estimate", Is("memory")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor", Is("verify")),
-    ("sha256|sha256sum|checksum|digest|gguf-hash|llama-gguf-hash", Is("hash")),
+    ("gguf-hash|llama-gguf-hash", Is("hash")),
+    (
+        "sha256|sha256sum|shasum|checksum|digest",
+        Says(
+            "`weighbridge verify FILE --sha256 HEX` compares a file with a digest; `weighbridge hash MODEL` prints that of \
+             each tensor",
+        ),
+    ),
     (
         "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|mlx_lm.convert|export",
         Is("convert"),
@@ -101,7 +117,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("benchmark|llama-bench|time", Is("bench")),
     ("dtypes", Is("list dtypes")),
     ("types", Is("list types")),
-    ("architectures|families", Is("list architectures")),
+    ("architectures|families|list families|list archs", Is("list architectures")),
     ("containers|formats", Is("list containers")),
     ("devices", Is("list devices")),
     ("completion", Is("completions")),
@@ -127,13 +143,25 @@ const VERBS: &[(&str, Meaning)] = &[
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
     ("train|finetune|lora|mlx_lm.lora", Says(TRAINS)),
-    ("fuse|merge-lora|export-lora|llama-export-lora|mlx_lm.fuse", Says(LORA)),
+    ("export-lora|llama-export-lora", Is("convert")),
+    ("fuse|merge-lora|mlx_lm.fuse", Says(LORA)),
+    (
+        "template|chat-template|chat_template",
+        Says("`weighbridge meta get FILE chat_template` prints it"),
+    ),
     (
         "convert-lora|convert_lora_to_gguf|convert_lora_to_gguf.py",
         Says(
             "`--lora` takes the adapter as it is, a PEFT directory or a GGUF file: `weighbridge convert MODEL DST --lora ADAPTER`",
         ),
     ),
+    (
+        "mergekit-extract-lora|extract-lora",
+        Says(
+            "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
+        ),
+    ),
+    ("mergekit|mergekit-yaml", Is("merge")),
     (
         "imatrix|llama-imatrix",
         Says(
@@ -156,7 +184,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     ("convert", "--outtype", Is("--dtype")),
     ("convert", "-o|--output|--outfile|--mlx-path", Is("--dst")),
-    ("convert", "--hf-path|--model", Value),
+    ("convert", "-m|--hf-path|--model", Value),
     ("convert", "--format", Is("--to")),
     ("convert", "--split-max-size", Is("--max-shard-size")),
     ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
@@ -197,6 +225,12 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "--ram|--vram|--mem|--gpu-memory|--budget", Is("--room")),
     ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
     ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
+    (
+        "memory",
+        "--kv-bits|--kv-group-size",
+        Says("`--kv q8_0` is as large as 8 bits in groups of 64, `--kv q4_0` as 4 bits"),
+    ),
+    ("memory", "--kv-cache-dtype", Is("--kv")),
     ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
     ("merge", "-o|--output", Is("--dst")),
@@ -255,6 +289,9 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out: tokens are drawn by --temp, --top-p and --seed"),
     ),
     ("run logits", "-m|--model", Value),
+    ("run tokens", "-m|--model", Value),
+    ("run tokens", "-p|--prompt", Is("--text")),
+    ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
     ("split", "-o|--output", Is("--dst")),
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
@@ -265,6 +302,9 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("view", "--html", Is("-o")),
 ];
 
+/// Programs whose verbs are words of their own: `hf download`, `ollama list`.
+const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
+
 /// Options of the program that have a value, and may come before the verb.
 const GLOBAL: [&str; 2] = ["--color", "--family"];
 
@@ -273,6 +313,9 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut words = words.to_vec();
     let program = Cli::command();
     let Some(at) = verb_place(&words) else { return Ok(words) };
+    if PROGRAMS.contains(&word_at(&words, at)) && !Path::new(word_at(&words, at)).exists() {
+        words.remove(at);
+    }
     if words.get(at).is_some_and(|word| word == "help") {
         words.remove(at);
         words.push("--help".into());
@@ -282,6 +325,7 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
     }
     verb(&program, &mut words, at)?;
     options(&program, &mut words, at)?;
+    order::arrange(program, &mut words, at)?;
     Ok(words)
 }
 
@@ -300,7 +344,7 @@ fn verb_place(words: &[OsString]) -> Option<usize> {
 }
 
 /// The word at a place, if it is UTF-8.
-fn word_at(words: &[OsString], place: usize) -> &str {
+pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
     words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
 }
 
@@ -316,7 +360,7 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
     let Some((name, meaning)) = named(&two).or_else(|| named(&one).filter(|_| !is_verb)) else {
         return match is_verb {
             true => {
-                as_for_ollama(program, words, at);
+                order::complete(program, words, at);
                 Ok(())
             }
             false => model_or_mistake(words, at, &one),
@@ -335,26 +379,6 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
     };
     words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
     Ok(())
-}
-
-/// As for Ollama, `run MODEL PROMPT` is `run generate MODEL --prompt PROMPT`, and `list` is `models`.
-fn as_for_ollama(program: &Command, words: &mut Vec<OsString>, at: usize) {
-    let next = word_at(words, at + 1);
-    let has_word = !next.is_empty() && !next.starts_with('-');
-    let run = program.find_subcommand("run");
-    match word_at(words, at) {
-        "run" if has_word && run.is_some_and(|run| run.find_subcommand(next).is_none()) => {
-            let prompt = word_at(words, at + 2);
-            if !prompt.is_empty() && !prompt.starts_with('-') {
-                words.insert(at + 2, "--prompt".into());
-            }
-            words.insert(at + 1, "generate".into());
-        }
-        "list" if !has_word && !["-h", "--help"].contains(&next) => {
-            words.splice(at..=at, ["models".into()]);
-        }
-        _ => {}
-    }
 }
 
 /// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
@@ -416,7 +440,7 @@ fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<()
     Ok(())
 }
 
-fn says(message: &str, advice: &str) -> Failure {
+pub(super) fn says(message: &str, advice: &str) -> Failure {
     Failure::advised(message.to_owned(), advice.to_owned())
 }
 
@@ -446,6 +470,32 @@ mod tests {
             ("w gguf-split --split --split-max-size 2G a b", "w split --max-shard-size 2G a b"),
             ("w convert --outfile=x.gguf m --outtype f16", "w convert --dst x.gguf m --dtype f16"),
             ("w ppl -m a.gguf -f text", "w quality a.gguf --text text"),
+            ("w meta m key", "w meta get m key"),
+            ("w meta m key=1 -o x", "w meta set m key=1 -o x"),
+            ("w gguf_set_metadata.py m key 1 --dry-run", "w meta set m key=1 --dry-run"),
+            ("w convert d Q4_K_M", "w quantize d Q4_K_M"),
+            ("w convert d Q4_K_M out.gguf", "w quantize d out.gguf Q4_K_M"),
+            ("w convert d --outtype q4_k_m", "w quantize d --type q4_k_m"),
+            ("w convert d --outtype q8_0", "w convert d --dtype q8_0"),
+            ("w convert d q4_0 --to mlx", "w convert d q4_0 --to mlx"),
+            ("w quantize d Q4_K_M o.gguf", "w quantize d o.gguf Q4_K_M"),
+            ("w llama-quantize d o.gguf Q4_K_M 8", "w quantize d o.gguf Q4_K_M --threads 8"),
+            ("w llama-quantize d Q4_K_M 8", "w quantize d Q4_K_M --threads 8"),
+            ("w quantize --imatrix i d o.gguf Q4_K_M", "w quantize --imatrix i d o.gguf Q4_K_M"),
+            ("w memory m 8G", "w memory m --room 8G"),
+            ("w tokenize -m m -p Hello", "w run tokens m --text Hello"),
+            ("w run tokens m Hello", "w run tokens m --text Hello"),
+            ("w dump m", "w inspect --metadata m"),
+            ("w dump m x", "w dump m x"),
+            ("w list families", "w list architectures"),
+            ("w hf download a/b --local-dir c", "w pull a/b -o c"),
+            ("w ollama list", "w models"),
+            ("w export-lora -m m --lora a -o x.gguf", "w convert m --lora a --dst x.gguf"),
+            ("w convert d --outtype auto", "w convert d"),
+            (
+                "w merge a-1-of-3.gguf a-2-of-3.gguf a-3-of-3.gguf b.gguf",
+                "w merge a-1-of-3.gguf b.gguf",
+            ),
             ("w help generate", "w run generate --help"),
             ("w help", "w --help"),
             ("w convert a b -- --outfile", "w convert a b -- --outfile"),

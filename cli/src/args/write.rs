@@ -16,6 +16,7 @@ use wildmatch::WildMatch;
 use super::Open;
 use super::names::{TargetType, dtype, fusion, mix, mlx, quant_type, target_type, writable};
 use super::values::{size, with_advice};
+use crate::Stop;
 
 /// Options that all writing subcommands share.
 #[derive(Args, Debug)]
@@ -62,6 +63,27 @@ impl Destination {
     }
 }
 
+/// The destination of a verb that makes a name if none is given.
+#[derive(Args, Debug)]
+pub(crate) struct NamedDestination {
+    /// The file or directory to write, also as -o DST; for Ollama the model's name [default: a name made of
+    /// SRC's, in this folder]
+    pub(crate) dst: Option<PathBuf>,
+    // `-o` stands for it; in `job plan`, that is the file of the plan.
+    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+impl NamedDestination {
+    /// The path that was given in one of the two ways, if any.
+    pub(crate) fn path(&self) -> Result<Option<&Path>, Stop> {
+        match (&self.dst, &self.output) {
+            (Some(_), Some(_)) => Err(Stop::Usage("DST is given twice, once with -o".to_owned())),
+            (dst, output) => Ok(dst.as_deref().or(output.as_deref())),
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge split model.gguf parts/model --max-shard-size 4G
@@ -93,8 +115,8 @@ pub(crate) struct Split {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, slerp and passthrough. The models may
-be in any container. Each tensor is merged in f32, when its turn to be written comes, and rounded once.
+    after_help = "A recipe is a file of mergekit's, with the methods linear, task_arithmetic, ties, dare_linear, dare_ties, slerp
+and passthrough. The models may be in any container. Each tensor is merged in f32, when its turn to be written comes, and rounded once.
 
 If SRC is a model, its files are joined: `weighbridge split --join`.
 
@@ -257,17 +279,13 @@ pub(crate) struct QuantizeNow {
 pub(crate) struct Quantize {
     /// A model in any container, preferably not quantized yet
     pub(crate) src: PathBuf,
-    /// The file or directory to write, also as -o DST [default: NAME-TYPE.gguf or NAME-4bit in this
-    /// folder]
-    pub(crate) dst: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) dst: NamedDestination,
     /// Type by its llama-quantize name, which sets the dtype of each tensor: Q4_K_M, Q8_0, IQ3_XXS, ...;
     /// or for an MLX directory mlx4 or 4bit, with group size and mode if wanted: mlx4,64 or mlx4,32,mxfp4
     #[arg(value_name = "TYPE", value_parser = target_type(), hide_possible_values = true,
         conflicts_with_all = ["file_type", "mlx"])]
     pub(crate) third: Option<TargetType>,
-    // `-o` stands for it; in `job plan`, that is the file of the plan.
-    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
-    pub(crate) output: Option<PathBuf>,
     /// The type, given as an option
     #[arg(long = "type", value_name = "TYPE", value_parser = target_type(), hide_possible_values = true)]
     pub(crate) file_type: Option<TargetType>,
@@ -412,12 +430,14 @@ With --to safetensors, DST is a directory with config and tokenizer; if it ends 
 one file with the weights alone.
 
 Examples:
+  weighbridge convert ./Qwen3-8B                          Qwen3-8B.gguf
   weighbridge convert ./Qwen3-8B Qwen3-8B.gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
   weighbridge convert model-Q8_0.gguf model.safetensors
   weighbridge convert ./model-4bit model.gguf --lossless
   weighbridge convert ./Qwen3-8B ./merged --to safetensors --lora ./my-adapter
+  weighbridge convert ./tuned ./my-adapter --lora-from ./Qwen3-8B --rank 32
   weighbridge convert ./gemma-3-4b-it mmproj-gemma-3-4b-it.gguf --mmproj
   weighbridge convert ./Qwen3-32B ./Qwen3-32B-tp8 --shards tp=8
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
@@ -426,8 +446,9 @@ pub(crate) struct Convert {
     /// A model in any container
     pub(crate) src: PathBuf,
     #[command(flatten)]
-    pub(crate) dst: Destination,
-    /// Container to write; may be omitted if DST ends in .gguf or .safetensors
+    pub(crate) dst: NamedDestination,
+    /// Container to write; may be omitted if DST ends in .gguf or .safetensors, or if there is no DST and SRC
+    /// is not GGUF
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: Option<&'static Container>,
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
@@ -435,6 +456,13 @@ pub(crate) struct Convert {
     pub(crate) dtype: Option<DType>,
     #[command(flatten)]
     pub(crate) source: Source,
+    /// Write instead a LoRA adapter that makes SRC of the model BASE: a directory of PEFT
+    #[arg(long, value_name = "BASE", conflicts_with_all = ["to", "dtype", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
+    pub(crate) lora_from: Option<PathBuf>,
+    /// With --lora-from: the rank of the changes
+    #[arg(long, value_name = "N", default_value_t = 16, requires = "lora_from",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rank: u64,
     /// Fail if any value would change
     #[arg(long, conflicts_with = "lora")]
     pub(crate) lossless: bool,

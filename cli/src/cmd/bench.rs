@@ -14,7 +14,7 @@ use weighbridge::{LoadOptions, OpenOptions, Policy, WeightProvider};
 use super::{Done, Filter, no_match};
 use crate::args::{Bench, DeviceName, LoadDtype};
 use crate::json::{self, Versioned};
-use crate::print::{self, Bar, bytes, count};
+use crate::print::{self, Bar, bytes, count, plural};
 use crate::{Status, Stop, remark};
 
 /// A Llama of 1.3 million weights, trained for this project; see `assets/sample/README.md`.
@@ -123,14 +123,14 @@ fn write_text(
     };
     writeln!(
         out,
-        "loaded {} tensors{buffers} ({} weights, {} as {}) to {} in {} ({:.1} GB/s); opened in {}",
-        report.tensors,
+        "loaded {}{buffers} ({} weights, {} as {}) to {} in {} ({}/s); opened in {}",
+        plural(report.tensors, "tensor"),
         count(report.weights),
         bytes(report.bytes),
         report.kept_as,
         report.device,
         seconds(report.load_seconds),
-        report.gigabytes_per_second,
+        bytes((report.gigabytes_per_second * 1e9) as u64),
         seconds(open_seconds),
     )?;
     if report.imported_bytes > 0 {

@@ -1,33 +1,67 @@
 //! `convert`: converts a model to another container.
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use weighbridge::container::{Container, GGUF, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::{Error, ErrorKind, Model};
 
 use super::Done;
 use crate::args::write::Convert;
-use crate::print::shown;
+use crate::print::{self, shown};
 use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
 
 pub(crate) fn run(args: &Convert) -> Done {
+    if let Some(base) = &args.lora_from {
+        return extract(args, base);
+    }
     let Prepared { model, plan, dst, .. } = prepare(args)?;
     writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
 }
 
+/// `--lora-from`: writes the difference of two models as an adapter.
+fn extract(args: &Convert, base: &Path) -> Done {
+    let open = args.writing.open.options();
+    let (base, tuned) = (open.open(base)?, open.open(&args.src)?);
+    [&base, &tuned].into_iter().for_each(remark);
+    let dst = args.dst.path()?.map(Path::to_path_buf);
+    let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, "-lora"));
+    let adapter = ops::extract_adapter(&base, &tuned, args.rank)?;
+    let status = writing::run(&tuned, &adapter.plan, &dst, &args.writing)?;
+    let kept = adapter.kept();
+    let least = kept.iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
+    if let Some((name, share)) = least.filter(|_| !args.writing.json) {
+        let mean = kept.iter().map(|(_, share)| share).sum::<f64>() / kept.len() as f64;
+        let mut out = print::stdout();
+        out.paragraph(
+            &format!(
+                "rank {} holds {:.1} % of the squares of the change, at least {:.1} % ({name})",
+                args.rank,
+                mean * 100.0,
+                share * 100.0
+            ),
+            0,
+        )?;
+        out.flush()?;
+    }
+    Ok(status)
+}
+
 /// Plans the conversion.
 pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
-    let (to, one_file) = match (args.to, by_ending(args.dst.path()), args.shards) {
-        (None, None, Some(_)) => (&SAFETENSORS, false),
-        (to, ..) => target(args.dst.path(), to)?,
-    };
-    if one_file && args.max_shard_size.is_some() {
-        let dst = shown(args.dst.path());
-        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
-        return Err(Stop::Usage(fault));
+    if args.lora_from.is_some() {
+        let fault = "an adapter is not written in slices";
+        return Err(Error::new(ErrorKind::Unsupported, fault).in_file(&args.src).into());
     }
+    // The name of the destination is checked before the model is opened, which may take longer.
+    let given = args.dst.path()?.map(|dst| container(args, dst)).transpose()?;
     let model = args.writing.open.options().open(&args.src)?;
+    let (to, one_file, dst) = match given {
+        Some(given) => given,
+        None => unnamed(args, &model)?,
+    };
     remark(&model);
     let model = args.source.applied(model)?;
     let mut options = ConvertOptions::new(to)
@@ -46,13 +80,55 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     if let Some(mesh) = args.shards {
         options = options.shares(mesh);
     }
-    let dst = match *to == OLLAMA {
-        true => args.store.place(&args.dst.path().to_string_lossy())?,
-        false => args.dst.path().to_path_buf(),
-    };
     let plan = ops::convert(&model, &options)?;
     let others = args.source.adapters().collect();
     Ok(Prepared { model, plan, dst, others })
+}
+
+/// What is written: the container, whether it is one safetensors file, and its path.
+type Target = (&'static Container, bool, PathBuf);
+
+/// What is written to a destination that was given.
+fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
+    let (to, one_file) = match (args.to, by_ending(dst), args.shards) {
+        (None, None, Some(_)) => (&SAFETENSORS, false),
+        (to, ..) => target(dst, to)?,
+    };
+    if one_file && args.max_shard_size.is_some() {
+        let dst = shown(dst);
+        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
+        return Err(Stop::Usage(fault));
+    }
+    let dst = match *to == OLLAMA {
+        true => args.store.place(&dst.to_string_lossy())?,
+        false => dst.to_path_buf(),
+    };
+    Ok((to, one_file, dst))
+}
+
+/// What is written if no destination was given: a GGUF file, unless `--to` says otherwise.
+fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
+    let to = match (args.to, args.shards) {
+        (Some(to), _) => to,
+        (None, Some(_)) => &SAFETENSORS,
+        (None, None) if model.container() != GGUF.name => &GGUF,
+        (None, None) => {
+            let src = shown(&args.src);
+            let fault = format!("{src} is GGUF already: give --to safetensors, --to mlx or DST");
+            return Err(Stop::Usage(fault));
+        }
+    };
+    if *to == OLLAMA {
+        let fault = "the new model has no name: give MODEL[:TAG] as DST";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
+    let dtype = args.dtype.map_or(String::new(), |dtype| format!("-{dtype}"));
+    let ending = match (*to == GGUF, args.mmproj) {
+        (true, true) => format!("-mmproj{dtype}.gguf"),
+        (true, false) => format!("{dtype}.gguf"),
+        (false, _) => format!("{dtype}-{}", to.name),
+    };
+    Ok((to, false, writing::default_name(&args.src, &ending)))
 }
 
 /// The container of a file, by its ending.

@@ -4,12 +4,16 @@ use std::path::Path;
 
 use weighbridge::{Error, ErrorKind};
 
-/// The names that `--filter` matches.
+/// The names that `--filter` matches: as a whole if the filter has `*` or `?`, else in any part.
 pub(crate) struct Filter(Option<wildmatch::WildMatch>);
 
 impl Filter {
     pub(crate) fn new(glob: Option<&str>) -> Self {
-        Self(glob.map(wildmatch::WildMatch::new))
+        let any_part = |text: &str| match text.contains(['*', '?']) {
+            true => text.to_owned(),
+            false => format!("*{text}*"),
+        };
+        Self(glob.map(|glob| wildmatch::WildMatch::new(&any_part(glob))))
     }
 
     pub(crate) fn passes(&self, stored: &str, canonical: Option<&str>) -> bool {
@@ -21,6 +25,6 @@ impl Filter {
 /// The error of a filter that matches no tensor of a model.
 pub(crate) fn no_match(glob: &str, model: &Path) -> Error {
     let fault = format!("no tensor name matches \"{glob}\"");
-    let advice = "`inspect` lists the names; * matches any text, ? one character";
+    let advice = "`weighbridge inspect --all` lists the names";
     Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(model)
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Models) -> Done {
     found.faults.iter().for_each(|fault| note(&fault.to_string()));
     if let Some(glob) = args.filter.as_deref().filter(|_| found.models.is_empty()) {
         let fault = format!("no model's name matches \"{glob}\"");
-        let advice = "`models` lists the names; * matches any text, ? one character";
+        let advice = "`weighbridge models` lists the names";
         return Err(Error::new(ErrorKind::NotFound, fault).advise(advice).into());
     }
     if let Some(by) = args.sort {
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Models) -> Done {
     }
     let mut out = print::stdout();
     if args.duplicates.is_some() {
-        write_duplicates(&found, &mut out)?;
+        write_duplicates(&found, args.duplicates, &mut out)?;
     } else {
         write_models(&found, &mut out)?;
     }
@@ -111,7 +111,7 @@ fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Resul
             [] => "no program's folder exists".to_owned(),
             folders => format!("searched {}", folders.join(", ")),
         };
-        note(&format!("no models: {looked}; --root searches another folder"));
+        note(&format!("no models: {looked}; `weighbridge models FOLDER` searches another one"));
         return Ok(());
     }
     let mut head: Vec<Column> = vec![
@@ -161,7 +161,11 @@ fn fault(error: &Error) -> String {
     rest.unwrap_or(said)
 }
 
-fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> Result<(), Stop> {
+fn write_duplicates(
+    found: &Inventory,
+    by: Option<DuplicatesBy>,
+    out: &mut print::Screen<impl Write>,
+) -> Result<(), Stop> {
     let models = found.models.iter().enumerate();
     let places: HashMap<&Path, usize> =
         models.map(|(place, model)| (model.path.as_path(), place)).collect();
@@ -187,9 +191,13 @@ fn write_duplicates(found: &Inventory, out: &mut print::Screen<impl Write>) -> R
     }
     let all = found.duplicates.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
     let said = match found.duplicates.len() {
-        0 => "nothing could be saved".to_owned(),
+        0 => match by {
+            Some(DuplicatesBy::Values) => "no two models have the same values".to_owned(),
+            _ => "no two models have the same files; --duplicates=values also compares values"
+                .to_owned(),
+        },
         groups => format!(
-            "{} could be saved in {}; nothing was deleted or linked",
+            "{} could be saved in {} by these commands; none was run",
             bytes(all),
             plural(groups, "group")
         ),
@@ -223,17 +231,28 @@ fn write_group(
         out.paragraph(&line, 4)?;
     }
     for saving in &group.savings {
-        let (file, keep) = (shown(&saving.file), shown(&saving.keep));
+        let (file, keep) = (quoted(&saving.file), quoted(&saving.keep));
         let line = match saving.action {
-            Action::HardLink => format!("  replace {file} by a hard link to {keep}"),
-            Action::Delete => format!("  delete {file}; {keep} is the same, on another disk"),
+            Action::HardLink => format!("  ln -f {keep} {file}"),
+            Action::Delete => format!("  rm {file}   # {keep} is the same, on another disk"),
         };
-        out.paragraph(&line, 4)?;
+        // A command that is divided is another one.
+        out.row(&line)?;
     }
     if group.savings.is_empty() {
-        out.paragraph("  keep one of them, and delete the others with their programs", 4)?;
+        out.paragraph("  # keep one of them, and delete the others with their programs", 4)?;
     }
     Ok(())
+}
+
+/// A path as a word of a shell.
+fn quoted(path: &Path) -> String {
+    let path = Text::from_path(path).to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@%".contains(c);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
 }
 
 /// The time since then: `3 days ago`.

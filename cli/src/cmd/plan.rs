@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
     prepared.plan.notes.iter().for_each(|text| note(text));
     let file = args.verb.file();
     let network = writing.open.network();
-    let slices = cut(&prepared, options(&args.verb, network.as_ref()))?;
+    let slices = cut(&prepared, options(&args.verb, &network))?;
     let words: Option<Vec<&str>> = words.iter().map(|word| word.to_str()).collect();
     let words = words
         .ok_or_else(|| Stop::Usage("a plan cannot hold arguments that are not UTF-8".to_owned()))?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Plan, words: &[OsString]) -> Done {
     create(&file.output, document.to_string().as_bytes())?;
     // That of an earlier plan of this name.
     let _ = std::fs::remove_file(record_of(&file.output)?);
-    if let Err(error) = slices.begin(&options(&args.verb, network.as_ref())) {
+    if let Err(error) = slices.begin(&options(&args.verb, &network)) {
         let _ = std::fs::remove_file(&file.output);
         return Err(error.into());
     }
@@ -131,12 +131,9 @@ fn settings(verb: &PlannedVerb) -> (&Writing, Whole) {
 }
 
 /// The options of a plan's runs.
-fn options<'w>(verb: &PlannedVerb, network: Option<&'w Network>) -> WriteOptions<'w> {
+fn options<'w>(verb: &PlannedVerb, network: &'w Network) -> WriteOptions<'w> {
     let (writing, whole) = settings(verb);
-    let mut options = whole.options().overwrite(writing.overwrite);
-    if let Some(network) = network {
-        options = options.network(network);
-    }
+    let options = whole.options().overwrite(writing.overwrite).network(network);
     match verb.file().part_size {
         Some(bytes) => options.part_bytes(bytes),
         None => options,
@@ -164,7 +161,7 @@ fn cut<'p>(prepared: &'p Prepared, options: WriteOptions<'_>) -> Result<Slices<'
 pub(super) struct ReadPlan {
     pub(super) prepared: Prepared,
     verb: PlannedVerb,
-    network: Option<Network>,
+    network: Network,
     description: Json,
 }
 
@@ -239,7 +236,7 @@ impl ReadPlan {
 
     /// The options of its runs.
     pub(super) fn options(&self) -> WriteOptions<'_> {
-        options(&self.verb, self.network.as_ref())
+        options(&self.verb, &self.network)
     }
 }
 

@@ -10,11 +10,10 @@ use serde::Serialize;
 use weighbridge::Progress;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
-use weighbridge::remote::Network;
 use wildmatch::WildMatch;
 
 use super::{Done, each};
-use crate::args::Pull as Args;
+use crate::args::{Pull as Args, network};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Fields, Table, bytes, left, plural, right, shown};
 use crate::writing::interrupted;
@@ -33,7 +32,7 @@ struct Report<'p> {
 }
 
 pub(crate) fn run(args: &Args) -> Done {
-    let mut options = PullOptions::new(Network::from_env());
+    let mut options = PullOptions::new(network());
     options.folder = args.output.clone();
     options.connections = usize::from(args.jobs);
     let (names, files) = names_and_files(args)?;

@@ -118,7 +118,8 @@ pub(crate) fn run(args: &Quality) -> Done {
     let text = Tokens::new(args, &first.model)?;
     let longest = ops::summarize(&first.model).context_length.map(usize::try_from);
     let longest = longest.and_then(Result::ok).unwrap_or(CONTEXT);
-    let windows = text.windows(args.context.unwrap_or(CONTEXT.min(longest)))?;
+    let context = args.context.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
+    let windows = text.windows(context.unwrap_or(CONTEXT.min(longest)))?;
     let vocabulary = first.model.config().ok().and_then(|config| config.vocab_size.as_ref());
     let vocabulary = vocabulary.map(|rows| rows.value);
     // A decoder that is not supported is no obstacle: tokens are then shown by their numbers.
@@ -341,19 +342,21 @@ fn reports(
     Ok(reports)
 }
 
-/// Says if a model of a vocabulary predicts the text worse than chance.
+/// Says if the first model of a vocabulary predicts the text worse than chance.
 fn write_chance(
-    first: Option<&ModelReport>,
+    models: &[ModelReport],
     vocabulary: Option<u32>,
     out: &mut print::Screen<impl Write>,
 ) -> std::io::Result<()> {
-    let (Some(first), Some(tokens)) = (first, vocabulary) else { return Ok(()) };
+    let (Some(first), Some(tokens)) = (models.first(), vocabulary) else { return Ok(()) };
+    let is_single = models.len() == 1;
     if first.perplexity <= tokens.into() {
         return Ok(());
     }
     writeln!(out)?;
     let tokens = grouped(tokens.into());
-    let chance = format!("the first model's perplexity is worse than chance among {tokens} tokens");
+    let name = if is_single { "its" } else { "the first model's" };
+    let chance = format!("{name} perplexity is worse than chance among {tokens} tokens");
     let advice = "it was trained on texts of another kind; --text FILE compares on another text";
     out.paragraph(&format!("{chance}: {advice}"), 0)
 }
@@ -366,25 +369,28 @@ fn write_text(report: &Report) -> Result<(), Stop> {
         0,
     )?;
     writeln!(out)?;
-    let mut table = Table::new(&[
+    let columns = [
         left("MODEL").middle(16),
         right("SIZE").optional(3),
         right("BITS").optional(2),
         right("PERPLEXITY"),
         right("KL MEAN"),
-        right("KL 99%").optional(1),
+        right("KL 99 %").optional(1),
         right("KL MAX").optional(4),
         right("SAME TOP"),
         right("RMS DP").optional(5),
-    ]);
+    ];
+    // A single model is compared with none.
+    let count = if models.len() > 1 { columns.len() } else { 4 };
+    let mut table = Table::new(columns.get(..count).unwrap_or(&columns));
     let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     for model in models {
         let divergence = model.divergence.as_ref();
         let of = |value: fn(&DivergenceReport) -> f64, format: &dyn Fn(f64) -> String| {
             divergence.map_or_else(String::new, |divergence| format(value(divergence)))
         };
-        table.row([
-            model.path.clone(),
+        let cells = [
+            shown(Path::new(&model.path)),
             bytes(model.bytes),
             bits(model.bits_per_weight),
             perplexity(model.perplexity, model.perplexity_error),
@@ -393,10 +399,11 @@ fn write_text(report: &Report) -> Result<(), Stop> {
             of(|d| d.max, &number),
             of(|d| d.same_top_1, &percent),
             of(|d| d.rms_probability_difference, &percent),
-        ]);
+        ];
+        table.row(cells.into_iter().take(count));
     }
     table.write(&mut out)?;
-    write_chance(models.first(), *vocabulary, &mut out)?;
+    write_chance(models, *vocabulary, &mut out)?;
     let [_, second] = models.as_slice() else { return Ok(out.flush()?) };
     let Some(divergence) = &second.divergence else { return Ok(out.flush()?) };
     writeln!(out)?;
@@ -406,9 +413,9 @@ fn write_text(report: &Report) -> Result<(), Stop> {
             format!("{} ± {}", number(divergence.mean), number(divergence.mean_error)),
         ),
         ("  median", number(divergence.median)),
-        ("  90%", number(divergence.p90)),
-        ("  99%", number(divergence.p99)),
-        ("  99.9%", number(divergence.p99_9)),
+        ("  90 %", number(divergence.p90)),
+        ("  99 %", number(divergence.p99)),
+        ("  99.9 %", number(divergence.p99_9)),
         ("  maximum", number(divergence.max)),
         ("same likeliest token", percent(divergence.same_top_1)),
         ("same five likeliest", percent(divergence.same_top_5)),

@@ -40,36 +40,17 @@ pub(crate) fn run(QuantizeNow { quantize: args, compare: compares }: &QuantizeNo
 /// The type to quantize to, and the destination if it was given. `quantize SRC Q4_K_M` has no DST.
 fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
     let mlx = args.mlx.map(TargetType::Mlx);
-    let dst = args.dst.as_ref();
     if let Some(target) = args.third.or(args.file_type).or(mlx) {
-        return match (dst, &args.output) {
-            (Some(_), Some(_)) => Err(Stop::Usage("DST is given twice, once with -o".to_owned())),
-            (dst, output) => Ok((target, dst.or(output.as_ref()).cloned())),
-        };
+        return Ok((target, args.dst.path()?.map(Path::to_path_buf)));
     }
     let missing = || {
         let fault = "the type is missing: `quantize SRC DST Q4_K_M` writes GGUF, `quantize SRC DST \
             --type mlx4` writes MLX; `quantize SRC --list-types` shows the size in each";
         Stop::Usage(fault.to_owned())
     };
-    let target = dst.and_then(|word| TargetType::parse(word.to_str()?).ok());
-    Ok((target.ok_or_else(missing)?, args.output.clone()))
-}
-
-/// The default destination: the source's name and the type, in the current folder.
-fn default_name(src: &Path, target: TargetType) -> PathBuf {
-    let file = std::path::absolute(src).unwrap_or_else(|_| src.to_path_buf());
-    let name = match file.is_file() {
-        true => file.file_stem(),
-        false => file.file_name(),
-    };
-    let name = name.unwrap_or_default().to_string_lossy().replace(':', "-");
-    let plain = ["-F16", "-BF16", "-F32", "-f16", "-bf16", "-f32"];
-    let name = plain.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-    match target {
-        TargetType::Gguf(_) => format!("{name}-{}.gguf", target.label()).into(),
-        TargetType::Mlx(_) => format!("{name}-{}", target.label()).into(),
-    }
+    let word = args.dst.dst.as_ref();
+    let target = word.and_then(|word| TargetType::parse(word.to_str()?).ok());
+    Ok((target.ok_or_else(missing)?, args.dst.output.clone()))
 }
 
 /// Refuses a quantized model, as llama-quantize does for GGUF.
@@ -113,7 +94,10 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);
     let model = args.source.applied(model)?;
-    let dst = dst.unwrap_or_else(|| default_name(&args.src, target));
+    let dst = dst.unwrap_or_else(|| {
+        let ending = if matches!(target, TargetType::Gguf(_)) { ".gguf" } else { "" };
+        writing::default_name(&args.src, &format!("-{}{ending}", target.label()))
+    });
     let file_type = match target {
         TargetType::Gguf(file_type) => file_type,
         TargetType::Mlx(options) => return prepare_mlx(args, model, options, dst, others),

@@ -75,7 +75,10 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     let runs = trial.as_ref().is_none_or(|trial| trial.faults.is_empty());
     let fine = report.is_fine() && runs;
     if args.json {
-        json::write(&Versioned::of(path, Report { report: &report, run: trial.as_ref() }))?;
+        json::write(&Versioned::of(
+            path,
+            Report { ok: fine, report: &report, run: trial.as_ref() },
+        ))?;
     } else {
         write_text(&report, trial.as_ref(), args.against.as_deref())?;
     }
@@ -88,6 +91,8 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
 
 #[derive(Serialize)]
 struct Report<'r> {
+    /// Whether there is neither a fault nor a remark nor a difference: exit status 0.
+    ok: bool,
     #[serde(flatten)]
     report: &'r VerifyReport,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,8 @@ pub(crate) use fields::{Amount, Fields, header};
 pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim};
 pub(crate) use table::{Column, Table, left, right};
 
-/// Bytes in powers of 1024: `1.3 MiB`.
+/// Bytes in powers of 1024: `1.3 MiB`. All sizes and rates are shown so, but for those that answer a size
+/// that the user gave in another unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -71,6 +72,14 @@ pub(crate) fn number(number: f64) -> String {
     }
 }
 
+/// A number of JSON, with its shortest digits and without an exponent: `10000`, `0.000001`.
+pub(crate) fn plain(json: &str) -> String {
+    match json.parse::<f64>() {
+        Ok(value) if json.contains(['.', 'e', 'E']) => value.to_string(),
+        _ => json.to_owned(),
+    }
+}
+
 /// Dimensions, outermost first: `512 x 256`.
 pub(crate) fn shape(shape: &[u64]) -> String {
     if shape.is_empty() {
@@ -79,16 +88,17 @@ pub(crate) fn shape(shape: &[u64]) -> String {
     shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ")
 }
 
-/// A number and its noun: `1 tensor`, `23 tensors`.
+/// A number and its noun: `1 tensor`, `23 tensors`, `30,725 tensors`.
 pub(crate) fn plural(number: impl Display, noun: &str) -> String {
     let number = number.to_string();
     let ending = if number == "1" { "" } else { "s" };
-    format!("{number} {noun}{ending}")
+    format!("{} {noun}{ending}", number.parse().map_or(number, grouped))
 }
 
-/// A path that cannot write to the terminal.
+/// A path that cannot write to the terminal; for a model of Ollama's store, its name.
 pub(crate) fn shown(path: &Path) -> String {
-    weighbridge::bytes::Text::from_path(path).to_string()
+    let name = weighbridge::container::ollama::name_of(path);
+    name.unwrap_or_else(|| weighbridge::bytes::Text::from_path(path).to_string())
 }
 
 /// Bits per weight: `8.50`.

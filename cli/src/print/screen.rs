@@ -67,7 +67,7 @@ impl<W: Write> Screen<W> {
     }
 
     /// Writes a line as it is.
-    pub(super) fn row(&mut self, line: &str) -> io::Result<()> {
+    pub(crate) fn row(&mut self, line: &str) -> io::Result<()> {
         self.flush_line()?;
         writeln!(self.out, "{line}")
     }
@@ -80,6 +80,14 @@ impl<W: Write> Screen<W> {
             writeln!(self.out, "{line}")?;
         }
         Ok(())
+    }
+
+    /// Clears the line of a terminal, in which a bar may be, which is drawn again.
+    pub(crate) fn clear_line(&mut self) -> io::Result<()> {
+        match self.width {
+            Some(_) => write!(self.out, "\r\x1b[K"),
+            None => Ok(()),
+        }
     }
 
     fn flush_line(&mut self) -> io::Result<()> {

@@ -111,6 +111,6 @@ fn shown(value: &Json) -> String {
             let part = |(name, value): (&String, &Json)| format!("{name} {}", shown(value));
             parts.iter().map(part).collect::<Vec<_>>().join(", ")
         }
-        other => other.to_string(),
+        other => print::plain(&other.to_string()),
     }
 }

@@ -21,19 +21,30 @@ use weighbridge::ops::{
 use weighbridge::{Error, ErrorKind, Model, ModelConfig};
 
 use super::{Done, Filter, no_match, separated};
-use crate::args::Inspect;
+use crate::args::{Inspect, InspectSort};
 use crate::json::{self, Versioned};
 use crate::print::{self, Amount, Fields, Table, left};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
     if let Some((model, tensor)) = values::named(args) {
-        return values::one(args, &model, &tensor?);
+        let part = args.paths.get(1).and_then(|part| part.to_str());
+        return match tensor {
+            Ok(tensor) => values::one(args, &model, &tensor),
+            Err(_) if part.is_some_and(|part| is_part(&model, part)) => report(args, &model, part),
+            Err(error) => Err(error.into()),
+        };
     }
     if args.modelfile {
         return super::show::modelfile(&args.paths);
     }
     separated(&args.paths, args.json, |path| one(args, path))
+}
+
+/// Whether a text is a part of the name of a stored tensor.
+fn is_part(model: &Model, part: &str) -> bool {
+    let filter = Filter::new(Some(part));
+    model.stored_tensors().any(|tensor| filter.passes(tensor.name(), None))
 }
 
 fn one(args: &Inspect, path: &Path) -> Done {
@@ -53,25 +64,34 @@ fn one(args: &Inspect, path: &Path) -> Done {
     if args.stats {
         return values::all(args, &model);
     }
+    report(args, &model, args.filter.as_deref())?;
+    match cut {
+        Some(error) => Err(error.into()),
+        None => Ok(Status::Fine),
+    }
+}
+
+/// Shows the tensors whose names a filter matches.
+fn report(args: &Inspect, model: &Model, filter: Option<&str>) -> Done {
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,
         (false, true) => InspectNames::Stored,
         (false, false) => InspectNames::Both,
     };
-    let mut report = ops::inspect(&model, &InspectOptions::new().names(names))?;
-    retain(&mut report.tensors, &Filter::new(args.filter.as_deref()));
-    if let Some(glob) = args.filter.as_deref().filter(|_| is_empty(&report.tensors)) {
+    let mut report = ops::inspect(model, &InspectOptions::new().names(names))?;
+    retain(&mut report.tensors, &Filter::new(filter));
+    if let Some(by) = args.sort {
+        sort(&mut report.tensors, by);
+    }
+    if let Some(glob) = filter.filter(|_| is_empty(&report.tensors)) {
         return Err(no_match(glob, model.path()).into());
     }
     if args.json {
         json::write(&Versioned::of(model.path(), &report))?;
     } else {
-        write_text(args, &model, &report)?;
+        write_text(args, model, &report)?;
     }
-    match cut {
-        Some(error) => Err(error.into()),
-        None => Ok(Status::Fine),
-    }
+    Ok(Status::Fine)
 }
 
 /// The model, and the error that stopped it from being opened whole: a file that is cut short, or a shard
@@ -106,6 +126,22 @@ fn retain(tensors: &mut InspectedTensors<'_>, filter: &Filter) {
     }
 }
 
+/// Sorts by a column; the largest come first.
+fn sort(tensors: &mut InspectedTensors<'_>, by: InspectSort) {
+    let InspectedTensors::Stored { tensors, .. } = tensors else { return };
+    tensors.sort_by(|a, b| {
+        let name = a.raw_name.natural_cmp(b.raw_name);
+        match by {
+            InspectSort::Name => name,
+            InspectSort::Size => b.bytes.cmp(&a.bytes).then(name),
+            InspectSort::Bits => {
+                let [a, b] = [a, b].map(|tensor| tensor.bits_per_weight.unwrap_or_default());
+                b.total_cmp(&a).then(name)
+            }
+        }
+    });
+}
+
 fn is_empty(tensors: &InspectedTensors<'_>) -> bool {
     match tensors {
         InspectedTensors::Stored { tensors, .. } => tensors.is_empty(),
@@ -121,11 +157,14 @@ fn write_text(args: &Inspect, store: &Model, report: &InspectReport<'_>) -> Resu
         InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
             canonical::table(args.all, store, tensors, unknown, auxiliary)?
         }
-        InspectedTensors::Stored { tensors, .. } => stored::table(args.all, tensors, !args.stored),
+        InspectedTensors::Stored { tensors, .. } => {
+            let (is_sorted, all) = (args.sort.is_some(), args.all || args.sort.is_some());
+            stored::table(all, is_sorted, tensors, !args.stored)
+        }
         _ => Table::new(&[]),
     };
     let mut out = print::stdout();
-    let path = Text::from_path(store.path()).to_string();
+    let path = print::shown(store.path());
     fields(store, report)?.write(&path, &mut out)?;
     if args.metadata && !store.metadata().is_empty() {
         writeln!(out)?;

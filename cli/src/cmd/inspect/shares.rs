@@ -30,7 +30,7 @@ pub(super) fn run(args: &Inspect, model: &Model, mesh: &Mesh) -> Done {
 fn write_text(args: &Inspect, model: &Model, report: &SharesReport) -> Result<(), Stop> {
     let mut out = print::stdout();
     let bold = anstyle::Style::new().bold();
-    writeln!(out, "{bold}{}{bold:#}", Text::from_path(model.path()))?;
+    writeln!(out, "{bold}{}{bold:#}", print::shown(model.path()))?;
     write_ranks(report, &mut out)?;
     writeln!(out)?;
     let mut tensors: Vec<&SharedTensor> = report.tensors.iter().collect();

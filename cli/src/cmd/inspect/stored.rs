@@ -13,9 +13,16 @@ struct Shown<'r> {
 }
 
 /// A row for each stored tensor, with its canonical name if requested.
-pub(super) fn table(all: bool, tensors: &[InspectedTensor<'_>], canonical: bool) -> Table {
+pub(super) fn table(
+    all: bool,
+    is_sorted: bool,
+    tensors: &[InspectedTensor<'_>],
+    canonical: bool,
+) -> Table {
     let mut tensors: Vec<&InspectedTensor<'_>> = tensors.iter().collect();
-    tensors.sort_by(|a, b| a.raw_name.natural_cmp(b.raw_name));
+    if !is_sorted {
+        tensors.sort_by(|a, b| a.raw_name.natural_cmp(b.raw_name));
+    }
     let mut rows = Rows::new(!all);
     for tensor in tensors {
         let name = tensor.canonical.iter().flatten().next();
@@ -32,8 +39,8 @@ pub(super) fn table(all: bool, tensors: &[InspectedTensor<'_>], canonical: bool)
     let mut columns = vec![
         left("NAME").middle(32),
         left("DTYPE"),
-        right("SHAPE"),
-        right("BITS").optional(2),
+        right("SHAPE").optional(2),
+        right("BITS").optional(3),
         right("SIZE"),
     ];
     if canonical {

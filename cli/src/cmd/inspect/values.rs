@@ -31,7 +31,7 @@ pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
         name.to_str().map(|name| model.stored_tensor(name).or_else(|_| model.tensor(name)))?;
     let Err(error) = &tensor else { return Some((model, tensor)) };
     if open(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-        let fault = format!("neither a model nor a tensor of {}", Text::from_path(path));
+        let fault = format!("neither a model nor a tensor of {}", print::shown(path));
         let mut neither = Error::new(ErrorKind::NotFound, fault).in_file(name);
         if let Some(advice) = error.advice() {
             neither = neither.advise(advice.to_owned());

@@ -144,7 +144,7 @@ fn get(path: &Path, keys: &[String], json: bool) -> Done {
             Value::Array(array) if keys.len() != 1 && array.len() > 16 => {
                 writeln!(out, "{} of {}", array.len(), array.element_type().name())?;
             }
-            value => writeln!(out, "{}", as_json(value))?,
+            value => writeln!(out, "{}", text(&as_json(value)))?,
         }
     }
     out.flush()?;
@@ -170,6 +170,17 @@ fn as_json(value: &Value<'_>) -> serde_json::Value {
             },
             None => serde_json::Value::Null,
         },
+    }
+}
+
+/// A value as text.
+fn text(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Number(number) => print::plain(&number.to_string()),
+        serde_json::Value::Array(list) => {
+            format!("[{}]", list.iter().map(text).collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -258,7 +269,7 @@ fn write_text(path: &Path, edit: &Edit, report: &Report) -> Result<(), Stop> {
     if edit.dry_run {
         let brief = |value: &Option<serde_json::Value>| match value {
             None => "nothing".to_owned(),
-            Some(value) => Text::new(value.to_string().as_bytes()).brief(),
+            Some(value) => Text::new(text(value).as_bytes()).brief(),
         };
         for Change { key, old, new } in &report.changes {
             let key = Text::new(key.as_bytes());

@@ -1,0 +1,210 @@
+//! Arguments in the order of other programs, and arguments that say which verb is meant.
+#![allow(clippy::result_large_err, reason = "an error ends the program")]
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{Command, ValueEnum};
+use weighbridge::adapter::Adapter;
+use weighbridge::container::OLLAMA;
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::target;
+use weighbridge::{Model, OpenOptions};
+
+use super::values::{sha256, size_for_path};
+use super::words::{says, word_at};
+use super::{Listing, TargetType};
+use crate::failure::Failure;
+
+/// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
+/// MODEL --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
+pub(super) fn complete(program: &Command, words: &mut Vec<OsString>, at: usize) {
+    let next = word_at(words, at + 1).to_owned();
+    let has_word = !next.is_empty() && !next.starts_with('-');
+    let verb = program.find_subcommand(word_at(words, at));
+    let is_complete = verb.is_some_and(|verb| verb.find_subcommand(&next).is_some());
+    match word_at(words, at) {
+        "run" if has_word && !is_complete => words.insert(at + 1, "generate".into()),
+        "meta" if has_word && !is_complete => {
+            let is_setting = |word: &str| !word.starts_with('-') && word.contains('=');
+            let sets = words.iter().skip(at + 2).any(|word| word.to_str().is_some_and(is_setting));
+            words.insert(at + 1, if sets { "set" } else { "get" }.into());
+        }
+        "list" if !has_word && !["-h", "--help"].contains(&next.as_str()) => {
+            words.splice(at..=at, ["models".into()]);
+        }
+        "list" if Listing::from_str(&next, true).is_err() && Path::new(&next).is_file() => {
+            words.splice(at..=at, ["inspect".into()]);
+        }
+        _ => {}
+    }
+}
+
+/// Puts the arguments of a verb in the order of this program. Its options are those of this program.
+pub(super) fn arrange(
+    mut program: Command,
+    words: &mut Vec<OsString>,
+    at: usize,
+) -> Result<(), Failure> {
+    // The options of every verb become those of each.
+    program.build();
+    let Some(mut verb) = program.find_subcommand(word_at(words, at)) else { return Ok(()) };
+    let (mut name, mut from) = (verb.get_name().to_owned(), at + 1);
+    if let Some(inner) = verb.find_subcommand(word_at(words, from)) {
+        (verb, from) = (inner, from + 1);
+        name = format!("{name} {}", inner.get_name());
+    }
+    let places = arguments(verb, words, from);
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    match (name.as_str(), places.as_slice()) {
+        ("convert", _) => quantized(words, at, &places),
+        // llama-quantize's last argument is the number of threads.
+        ("quantize", [.., last]) if places.len() == 4 || (is_type(nth(1)) && is_number(nth(2))) => {
+            words.insert(*last, "--threads".into());
+        }
+        ("quantize", [_, first, second]) if is_type(nth(1)) && !is_type(nth(2)) => {
+            words.swap(*first, *second);
+        }
+        ("merge", [_, second, others @ ..]) if is_adapter(nth(1)) => {
+            let dst = others.first().map_or("DST", |_| nth(2));
+            let has_dst = dst != "DST" || words.iter().any(|word| word == "--dst");
+            if !has_dst {
+                let advice = format!(
+                    "`weighbridge convert {} DST --lora {}` merges the adapter into the model",
+                    nth(0),
+                    nth(1)
+                );
+                return Err(says("the merged model has no name", &advice));
+            }
+            words.insert(*second, "--lora".into());
+            words.splice(at..=at, ["convert".into()]);
+        }
+        ("merge", [_, _]) if nth(0) != nth(1) && is_model(nth(0)) && is_model(nth(1)) => {
+            let advice = "a recipe says how: `weighbridge help merge`; `diff` compares two models";
+            return Err(says(&format!("{} and {} are two models", nth(0), nth(1)), advice));
+        }
+        // What a shell makes of `model-*.gguf`: any shard stands for all.
+        ("merge", [_, others @ .., dst]) if is_set(words, &places) => {
+            let count = others.len();
+            words.drain(dst - count..*dst).for_each(drop);
+        }
+        ("meta set", [_, key, value]) if !nth(1).contains('=') => {
+            let setting = format!("{}={}", nth(1), nth(2));
+            words.splice(*key..=*value, [setting.into()]);
+        }
+        ("pull", [_, ..]) if Path::new(nth(0)).is_file() => {
+            words.splice(at..=at, ["meta".into(), "get".into()]);
+        }
+        ("show", [_]) if is_file_model(nth(0)) => {
+            words.splice(at..=at, ["inspect".into()]);
+        }
+        ("models", [_]) if Path::new(nth(0)).is_file() => {
+            words.splice(at..=at, ["inspect".into()]);
+        }
+        ("dump", [_]) if words.len() == from + 1 => {
+            words.splice(at..=at, ["inspect".into(), "--metadata".into()]);
+        }
+        ("memory", [_, room]) if size_for_path(Path::new(nth(1))).is_some() => {
+            words.insert(*room, "--room".into());
+        }
+        ("verify", [_, digest]) if sha256(nth(1)).is_ok() => {
+            words.insert(*digest, "--sha256".into())
+        }
+        ("run generate", [_, prompt]) => words.insert(*prompt, "--prompt".into()),
+        ("run embed" | "run tokens", [_, text]) => words.insert(*text, "--text".into()),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The places of the words that are no options, and no values of options.
+fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
+    let takes_value = |option: &str| {
+        verb.get_arguments().any(|argument| {
+            let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+            let is_it = match option.strip_prefix("--") {
+                Some(name) => long.contains(&name),
+                None => option.strip_prefix('-').is_some_and(|name| {
+                    argument.get_short().is_some_and(|short| name == short.to_string())
+                }),
+            };
+            is_it && argument.get_action().takes_values() && !argument.is_require_equals_set()
+        })
+    };
+    let (mut places, mut place) = (Vec::new(), from);
+    while let Some(word) = words.get(place) {
+        match word.to_str() {
+            Some("--") => {
+                places.extend(place + 1..words.len());
+                break;
+            }
+            Some(option) if option.starts_with('-') && option.len() > 1 => {
+                place += usize::from(takes_value(option));
+            }
+            _ => places.push(place),
+        }
+        place += 1;
+    }
+    places
+}
+
+/// `convert` to a type of `quantize` is `quantize`: `convert DIR Q4_K_M`, `convert DIR --outtype q4_k_m`.
+fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
+    let dtype = words.iter().position(|word| word == "--dtype");
+    let is_mix = |text: &str| FileType::from_name(text).is_some() && target(text).is_err();
+    let to = words.iter().any(|word| word == "--to");
+    match dtype {
+        // llama.cpp's choice is what is stored.
+        Some(dtype) if word_at(words, dtype + 1) == "auto" => {
+            words.drain(dtype..dtype + 2).for_each(drop);
+            return;
+        }
+        Some(dtype) if is_mix(word_at(words, dtype + 1)) => {
+            words.splice(dtype..=dtype, ["--type".into()]);
+        }
+        None if !to && places.iter().skip(1).any(|place| is_type(word_at(words, *place))) => {
+            if let [_, first, second] = places
+                && is_type(word_at(words, *first))
+            {
+                words.swap(*first, *second);
+            }
+        }
+        _ => return,
+    }
+    words.splice(at..=at, ["quantize".into()]);
+}
+
+/// Whether all words but the last are shards of one model, and there are several.
+fn is_set(words: &[OsString], places: &[usize]) -> bool {
+    let Some((_, shards)) = places.split_last() else { return false };
+    let stem = |place: &usize| {
+        let (start, _) = word_at(words, *place).rsplit_once("-of-")?;
+        Some(start.rsplit_once('-')?.0.to_owned())
+    };
+    let mut stems = shards.iter().map(stem);
+    let first = stems.next().flatten();
+    let is_whole = places.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
+    shards.len() > 1 && is_whole && first.is_some() && stems.all(|stem| stem == first)
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty()
+}
+
+fn is_type(word: &str) -> bool {
+    TargetType::parse(word).is_ok() && !Path::new(word).exists()
+}
+
+fn is_adapter(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).exists() && Adapter::open(path).is_ok()
+}
+
+fn is_model(path: &str) -> bool {
+    Path::new(path).exists() && Model::open(path).is_ok()
+}
+
+/// Whether a word is the path of a file or a directory that is no model of Ollama's store.
+fn is_file_model(path: &str) -> bool {
+    let opened = OpenOptions::new().open(path);
+    Path::new(path).exists() && opened.map_or(true, |model| model.container() != OLLAMA.name)
+}
