@@ -108,7 +108,7 @@ pub(crate) fn hash(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, against, threads, progress))]
+#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, hub, against, threads, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub(crate) fn verify(
     py: Python<'_>,
@@ -118,6 +118,7 @@ pub(crate) fn verify(
     all_files: bool,
     deep: bool,
     sha256: Option<&str>,
+    hub: Option<&str>,
     against: Option<PathBuf>,
     threads: usize,
     progress: Option<Py<PyAny>>,
@@ -131,6 +132,7 @@ pub(crate) fn verify(
         let list = against.map(HashList::open).transpose()?;
         let options = VerifyOptions::new().deep(deep).threads(threads).strictness(rules);
         let options = sha256.into_iter().fold(options, VerifyOptions::sha256);
+        let options = hub.into_iter().fold(options, VerifyOptions::hub);
         let options = list.iter().fold(options, VerifyOptions::against);
         json(&ops::verify(&open.open(path)?, &options.progress(&report))?)
     })

@@ -214,6 +214,7 @@ def verify(
     all_files: bool,
     deep: bool,
     sha256: str | None,
+    hub: str | None,
     against: str | PathLike[str] | None,
     threads: int,
     progress: _Progress | None,

@@ -286,12 +286,14 @@ def verify(
     no_map: bool = False,
     all_files: bool = False,
     sha256: str | None = None,
+    hub: str | None = None,
     against: PathLike | None = None,
     threads: int = 0,
     progress: Progress = None,
 ) -> VerifyReport:
     """Checks a model: its format, its completeness, that its files agree; `deep`: its values; `sha256`: the
-    digest of its file; `against`: the hashes of its tensors, from a list of `hash(save=)`.
+    digest of its file; `hub`: the files of a repository such as "Qwen/Qwen3-0.6B"; `against`: the
+    hashes of its tensors, from a list of `hash(save=)`.
 
     >>> bool(verify(SAMPLE, deep=True))
     True
@@ -300,7 +302,7 @@ def verify(
     threads = count("threads", threads)
     with callback(progress) as shown:
         found = _native.verify(
-            source, strictness, no_map, all_files, deep, sha256, against, threads, shown
+            source, strictness, no_map, all_files, deep, sha256, hub, against, threads, shown
         )
     return VerifyReport(json.loads(found))
 
