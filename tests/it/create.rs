@@ -367,7 +367,7 @@ fn what_is_there_stays() {
     let refused = plan.run(&place, &WriteOptions::new()).unwrap_err();
     insta::assert_snapshot!(support::without_path(&told(&refused), store.path()), @"
     Mismatch: ./manifests/registry.ollama.ai/library/m/latest: already exists
-    help: give another name, or replace it with --overwrite once the new one is complete
+    help: give another name, or replace it with WriteOptions::overwrite once the new one is complete
     ");
     assert_eq!(read(&place), before);
     let key = store.path().join("blobs");

@@ -79,7 +79,7 @@ fn incomplete_models_need_permission() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(without_path(&told(&error), source.path()), @r"
             Malformed: ./model.safetensors: the model is incomplete: its architecture requires layers.1.ffn.up.weight | layers.1.ffn.experts.up.weight
-            help: fetch the missing files, or allow an incomplete model
+            help: fetch the missing files, or write the incomplete model with WriteOptions::allow_incomplete
             ");
         }
         plan.run(&path, &WriteOptions::new().allow_incomplete(true)).unwrap();
@@ -175,13 +175,13 @@ fn packed_arrays_without_a_config() {
     let texts: Vec<String> = cases.into_iter().map(|case| said(with(case).path())).collect();
     insta::assert_snapshot!(texts.join("\n"), @r#"
     Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is "4bit"; an object with "bits" and "group_size" is required
-    help: fetch config.json again; --lenient opens the codes as plain U32
+    help: fetch config.json again; Strictness::Lenient opens the codes as plain U32
     Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but config.json has no "quantization"; an object with "bits" and "group_size" is required
-    help: fetch config.json again; --lenient opens the codes as plain U32
+    help: fetch config.json again; Strictness::Lenient opens the codes as plain U32
     Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is [4,64]; an object with "bits" and "group_size" is required
-    help: fetch config.json again; --lenient opens the codes as plain U32
+    help: fetch config.json again; Strictness::Lenient opens the codes as plain U32
     Malformed: ./model.safetensors: tensor "model.embed_tokens.weight": MLX packed this weight (it is U32 and has .scales), but "quantization" in config.json is 4; an object with "bits" and "group_size" is required
-    help: fetch config.json again; --lenient opens the codes as plain U32
+    help: fetch config.json again; Strictness::Lenient opens the codes as plain U32
     Malformed: ./config.json: key "quantization.mode": "no", but affine, mxfp4, mxfp8, nvfp4 are known
     "#);
     for document in ["[]", "\"4bit\"", "null", "7", "true"] {

@@ -123,7 +123,7 @@ fn faults_far_into_a_header() {
     assert_snapshot!(refused(replaced(&name(5_003), "5003:")), @"Malformed: ./m.safetensors: not valid JSON: a string expected here, found '5' (at byte 816283)");
     assert_snapshot!(refused(replaced(&name(5_003), "\"__metadata__\":")), @r#"
     Malformed: ./m.safetensors: __metadata__ occurs twice, which the reference crate refuses (at byte 816298)
-    help: Strictness::Lenient (--lenient) accepts the file
+    help: Strictness::Lenient accepts the file
     "#);
     // The first fault of the text, whatever follows.
     let mut bytes = replaced(&name(5_003), "5003:");

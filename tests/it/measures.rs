@@ -114,7 +114,7 @@ fn importance_of_the_wrong_tensors() {
         assert!(error.to_string().contains("IQ2_XXS requires an importance matrix"), "{error}");
         error.advice().unwrap_or_default().to_owned()
     };
-    assert_eq!(refused(None), "give one with --imatrix");
+    assert_eq!(refused(None), "give one with LlamaOptions::with_importance");
     let other = matrix("blk.7.attn_q.weight");
     assert_eq!(refused(Some(&other)), "m.gguf has no data for this tensor");
 }

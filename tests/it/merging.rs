@@ -146,7 +146,7 @@ fn recipes_that_are_refused() {
         (error.kind(), error.to_string())
     };
     for (text, kind, part) in [
-        ("merge_method: dare_ties", ErrorKind::Unsupported, "not one of linear"),
+        ("merge_method: della", ErrorKind::Unsupported, "not one of linear"),
         ("merge_method: linear", ErrorKind::Mismatch, "no models"),
         ("merge_method: ties\nmodels:\n- model: hf", ErrorKind::Mismatch, "requires a base"),
         ("merge_method: linear\nallow_crimes: true", ErrorKind::Unsupported, "allow_crimes"),

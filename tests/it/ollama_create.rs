@@ -362,11 +362,11 @@ fn gguf_files_that_ollama_does_not_read() {
     };
     insta::assert_snapshot!(refused(gguf("llama", "").big_endian()), @r#"
         Unsupported: ./model.gguf: tensor "token_embd.weight": Ollama does not read big-endian GGUF files
-        help: write a copy that it reads: `weighbridge convert SRC copy.gguf --to gguf`
+        help: convert the model to GGUF again, which writes a copy that it reads
         "#);
     insta::assert_snapshot!(refused(gguf("llama", "").version(1)), @"
         Unsupported: ./model.gguf: Ollama does not run GGUF files of version 1
-        help: write a copy that it reads: `weighbridge convert SRC copy.gguf --to gguf`
+        help: convert the model to GGUF again, which writes a copy that it reads
         ");
     for (name, bytes) in [("TQ1_0", 54), ("TQ2_0", 66)] {
         let dtype = weighbridge::dtype::DTYPES.iter().find(|row| row.name == name).unwrap().dtype;

@@ -162,7 +162,7 @@ fn files_are_chosen_by_name() {
     config.json
     NotFound: hf://org/tale/none.json: the repository has no file none.json
     NotFound: org/tale: none of the repository's files is chosen
-    help: --include names files to download, such as '*.onnx'
+    help: PullOptions::choose names files to download, such as '*.onnx'
     NotFound: org/tale:Q8_0: no GGUF file of the repository is Q8_0
     help: it has no GGUF files
     NotFound: org/tale@v2: org/tale has no revision v2
@@ -493,7 +493,7 @@ fn files_of_plain_addresses_come_to_a_folder() {
     Mismatch: FOLDER/to/t 1-00001-of-00002.gguf: already exists, and is no file of 1410912 bytes
     help: delete it, or give another folder
     Mismatch: HOST/m/t%201-00001-of-00002.gguf: no program has a place for files of plain addresses
-    help: give a folder with --to
+    help: give a folder with PullOptions::folder
     Mismatch: s3://models/x.gguf: not the name of a model on the hub or in Ollama's registry
     help: write ORG/NAME, hf://ORG/NAME[@REVISION][:QUANTIZATION], ollama://MODEL[:TAG] or https://HOST/FILE
     NotFound: HOST/none.gguf: the server has no such file (404)

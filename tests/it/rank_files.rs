@@ -207,13 +207,13 @@ fn what_cannot_be_written_is_refused() {
     };
     insta::assert_snapshot!(to(&GGUF), @"
     Unsupported: ./model.gguf: the shares of ranks are written to a directory of safetensors files only
-    help: give the path of a directory, and --to safetensors
+    help: write a directory of safetensors files
     ");
     assert_eq!(to(&GGUF), to(&MLX));
     let fusions: Vec<_> = FUSIONS.iter().collect();
     insta::assert_snapshot!(refusal(&ConvertOptions::new(&SAFETENSORS).fuse(&fusions)), @"
     Mismatch: ./model.gguf: tensors are joined only in the shares of ranks
-    help: give the number of ranks too: --shards tp=N
+    help: give the number of ranks too, with ConvertOptions::shares
     ");
     let model = Model::open(sample("hf")).unwrap();
     let folder = write(&model, &shares("tp=2")).unwrap();

@@ -193,13 +193,13 @@ fn refusals() {
     let low = LlamaOptions::new(FileType::IQ2_XXS);
     assert_snapshot!(refused(&small(), &[UP], &low), @r#"
     Mismatch: tensor "blk.10.ffn_up.weight": IQ2_XXS requires an importance matrix
-    help: give an importance matrix (--imatrix), or choose a dtype with more bits
+    help: give an importance matrix with LlamaOptions::with_importance, or choose a dtype with more bits
     "#);
     let packed = [SourceTensor { dtype: DType::Q8_0, ..SMALL[0] }];
     let mut options = LlamaOptions::new(FileType::Q4_K_M);
     assert_snapshot!(refused(&small(), &packed, &options), @r#"
     Mismatch: tensor "blk.10.ffn_down.weight": the tensor is already quantized as Q8_0, and Q6_K was requested
-    help: quantize the original model, or allow requantizing with a loss of quality (--allow-requantize)
+    help: quantize the original model, or allow a further loss with LlamaOptions::allow_requantize
     "#);
     options.allow_requantize = true;
     let recipe = LlamaRecipe::new(&small(), &packed, &options).expect("a recipe");
@@ -208,13 +208,13 @@ fn refusals() {
     let odd = [SourceTensor { shape: &[4, 96], ..SMALL[0] }];
     assert_snapshot!(refused(&small(), &odd, &LlamaOptions::new(FileType::Q1_0)), @r#"
     Unsupported: tensor "blk.10.ffn_down.weight": rows of 96 elements do not divide into blocks of 128 for Q1_0, which has no fallback
-    help: choose another dtype for this tensor (--tensor-type)
+    help: choose another dtype for this tensor, with LlamaOptions::tensor_types
     "#);
     options.output = Some(DType::Q6_K);
     let output = [SourceTensor { name: "output.weight", ..odd[0] }];
     assert_snapshot!(refused(&small(), &output, &options), @r#"
     Unsupported: tensor "output.weight": rows of 96 elements do not divide into blocks of 256 for Q6_K
-    help: choose another dtype for this tensor (--tensor-type)
+    help: choose another dtype for this tensor, with LlamaOptions::tensor_types
     "#);
     let whole = [SourceTensor { dtype: DType::I32, ..SMALL[0] }];
     assert_snapshot!(refused(&small(), &whole, &options), @r#"Unsupported: tensor "blk.10.ffn_down.weight": I32 cannot be quantized to Q6_K"#);
@@ -224,7 +224,7 @@ fn refusals() {
     let experts = Hparams { experts: 4, layers: 9, ..small() };
     assert_snapshot!(refused(&experts, &SMALL[..1], &options), @r#"
     Unsupported: tensor "blk.10.ffn_down.weight": rules for experts depend on the layer, but the name contains no layer number below 9
-    help: set the dtype by name (--tensor-type)
+    help: set the dtype by name, with LlamaOptions::tensor_types
     "#);
 
     assert_snapshot!(told_of(TensorType::parse("attn_v")), @r#"
@@ -268,7 +268,7 @@ fn importance_of_a_choice() {
     assert_eq!(found, Some(&[1.0; 256][..]));
     assert_snapshot!(told_of(choice.importance(&UP, &open("other.weight"))), @r#"
     Mismatch: file: tensor "blk.10.ffn_up.weight": IQ2_XXS requires importance, but the importance matrix has none for this tensor
-    help: choose a dtype with more bits for this tensor (--tensor-type)
+    help: choose a dtype with more bits for this tensor, with LlamaOptions::tensor_types
     "#);
     let wrong = SourceTensor { shape: &[4, 64], ..UP };
     assert_snapshot!(told_of(choice.importance(&wrong, &matrix)), @r#"
@@ -290,7 +290,7 @@ fn what_mlx_does_not_have() {
     let mix = Mix::from_name("mixed_3_6");
     assert_snapshot!(refused(MlxOptions { mix, ..usual }), @"
     Mismatch: the mix mixed_3_6 requires modules named down_proj, but the model has none
-    help: quantize without a mix (leave out --quant-predicate)
+    help: quantize without a mix
     ");
     assert_snapshot!(refused(MlxOptions { mix, mode: MlxMode::Mxfp8, ..usual }), @"Mismatch: the mix mixed_3_6 requires the mode affine, but the mode is mxfp8");
     // 8 bits in groups of 64, or of 32 where rows are whole groups of 32 only.

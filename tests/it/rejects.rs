@@ -180,7 +180,7 @@ fn gguf_nested_arrays() {
     "#);
     assert_snapshot!(refused_by(nested(2), Strictness::Strict), @r#"
     Malformed: file: key "k": an array contains an array, which llama.cpp refuses (at byte 94)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
 }
 
@@ -205,7 +205,7 @@ fn gguf_alignments() {
     let odd = small().key("general.alignment", Kv::I32(32)).build();
     assert_snapshot!(refused_by(odd, Strictness::Strict), @r#"
     Malformed: file: key "general.alignment": general.alignment is a i32, not a u32, which llama.cpp refuses (at byte 98)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
 }
 
@@ -240,7 +240,7 @@ fn gguf_tensor_entries() {
     assert!(open_as(long.clone(), Strictness::Default).is_ok());
     assert_snapshot!(refused_by(long, Strictness::Strict), @"
     Malformed: file: a tensor name has 64 bytes, more than 63, which llama.cpp refuses (at byte 24)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
 }
 
@@ -321,7 +321,7 @@ fn gguf_dtypes_are_refused_where_their_bytes_are_asked_for() {
     let strict = small().coded("odd", 31, &[256], [0; 32]).build();
     assert_snapshot!(refused_by(strict, Strictness::Strict), @"
     Malformed: file: a tensor has ggml type 31 (Q4_0_4_4, removed from ggml), which llama.cpp refuses (at byte 110)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
 }
 
@@ -346,45 +346,45 @@ fn gguf_strictness() {
     assert_snapshot!(said(small().version(1)), @"
     the file is of GGUF version 1, which llama.cpp refuses (at byte 4)
     Malformed: file: the file is of GGUF version 1, which llama.cpp refuses (at byte 4)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
     assert_snapshot!(said(small().with(|file| file.keys.clear()).big_endian()), @"
     the file is big-endian, which llama.cpp refuses (at byte 4)
     Malformed: file: the file is big-endian, which llama.cpp refuses (at byte 4)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
     assert_snapshot!(said(small().key("general.alignment", Kv::U64(32))), @r#"
     general.alignment is a u64, not a u32, which llama.cpp refuses (at byte 98)
     Malformed: file: key "general.alignment": general.alignment is a u64, not a u32, which llama.cpp refuses (at byte 98)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
     let second = || small().tensor("b", DType::F32, &[1], f32s(&[1.0]));
     assert_snapshot!(said(second().last(|entry| entry.gap = 128)), @r#"
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 320)
     Malformed: file: tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 320)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
     assert_snapshot!(said(second().at(0)), @r#"
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
     two tensors share bytes, which llama.cpp refuses (at byte 160)
     Malformed: file: tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
     assert_snapshot!(said(second().with(|file| file.order = Some(vec![1, 0]))), @r#"
     tensor "a" does not follow the one listed before it, which llama.cpp refuses (at byte 192)
     tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
     Malformed: file: tensor "a" does not follow the one listed before it, which llama.cpp refuses (at byte 192)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     "#);
     assert_snapshot!(said(small().with(|file| file.unpadded = true)), @"
     the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
     Malformed: file: the padding after the last tensor is missing, which llama.cpp refuses (at byte 152)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
     assert_snapshot!(said(small().coded("odd", 43, &[1], [])), @"
     a tensor has ggml type 43 (unknown), which llama.cpp refuses (at byte 110)
     Malformed: file: a tensor has ggml type 43 (unknown), which llama.cpp refuses (at byte 110)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     ");
 }
 
@@ -933,7 +933,7 @@ fn folders() {
     ");
     assert_snapshot!(names(&["x.safetensors", "y.safetensors"]), @"
     Malformed: .: 2 sets of safetensors files, none of which has a usual name: x.safetensors, y.safetensors
-    help: give the path of one file, or open all of them with --all-files
+    help: give the path of one file, or open all of them with OpenOptions::all_files
     ");
     assert_snapshot!(names(&["m-00002-of-00002.gguf"]), @"
     Malformed: .: shards of a split model, but the first is missing
@@ -1219,28 +1219,28 @@ fn whisper_tensors_are_counted() {
     ");
     assert_snapshot!(said(whisper_of(|file| file.filled(10)).build()), @"
     Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
-    help: Strictness::Lenient (--lenient) accepts the file
+    help: Strictness::Lenient accepts the file
     Malformed: file: 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
-    help: Strictness::Lenient (--lenient) accepts the file
+    help: Strictness::Lenient accepts the file
     Lenient: 11 tensors 10 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 264)
     ");
     assert_snapshot!(said(whisper_of(|file| file.filled(12)).build()), @"
     Malformed: file: 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     Default: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
     Lenient: 13 tensors 12 tensors, but 11 belong to a whisper model of these numbers, and whisper.cpp refuses any other (at byte 302)
     ");
     assert_snapshot!(said([WhisperGgml::small().build(), vec![0; 11]].concat()), @"
     Malformed: file: the remaining 11 bytes are too few for the header of another tensor (at byte 639)
-    help: Strictness::Lenient (--lenient) accepts the file
+    help: Strictness::Lenient accepts the file
     Malformed: file: the remaining 11 bytes are too few for the header of another tensor (at byte 639)
-    help: Strictness::Lenient (--lenient) accepts the file
+    help: Strictness::Lenient accepts the file
     Lenient: 12 tensors the remaining 11 bytes are too few for the header of another tensor (at byte 639)
     ");
     let fork = whisper_of(|file| file.filled(10).tensor("t", DType::Q6_0, &[32], [0; 26]));
     assert_snapshot!(said(fork.build()), @r#"
     Malformed: file: tensor "t": a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
-    help: without Strictness::Strict (--strict) the file is accepted
+    help: without Strictness::Strict the file is accepted
     Default: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
     Lenient: 12 tensors a tensor of Q6_0, which whisper.cpp refuses (at byte 272)
     "#);

@@ -184,7 +184,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Sort by name, or by size or bits per weight, the largest first; one row per tensor
-    #[arg(long, value_enum, value_name = "COLUMN",
+    #[arg(hide_short_help = true, long, value_enum, value_name = "COLUMN",
         conflicts_with_all = ["canonical", "config", "modelfile", "stats", "dispatch", "shard"])]
     pub(crate) sort: Option<InspectSort>,
     /// Also show metadata; long strings and arrays are shortened

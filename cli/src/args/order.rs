@@ -12,9 +12,13 @@ use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
 use super::values::{sha256, size_for_path};
-use super::words::{says, word_at};
 use super::{Listing, TargetType};
 use crate::failure::Failure;
+
+/// The word at a place, if it is UTF-8.
+pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
+    words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
+}
 
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
 /// MODEL --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
@@ -74,14 +78,15 @@ pub(super) fn arrange(
                     nth(0),
                     nth(1)
                 );
-                return Err(says("the merged model has no name", &advice));
+                return Err(Failure::advised("the merged model has no name".to_owned(), advice));
             }
             words.insert(*second, "--lora".into());
             words.splice(at..=at, ["convert".into()]);
         }
         ("merge", [_, _]) if nth(0) != nth(1) && is_model(nth(0)) && is_model(nth(1)) => {
             let advice = "a recipe says how: `weighbridge help merge`; `diff` compares two models";
-            return Err(says(&format!("{} and {} are two models", nth(0), nth(1)), advice));
+            let fault = format!("{} and {} are two models", nth(0), nth(1));
+            return Err(Failure::advised(fault, advice.to_owned()));
         }
         // What a shell makes of `model-*.gguf`: any shard stands for all.
         ("merge", [_, others @ .., dst]) if is_set(words, &places) => {

@@ -7,7 +7,8 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use weighbridge::container::ollama;
 
-use super::{Cli, help, order};
+use super::order::{self, word_at};
+use super::{Cli, help};
 use crate::failure::{Failure, note};
 
 /// The meaning of a word that is no verb, or no option, of this program.
@@ -343,11 +344,6 @@ fn verb_place(words: &[OsString]) -> Option<usize> {
     None
 }
 
-/// The word at a place, if it is UTF-8.
-pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
-    words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
-}
-
 /// Puts the words of this program for a verb.
 fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let one = word_at(words, at).to_owned();
@@ -440,7 +436,7 @@ fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<()
     Ok(())
 }
 
-pub(super) fn says(message: &str, advice: &str) -> Failure {
+fn says(message: &str, advice: &str) -> Failure {
     Failure::advised(message.to_owned(), advice.to_owned())
 }
 

@@ -460,7 +460,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "BASE", conflicts_with_all = ["to", "dtype", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
     pub(crate) lora_from: Option<PathBuf>,
     /// With --lora-from: the rank of the changes
-    #[arg(long, value_name = "N", default_value_t = 16, requires = "lora_from",
+    #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 16, requires = "lora_from",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rank: u64,
     /// Fail if any value would change

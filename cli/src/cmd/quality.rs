@@ -361,14 +361,11 @@ fn write_chance(
     out.paragraph(&format!("{chance}: {advice}"), 0)
 }
 
-fn write_text(report: &Report) -> Result<(), Stop> {
-    let mut out = print::stdout();
-    let Report { text, tokens, context, positions, vocabulary, models } = report;
-    out.paragraph(
-        &format!("{text}: {tokens} tokens in windows of {context}; {positions} positions compared"),
-        0,
-    )?;
-    writeln!(out)?;
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+fn write_table(models: &[ModelReport], out: &mut print::Screen<impl Write>) -> std::io::Result<()> {
     let columns = [
         left("MODEL").middle(16),
         right("SIZE").optional(3),
@@ -383,7 +380,6 @@ fn write_text(report: &Report) -> Result<(), Stop> {
     // A single model is compared with none.
     let count = if models.len() > 1 { columns.len() } else { 4 };
     let mut table = Table::new(columns.get(..count).unwrap_or(&columns));
-    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     for model in models {
         let divergence = model.divergence.as_ref();
         let of = |value: fn(&DivergenceReport) -> f64, format: &dyn Fn(f64) -> String| {
@@ -402,7 +398,18 @@ fn write_text(report: &Report) -> Result<(), Stop> {
         ];
         table.row(cells.into_iter().take(count));
     }
-    table.write(&mut out)?;
+    table.write(out)
+}
+
+fn write_text(report: &Report) -> Result<(), Stop> {
+    let mut out = print::stdout();
+    let Report { text, tokens, context, positions, vocabulary, models } = report;
+    out.paragraph(
+        &format!("{text}: {tokens} tokens in windows of {context}; {positions} positions compared"),
+        0,
+    )?;
+    writeln!(out)?;
+    write_table(models, &mut out)?;
     write_chance(models, *vocabulary, &mut out)?;
     let [_, second] = models.as_slice() else { return Ok(out.flush()?) };
     let Some(divergence) = &second.divergence else { return Ok(out.flush()?) };

@@ -52,10 +52,7 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
         None => options,
     };
     let network = args.open.network();
-    let options = match &network {
-        Some(network) => options.network(network),
-        None => options,
-    };
+    let options = options.network(&network);
     // What only strict rules refuse is reported as a fault, so the file is opened without them.
     let (open, options) = match args.open.strict {
         true => (
