@@ -28,7 +28,7 @@ struct Place {
     at: Vec<u64>,
     row: u64,
     column: u64,
-    value: f32,
+    value: f64,
 }
 
 /// What stands out among the rows, or among the columns.
@@ -73,7 +73,7 @@ impl Standouts {
             at: place(one.at),
             row: one.at / width,
             column: one.at % width,
-            value: one.value,
+            value: f64::from(one.value),
         });
         Ok(Self {
             largest: largest.collect(),

@@ -1,10 +1,12 @@
 """Every view, on models in every container: nothing fails, nothing is asked of anybody else, and the numbers are
 those of the other verbs."""
 
+import json
 import os
 import pathlib
 import re
 import urllib.parse
+import urllib.request
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -248,3 +250,45 @@ def test_a_report_is_one_file(browser, tmp_path):
         watched.page.screenshot(path=SHOTS / f"{path.stem}.png", full_page=True)
         watched.check()
         watched.close()
+
+
+def answers(address, question):
+    with urllib.request.urlopen(f"{address}api/{question}") as answer:
+        return json.load(answer)
+
+
+def in_batches(address, question, key):
+    """All entries of an answer that comes in batches."""
+    found, position = [], 0
+    while position is not None:
+        answer = answers(address, f"{question}&from={position}")
+        found += answer[key]
+        position = answer["next"]
+    return found
+
+
+FIGURES = ["elements", "nan", "infinite", "zeros", "outliers", "min", "max", "mean", "deviation", "rms", "quantiles", "scales"]
+
+
+@pytest.mark.parametrize("path", [HF, GGUF, MLX], ids=lambda path: path.split("/")[-1])
+def test_numbers_are_those_of_the_program(path):
+    with serving(HF, path) as (address, _):
+        expected = {tensor["name"]: tensor for tensor in report("inspect", path, "--stats")["tensors"]}
+        found = in_batches(address, "statistics?model=1", "tensors")
+        assert len(found) == len(expected) > 10
+        for one in found:
+            for figure in FIGURES:
+                assert one.get(figure) == expected[one["name"]].get(figure), (one["name"], figure)
+        names = answers(address, "tensors?model=1")["name"]
+        for at in (0, len(names) // 2, len(names) - 1):
+            largest = answers(address, f"standouts?model=1&at={at}")["largest"]
+            values = sorted((abs(value) for value in dump(path, names[at])), reverse=True)
+            assert [abs(one["value"]) for one in largest] == values[:10], names[at]
+        pairs = answers(address, "pairs?a=0&b=1")["name"]
+        compared = in_batches(address, "differences?a=0&b=1", "differences")
+        differ = {tensor["name"]: tensor for tensor in report("diff", HF, path)["different"]}
+        changed = {pairs[one["pair"]]: one for one in compared if one["outcome"] == "values" and one["differing"] > 0}
+        assert changed.keys() == differ.keys()
+        for name, one in changed.items():
+            for figure in ("differing", "max_difference", "rms_difference", "relative_rms", "cosine", "worst"):
+                assert one[figure] == differ[name][figure], (name, figure)
