@@ -895,8 +895,8 @@ fn parts_of_another_dtype() {
     insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": codes of gptq (config.json): the scale is I32, but F32 or F16 or BF16 is required"#);
 
     let (file, _) = packed_integers(8, (16, 64, 2), true, Format::F16);
-    let file = changed(&file, "l.weight_zero_point", "I8", &[16, 2], &[0; 32]);
-    insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": codes of compressed-tensors (config.json): the zero_point is I8, but I32 or U32 is required"#);
+    let file = changed(&file, "l.weight_zero_point", "I16", &[16, 2], &[0; 64]);
+    insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": codes of compressed-tensors (config.json): the zero_point is I16, but I32 or U32 is required"#);
     let scaled = Safetensors::new()
         .tensor("l.weight", "I8", &[4, 8], [1; 32])
         .tensor("l.weight_scale", "F32", &[4, 1], f32s(&[1.0; 4]))

@@ -358,6 +358,34 @@ fn half_of_a_matrix_and_its_bits() {
     check("bf16", stated, &file("BF16", halves), "l.weight", DType::SPARSE24_16, &expected);
 }
 
+/// compressed-tensors' strategies `tensor` and `block`: their zero points are not packed.
+#[test]
+fn packed_integers_with_shared_scales() {
+    let integers: Vec<u8> = (0..32 * 64).map(|n| (n * 11 % 16) as u8).collect();
+    let dims: Vec<u8> = [32u64, 64].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let stated = r#"{"config_groups":{"g":{"weights":{"num_bits":4}}}}"#;
+    let blocks = [0.5f32, 2.0, 3.0, 4.0];
+    for (shape, scales, zeros) in [
+        (&[1u64][..], &blocks[1..2], &[3i8][..]),
+        (&[2, 2], &blocks, &[-2, 0, 5, 7]),
+        (&[2, 2], &blocks, &[]),
+    ] {
+        let at = |n: usize| if scales.len() == 1 { 0 } else { n / 64 / 16 * 2 + n % 64 / 32 };
+        let zero = |n: usize| zeros.get(at(n)).map_or(0.0, |zero| f32::from(*zero));
+        let value = |(n, q): (usize, &u8)| scales[at(n)] * (f32::from(*q) - 8.0 - zero(n));
+        let expected: Vec<f32> = integers.iter().enumerate().map(value).collect();
+        let mut file = Safetensors::new()
+            .tensor("l.weight_packed", "I32", &[32, 8], nibbles(&integers))
+            .tensor("l.weight_scale", "F32", shape, f32s(scales))
+            .tensor("l.weight_shape", "I64", &[2], dims.clone());
+        if !zeros.is_empty() {
+            let bytes: Vec<u8> = zeros.iter().map(|zero| *zero as u8).collect();
+            file = file.tensor("l.weight_zero_point", "I8", shape, bytes);
+        }
+        check("shared", stated, &file, "l.weight", DType::CT_INT4, &expected);
+    }
+}
+
 /// auto-round's own packing stores zero points as they are, and its others as GPTQ does.
 #[test]
 fn packings_of_auto_round() {

@@ -113,7 +113,7 @@ fn compressed_tensors() {
         &[("l.weight_packed", "U8", &[2, 16]), ("l.weight_scale", "F16", &[2, 2])],
     ]), @r#"
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32)
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed and weight_scale must have two dimensions, l.weight_scale F16 [2, 1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed must have two dimensions, l.weight_scale F16 [2, 1]
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [3, 1], l.weight_scale F16 [3, 1]
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [2, 0], l.weight_scale F16 [2, 0]
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): the description is missing, l.weight_scale F16 [2, 1]

@@ -209,9 +209,10 @@ fn sparse24(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> O
     Some(())
 }
 
-/// compressed-tensors: codes packed along the row, [N, words]; zero points packed along the first
-/// dimension, [N bits / 32, G]. Both are stored with an offset of half their range. Value: scale (q
-/// - zero point).
+/// compressed-tensors: codes packed along the row, [N, words]. Scales: [N, G], one for the tensor, or one for
+/// each block of rows and columns. Zero points: packed along the first dimension, [N bits / 32, G], or a signed byte
+/// beside each scale. Codes, and packed zero points, are stored with an offset of half their range. Value: scale (q -
+/// zero point).
 fn compressed<const BITS: usize>(
     parts: &SchemeArrays<'_>,
     range: Range<usize>,
@@ -221,13 +222,18 @@ fn compressed<const BITS: usize>(
     let (words, count) = (parts.weight.along(1), scales.along(1));
     let half = 1 << (BITS - 1);
     let group = groups(parts, count)?;
+    let reach = scale_reach(parts.weight.along(0), scales.along(0))?;
     for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
         let scaling = |group: usize| {
+            let at = output / reach * count + group;
             let zero = match &parts.zero_point {
+                Some(zeros) if zeros.width == 1 => {
+                    half + i32::from(zeros.bytes.get(at)?.cast_signed())
+                }
                 Some(zeros) => field::<BITS>(output, |word| zeros.word(word * count + group))?,
                 None => half,
             };
-            Some((scales.float(output * count + group)?, zero))
+            Some((scales.float(at)?, zero))
         };
         let scalings: Option<Vec<(f32, i32)>> = (0..count).map(scaling).collect();
         let scalings = scalings?;

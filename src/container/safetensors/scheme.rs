@@ -431,19 +431,34 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
     if found.is(DType::U8) {
         return e2m1(found);
     }
-    let (&[rows, packed], &[scale_rows, groups]) = (found.head.shape, found.shape(Part::Scale))
-    else {
-        return Err(contradiction(
-            "weight_packed and weight_scale must have two dimensions".into(),
-        ));
+    let &[rows, packed] = found.head.shape else {
+        return Err(contradiction("weight_packed must have two dimensions".into()));
     };
-    if scale_rows != rows || groups == 0 {
+    // One for the tensor, some for each row, or one for each block of rows and columns.
+    let scale = found.shape(Part::Scale);
+    let (scale_rows, groups) = match scale {
+        [] | [1] => (1, 1),
+        &[scale_rows, groups] => (scale_rows, groups),
+        _ => (0, 0),
+    };
+    if groups == 0 || !is_divided(scale_rows, rows) {
         return Err(contradiction(format!(
-            "weight_packed has {rows} rows, but weight_scale [{scale_rows}, {groups}]"
+            "weight_packed has {rows} rows, but weight_scale {scale:?}"
         )));
     }
-    found.check_dtypes(&[Part::Weight, Part::ZeroPoint, Part::GroupIndex], WORDS)?;
+    found.check_dtypes(&[Part::Weight, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
+    // Only zero points of rows are packed.
+    let zeros = found.part(Part::ZeroPoint).filter(|zeros| zeros.dtype == Ok(DType::I8));
+    match zeros {
+        Some(zeros) if zeros.shape != scale => {
+            let zeros = zeros.shape;
+            return Err(contradiction(format!("zero points {zeros:?}, but scales {scale:?}")));
+        }
+        Some(_) => {}
+        None if scale_rows == rows => found.check_dtypes(&[Part::ZeroPoint], WORDS)?,
+        None => found.check_dtypes(&[Part::ZeroPoint], &[DType::I8])?,
+    }
     let dims = found.numbers(Part::Description)?;
     let &[said_rows, columns] = dims.as_slice() else {
         return Err(contradiction(format!("weight_shape holds {} numbers, not 2", dims.len())));
@@ -644,16 +659,22 @@ fn elements(found: &CheckpointArrays<'_>) -> Interpretation {
     // One for the tensor; or along each dimension, of which the last may be left out, one for all
     // elements, for each, or for each block of a power of two.
     let one = crate::shape::elements(scale) == Some(1);
-    let reaches = |(&scales, &elements): (&u64, &u64)| {
-        let (scales, elements) = (usize::try_from(scales).ok()?, usize::try_from(elements).ok()?);
-        crate::quant::scale_reach(elements, scales).filter(|_| scales > 0)
-    };
-    let fits =
-        scale.len() <= weight.len() && scale.iter().zip(weight).all(|pair| reaches(pair).is_some());
+    let mut pairs = scale.iter().zip(weight);
+    let fits = scale.len() <= weight.len()
+        && pairs.all(|(&scales, &elements)| is_divided(scales, elements));
     if !(one || fits) {
         return Err(contradiction(format!("weight {weight:?} and scale {scale:?}")));
     }
     Ok(Some((dtype, weight.to_vec())))
+}
+
+/// Whether a number of scales along a dimension is one for all elements, for each, or for each block of a
+/// power of two.
+fn is_divided(scales: u64, elements: u64) -> bool {
+    let (Ok(scales), Ok(elements)) = (usize::try_from(scales), usize::try_from(elements)) else {
+        return false;
+    };
+    scales > 0 && crate::quant::scale_reach(elements, scales).is_some()
 }
 
 /// Whether numbers are floats of at least 16 bits.

@@ -82,8 +82,12 @@ impl KernelTensor {
         let rows = crate::shape::elements(shape)?.checked_div(columns).unwrap_or(0);
         let mut places: [Option<(Range<u64>, Option<u64>)>; 3] = [None, None, None];
         let mut formats = (None, None);
-        for LoadedPart { part, dtype, range, row_bytes, .. } in parts {
+        let is_packed = matches!(tensor.dtype, DType::CT_INT4 | DType::CT_INT8);
+        for LoadedPart { part, dtype, range, row_bytes, shape, .. } in parts {
             let number = match part {
+                // The kernel's scales are those of rows, and its zero points are packed.
+                Part::Scale if is_packed && !matches!(**shape, [n, _] if n == rows) => return None,
+                Part::ZeroPoint if is_packed && *dtype == DType::I8 => return None,
                 Part::Weight => 0,
                 Part::Scale | Part::Absmax => {
                     formats.0 = Some(*dtype);
