@@ -358,6 +358,26 @@ fn half_of_a_matrix_and_its_bits() {
     check("bf16", stated, &file("BF16", halves), "l.weight", DType::SPARSE24_16, &expected);
 }
 
+#[test]
+fn floats_of_six_bits() {
+    let numbers: Vec<u8> = (0..2 * 64).map(|n| (n * 23 % 64) as u8).collect();
+    let mut packed = vec![0u8; 2 * 48];
+    for (n, bit) in (0..numbers.len()).flat_map(|n| (0..6).map(move |bit| (n, bit))) {
+        packed[(n * 6 + bit) / 8] |= (numbers[n] >> bit & 1) << ((n * 6 + bit) % 8);
+    }
+    let powers = [127u8, 120, 130, 128];
+    let value = |(n, code): (usize, &u8)| small(*code, 2, 3, 1) * power(powers[n / 32]);
+    let expected: Vec<f32> = numbers.iter().enumerate().map(value).collect();
+    let file = Safetensors::new().tensor("l.weight_packed", "U8", &[2, 48], packed).tensor(
+        "l.weight_scale",
+        "U8",
+        &[2, 2],
+        powers.to_vec(),
+    );
+    let stated = r#"{"quant_method":"compressed-tensors","format":"mxfp6-pack-quantized"}"#;
+    check("mxfp6", stated, &file, "l.weight", DType::CT_MXFP6, &expected);
+}
+
 /// compressed-tensors' strategies `tensor` and `block`: their zero points are not packed.
 #[test]
 fn packed_integers_with_shared_scales() {

@@ -189,6 +189,10 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
             put("l.weight", "U8", &[rows, any], 1);
             put("l.weight_scale", format, &[1], width);
         }
+        (_, "CT_MXFP6") => {
+            put("l.weight_packed", "U8", &[rows, packed * 3 / 4], 1);
+            put("l.weight_scale", "U8", &[rows, packed / 32], 1);
+        }
         ("SPARSE", _) => {
             let (element, bytes) = match (name, has(1)) {
                 ("SPARSE24_8", true) => ("I8", 1),

@@ -348,6 +348,8 @@ dtypes! {
     CT_INT7:      Group,   8 =>   7    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT7);
     /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
     CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT8);
+    /// compressed-tensors: E2M3 elements in groups of 32, four in three bytes, E8M0 scales.
+    CT_MXFP6:     Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::CT_MXFP6);
     /// 8-bit integers with a scale for each row or for the tensor.
     SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_I8);
     /// `F8_E4M3` with a scale for the tensor, each row, each square block or each group of a row.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::arrays::{BlockScales, RowsDecode, SchemeArrays, StoredArray};
-use super::float::{E2M1, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ};
+use super::float::{E2M1, E2M3, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ};
 use super::{Codec, Decoder};
 
 const fn rows(decode: RowsDecode) -> Codec {
@@ -33,6 +33,7 @@ pub(crate) static CT_INT5: Codec = rows(compressed::<5>);
 pub(crate) static CT_INT6: Codec = rows(compressed::<6>);
 pub(crate) static CT_INT7: Codec = rows(compressed::<7>);
 pub(crate) static CT_INT8: Codec = rows(compressed::<8>);
+pub(crate) static CT_MXFP6: Codec = rows(mxfp6);
 pub(crate) static SCALED_I8: Codec = rows(|parts, range, out| {
     let zero_point = |number: usize| match &parts.zero_point {
         Some(zeros) if zeros.width == 1 => Some(i32::from(zeros.bytes.get(number)?.cast_signed())),
@@ -241,6 +242,25 @@ fn compressed<const BITS: usize>(
             let (scale, zero) = scalings.get(group(column)?)?;
             let code = field::<BITS>(column, |word| parts.weight.word(output * words + word))?;
             *value = scale * small(code - zero);
+        }
+    }
+    Some(())
+}
+
+/// compressed-tensors' MXFP6: E2M3 codes, four in three bytes, the first in the low bits; a power of two for each
+/// 32. Value: code scale.
+fn mxfp6(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
+    const GROUP: usize = 32;
+    let scales = parts.scale.as_ref()?;
+    let (width, count) = (parts.weight.along(1), scales.along(1));
+    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let start = number.checked_mul(width)?;
+        let bytes = parts.weight.bytes.get(start..start.checked_add(width)?)?;
+        for (column, out) in row.iter_mut().enumerate() {
+            let [first, second, third] = *bytes.get(column / 4 * 3..)?.first_chunk()?;
+            let word = u32::from_le_bytes([first, second, third, 0]);
+            let code = usize::try_from(word >> (column % 4 * 6) & 63).ok()?;
+            *out = E2M3.get(code)? * scales.float(number * count + column / GROUP)?;
         }
     }
     Some(())

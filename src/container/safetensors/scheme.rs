@@ -160,7 +160,7 @@ fn try_scheme(
     let name = (scheme.tensor != scheme.head).then(|| [base, scheme.tensor.as_bytes()].concat());
     let group_size = match dtype {
         DType::HF_NVFP4 => 16,
-        DType::HF_MXFP4 => 32,
+        DType::HF_MXFP4 | DType::CT_MXFP6 => 32,
         DType::AWQ4_GEMV => found.stated_group_size().unwrap_or(0),
         DType::CT_INT2
         | DType::CT_INT3
@@ -429,7 +429,7 @@ fn sparse(found: &CheckpointArrays<'_>) -> Interpretation {
 /// codes per byte.
 fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
     if found.is(DType::U8) {
-        return e2m1(found);
+        return small_floats(found);
     }
     let &[rows, packed] = found.head.shape else {
         return Err(contradiction("weight_packed must have two dimensions".into()));
@@ -484,6 +484,19 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
         }
     };
     Ok(Some((dtype, vec![rows, columns])))
+}
+
+/// compressed-tensors' floats of 6 bits, four in three bytes, or of 4 bits, two in a byte. The shapes distinguish
+/// them.
+fn small_floats(found: &CheckpointArrays<'_>) -> Interpretation {
+    let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
+    let (&[rows, bytes], &[scale_rows, groups]) = (weight, scale) else { return Ok(None) };
+    let columns = groups.checked_mul(32).filter(|columns| columns / 4 * 3 == bytes);
+    let Some(columns) = columns.filter(|_| scale_rows == rows) else {
+        return e2m1(found);
+    };
+    found.check_dtypes(&[Part::Scale], POWERS)?;
+    Ok(Some((DType::CT_MXFP6, vec![rows, columns])))
 }
 
 /// The widths of packed integers: those that the config states, or those that are usual.

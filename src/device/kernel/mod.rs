@@ -309,6 +309,7 @@ pub static DECODED: &[(DType, DType)] = &[
     (DType::CT_INT5, DType::F16),
     (DType::CT_INT6, DType::F16),
     (DType::CT_INT7, DType::F16),
+    (DType::CT_MXFP6, DType::F16),
     (DType::SCALED_F8_E5M2, DType::F16),
     (DType::SCALED_F8_E4M3FNUZ, DType::F16),
     (DType::SCALED_F8_E5M2FNUZ, DType::F16),

@@ -142,7 +142,9 @@ impl<'a> StoredTensor<'a> {
             // MLX, gpt-oss and compressed-tensors store these formats as U8.
             DType::U8 => match self.dtype() {
                 Ok(DType::MLX_NVFP4 | DType::HF_NVFP4) => Some(Float::E4M3),
-                Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4) => Some(Float::E8M0),
+                Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4 | DType::CT_MXFP6) => {
+                    Some(Float::E8M0)
+                }
                 Ok(dtype) if dtype.is_scaled_f8() => Some(Float::E8M0),
                 _ => None,
             },
