@@ -408,11 +408,6 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "what Ollama's server does for some families and renderers only",
     ),
     (
-        "container/safetensors/scheme.rs",
-        &["bitnet"],
-        "a scheme of quantization with the name of a family",
-    ),
-    (
         "container/whisper_ggml/header.rs",
         &["whisper"],
         "files of whisper.cpp name no architecture: the container has one model",

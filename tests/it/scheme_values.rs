@@ -278,49 +278,26 @@ fn nibbles(numbers: &[u8]) -> Vec<u8> {
     numbers.chunks(2).map(|pair| pair[0] | pair[1] << 4).collect()
 }
 
-/// Scales and zero points of this layout are padded: three groups have room for eight.
+/// Scales and zero points of this layout are padded: three groups have room for 32.
 #[test]
 fn awq_that_is_packed_along_the_input() {
     let codes: Vec<u8> = (0..2 * 96).map(|n| (n * 7 % 16) as u8).collect();
-    let zeros = [[3u8, 9, 15, 0, 0, 0, 0, 0], [8, 1, 4, 0, 0, 0, 0, 0]];
-    let scales: Vec<f32> = (0..16).map(|n| (n + 1) as f32 / 8.0).collect();
+    let zeros = [[3u8, 9, 15], [8, 1, 4]].map(|of| [&of[..], &[0; 29]].concat());
+    let scales: Vec<f32> = (0..64).map(|n| (n + 1) as f32 / 8.0).collect();
     let expected: Vec<f32> = codes
         .iter()
         .enumerate()
         .map(|(n, code)| {
             let (row, group) = (n / 96, n % 96 / 32);
-            scales[row * 8 + group] * (f32::from(*code) - f32::from(zeros[row][group]))
+            scales[row * 32 + group] * (f32::from(*code) - f32::from(zeros[row][group]))
         })
         .collect();
     let file = Safetensors::new()
         .tensor("l.qweight", "I32", &[2, 12], nibbles(&codes))
-        .tensor("l.qzeros", "I32", &[2, 1], nibbles(&zeros.concat()))
-        .tensor("l.scales", "F32", &[2, 8], f32s(&scales));
+        .tensor("l.qzeros", "I32", &[2, 4], nibbles(&zeros.concat()))
+        .tensor("l.scales", "F32", &[2, 32], f32s(&scales));
     let stated = r#"{"quant_method":"awq","version":"gemv","group_size":32}"#;
     check("gemv", stated, &file, "l.weight", DType::AWQ4_GEMV, &expected);
-}
-
-/// A byte has four rows, a quarter of all rows apart; the class says what the scale is.
-#[test]
-fn three_values_in_two_bits() {
-    let codes: Vec<u8> = (0..8 * 5).map(|n| (n * 5 % 3) as u8).collect();
-    let packed: Vec<u8> = (0..2 * 5)
-        .map(|at| (0..4).fold(0, |byte, quarter| byte | codes[quarter * 10 + at] << (2 * quarter)))
-        .collect();
-    let file = Safetensors::new().tensor("l.weight", "U8", &[2, 5], packed).tensor(
-        "l.weight_scale",
-        "F32",
-        &[1],
-        f32s(&[0.8]),
-    );
-    let values = |scale: f32| codes.iter().map(|q| (f32::from(*q) - 1.0) * scale).collect();
-    for (class, scale) in
-        [("", 1.0 / 0.8), (r#","linear_class":"autobitlinear","quantization_mode":"offline""#, 0.8)]
-    {
-        let stated = format!("{{\"quant_method\":\"bitnet\"{class}}}");
-        let expected: Vec<f32> = values(scale);
-        check("bitnet", &stated, &file, "l.weight", DType::BITNET, &expected);
-    }
 }
 
 #[test]
@@ -449,6 +426,7 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("spqr", (r#"{"quant_method":"spqr"}"#, &[("l.dense_weights", "I64", &[64]), ("l.row_offsets", "I32", &[5])])),
     ("higgs", (r#"{"quant_method":"higgs"}"#, &[("l.weight", "I16", &[4, 8]), ("l.scales", "F16", &[4, 1]), ("l.tables", "F16", &[16, 2])])),
     ("quanto", (r#"{"quant_method":"quanto"}"#, &[("l.weight._data", "I8", &[4, 8]), ("l.weight._scale", "F16", &[4, 1])])),
+    ("bitnet", (r#"{"quant_method":"bitnet"}"#, &[("l.weight", "U8", &[1, 8]), ("l.weight_scale", "BF16", &[1])])),
     ("rounds it", (r#"{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}"#, &[("l.weight", "BF16", &[4, 8])])),
     ("gemv_fast", (r#"{"quant_method":"awq","version":"gemv_fast","group_size":32}"#, &[("l.qweight", "I16", &[8, 32]), ("l.qzeros", "F16", &[8, 32]), ("l.scales", "F16", &[8, 32])])),
     ("eetq", (r#"{"quant_method":"eetq"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scales", "F16", &[8])])),

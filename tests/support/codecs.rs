@@ -180,14 +180,10 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
             }
         }
         (_, "AWQ4_GEMV") => {
-            let (outputs, groups) = (rows * 4, packed / 32);
+            let (outputs, words) = (rows * 4, (packed / 32).div_ceil(8).next_multiple_of(4));
             put("l.qweight", "I32", &[outputs, packed / 8], 4);
-            put("l.qzeros", "I32", &[outputs, 1], 4);
-            put("l.scales", format, &[outputs, groups.next_multiple_of(8)], width);
-        }
-        (_, "BITNET") => {
-            put("l.weight", "U8", &[rows, any], 1);
-            put("l.weight_scale", format, &[1], width);
+            put("l.qzeros", "I32", &[outputs, words], 4);
+            put("l.scales", format, &[outputs, words * 8], width);
         }
         (_, "CT_MXFP6") => {
             put("l.weight_packed", "U8", &[rows, packed * 3 / 4], 1);
@@ -301,9 +297,8 @@ fn of_scheme(name: &str, rows: u64, choice: Choice, cut: &mut Cut<'_>) -> (Strin
         _ if name.ends_with("_V2") => ",\"checkpoint_format\":\"gptq_v2\"".to_owned(),
         _ => String::new(),
     };
-    let method = if name == "BITNET" { "bitnet" } else { "any" };
     let config = format!(
-        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"{method}\"{more}}}}}"
+        "{{\"model_type\":\"llama\",\"quantization_config\":{{\"quant_method\":\"any\"{more}}}}}"
     );
     (config, file)
 }

@@ -78,8 +78,6 @@ pub struct SchemeArrays<'a> {
     pub nested_code_values: Option<StoredArray<'a>>,
     /// The scale of the whole tensor (NVFP4).
     pub global_scale: Option<StoredArray<'a>>,
-    /// A divisor of the whole tensor (BitNet).
-    pub global_divisor: Option<StoredArray<'a>>,
     /// A factor for each column, by which the module multiplies its input (ModelOpt after AWQ).
     pub input_factor: Option<StoredArray<'a>>,
     /// The runs that share an entry of `absmax`.

@@ -328,8 +328,6 @@ dtypes! {
     AWQ4:         Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AWQ4);
     /// AWQ's GEMV layout: 4-bit elements packed along the input, zero points.
     AWQ4_GEMV:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AWQ4_GEMV);
-    /// BitNet: -1, 0 and 1 in 2 bits, four rows in a byte, a scale or a divisor for the tensor.
-    BITNET:       Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::BITNET);
     /// compressed-tensors: two stored 8-bit elements of four, `F8_E4M3` or `I8`, perhaps with a scale for each row.
     SPARSE24_8:   Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SPARSE24);
     /// compressed-tensors: two stored elements of four, `F16` or `BF16`.
@@ -429,7 +427,6 @@ impl DType {
                 | Self::GPTQ4_V2
                 | Self::GPTQ8_V2
                 | Self::AWQ4
-                | Self::BITNET
         )
     }
 

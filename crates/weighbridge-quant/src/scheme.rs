@@ -24,7 +24,6 @@ pub(crate) static GPTQ4_V2: Codec = rows(gptq::<4, 0>);
 pub(crate) static GPTQ8_V2: Codec = rows(gptq::<8, 0>);
 pub(crate) static AWQ4: Codec = rows(awq);
 pub(crate) static AWQ4_GEMV: Codec = rows(awq_gemv);
-pub(crate) static BITNET: Codec = rows(bitnet);
 pub(crate) static SPARSE24: Codec = rows(sparse24);
 pub(crate) static CT_INT2: Codec = rows(compressed::<2>);
 pub(crate) static CT_INT3: Codec = rows(compressed::<3>);
@@ -155,27 +154,6 @@ fn awq_gemv(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> O
                 let code = field::<4>(column, |word| parts.weight.word(output * words + word))?;
                 *value = scale * small(code - zero);
             }
-        }
-    }
-    Some(())
-}
-
-/// BitNet: a byte has the codes of four rows, a quarter of all rows apart, the first in the low bits. Value: (q -
-/// 1) scale, or (q - 1) / divisor.
-fn bitnet(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
-    let quarter = parts.weight.along(0);
-    let one = |array: &Option<StoredArray<'_>>| array.as_ref().map(|array| array.float(0));
-    let scaled: [f32; 3] = match (one(&parts.global_scale), one(&parts.global_divisor)) {
-        (Some(scale), None) => [-scale?, 0.0, scale?],
-        (None, Some(divisor)) => [-1.0 / divisor?, 0.0, 1.0 / divisor?],
-        _ => return None,
-    };
-    for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
-        let shift = 2 * number.checked_div(quarter)?;
-        let start = number.checked_rem(quarter)?.checked_mul(parts.columns)?;
-        let bytes = parts.weight.bytes.get(start..start.checked_add(parts.columns)?)?;
-        for (out, byte) in row.iter_mut().zip(bytes) {
-            *out = *scaled.get(usize::from(byte.checked_shr(u32::try_from(shift).ok()?)? & 3))?;
         }
     }
     Some(())

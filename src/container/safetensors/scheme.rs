@@ -42,9 +42,6 @@ static SCHEMES: &[Scheme] = &[
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight.absmax", Part::Absmax), (".weight.quant_map", Part::CodeValues), (".weight.nested_absmax", Part::NestedAbsmax), (".weight.nested_quant_map", Part::NestedCodeValues), (".weight.quant_state.bitsandbytes__fp4", Part::Description)], needed: &[Part::Absmax, Part::CodeValues, Part::Description], settle: bitsandbytes_fp4 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".SCB", Part::Scale), (".weight_format", Part::Description)], needed: &[Part::Scale], settle: bitsandbytes_int8 },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_scale_2", Part::GlobalScale), (".pre_quant_scale", Part::InputFactor)], needed: &[Part::Scale, Part::GlobalScale], settle: e2m1 },
-    // BitNet, whose classes multiply or divide by the scale.
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::GlobalScale)], needed: &[Part::GlobalScale], settle: bitnet },
-    Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::GlobalDivisor)], needed: &[Part::GlobalDivisor], settle: bitnet },
     Scheme { head: ".compressed", tensor: ".weight", companions: &[(".bitmask", Part::Bitmask), (".shape", Part::Description), (".weight_scale", Part::Scale)], needed: &[Part::Bitmask, Part::Description], settle: sparse },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: elements },
@@ -365,36 +362,23 @@ fn awq_gemv(found: &CheckpointArrays<'_>) -> Interpretation {
     let columns = words.checked_mul(8).ok_or_else(|| contradiction(fault()))?;
     let each = found.stated_group_size().map(u64::from).filter(|each| *each > 0);
     let each = each.ok_or_else(|| contradiction("the documents state no group_size".to_owned()))?;
-    let needed = columns.div_ceil(each);
+    // Zero points are padded to as many words as the kernel reads at once.
+    let at_once = match each {
+        32 => 4,
+        64 => 2,
+        128.. => 1,
+        _ => return Err(contradiction(format!("{} with groups of {each}", fault()))),
+    };
+    let padded = columns.div_ceil(each).div_ceil(8).next_multiple_of(at_once);
     let fits = rows == scale_rows
         && rows == zero_rows
         && columns.is_multiple_of(each)
-        && needed <= groups
-        && needed.div_ceil(8) <= zero_words;
+        && zero_words == padded
+        && groups == padded.saturating_mul(8);
     match fits {
         true => Ok(Some((DType::AWQ4_GEMV, vec![rows, columns]))),
         false => Err(contradiction(format!("{} with groups of {each}", fault()))),
     }
-}
-
-/// BitNet's packed rows, in checkpoints that transformers wrote.
-fn bitnet(found: &CheckpointArrays<'_>) -> Interpretation {
-    let Some(stated) = found.stated().filter(|stated| stated.says("/quant_method", "bitnet"))
-    else {
-        return Ok(None);
-    };
-    // `BitLinear` divides by the scale, `AutoBitLinear` multiplies by it.
-    let divides = !stated.says("/linear_class", "autobitlinear");
-    let part = if divides { Part::GlobalDivisor } else { Part::GlobalScale };
-    let (true, true, &[rows, columns]) =
-        (found.is(DType::U8), found.part(part).is_some(), found.head.shape)
-    else {
-        return Ok(None);
-    };
-    found.check_dtypes(&[part], FLOATS)?;
-    let rows = rows.checked_mul(4).filter(|_| crate::shape::elements(found.shape(part)) == Some(1));
-    let rows = rows.ok_or_else(|| contradiction(format!("{:?} scales", found.shape(part))))?;
-    Ok(Some((DType::BITNET, vec![rows, columns])))
 }
 
 /// compressed-tensors' matrices of which two elements of four are zeros.
@@ -408,7 +392,8 @@ fn sparse(found: &CheckpointArrays<'_>) -> Interpretation {
     let is_scale =
         matches!(scale, [] | [1] | [1, 1]) || matches!(scale, &[n] | &[n, 1] if n == rows);
     let fits = stored == [rows, columns / 2] && columns % 4 == 0;
-    if !fits || mask != [rows, columns.div_ceil(8)] || !is_scale {
+    let is_column = found.shape(Part::Description) == [2, 1];
+    if !fits || mask != [rows, columns.div_ceil(8)] || !is_scale || !is_column {
         return Err(contradiction(format!(
             "compressed {stored:?}, bitmask {mask:?} and scales {scale:?} of a matrix {dims:?}"
         )));

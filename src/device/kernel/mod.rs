@@ -301,7 +301,6 @@ pub static DECODED: &[(DType, DType)] = &[
     (DType::I64, DType::F32),
     (DType::U64, DType::F32),
     (DType::AWQ4_GEMV, DType::F16),
-    (DType::BITNET, DType::F16),
     (DType::SPARSE24_8, DType::F16),
     (DType::SPARSE24_16, DType::F16),
     (DType::CT_INT2, DType::F16),

@@ -588,7 +588,6 @@ impl<'a> StoredTensor<'a> {
             nested_absmax: array(Part::NestedAbsmax)?,
             nested_code_values: array(Part::NestedCodeValues)?,
             global_scale: array(Part::GlobalScale)?,
-            global_divisor: array(Part::GlobalDivisor)?,
             input_factor: array(Part::InputFactor)?,
             blocks: self.block_scales()?.unwrap_or_else(|| BlockScales {
                 block: self.group_size().unwrap_or(0),

@@ -95,7 +95,6 @@ impl Rows {
                     nested_absmax: None,
                     nested_code_values: None,
                     global_scale: None,
-                    global_divisor: None,
                     input_factor: None,
                     blocks: crate::BlockScales::default(),
                 };
