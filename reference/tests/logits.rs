@@ -10,8 +10,8 @@ use weighbridge::ops::quantize;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{Model, WriteOptions};
-use weighbridge_reference::plan::{AttentionPlan, Residual, Temperature};
-use weighbridge_reference::{Activation, Frequencies, Plan, Reference, likeliest};
+use weighbridge_reference::plan::{AttentionPlan, Temperature};
+use weighbridge_reference::{Plan, Reference, likeliest};
 
 /// What the logits were computed with and the models do not say.
 const COMPUTED_WITH: &[(&str, Said)] = &[
@@ -26,34 +26,10 @@ const COMPUTED_WITH: &[(&str, Said)] = &[
 /// Numbers that GGUF has no key for, or that llama.cpp's converter does not write. Given to the plan,
 /// they must give the logits: nothing else is lost.
 const UNSAID: &[(&str, Said)] = &[
-    // llama.cpp has one attention for each layer of these families.
-    ("mistral", |plan| plan.attentions().for_each(|attention| attention.window = Some(7))),
+    // llama.cpp has one attention for each layer, and the file keeps no other.
     ("ministral", |plan| {
         attentions(plan, &[0, 1, 2]).for_each(|attention| attention.window = Some(8));
     }),
-    ("qwen2", |plan| attentions(plan, &[1, 2]).for_each(|attention| attention.window = Some(6))),
-    // Periods of layers without a window or without rotary embeddings are llama.cpp's own numbers.
-    ("cohere2", |plan| attentions(plan, &[1]).for_each(full_without_rope)),
-    ("smollm3", |plan| attentions(plan, &[1]).for_each(|attention| attention.rope = None)),
-    ("gemma3_text", |plan| {
-        attentions(plan, &[1, 3]).for_each(|attention| {
-            (attention.window, attention.rope) = (None, Some(0));
-        });
-        scale(plan, 10.0);
-    }),
-    // Factors of scores follow from the number of layers.
-    ("gemma2", |plan| scale(plan, 9.0)),
-    // The scales of the embedding, of layers and of logits are llama.cpp's own numbers.
-    ("minicpm3", |plan| {
-        (plan.embedding_scale, plan.residual) = (4.0, Residual::Scaled(1.1 / 2f32.sqrt()));
-        plan.logit_scale = 96.0 / 64.0;
-    }),
-    ("gpt_oss", |plan| {
-        let activation = Activation::ClampedSwiglu { alpha: 1.702, limit: 1.5 };
-        plan.layers.iter_mut().for_each(|layer| layer.network.activation = activation);
-    }),
-    // The weights of Qwen 3's experts always sum to 1.
-    ("qwen3_moe-mixed", |plan| plan.routings().for_each(|routing| routing.normalized = false)),
     // llama.cpp has one length of chunks, and of steps in which queries grow.
     ("llama4_text-chunks", |plan| {
         for attention in plan.attentions() {
@@ -65,13 +41,6 @@ const UNSAID: &[(&str, Said)] = &[
     }),
     // A file does not say whether it is T5 or mT5. The published models of mT5 have an output matrix.
     ("mt5", |plan| plan.logit_scale = 1.0),
-    // There is no scaling of that name.
-    ("llama-rope-dynamic", |plan| {
-        for rope in &mut plan.ropes {
-            rope.frequencies =
-                Frequencies::Dynamic { base: 10_000.0, factor: 2.0, trained: 24, pairs: 8 };
-        }
-    }),
 ];
 
 /// Encoders whose pooler or head for masked words llama.cpp's converter leaves out: their hidden
@@ -89,14 +58,6 @@ fn attentions<'p>(
 ) -> impl Iterator<Item = &'p mut AttentionPlan> {
     let all = plan.attentions().enumerate();
     all.filter(|(layer, _)| layers.contains(layer)).map(|(_, attention)| attention)
-}
-
-fn full_without_rope(attention: &mut AttentionPlan) {
-    (attention.window, attention.rope) = (None, None);
-}
-
-fn scale(plan: &mut Plan, scalar: f32) {
-    plan.attentions().for_each(|attention| attention.scale = scalar.sqrt().recip());
 }
 
 /// Every fixture from one container, and every model of `xtask/oracles/models.py` where

@@ -221,7 +221,7 @@ fn reason(dtype: DType) -> Option<&'static str> {
         () if matches!(name, "Q6_0" | "IQ2_K" | "IQ3_K" | "IQ4_K" | "IQ4_KS") => Some(
             "no tool at hand writes ik_llama.cpp's types: by their formulas in `tests/it/formulas.rs`",
         ),
-        () if ["GPTQ", "AWQ", "CT_", "SCALED_", "HF_", "BNB_"]
+        () if ["GPTQ", "AWQ", "CT_", "SCALED_", "SPARSE24_", "HF_", "BNB_"]
             .iter()
             .any(|s| name.starts_with(s)) =>
         {
