@@ -33,7 +33,7 @@ fn reports() {
     let dry = told(store, &["create", "sample:int4", HF, "--quantize", "q4", "--dry-run"]);
     assert_snapshot!(dry.replace("  \n", "\n"), @"
     0
-    STORE/manifests/registry.ollama.ai/library/sample/int4
+    sample:int4
       format         ollama, 25 files
       type           MLX_AFFINE4 g64, 6.86 bits per weight
       size           1.1 MiB, 1.31 M weights in 20 tensors
@@ -70,7 +70,7 @@ fn reports() {
     assert!(std::fs::read_dir(store).unwrap().next().is_none());
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--quantize", "int4"]), @"
     0
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits per weight)
+    sample:int4 (25 files): 20 tensors, 1.31 M weights, 1.1 MiB (6.86 bits per weight)
     6 copied, 14 quantized
     written in ..
     ");
@@ -81,20 +81,20 @@ fn reports() {
     ");
     assert_snapshot!(told(store, &["create", "sample:int4", HF, "--overwrite"]), @"
     0
-    STORE/manifests/registry.ollama.ai/library/sample/int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
+    sample:int4 (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
     20 copied; all values unchanged
-    replaced or deleted 1 existing file: STORE/manifests/registry.ollama.ai/library/sample/int4
+    replaced or deleted 1 existing file: sample:int4
     written in ..
     ");
     assert_snapshot!(told(store, &["convert", HF, "me/sample", "--to", "ollama"]), @"
     0
-    STORE/manifests/registry.ollama.ai/me/sample/latest (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
+    me/sample:latest (25 files): 20 tensors, 1.31 M weights, 2.5 MiB (16.00 bits per weight)
     20 copied; all values unchanged
     written in ..
     ");
     assert_snapshot!(told(store, &["verify", "me/sample"]), @"
     0
-    STORE/manifests/registry.ollama.ai/me/sample/latest: ok: 20 files, 20 tensors; checked headers, names, shapes, byte ranges, 25 digests
+    me/sample:latest: ok: 20 files, 20 tensors; checked headers, names, shapes, byte ranges, 25 digests
     ");
     assert_snapshot!(told(store, &["create", "a b", HF]), @"
     2
@@ -125,7 +125,7 @@ fn modelfiles_and_show() {
     let file = file.to_str().unwrap();
     assert_snapshot!(told(&store, &["create", "mario", "-f", file]), @"
     0
-    STORE/manifests/registry.ollama.ai/library/mario/latest (6 files): 20 tensors, 1.31 M weights, 1.3 MiB (8.52 bits per weight)
+    mario:latest (6 files): 20 tensors, 1.31 M weights, 1.3 MiB (8.52 bits per weight)
     20 copied; all values unchanged
     written in ..
     ");
@@ -342,11 +342,36 @@ fn wrong_modelfiles_and_options() {
     5
     error: no/such/file: cannot read the file: No such file or directory (os error 2)
     ");
-    assert_snapshot!(said(&["show", HF]), @"
-    2
-    error: assets/sample/hf: not a model in Ollama's store
-     help: `weighbridge inspect` shows models in files; `weighbridge create` puts one into the store
-    ");
+    assert_snapshot!(said(&["show", HF]), @r#"
+    0
+    assets/sample/hf
+      format         safetensors
+      type           BF16, 16.00 bits per weight
+      size           2.5 MiB, 1.31 M weights in 20 tensors
+      size label     1.3M
+      context        256 tokens
+      license        not stated
+      chat template  no
+      capabilities   completion
+      family         llama (config.json model_type is "llama")
+      layers         2 of width 256, feed-forward 512
+      attention      4 heads of size 64 (2 for k and v), rope layout half_split
+      vocabulary     512 (tied)
+      names          20 mapped, 0 unknown, 0 missing
+
+    NAME                                                CANONICAL                             DTYPE      SHAPE   BITS       SIZE
+    model.embed_tokens.weight                           token_embedding.weight                BF16   512 x 256  16.00  256.0 KiB
+    model.layers.[0-1].input_layernorm.weight           layers.[0-1].attention_norm.weight    BF16         256  16.00    1.0 KiB
+    model.layers.[0-1].mlp.down_proj.weight             layers.[0-1].ffn.down.weight          BF16   256 x 512  16.00  512.0 KiB
+    model.layers.[0-1].mlp.gate_proj.weight             layers.[0-1].ffn.gate.weight          BF16   512 x 256  16.00  512.0 KiB
+    model.layers.[0-1].mlp.up_proj.weight               layers.[0-1].ffn.up.weight            BF16   512 x 256  16.00  512.0 KiB
+    model.layers.[0-1].post_attention_layernorm.weight  layers.[0-1].ffn_norm.weight          BF16         256  16.00    1.0 KiB
+    model.layers.[0-1].self_attn.k_proj.weight          layers.[0-1].attention.k.weight       BF16   128 x 256  16.00  128.0 KiB
+    model.layers.[0-1].self_attn.o_proj.weight          layers.[0-1].attention.output.weight  BF16   256 x 256  16.00  256.0 KiB
+    model.layers.[0-1].self_attn.q_proj.weight          layers.[0-1].attention.q.weight       BF16   256 x 256  16.00  256.0 KiB
+    model.layers.[0-1].self_attn.v_proj.weight          layers.[0-1].attention.v.weight       BF16   128 x 256  16.00  128.0 KiB
+    model.norm.weight                                   output_norm.weight                    BF16         256  16.00      512 B
+    "#);
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -260,7 +260,7 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, GGUF, "--filter", "nothing"]), @r#"
     5
     error: assets/sample/hf: no tensor name matches "nothing"
-     help: `inspect` lists the names; * matches any text, ? one character
+     help: `weighbridge inspect --all` lists the names
     "#);
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "-1"]), @"
     2

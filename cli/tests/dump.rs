@@ -193,7 +193,7 @@ fn what_is_not_there() {
     assert_snapshot!(said(&["nope"]), @r#"
     5
     error: ./model.safetensors: no tensor "nope"
-     help: `weighbridge inspect --all` lists the names
+     help: `inspect` lists the names
     "#);
     assert_snapshot!(said(&["m", "--rows", "0..4", "--as", "f32"]), @r#"
     2

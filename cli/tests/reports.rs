@@ -263,7 +263,7 @@ fn inspect_some() {
     assert_snapshot!(refused(&["inspect", HF, "--filter", "nothing"]), @r#"
     5
     error: assets/sample/hf: no tensor name matches "nothing"
-     help: `inspect` lists the names; * matches any text, ? one character
+     help: `weighbridge inspect --all` lists the names
     "#);
     let metadata = printed(&["inspect", GGUF, "--metadata", "--filter", "output_norm.weight"]);
     assert_snapshot!(metadata, @r#"
@@ -527,7 +527,7 @@ fn config() {
     norm_kind                     rms  llama.attention.layer_norm_rms_epsilon
     norm_eps                  0.00001  llama.attention.layer_norm_rms_epsilon
     activation                   silu  default of llama
-    rope_theta                10000.0  llama.rope.freq_base
+    rope_theta                  10000  llama.rope.freq_base
     tie_embeddings               true  no output matrix is stored
     n_experts                       0  default
 
@@ -566,7 +566,7 @@ fn config() {
     norm_kind                    rms  config.json rms_norm_eps
     norm_eps                 0.00001  config.json rms_norm_eps
     activation                  silu  config.json hidden_act
-    rope_theta               10000.0  config.json rope_theta
+    rope_theta                 10000  config.json rope_parameters.rope_theta
     tie_embeddings              true  no output matrix is stored
     n_experts                      0  default
 
@@ -607,7 +607,7 @@ fn config() {
     norm_kind                    rms  config.json rms_norm_eps
     norm_eps                 0.00001  config.json rms_norm_eps
     activation                  silu  config.json hidden_act
-    rope_theta               10000.0  config.json rope_theta
+    rope_theta                 10000  config.json rope_parameters.rope_theta
     tie_embeddings              true  no output matrix is stored
     n_experts                      0  default
 
@@ -681,6 +681,7 @@ fn verify() {
     {
       "schema": 1,
       "path": "assets/sample/hf",
+      "ok": true,
       "digests": 0,
       "tensors": 20,
       "faults": [],

@@ -391,7 +391,7 @@ fn reports_serialize() {
     let config = ops::config(&model).expect("a report");
     let config = json(serde_json::to_value(&config));
     assert_eq!(config["config"]["n_layers"]["value"], 1);
-    assert_eq!(keys(config), "config quantization tokenizer generation other");
+    assert_eq!(keys(config), "config quantization tokenizer generation other notes");
     let hashes = ops::hash(&odd_model(), &HashOptions::new()).expect("hashes");
     let hashes = json(serde_json::to_value(&hashes));
     assert_eq!(hashes["tensors"][2]["name_hex"], "ff6e616d65");

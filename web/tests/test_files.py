@@ -74,7 +74,7 @@ def test_the_library_is_small():
     data = LIBRARY.read_bytes()
     packed = len(brotli.compress(data))
     print(f"weighbridge.wasm: {len(data)} bytes, {len(zlib.compress(data, 9))} with zlib, {packed} with brotli")
-    assert packed <= 620_000
+    assert packed <= 720_000
 
 
 def test_dropped_files(browser, static):

@@ -192,8 +192,7 @@ impl<'a> ConfigReader<'a> {
     fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
         let counted = self.kept.as_ref().is_some_and(|kept| kept.counted.contains(&key.name));
         let keys = match self.store.encoding() {
-            // What config.json has no key for is stated by GGUF's alone.
-            Encoding::Gguf if counted || self.kept.is_none() || key.json.is_empty() => key.gguf,
+            Encoding::Gguf if counted || self.kept.is_none() => key.gguf,
             Encoding::Gguf => &[],
             // The header of whisper.cpp's files has OpenAI's names, as the JSON documents do.
             Encoding::Ggml => key.json,

@@ -190,11 +190,12 @@ impl Kept {
     }
 }
 
-/// Rows of the config's table that GGUF and `config.json` count differently: GGUF counts the layers
-/// that predict further tokens.
-const COUNTED: &[&str] = &["n_layers", "n_next_token_layers"];
+/// Rows of the config's table that GGUF and `config.json` count differently, since GGUF counts the layers
+/// that predict further tokens; and the pooling, which `config.json` has no key for.
+const COUNTED: &[&str] = &["n_layers", "n_next_token_layers", "pooling_type"];
 /// The same, for families whose position embedding loses rows in GGUF.
-const COUNTED_WITH_POSITIONS: &[&str] = &["n_layers", "n_next_token_layers", "max_seq_len"];
+const COUNTED_WITH_POSITIONS: &[&str] =
+    &["n_layers", "n_next_token_layers", "pooling_type", "max_seq_len"];
 
 /// The `config.json` that a GGUF file keeps: the one that its keys give, with the kept keys. `None` if
 /// it keeps none, or if its keys give none and the kept one is not whole.
