@@ -413,7 +413,7 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     match seconds < 1.0 {
         true => writeln!(out, "written in {seconds:.2} s")?,
         false => {
-            let rate = count((elements as f64 / seconds) as u64);
+            let rate = count(print::whole(elements as f64 / seconds));
             writeln!(out, "written in {seconds:.2} s ({rate} weights/s)")?;
         }
     }

@@ -234,10 +234,10 @@ fn experts_of_old_mixtral_files_have_their_values() {
     let file = keys.into_iter().fold(file, |file, (key, value)| file.key(&key, value));
     let mut file = file.tensor("output_norm.weight", DType::F32, &[8], f32s(&[1.0; 8]));
     for name in ["token_embd", "output"] {
-        file = file.tensor(&format!("{name}.weight"), DType::F32, &[8, 32], f32s(&[1.0; 256]));
+        file = file.tensor(format!("{name}.weight"), DType::F32, &[8, 32], f32s(&[1.0; 256]));
     }
     for name in ["attn_norm", "ffn_norm"] {
-        file = file.tensor(&format!("blk.0.{name}.weight"), DType::F32, &[8], f32s(&[1.0; 8]));
+        file = file.tensor(format!("blk.0.{name}.weight"), DType::F32, &[8], f32s(&[1.0; 8]));
     }
     for name in ["attn_q", "attn_k", "attn_v", "attn_output"] {
         let name = format!("blk.0.{name}.weight");

@@ -263,7 +263,7 @@ fn statistics(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Res
     let Some(from) = parameters.number("from")? else {
         return viewer.with_tensor(parameters, |tensor| {
             let report = ops::statistics(std::slice::from_ref(tensor), &options)?;
-            let tensors = report.tensors.into_iter().map(Summary::Read).collect();
+            let tensors = report.tensors.into_iter().map(Summary::read).collect();
             json(Batch { tensors, next: None })
         });
     };
@@ -274,7 +274,7 @@ fn statistics(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Res
     let next = from.saturating_add(some.len());
     let next = (next < model.len()).then_some(next);
     let tensors = match ops::statistics(some, &options) {
-        Ok(report) => report.tensors.into_iter().map(Summary::Read).collect(),
+        Ok(report) => report.tensors.into_iter().map(Summary::read).collect(),
         Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
         // One file may have been shortened; the others are still there.
         Err(_) => some.iter().map(|tensor| Summary::of(tensor, &options)).collect::<Result<_>>()?,
@@ -286,15 +286,19 @@ fn statistics(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Res
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Summary {
-    Read(TensorStatistics),
+    Read(Box<TensorStatistics>),
     Unread { name: String, reason: String },
 }
 
 impl Summary {
+    fn read(statistics: TensorStatistics) -> Self {
+        Self::Read(Box::new(statistics))
+    }
+
     fn of(tensor: &Tensor, options: &StatisticsOptions<'_>) -> Result<Self> {
         match ops::statistics(std::slice::from_ref(tensor), options) {
             Ok(report) => {
-                let read = report.tensors.into_iter().next().map(Self::Read);
+                let read = report.tensors.into_iter().next().map(Self::read);
                 read.ok_or_else(|| not_found("no statistics"))
             }
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),

@@ -92,7 +92,7 @@ impl Standing {
             .filter(|(_, line)| line.outliers > 0)
             .map(|(index, line)| Listed { index, outliers: line.outliers, rms: line.rms() })
             .collect();
-        listed.sort_by(|a, b| b.outliers.cmp(&a.outliers));
+        listed.sort_by_key(|of| std::cmp::Reverse(of.outliers));
         listed.truncate(LISTED);
         let mut dead = (0..).zip(lines).filter(|(_, line)| line.is_dead()).map(|(index, _)| index);
         let first_dead = dead.next();

@@ -113,7 +113,7 @@ pub(super) fn arrange(
             words.insert(*room, "--room".into());
         }
         ("verify", [_, digest]) if sha256(nth(1)).is_ok() => {
-            words.insert(*digest, "--sha256".into())
+            words.insert(*digest, "--sha256".into());
         }
         ("run generate", [_, prompt]) => words.insert(*prompt, "--prompt".into()),
         ("run embed" | "run tokens", [_, text]) => words.insert(*text, "--text".into()),

@@ -130,7 +130,7 @@ fn write_text(
         report.kept_as,
         report.device,
         seconds(report.load_seconds),
-        bytes((report.gigabytes_per_second * 1e9) as u64),
+        bytes(print::whole(report.gigabytes_per_second * 1e9)),
         seconds(open_seconds),
     )?;
     if report.imported_bytes > 0 {

@@ -15,6 +15,16 @@ pub(crate) use fields::{Amount, Fields, header};
 pub(crate) use screen::{Screen, paragraph, set_wide, stderr, stdout, stdout_columns, verbatim};
 pub(crate) use table::{Column, Table, left, right};
 
+/// A rate as a whole number, to be shown.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is positive, and its fraction is not shown"
+)]
+pub(crate) fn whole(rate: f64) -> u64 {
+    rate as u64
+}
+
 /// Bytes in powers of 1024: `1.3 MiB`. All sizes and rates are shown so, but for those that answer a size
 /// that the user gave in another unit.
 pub(crate) fn bytes(bytes: u64) -> String {

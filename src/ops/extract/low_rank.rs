@@ -64,7 +64,7 @@ pub(super) fn nearest(matrix: &[f32], columns: usize, rank: usize) -> Factors {
     let held: f64 = order.iter().map(|place| value(*place)).sum();
     let kept = if all > 0.0 { (held / all).min(1.0) } else { 1.0 };
     let side = |vectors_of: &[f64], scale: &dyn Fn(f64) -> f64| {
-        let mut out = Vec::with_capacity(vectors_of.len());
+        let mut out = Vec::new();
         for row in vectors_of.chunks_exact(width.max(1)) {
             for place in &order {
                 let column = vectors.iter().skip(*place).step_by(width.max(1));
@@ -93,7 +93,7 @@ fn random(rows: usize, width: usize) -> Vec<f64> {
 
 /// `M V`, where V has rows of `width`.
 fn product(matrix: &[f32], columns: usize, vectors: &[f64], width: usize) -> Vec<f64> {
-    let mut out = Vec::with_capacity(matrix.len().checked_div(columns).unwrap_or(0) * width);
+    let mut out = Vec::new();
     for row in matrix.chunks_exact(columns.max(1)) {
         let start = out.len();
         out.resize(start + width, 0.0);
