@@ -171,8 +171,8 @@ def extract_lora(
     """
     if rank < 1:
         raise exception("mismatch", f"the rank is {rank}, but it must be above 0")
-    models = [(one if isinstance(one, Model) else _open(one))._native for one in (base, tuned)]
+    one, other = ((of if isinstance(of, Model) else _open(of))._native for of in (base, tuned))
     writing = Writing.of(overwrite, dry_run, threads, max_memory)
     with callback(progress) as shown:
-        report, kept = _native.extract_lora(*models, path, rank, writing, shown)
+        report, kept = _native.extract_lora(one, other, path, rank, writing, shown)
     return WriteReport({**json.loads(report), "kept": dict(kept)})
