@@ -11,7 +11,7 @@ leads by at least 1% of it. The weights mean nothing.
 Models whose class no package has are made without logits, for the comparison with llama.cpp's converter.
 
 The models are those of families that the fixtures in WEIGHBRIDGE_FIXTURES lack. The folder is given to the tests as
-WEIGHBRIDGE_MODELS: `reference/tests/logits.rs` runs them from all containers.
+WEIGHBRIDGE_MODELS: `reference/tests/it/logits.rs` runs them from all containers.
 """
 
 import io

@@ -111,7 +111,7 @@ const PACKAGES: Step = step(&[
 /// The tables of `docs/`.
 const PAGES: Step = Step {
     variable: Some(("WRITE_PAGES", "1")),
-    ..step(&["cargo", "test", "--quiet", "--package", "weighbridge-cli", "--test", "pages"])
+    ..step(&["cargo", "test", "--quiet", "--package", "weighbridge-cli", "--test", "it", "pages"])
 };
 const PROGRAM: Step = step(&["cargo", "build", "--release", "--package", "weighbridge-cli"]);
 const READ: Step =

@@ -1,0 +1,92 @@
+//! The verbs that write: their output passes the strictest rules, and the report says what was done
+//! with each tensor.
+
+use crate::support::{json, printed, run};
+
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const HF: &str = "assets/sample/hf";
+const MLX: &str = "assets/sample/mlx-4bit";
+
+#[test]
+fn what_is_written_is_sound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut number = 0;
+    let mut sound = |arguments: &[&str], ending: &str, lossless: bool| {
+        number += 1;
+        let path = folder.path().join(format!("{number}{ending}"));
+        let path = path.to_str().expect("a path").to_owned();
+        let mut all = vec![arguments[0], arguments[1], &path];
+        all.extend_from_slice(&arguments[2..]);
+        // Notes go to standard error.
+        let ran = run(&[&all[..], &["--json"]].concat());
+        assert_eq!(ran.status, Some(0), "{arguments:?}: {}", ran.err);
+        let report: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+        let tensors = report["tensors"].as_array().expect("tensors");
+        let exact = tensors.iter().all(|tensor| tensor["lossless"] == true);
+        assert_eq!(exact, lossless, "{arguments:?}");
+        let first = report["written"][0].as_str().expect("a path").to_owned();
+        let verified = json(&["verify", "--strict", "--deep", &first, "--json"]);
+        let nothing = serde_json::json!([]);
+        assert_eq!((&verified["faults"], &verified["findings"]), (&nothing, &nothing));
+        assert_eq!(verified["notes"], nothing, "{arguments:?}");
+        first
+    };
+    let gguf = sound(&["convert", HF, "--to", "gguf"], ".gguf", true);
+    let mlx = sound(&["convert", GGUF, "--to", "mlx", "--lossless"], "", true);
+    let back = sound(&["convert", &mlx, "--to", "gguf", "--lossless"], ".gguf", true);
+    let hf = sound(&["convert", MLX, "--to", "safetensors"], "", false);
+    sound(&["convert", &gguf, "--to", "safetensors", "--lossless"], "", true);
+    sound(&["convert", HF, "--to", "gguf", "--dtype", "Q4_0"], ".gguf", false);
+    sound(&["convert", HF, "--to", "mlx", "--max-shard-size", "300kB"], "", true);
+    sound(&["quantize", HF, "--type", "Q4_K_M"], ".gguf", false);
+    sound(&["quantize", HF, "--mlx", "4,64"], "", false);
+    sound(&["split", HF, "--max-tensors", "7"], "", true);
+    sound(&["split", GGUF, "--max-tensors", "7"], ".gguf", true);
+    sound(&["merge", GGUF], ".gguf", true);
+    sound(&["merge", GGUF, "--align", "4096"], ".gguf", true);
+    // Blocks that were converted to MLX groups and back are unchanged.
+    assert_eq!(run(&["diff", GGUF, &back]).status, Some(0));
+    assert!(printed(&["list", "dtypes"]).contains("MLX_AFFINE8"));
+    assert_eq!(run(&["verify", &hf]).status, Some(0));
+}
+
+/// Requests that cannot be met fail before anything is written.
+#[test]
+fn refusals() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model");
+    let path = path.to_str().expect("a path");
+    let mut told = Vec::new();
+    for arguments in [
+        &["convert", MLX, path, "--to", "gguf", "--lossless", "--dtype", "Q8_0"][..],
+        &["convert", HF, path, "--to", "gguf", "--dtype", "I8"],
+        &["convert", HF, path, "--to", "gguf", "--dtype", "IQ2_XXS"],
+        &["convert", HF, path, "--to", "mlx", "--dtype", "Q4_K"],
+        &["convert", HF, path, "--to", "safetensors", "--dtype", "MLX_AFFINE4"],
+        &["convert", HF, HF, "--to", "mlx", "--overwrite"],
+        &["split", GGUF, path, "--max-tensors", "0"],
+        &["merge", "no-such-model", path],
+    ] {
+        let ran = run(arguments);
+        assert_eq!((ran.out.as_str(), ran.status == Some(0)), ("", false), "{arguments:?}");
+        told.push(format!("{:?}\n{}", &arguments[3..], ran.err.replace(path, "model")));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+/// As mlx-lm does: norms in F32 take the dtype that config.json states, so that the model computes in it.
+#[test]
+fn quantizing_for_mlx_casts_all_floats() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (plain, packed) = (path("plain"), path("packed"));
+    assert_eq!(
+        run(&["convert", GGUF, &plain, "--to", "safetensors", "--dtype", "BF16"]).status,
+        Some(0)
+    );
+    assert!(json(&["inspect", &plain, "--json"])["tensors"].to_string().contains("\"F32\""));
+    assert_eq!(run(&["quantize", &plain, &packed, "--mlx", "4,64"]).status, Some(0));
+    let written = json(&["inspect", &packed, "--json"])["tensors"].to_string();
+    assert!(written.contains("\"BF16\"") && !written.contains("\"F32\""), "{written}");
+}

@@ -1,0 +1,105 @@
+//! Reports on a terminal: they fit it. The terminal is a pseudo-terminal of the program `script`.
+#![cfg(target_os = "linux")]
+
+use crate::support;
+use crate::support::{program, run};
+use insta::assert_snapshot;
+
+/// The report that a terminal of so many columns shows, without colours. `None` if the machine lacks
+/// `script`.
+fn shown(columns: usize, arguments: &[&str]) -> Option<String> {
+    // Progress is not part of a report.
+    on_terminal(columns, arguments, "2>/dev/null")
+}
+
+fn on_terminal(columns: usize, arguments: &[&str], redirection: &str) -> Option<String> {
+    let program = program(arguments);
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "'\\''"));
+    let words: Vec<String> = std::iter::once(program.get_program())
+        .chain(program.get_args())
+        .map(|word| quoted(word.to_str().expect("UTF-8")))
+        .collect();
+    let line = format!("stty cols {columns} rows 50; exec {} {redirection}", words.join(" "));
+    let mut script = support::quiet("script");
+    let script = script.args(["-q", "-c", &line, "/dev/null"]).env("TERM", "xterm");
+    let Ok(output) = script.env("NO_COLOR", "1").output() else {
+        println!("skipped: the program `script` is not installed");
+        return None;
+    };
+    Some(String::from_utf8(output.stdout).expect("UTF-8").replace("\r\n", "\n"))
+}
+
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const HF: &str = "assets/sample/hf";
+
+#[test]
+fn no_report_is_wider_than_the_terminal() {
+    let reports: &[&[&str]] = &[
+        &["inspect", HF],
+        &["inspect", GGUF, "--canonical"],
+        &["inspect", GGUF, "--metadata", "--all"],
+        &["inspect", "--config", GGUF],
+        &["diff", HF, GGUF],
+        &["verify", HF],
+        &["hash", GGUF, "--values"],
+        &["convert", GGUF, "no-such-folder/out", "--to", "mlx", "--dry-run"],
+        &["quantize", HF, "out.gguf", "--type", "Q4_K_M", "--dry-run"],
+        &["split", GGUF, "out", "--max-tensors", "6", "--dry-run"],
+        &["merge", HF, "out.safetensors", "--dry-run"],
+        &["list", "containers"],
+        &["list", "architectures"],
+        &["list", "dtypes"],
+        &["meta", "get", GGUF],
+        &["run", "logits", GGUF, "--ids", "1,2,3"],
+    ];
+    for arguments in reports {
+        for columns in [60, 80, 200] {
+            let Some(text) = shown(columns, arguments) else { return };
+            assert!(text.lines().count() > 0, "{arguments:?}");
+            for line in text.lines() {
+                let width = line.chars().count();
+                // A path is never cut, so that it can be copied.
+                let path = !line.trim_start().contains(' ');
+                assert!(width <= columns || path, "{arguments:?} in {columns} columns: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wide_terminal_shows_what_a_pipe_gets() {
+    for arguments in [&["inspect", HF][..], &["diff", HF, GGUF, "--all"], &["list", "dtypes"]] {
+        let piped = run(arguments).out;
+        let Some(text) = shown(300, arguments) else { return };
+        assert_eq!(text, piped, "{arguments:?}");
+        // A narrow terminal wraps the prose, but with --wide not the table.
+        let wide = shown(40, &[arguments, &["--wide"]].concat()).expect("as before");
+        assert_eq!(wide.lines().last(), piped.lines().last(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn messages_wrap_on_a_terminal_and_not_in_a_file() {
+    let arguments = ["inspect", "no/such/folder/with/a/long/path/model.gguf"];
+    let Some(text) = on_terminal(60, &arguments, "") else { return };
+    assert_snapshot!(text, @"
+    error: no/such/folder/with/a/long/path/model.gguf: no such
+           file, and no model of that name in no-store
+     help: `weighbridge models` lists the models of a store
+    ");
+    assert!(run(&arguments).err.lines().all(|line| line.starts_with(['e', ' '])));
+}
+
+/// A single value may be copied from the terminal: its lines stay as they are.
+#[test]
+fn a_single_value_is_not_wrapped() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("model.gguf");
+    let (name, words) = ("general.description", "some words, and then more ".repeat(8));
+    support::gguf(&path, |keys| keys.set_text(name, words.trim()));
+    let path = path.to_str().expect("a path in UTF-8");
+    let Some(one) = shown(40, &["meta", "get", path, name]) else { return };
+    assert_eq!(one, format!("{}\n", words.trim()));
+    let several = shown(40, &["meta", "get", path]).expect("as before");
+    assert!(several.lines().all(|line| line.chars().count() <= 40), "{several}");
+}
