@@ -60,6 +60,7 @@ pub(super) fn arrange(
     }
     let places = arguments(verb, words, from);
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    refused(&name, words, &places)?;
     match (name.as_str(), places.as_slice()) {
         ("convert", _) => quantized(words, at, &places),
         // llama-quantize's last argument is the number of threads.
@@ -71,7 +72,7 @@ pub(super) fn arrange(
         }
         ("merge", [_, second, others @ ..]) if is_adapter(nth(1)) => {
             let dst = others.first().map_or("DST", |_| nth(2));
-            let has_dst = dst != "DST" || words.iter().any(|word| word == "--dst");
+            let has_dst = dst != "DST" || has(words, &["--dst"]);
             if !has_dst {
                 let advice = format!(
                     "`weighbridge convert {} DST --lora {}` merges the adapter into the model",
@@ -82,11 +83,6 @@ pub(super) fn arrange(
             }
             words.insert(*second, "--lora".into());
             words.splice(at..=at, ["convert".into()]);
-        }
-        ("merge", [_, _]) if nth(0) != nth(1) && is_model(nth(0)) && is_model(nth(1)) => {
-            let advice = "a recipe says how: `weighbridge help merge`; `diff` compares two models";
-            let fault = format!("{} and {} are two models", nth(0), nth(1));
-            return Err(Failure::advised(fault, advice.to_owned()));
         }
         // What a shell makes of `model-*.gguf`: any shard stands for all.
         ("merge", [_, others @ .., dst]) if is_set(words, &places) => {
@@ -115,11 +111,40 @@ pub(super) fn arrange(
         ("verify", [_, digest]) if sha256(nth(1)).is_ok() => {
             words.insert(*digest, "--sha256".into());
         }
+        ("dump", [_, _, file]) => words.insert(*file, "--output".into()),
         ("run generate", [_, prompt]) => words.insert(*prompt, "--prompt".into()),
         ("run embed" | "run tokens", [_, text]) => words.insert(*text, "--text".into()),
         _ => {}
     }
     Ok(())
+}
+
+/// What no order makes right, and what to type instead.
+fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    let (fault, advice) = match (name, places.len()) {
+        ("merge", 2) if nth(0) != nth(1) && is_model(nth(0)) && is_model(nth(1)) => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "a recipe says how: `weighbridge help merge`; `diff` compares two models".to_owned(),
+        ),
+        ("run generate", 1)
+            if !has(words, &["--prompt", "--ids", "--encoder-ids", "-h", "--help"]) =>
+        {
+            (
+                "there is no prompt".to_owned(),
+                format!(
+                    "`weighbridge run generate {} --prompt 'Once upon a time'`; each command answers one prompt",
+                    nth(0)
+                ),
+            )
+        }
+        ("run logits", 2) => (
+            "logits are those of tokens: give their numbers as --ids".to_owned(),
+            format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::advised(fault, advice))
 }
 
 /// The places of the words that are no options, and no values of options.
@@ -157,7 +182,7 @@ fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
 fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
     let dtype = words.iter().position(|word| word == "--dtype");
     let is_mix = |text: &str| FileType::from_name(text).is_some() && target(text).is_err();
-    let to = words.iter().any(|word| word == "--to");
+    let to = has(words, &["--to"]);
     match dtype {
         // llama.cpp's choice is what is stored.
         Some(dtype) if word_at(words, dtype + 1) == "auto" => {
@@ -190,6 +215,12 @@ fn is_set(words: &[OsString], places: &[usize]) -> bool {
     let first = stems.next().flatten();
     let is_whole = places.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
     shards.len() > 1 && is_whole && first.is_some() && stems.all(|stem| stem == first)
+}
+
+/// Whether an option of this list, with or without its value, is among the words.
+fn has(words: &[OsString], options: &[&str]) -> bool {
+    let name = |word: &OsString| Some(word.to_str()?.split('=').next()?.to_owned());
+    words.iter().filter_map(name).any(|word| options.contains(&word.as_str()))
 }
 
 fn is_number(word: &str) -> bool {

@@ -40,6 +40,11 @@ const CALIBRATES: &str = "Weighbridge quantizes without calibration: `weighbridg
     `weighbridge quantize MODEL --type mlx4` for MLX, or with `--imatrix FILE` of llama-imatrix";
 const BITS: &str = "the type has them: `--type mlx4` is 4 bits, `mlx4,64` also sets the group size, `mlx4,32,mxfp4` \
     also the mode";
+const RECIPES: &str = "a recipe of mergekit's leaves out layers and mixes models: `weighbridge merge RECIPE.yml DST`; \
+    `weighbridge help merge` has one";
+const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each shard";
+const PICTURES: &str = "`weighbridge view MODEL` draws it in the browser; `weighbridge inspect MODEL TENSOR` prints a histogram";
+const ARRAYS: &str = "`weighbridge dump MODEL TENSOR -o FILE.npy` writes an array of NumPy";
 const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
 
 /// Verbs: the words, separated by `|`, and what they mean.
@@ -61,7 +66,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("tokens", Moved("run tokens")),
     // Other programs.
     (
-        "info|summary|describe|details|read|header|headers|tensors|peek|stat|print|cat|head",
+        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|peek|stat|print|cat|head",
         Is("inspect"),
     ),
     ("gguf-dump|gguf_dump|gguf_dump.py", Is("inspect --metadata")),
@@ -75,9 +80,9 @@ const VERBS: &[(&str, Meaning)] = &[
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|gguf_set_metadata.py", Is("meta set")),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
-    ("cmp", Is("diff")),
+    ("cmp|delta", Is("diff")),
     ("extract|tensor|values", Is("dump")),
-    ("ppl|perplexity|llama-perplexity|kld|eval|evaluate", Is("quality")),
+    ("ppl|perplexity|llama-perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     ("vram|ram|mem|fit|fits|estimate", Is("memory")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor", Is("verify")),
@@ -90,12 +95,12 @@ const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|mlx_lm.convert|export",
+        "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|hf-to-gguf|mlx_lm.convert|export",
         Is("convert"),
     ),
     ("quant|quantise|llama-quantize", Is("quantize")),
-    ("gguf-split|llama-gguf-split", Is("split")),
-    ("join|concat|combine", Is("merge")),
+    ("gguf-split|llama-gguf-split|shard|reshard", Is("split")),
+    ("join|unsplit|concat|combine", Is("merge")),
     ("dedupe|dedup|duplicates", Is("models --duplicates")),
     (
         "license",
@@ -112,7 +117,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("cache ls|cache list|cache scan|cache|scan-cache|ls", Is("models")),
     ("import", Is("create")),
     ("chat|ask|mlx_lm.chat", Is("run generate --chat")),
-    ("complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
+    ("gen|complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
     ("tokenize|encode|llama-tokenize", Is("run tokens")),
     ("embedding|embeddings|llama-embedding", Is("run embed")),
     ("benchmark|llama-bench|time", Is("bench")),
@@ -124,7 +129,15 @@ const VERBS: &[(&str, Meaning)] = &[
     ("completion", Is("completions")),
     ("version", Is("--version")),
     ("serve|server|start|llama-server|mlx_lm.server", Says(SERVES)),
-    ("rm|remove|delete|uninstall|prune", Says(DELETES)),
+    ("rm|remove|delete|uninstall", Says(DELETES)),
+    ("prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
+    ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
+    ("numpy|npy|npz", Says(ARRAYS)),
+    ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
+    (
+        "update|upgrade",
+        Says("Weighbridge replaces no programs: install it again, as its README says"),
+    ),
     (
         "cp|copy|mv|rename",
         Says(
@@ -210,8 +223,10 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
     ),
     ("diff", "--atol|--tol|--eps", Is("--tolerance")),
+    ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
+    ("diff", "--top|-n|--worst", Says("`--sort rms` puts the largest differences first")),
     ("dump", "--format", Is("--as")),
-    ("dump", "--npy|--numpy", Says("`--as npy -o FILE.npy` writes an array of NumPy")),
+    ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "-v|--verbose", Is("--all")),
     (
@@ -294,6 +309,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run tokens", "-p|--prompt", Is("--text")),
     ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
     ("split", "-o|--output", Is("--dst")),
+    ("split", "-n|--shards|--num-shards|--parts", Says(SHARDS)),
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
     ("split", "--split", Needless),
@@ -456,9 +472,10 @@ mod tests {
         for (typed, meant) in [
             ("w info m.gguf", "w inspect m.gguf"),
             ("w m.gguf --all", "w inspect m.gguf --all"),
-            ("w --color never generate m -n 3", "w --color never run generate m --max-tokens 3"),
+            ("w --color never generate m -p x", "w --color never run generate m --prompt x"),
             ("w run m Hello", "w run generate m --prompt Hello"),
             ("w run embed m", "w run embed m"),
+            ("w run generate m -h", "w run generate m -h"),
             ("w list models --json", "w models --json"),
             ("w list dtypes", "w list dtypes"),
             ("w list", "w models"),
@@ -492,6 +509,8 @@ mod tests {
                 "w merge a-1-of-3.gguf a-2-of-3.gguf a-3-of-3.gguf b.gguf",
                 "w merge a-1-of-3.gguf b.gguf",
             ),
+            ("w dump m x y.npy", "w dump m x --output y.npy"),
+            ("w diff a b --per-layer", "w diff a b --by-layer"),
             ("w help generate", "w run generate --help"),
             ("w help", "w --help"),
             ("w convert a b -- --outfile", "w convert a b -- --outfile"),
