@@ -2,7 +2,7 @@
 //! all that a family needs.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
@@ -17,17 +17,33 @@ fn main() -> io::Result<()> {
         }
     }
     files.sort();
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let mut list = format!("pub(super) static BUILTINS: [Builtin; {}] = [\n", files.len());
     for path in files {
         let text = fs::read_to_string(&path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let names = names(&text);
-        let row = format!("    Builtin::new({name:?}, include_str!({path:?}), &{names:?}),\n");
+        let bare = out.join(&name).with_extension("family");
+        fs::write(&bare, bare_lines(&text))?;
+        let row = format!("    Builtin::new({name:?}, include_str!({bare:?}), &{names:?}),\n");
         list.push_str(&row);
     }
     writeln!(list, "];").map_err(io::Error::other)?;
-    let out = env::var_os("OUT_DIR").unwrap_or_default();
-    fs::write(Path::new(&out).join("families.rs"), list)
+    fs::write(out.join("families.rs"), list)
+}
+
+/// The lines of a file without comments, indentation and columns, at their places: an error names a line.
+fn bare_lines(text: &str) -> String {
+    let mut bare = String::new();
+    for line in text.lines().map(str::trim) {
+        if line.contains('"') {
+            bare.push_str(line);
+        } else if !line.starts_with('#') {
+            bare.push_str(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        bare.push('\n');
+    }
+    bare
 }
 
 /// The names of families, of values of `general.architecture` and of `model_type` in a file.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::arrays::RowsDecode;
 use super::body::{Decode, Multiply, Out, Product, Put};
 use super::element::Element;
-use super::kernel::{Kernels, Runs};
+use super::kernel::{InputProducts, Kernels, Runs};
 use super::narrowing::Narrowing;
 use super::packed::Packed;
 use super::simd::Simd;
@@ -38,8 +38,20 @@ pub enum Rounding {
     Native,
 }
 
+/// Whether there are kernels besides those that decode to `f32`. In a browser they would be a sixth of the
+/// library, for values that nothing there asks for.
+const FURTHER: bool = !cfg!(target_family = "wasm");
+
+/// The kernels that multiply packed rows.
+const fn products<D: Multiply>() -> Option<Kernels<InputProducts>> {
+    if FURTHER { Some(Kernels::of::<D>()) } else { None }
+}
+
 impl Runs {
     pub(crate) const fn of<D: Decode>() -> Self {
+        if !FURTHER {
+            return Self::seldom::<D>();
+        }
         let (to_f16, to_bf16) = (Kernels::of::<D>(), Kernels::to_bf16::<D>());
         Self { to_f16: Some(to_f16), to_bf16: Some(to_bf16), ..Self::seldom::<D>() }
     }
@@ -104,12 +116,12 @@ pub fn narrow<T: Element>(exact: &[f32], out: &mut [T]) -> Narrowing {
 
 impl Codec {
     pub(crate) const fn blocks<B: Block<BYTES>, const BYTES: usize, const UNITS: usize>() -> Self {
-        let products = Some(Kernels::of::<BlockDecoder<B, BYTES, UNITS>>());
+        let products = products::<BlockDecoder<B, BYTES, UNITS>>();
         Self(Decoder::Runs(Runs { products, ..Runs::of::<BlockDecoder<B, BYTES, UNITS>>() }))
     }
 
     pub(crate) const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
-        let products = Some(Kernels::of::<Elements<P, WIDE>>());
+        let products = products::<Elements<P, WIDE>>();
         Self(Decoder::Runs(Runs { products, ..Runs::of::<Elements<P, WIDE>>() }))
     }
 
