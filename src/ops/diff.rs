@@ -10,6 +10,7 @@ use super::statistics::{Grid, GridOptions, grid_of_difference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
+use crate::quant::{PAIR_LANES, pair_sums};
 use crate::threads::{self, Threads};
 
 pub use error::MeanError;
@@ -429,9 +430,8 @@ fn is_worse(difference: f64, other: f64) -> bool {
     difference > other || (difference.is_nan() && !other.is_nan())
 }
 
-/// The number of elements in a block, and of partial sums that a compiler turns into vectors.
+/// The number of elements that are summed at a time.
 const BLOCK: usize = 1024;
-const LANES: usize = 8;
 
 impl ValueDiff {
     /// The largest difference of any element.
@@ -484,41 +484,26 @@ impl ValueDiff {
     }
 
     /// Adds elements that are all finite. Otherwise does nothing and returns `false`.
-    fn extend_finite(&mut self, a: &[[f32; LANES]], b: &[[f32; LANES]], tolerance: f64) -> bool {
-        let mut sums = [[0.0f64; LANES]; 4];
-        let mut most = [0.0f64; LANES];
-        let mut differing = [0u64; LANES];
-        for (a, b) in a.iter().zip(b) {
-            for lane in 0..LANES {
-                let (a, b) = (f64::from(a[lane]), f64::from(b[lane]));
-                let difference = (a - b).abs();
-                sums[0][lane] += a * a;
-                sums[1][lane] += b * b;
-                sums[2][lane] += a * b;
-                sums[3][lane] += difference * difference;
-                most[lane] = if difference > most[lane] { difference } else { most[lane] };
-                differing[lane] += u64::from(difference > tolerance);
-            }
-        }
-        let [squares_a, squares_b, products, squares] = sums.map(|lanes| lanes.iter().sum::<f64>());
-        // In `f64`, no sum of squares of finite `f32` overflows.
-        if !(squares_a + squares_b).is_finite() {
-            return false;
-        }
-        let most = most.into_iter().fold(0.0, f64::max);
-        if is_worse(most, self.max()) {
+    fn extend_finite(
+        &mut self,
+        a: &[[f32; PAIR_LANES]],
+        b: &[[f32; PAIR_LANES]],
+        tolerance: f64,
+    ) -> bool {
+        let Some(found) = pair_sums(a, b, tolerance) else { return false };
+        if is_worse(found.most, self.max()) {
             let mut pairs = (0..).zip(a.as_flattened().iter().zip(b.as_flattened()));
-            let worst = pairs.find(|(_, (a, b))| difference(**a, **b) == most);
+            let worst = pairs.find(|(_, (a, b))| difference(**a, **b) == found.most);
             self.worst = worst.map(|(n, (&a, &b))| ElementDiff { at: self.elements + n, a, b });
         }
         let elements = a.as_flattened().len() as u64;
         self.elements += elements;
         self.finite += elements;
-        self.differing += differing.iter().sum::<u64>();
-        self.squares_a += squares_a;
-        self.squares_b += squares_b;
-        self.products += products;
-        self.squares += squares;
+        self.differing += found.differing;
+        self.squares_a += found.squares_a;
+        self.squares_b += found.squares_b;
+        self.products += found.products;
+        self.squares += found.squares;
         true
     }
 

@@ -93,4 +93,4 @@ pub(crate) use scheme::{
     HF_NVFP4_AWQ, SCALED_F8_E4M3, SCALED_F8_E4M3FNUZ, SCALED_F8_E5M2, SCALED_F8_E5M2FNUZ,
     SCALED_I8, SPARSE24,
 };
-pub use sums::{LANES, Sums, sums};
+pub use sums::{LANES, PAIR_LANES, PairSums, Sums, pair_sums, sums};

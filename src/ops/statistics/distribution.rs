@@ -1,13 +1,10 @@
 //! How often values occur, counted in buckets from which quantiles and histograms follow.
 
-use crate::bytes::AlignedBuffer;
-use crate::error::Result;
-
 /// Counts of `f32` values by their upper 16 bits: the sign, the exponent and the first 7 bits of the
 /// fraction. A bucket is at most 1/128 as wide as its smallest magnitude.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Distribution {
-    counts: AlignedBuffer<u64>,
+    counts: Vec<u64>,
     /// The lower 16 bits that any counted value has set. If there are none, each bucket has a single
     /// value, and what follows from the counts is exact.
     low_bits: u32,
@@ -18,6 +15,10 @@ const BUCKETS: usize = 1 << 16;
 
 /// The bucket of the smallest infinity; NaN and infinities are in the buckets after it.
 const INFINITE: u16 = 0x7f80;
+
+/// The occupied buckets of finite values, ascending.
+#[derive(Debug)]
+pub(super) struct Buckets(Vec<Bucket>);
 
 /// Some values that are counted together: at least `low` and at most `high`.
 #[derive(Clone, Copy, Debug)]
@@ -45,8 +46,8 @@ pub struct Histogram {
 }
 
 impl Distribution {
-    pub(super) fn new() -> Result<Self> {
-        Ok(Self { counts: AlignedBuffer::zeroed(BUCKETS)?, low_bits: 0 })
+    pub(super) fn new() -> Self {
+        Self { counts: vec![0; BUCKETS], low_bits: 0 }
     }
 
     /// Counts values. NaN and infinities are counted too, but play no part in the results.
@@ -70,8 +71,8 @@ impl Distribution {
         self.low_bits |= other.low_bits;
     }
 
-    /// The occupied buckets of finite values, ascending.
-    fn buckets(&self) -> impl Iterator<Item = Bucket> {
+    /// What was counted, in a form that is short if there are few values.
+    pub(super) fn buckets(&self) -> Buckets {
         // The width of a bucket whose values differ only in the lower 16 bits that occur.
         let rest = self.low_bits;
         let ends = move |bucket: u16| {
@@ -86,19 +87,22 @@ impl Distribution {
             let [near, far] = ends(bucket);
             (bucket, near, far)
         });
-        negative.chain(positive).filter_map(|(bucket, low, high)| {
+        let occupied = negative.chain(positive).filter_map(|(bucket, low, high)| {
             let count = *self.counts.get(usize::from(bucket))?;
             // What is so close to 0 is counted as 0.
             let (low, high) = if bucket & 0x7fff == 0 { (0.0, 0.0) } else { (low, high) };
             (count > 0).then_some(Bucket { low, high, count })
-        })
+        });
+        Buckets(occupied.collect())
     }
+}
 
+impl Buckets {
     /// The values below which these shares of all finite values lie, within `range`. The shares must
     /// ascend.
     pub(super) fn quantiles(&self, shares: &[f64], range: (f64, f64)) -> Vec<f64> {
-        let all: u64 = self.buckets().map(|bucket| bucket.count).sum();
-        let mut buckets = self.buckets();
+        let all: u64 = self.0.iter().map(|bucket| bucket.count).sum();
+        let mut buckets = self.0.iter().copied();
         let (mut before, mut bucket) = (0u64, buckets.next());
         let mut found = Vec::new();
         for share in shares {
@@ -132,7 +136,7 @@ impl Distribution {
                 }
             }
         };
-        rounded(self.buckets().map(share).sum())
+        rounded(self.0.iter().copied().map(share).sum())
     }
 
     /// A histogram of this many bins from `low` to `high`. `range` is the least and the largest finite
@@ -154,7 +158,7 @@ impl Distribution {
             place if !place.is_finite() => 1.0,
             place => (1.0 + place).min(last as f64 + 1.0 - 1e-9),
         };
-        for bucket in self.buckets() {
+        for bucket in &self.0 {
             let from = bucket.low.clamp(range.0, range.1);
             let to = bucket.high.clamp(range.0, range.1);
             let (first, end) = (place(from), place(to));
@@ -207,10 +211,14 @@ fn rounded(count: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(values: &[f32]) -> Distribution {
-        let mut found = Distribution::new().unwrap();
+    fn counted(values: &[f32]) -> Distribution {
+        let mut found = Distribution::new();
         found.add(values);
         found
+    }
+
+    fn of(values: &[f32]) -> Buckets {
+        counted(values).buckets()
     }
 
     /// Numbers that look normally distributed, the same in every run.
@@ -313,8 +321,8 @@ mod tests {
         let none = of(&[f32::NAN]);
         assert!(none.quantiles(&[0.5], (0.0, 0.0)).is_empty());
         assert_eq!(none.histogram((0.0, 1.0), 2, (0.0, 0.0)).counts, [0, 0]);
-        let mut both = of(&[1.0]);
-        both.merge(&of(&[2.0, 3.3]));
-        assert_eq!(both.histogram((1.0, 4.0), 3, (1.0, 4.0)).counts, [1, 1, 1]);
+        let mut both = counted(&[1.0]);
+        both.merge(&counted(&[2.0, 3.3]));
+        assert_eq!(both.buckets().histogram((1.0, 4.0), 3, (1.0, 4.0)).counts, [1, 1, 1]);
     }
 }

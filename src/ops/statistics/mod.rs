@@ -21,7 +21,7 @@ pub use moments::Extreme;
 
 pub(super) use grid::grid_of_difference;
 
-use distribution::Distribution;
+use distribution::{Buckets, Distribution};
 use moments::Moments;
 
 /// Options of [`statistics`].
@@ -263,17 +263,17 @@ impl TensorStatistics {
 
 /// What one thread has counted. When the thread ends, it is added to the total.
 struct Share<'t> {
-    own: Result<Distribution>,
-    total: &'t Mutex<Result<Distribution>>,
+    own: Distribution,
+    total: &'t Mutex<Option<Distribution>>,
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
+        let own = std::mem::take(&mut self.own);
         let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&mut *total, &self.own) {
-            (Ok(total), Ok(own)) => total.merge(own),
-            (total, Err(error)) => *total = Err(error.clone()),
-            (Err(_), Ok(_)) => {}
+        match &mut *total {
+            Some(total) => total.merge(&own),
+            none => *none = Some(own),
         }
     }
 }
@@ -290,11 +290,11 @@ impl ValueStatistics {
     ) -> Result<Self> {
         tensor.check_decodable()?;
         let columns = shape::columns(tensor.shape());
-        let total = Mutex::new(Distribution::new());
+        let total = Mutex::new(None);
         let start = || Share { own: Distribution::new(), total: &total };
         let elements = tensor.elements();
         let work = |share: &mut Share<'_>, rows: Range<u64>| {
-            let counted = share.own.as_mut().map_err(|error| error.clone())?;
+            let counted = &mut share.own;
             let mut moments = Moments::starting_at(rows.start.saturating_mul(columns));
             tensor.for_each_values_in(rows, |values: &[f32]| {
                 counted.add(values);
@@ -307,14 +307,15 @@ impl ValueStatistics {
         let pieces = threads::in_order(threads, ranges.into_iter(), start, work)?;
         let mut moments = Moments::default();
         pieces.iter().for_each(|piece| moments.merge(piece));
-        let counted = total.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let counted = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let counted = counted.unwrap_or_default().buckets();
         let scales = ScaleStatistics::of(tensor)?;
         Ok(Self::new(&moments, &counted, scales, tensor.shape(), options))
     }
 
     fn new(
         moments: &Moments,
-        counted: &Distribution,
+        counted: &Buckets,
         scales: Option<ScaleStatistics>,
         shape: &[u64],
         options: &StatisticsOptions<'_>,
