@@ -50,7 +50,7 @@ export function name(text, most) {
 export function shortName(text, most = window.innerWidth <= 560 ? 34 : 76) {
   const all = String(text);
   const narrow = window.innerWidth <= 560;
-  const brief = narrow ? all.replace(/\.weight$/, '') : all;
+  const brief = window.innerWidth <= 900 ? all.replace(/\.weight$/, '') : all;
   if (brief.length <= most) return narrow ? h('span', { class: 'name', dir: 'auto' }, breakable(brief)) : name(brief, most);
   const end = Math.ceil(most * 0.55);
   return h('span', { class: 'name', dir: 'auto', title: shown(all, 400) }, `${shown(brief.slice(0, most - end - 1), most)}…${shown(brief.slice(-end), most)}`);
@@ -60,6 +60,9 @@ export function shortName(text, most = window.innerWidth <= 560 ? 34 : 76) {
 export function breakable(text) {
   return h('span', { class: 'breakable' }, String(text).split(/(?<=[._])/).flatMap((part, at) => (at > 0 ? [h('wbr', {}), shown(part)] : [shown(part)])));
 }
+
+/** A name as a title, which breaks between its words. */
+export const titleName = (text) => h('span', { class: 'name', dir: 'auto' }, breakable(shown(text, 200)));
 
 export function section(title, note, tools, ...content) {
   return h('section', {}, h('div', { class: 'section-head' }, h('h2', {}, title), note && h('p', {}, note), tools && h('div', { class: 'tools' }, tools)), content);

@@ -1,7 +1,7 @@
 // What is odd in a model: each with the place, and the command that shows it.
 
 import { busy, h, head, name, section, shortName, shown, trouble } from './dom.js';
-import { base, bytes, plural, quoted, whole } from './format.js';
+import { base, bytes, plural, quoted, sides, whole } from './format.js';
 import { ask } from './source.js';
 import { link, tensors } from './state.js';
 import * as take from './take.js';
@@ -41,10 +41,9 @@ export async function show({ model, list, signal }) {
   const place = h('div', {});
   const status = h('p', { class: 'num', role: 'status' }, '');
   const address = (one) => {
-    const dims = shapes.get(one.tensor) ?? [];
-    const rows = dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+    const [rows, columns] = sides(shapes.get(one.tensor) ?? []);
     const some = (count) => `0-${Math.min(64, count)}`;
-    const near = one.rows || one.columns ? { rows: part(one.rows) ?? some(rows), columns: part(one.columns) ?? some(dims.at(-1) ?? 1) } : {};
+    const near = one.rows || one.columns ? { rows: part(one.rows) ?? some(rows), columns: part(one.columns) ?? some(columns) } : {};
     return link(model, 'tensor', one.tensor, near);
   };
   const draw = (found) => {

@@ -67,7 +67,10 @@ export function percent(share) {
 export const bits = (value) => (value === null || value === undefined ? '–' : value.toFixed(2));
 export const shape = (dims) => (dims.length === 0 ? 'scalar' : dims.join(' × '));
 export const elements = (dims) => dims.reduce((product, dim) => product * dim, 1);
-export const plural = (number, noun) => `${whole(number)} ${noun}${number === 1 ? '' : 's'}`;
+export const plural = (number, noun, several = `${noun}s`) => `${whole(number)} ${number === 1 ? noun : several}`;
+
+/** A tensor as a matrix: the number of rows, counted over all dimensions but the last, and of columns. */
+export const sides = (dims) => [elements(dims.slice(0, -1)), dims.at(-1) ?? 1];
 
 /** The last component of a path. */
 export const base = (path) => path.replace(/[/\\]+$/, '').split(/[/\\]/).pop() || path;

@@ -1,16 +1,29 @@
 // One tensor in two models: overlaid histograms, and a heat map of the difference.
 
-import { busy, facts, h, head, name, notice, shown, trouble } from './dom.js';
-import { number, percent, quoted, shape, whole } from './format.js';
+import { busy, facts, h, head, notice, shown, titleName, trouble } from './dom.js';
+import { elements, number, percent, quoted, shape, sides, whole } from './format.js';
+import { clippingOf } from './differences.js';
 import { ask } from './source.js';
 import { labelsOf, link, pairsOf } from './state.js';
 import * as take from './take.js';
-import { distribution, matrix } from './tensor.js';
+import { distribution, matrix, position } from './tensor.js';
 
 const WORDS = {
   identical: 'The packed bytes are identical, so the values are too.',
   shapes: 'The shapes differ, so the values cannot be compared.',
 };
+
+/** The facts about clipped values. `href` gives the address of a part of the tensor. */
+function clippedFacts(found, dims, href) {
+  if (!found) return [];
+  const { worst } = found;
+  const place = worst && ['the worst at ', position([worst.row, worst.column], sides(dims), href)];
+  return [
+    ['Clipped', whole(found.clipped), `values, ${percent(found.clipped / found.elements)}`],
+    ['Their part of the squared error', found.clipped > 0 ? percent(found.share_of_error) : null, place],
+    ['Clipped most', worst ? `${number(worst.a)} to ${number(worst.b)}` : null],
+  ];
+}
 
 export async function show({ a, b, list, name: wanted, query, signal }) {
   const table = await pairsOf(a, b);
@@ -22,7 +35,9 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
   const dims = table.shape[pair];
   const both = { a, b, pair };
   const place = h('div', {}, busy('Comparing the values…'));
-  const numbers = ask('differences', { a, b, pair }, signal).then(({ differences: [found] }) => {
+  const clippings = clippingOf(both, signal).catch(() => null);
+  const numbers = ask('differences', both, signal).then(async ({ differences: [found] }) => {
+    const clipping = await clippings;
     if (found.outcome !== 'values') {
       place.replaceChildren(h('div', { class: 'notices' }, notice('Note', found.reason ?? WORDS[found.outcome])));
       return found;
@@ -35,8 +50,8 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
       ['Largest difference', number(found.max_difference), worst && worst.at.length > 0 && `at ${worst.at.join(', ')}`],
       ['There, in A', worst ? number(worst.a) : '–'],
       ['There, in B', worst ? number(worst.b) : '–'],
-      ['Clipped', found.clipped === undefined ? null : percent(found.clipped), 'of a large value was cut off'],
       ['Values that differ', percent(found.differing / Math.max(1, found.elements)), whole(found.differing)],
+      ...clippedFacts(clipping, dims, (part) => link('compare', a, b, wanted, part)),
     ]));
     return found;
   });
@@ -47,14 +62,14 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
     return found;
   };
   const nodes = [
-    head(name(wanted, 200), {
+    head(titleName(wanted), {
       crumb: [h('a', { href: link('compare', a, b) }, 'Compare'), ` · ${shown(labels[0], 50)} and ${shown(labels[1], 50)}`],
       sub: [h('span', {}, `A ${shown(dtypes[0], 30)}, B ${shown(dtypes[1], 30)}`), h('span', { class: 'num' }, shape(dims))],
       tools: take.button('Copy name', () => take.copy(wanted, 'Name copied')),
     }),
     place,
   ];
-  if (dims.reduce((product, dim) => product * dim, 1) > 0) {
+  if (elements(dims) > 0) {
     const spread = await distribution({
       signal, label: `${wanted} histograms`,
       load: async (range, until) => {

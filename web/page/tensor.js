@@ -1,7 +1,7 @@
 // One tensor: where its bytes lie, how its values are distributed, and the values themselves.
 
-import { busy, facts, h, head, name, notice, pairs, section, segments, shown, trouble } from './dom.js';
-import { base, bits, bytes, number, percent, plural, quoted, shape, whole } from './format.js';
+import { busy, facts, h, head, name, notice, pairs, section, segments, shown, titleName, trouble } from './dom.js';
+import { base, bits, bytes, number, percent, plural, quoted, shape, sides, whole } from './format.js';
 import { histogram, profile } from './charts.js';
 import { heatmap } from './heatmap.js';
 import { ask } from './source.js';
@@ -9,13 +9,13 @@ import { keep, link, tensors } from './state.js';
 import * as take from './take.js';
 
 /** A position in a tensor, as a link that shows the values around it. */
-function position(at, dims, href) {
+export function position(at, dims, href) {
   const text = at.join(', ');
   if (!href || dims.length < 2) return text;
   const column = at.at(-1);
   const row = at.slice(0, -1).reduce((sum, index, axis) => sum * dims[axis] + index, 0);
-  const rows = dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
-  return h('a', { href: href({ rows: span(row, rows), columns: span(column, dims.at(-1)) }) }, text);
+  const [rows, columns] = sides(dims);
+  return h('a', { href: href({ rows: span(row, rows), columns: span(column, columns) }) }, text);
 }
 
 /** Some rows or columns around one, as an address has them. */
@@ -101,8 +101,7 @@ function norms(grid) {
 
 /** The sections of a matrix: heat map, and norms by row and column. */
 export function matrix({ dims, get, signal, block, query, title, words, heading = 'Values' }) {
-  const columns = dims.at(-1) ?? 1;
-  const rows = columns === 0 ? 0 : dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+  const [rows, columns] = sides(dims);
   if (rows * columns === 0) return [section(heading, null, null, h('p', { class: 'muted' }, 'The tensor has no values.'))];
   if (rows === 1) {
     const place = h('div', {}, busy('Reading the values…'));
@@ -133,8 +132,7 @@ export function matrix({ dims, get, signal, block, query, title, words, heading 
 /** The section of what stands out: the largest values, and the rows and columns with most outliers. */
 function standouts({ model, at, dims, here, signal }) {
   const place = h('div', {}, busy('Looking for values that stand out…'));
-  const columns = dims.at(-1) ?? 1;
-  const rows = dims.slice(0, -1).reduce((product, dim) => product * dim, 1);
+  const [rows, columns] = sides(dims);
   const lines = (title, found, to) => h('div', {}, h('h3', {}, title), found.outliers.length === 0 ? h('p', { class: 'muted small' }, 'None has outliers.') : h('table', { class: 'plain' },
     h('thead', {}, h('tr', {}, ['Position', 'Outliers', 'RMS'].map((text, column) => h('th', { scope: 'col', class: column > 0 && 'right' }, text)))),
     h('tbody', {}, found.outliers.map((line) => h('tr', {}, h('td', {}, h('a', { href: here(to(line.index)) }, whole(line.index))), h('td', { class: 'right' }, whole(line.outliers)), h('td', { class: 'right' }, number(line.rms)))))),
@@ -164,9 +162,8 @@ export async function show({ model, list, name: wanted, query, signal }) {
   const near = (step) => table.name[at + step] !== undefined && h('a', { class: 'button', href: link(model, 'tensor', table.name[at + step]), 'aria-label': step < 0 ? 'Previous tensor' : 'Next tensor', title: shown(table.name[at + step], 120) }, step < 0 ? '←' : '→');
   const here = (part) => link(model, 'tensor', stored, part);
   const block = detail.group_size ?? detail.block_len ?? null;
-  const title = name(stored, 200);
   const nodes = [
-    head(title, {
+    head(titleName(stored), {
       crumb: [h('a', { href: link(model, 'tensors') }, 'Tensors'), ' · ', name(base(path), 60)],
       sub: [canonical && canonical !== stored && h('span', {}, name(canonical, 200)), h('span', {}, shown(detail.dtype, 40)), h('span', { class: 'num' }, shape(detail.shape)), h('span', { class: 'num' }, `${bytes(detail.bytes)}, ${bits(detail.bits_per_weight)} bits per weight`)],
       tools: [take.button('Copy name', () => take.copy(stored, 'Name copied')), near(-1), near(1)],

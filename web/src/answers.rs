@@ -12,6 +12,7 @@ use weighbridge::ops::{
 use weighbridge::tokenizer::{Token, TokenKind};
 use weighbridge::{Error, ErrorKind, Model, Result, Strictness, Tensor};
 
+use crate::clipping::Clipping;
 use crate::fault::{SCHEMA, not_found};
 use crate::pairs::{batch, pair};
 use crate::standouts::Standouts;
@@ -36,6 +37,7 @@ static ANSWERS: &[(&str, Answer)] = &[
     ("tokens", tokens),
     ("pairs", pairs),
     ("differences", differences),
+    ("clipping", clipping),
 ];
 
 impl Viewer {
@@ -446,26 +448,8 @@ struct Difference {
     /// The error with which the tensor counts in that of several; absent if it does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     matrix_error: Option<f64>,
-    /// The share by which a large value of A was cut, if the largest difference is such a value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    clipped: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-}
-
-/// A value of A with a magnitude of so many times the root mean square can be clipped.
-const LARGE: f64 = 6.0;
-
-/// The least share of such a value that counts as clipped.
-const CUT: f64 = 0.1;
-
-/// The share of the value with the largest difference that a quantization cut off, if that is a large one.
-fn clipped(values: &DifferentValues) -> Option<f64> {
-    let worst = values.worst.as_ref()?;
-    let rms = values.rms_difference / values.relative_rms;
-    let share = 1.0 - worst.b / worst.a;
-    let is_large = worst.a.abs() > LARGE * rms && worst.a.is_finite();
-    (is_large && share >= CUT).then_some(share)
 }
 
 /// `differences`: how the tensors of the pairs from a position on differ.
@@ -495,9 +479,15 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
             DiffOutcome::Unread(error) => ("unread", None, Some(error.to_string())),
             _ => ("unknown", None, None),
         };
-        let clipped = values.as_ref().and_then(clipped);
-        found.push(Difference { pair: number, outcome, values, matrix_error, clipped, reason });
+        found.push(Difference { pair: number, outcome, values, matrix_error, reason });
     }
     let next = from.saturating_add(some.len());
     json(json!({ "differences": found, "next": (next < pairs.both.len()).then_some(next) }))
+}
+
+/// `clipping`: the values of a pair that the quantization clipped; `null` if that is unknown.
+fn clipping(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
+    let pairs = viewer.pairs(parameters)?;
+    let found = Clipping::of(pair(&pairs, parameters)?, watch)?;
+    json(json!({ "clipping": found }))
 }

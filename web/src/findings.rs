@@ -415,7 +415,7 @@ fn growing(kept: &[Kept]) -> Vec<Finding> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ops::ControlFlow;
 
     use weighbridge::OpenOptions;
@@ -450,8 +450,8 @@ mod tests {
         all.findings.into_iter().map(|one| (one.kind, one.tensor, one.text)).collect()
     }
 
-    #[test]
-    fn what_is_planted_is_found() {
+    /// A model with what is odd planted in it.
+    pub(crate) fn planted() -> Model {
         let mut rows = noise(1, 1024);
         rows[32 * 5..32 * 6].fill(0.0);
         rows[32 * 7..32 * 8].iter_mut().for_each(|value| *value *= 40.0);
@@ -464,7 +464,7 @@ mod tests {
         experts[2048..].copy_from_slice(&copy);
         let norm =
             |layer: u16| noise(30_000, 64).iter().map(|v| v * f32::from(layer + 1)).collect();
-        let model = model(&[
+        model(&[
             ("rows", &[32, 32], rows.clone()),
             ("columns", &[32, 32], columns),
             ("broken", &[8, 8], broken),
@@ -476,8 +476,12 @@ mod tests {
             ("l.3.norm", &[64], norm(3)),
             ("ones", &[64], vec![1.0; 64]),
             ("ones2", &[64], vec![1.0; 64]),
-        ]);
-        let found = found(&model);
+        ])
+    }
+
+    #[test]
+    fn what_is_planted_is_found() {
+        let found = found(&planted());
         let has = |kind: Kind, tensor: &str, text: &str| {
             let one = found.iter().find(|(k, t, _)| *k == kind && t == tensor);
             assert!(one.is_some_and(|(.., t)| t.contains(text)), "{kind:?} {tensor}: {found:#?}");

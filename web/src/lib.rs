@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 mod answers;
+mod clipping;
 mod fault;
 mod files;
 mod findings;
@@ -68,6 +69,7 @@ page! {
     "tensor.js": "text/javascript; charset=utf-8";
     "layers.js": "text/javascript; charset=utf-8";
     "findings.js": "text/javascript; charset=utf-8";
+    "differences.js": "text/javascript; charset=utf-8";
     "compare.js": "text/javascript; charset=utf-8";
     "workbench.js": "text/javascript; charset=utf-8";
     "pair.js": "text/javascript; charset=utf-8";

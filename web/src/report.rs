@@ -11,6 +11,7 @@ use weighbridge::ops::{
 use weighbridge::{Model, Result, Tensor};
 
 use crate::Watch;
+use crate::clipping::Clipping;
 use crate::findings::{Findings, findings};
 use crate::names::{layer_of, natural};
 
@@ -35,7 +36,8 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
     let mut tensors: Vec<Tensor> = a.stored_tensors().collect();
     tensors.sort_by(|a, b| natural(a.name()).cmp(&natural(b.name())));
     tensors.truncate(LISTED);
-    let found = if b.is_none() { Some(findings(a, watch)?) } else { None };
+    let found = findings(a, watch)?;
+    let found_b = b.map(|b| findings(b, watch)).transpose()?;
     let worst = diff.as_ref().map(|diff| worst(diff, watch)).transpose()?.unwrap_or_default();
     let statistics =
         ops::statistics(&tensors, &StatisticsOptions::new().bins(BINS).progress(watch))?;
@@ -48,8 +50,12 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
         page.model("B", b, true);
         page.differences(diff, &worst);
     }
-    if let Some(found) = &found {
-        page.findings(found);
+    match &found_b {
+        None => page.findings("What is odd", &found),
+        Some(found_b) => {
+            page.findings("What is odd in A", &found);
+            page.findings("What is odd in B", found_b);
+        }
     }
     page.dtypes(a);
     page.tensors(a, &statistics);
@@ -64,6 +70,7 @@ struct Worst<'d> {
     tensor: &'d TensorDiff,
     error: f64,
     values: [ValueStatistics; 2],
+    clipping: Option<Clipping>,
 }
 
 fn values(tensor: &Tensor, options: &StatisticsOptions<'_>) -> Result<Option<ValueStatistics>> {
@@ -87,7 +94,8 @@ fn worst<'d>(diff: &'d ModelDiff, watch: Watch<'_>) -> Result<Vec<Worst<'d>>> {
         let Some(bins) = &a.histogram else { continue };
         let options = options.range(bins.low, bins.high);
         let Some(b) = values(&tensor.pair.b, &options)? else { continue };
-        found.push(Worst { tensor, error, values: [a, b] });
+        let clipping = Clipping::of(&tensor.pair, watch)?;
+        found.push(Worst { tensor, error, values: [a, b], clipping });
     }
     Ok(found)
 }
@@ -316,14 +324,19 @@ impl Page {
             "<h2>The {} worst matrices</h2>\n<div class=\"worst\">\n",
             worst.len()
         ));
-        for Worst { tensor, error, values: [a, b] } in worst {
+        for Worst { tensor, error, values: [a, b], clipping } in worst {
             let pair = &tensor.pair;
+            let clipped = clipping.as_ref().map(|clipping| {
+                let (count, share) = (clipping.clipped, percent(clipping.share_of_error));
+                format!("<br>{count} values clipped, with {share} of the squared error")
+            });
             self.add(format_args!(
-                "<figure><figcaption dir=\"auto\">{}<br><small>{} to {}: {}</small></figcaption>{}</figure>\n",
+                "<figure><figcaption dir=\"auto\">{}<br><small>{} to {}: {}{}</small></figcaption>{}</figure>\n",
                 escaped(&pair.name),
                 escaped(&pair.a.dtype_label()),
                 escaped(&pair.b.dtype_label()),
                 percent(*error),
+                clipped.unwrap_or_default(),
                 overlay(a, b)
             ));
         }
@@ -331,8 +344,8 @@ impl Page {
     }
 
     /// What is odd in the model.
-    fn findings(&mut self, found: &Findings) {
-        self.0.push_str("<h2>What is odd</h2>\n");
+    fn findings(&mut self, title: &str, found: &Findings) {
+        self.add(format_args!("<h2>{title}</h2>\n"));
         if found.findings.is_empty() {
             self.0.push_str("<p>Nothing odd was found.</p>\n");
             return;
@@ -532,6 +545,21 @@ mod tests {
             "{safe}"
         );
         assert!(escaped(&"a".repeat(100_000)).len() < 1000);
+    }
+
+    #[test]
+    fn findings_are_reported() {
+        let model = crate::findings::tests::planted();
+        let go_on = &|_| std::ops::ControlFlow::Continue(());
+        let page = report(&model, None, go_on).unwrap();
+        let found = findings(&model, go_on).unwrap().findings;
+        assert!(found.len() > 5);
+        for one in &found {
+            let row = format!("{}</td><td>{}</td>", escaped(&one.tensor), escaped(&one.text));
+            assert!(page.contains(&row), "{row}");
+        }
+        let both = report(&model, Some(&model), go_on).unwrap();
+        assert!(["in A</h2>", "in B</h2>"].iter().all(|title| both.contains(title)));
     }
 
     #[test]
