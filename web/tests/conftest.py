@@ -26,6 +26,8 @@ PROGRAM = os.environ.get("WEIGHBRIDGE", str(ROOT / "target" / "release" / "weigh
 HF = "assets/sample/hf"
 GGUF = "assets/sample/sample-Q8_0.gguf"
 MLX = "assets/sample/mlx-4bit"
+# The rules of axe-core.
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
 def pytest_addoption(parser):
@@ -117,6 +119,16 @@ def sample():
         yield address
 
 
+@pytest.fixture(scope="session")
+def quantized(tmp_path_factory):
+    """The sample in three types."""
+    folder = tmp_path_factory.mktemp("quantized")
+    for kind in ("Q4_K_M", "Q2_K"):
+        ran = program("quantize", HF, folder / f"{kind}.gguf", kind)
+        assert ran.returncode == 0, ran.stderr.decode()
+    return [GGUF, folder / "Q4_K_M.gguf", folder / "Q2_K.gguf"]
+
+
 def until(page, condition, timeout=30):
     """Waits until an expression is true. The page's own policy forbids Playwright's `wait_for_function`."""
     end = time.monotonic() + timeout
@@ -186,6 +198,38 @@ def watched(browser):
     yield one
     one.check()
     one.close()
+
+
+# The page without the program.
+
+
+def choose(page, paths, folder=False):
+    """Chooses files, or one folder, with the page's own input."""
+    inputs = page.locator("input[type=file]")
+    inputs.nth(1 if folder else 0).set_input_files([str(ROOT / path) for path in paths])
+
+
+def opened(page, count):
+    """Waits until the page shows as many models."""
+    until(page, f"document.querySelectorAll('#nav a').length > 0 && !document.querySelector('main .busy')", timeout=60)
+    models = ask(page, "models")["models"]
+    assert len(models) == count, page.locator("main").inner_text()
+    return models
+
+
+def ask(page, question):
+    """The answer to a question of the page, as the library in the browser gives it."""
+    name, _, query = question.partition("?")
+    text = page.evaluate(
+        """async ([name, query]) => {
+            const { ask } = await import('./source.js');
+            const answer = await ask(name, Object.fromEntries(new URLSearchParams(query))).catch((error) => ({ message: error.message, kind: error.kind }));
+            return JSON.stringify(answer, (_, value) => (Object.is(value, -0) ? '-0.0' : value));
+        }""",
+        [name, query],
+    )
+    # JavaScript writes -0 as 0, and 1e20 with all digits, which is another number if they are read as a whole one.
+    return json.loads(text.replace('"-0.0"', "-0.0"), parse_int=lambda digits: int(digits) if len(digits) < 16 else float(digits))
 
 
 # GGUF files for what no fixture has.

@@ -1,15 +1,12 @@
 """Every view, on models in every container: nothing fails, nothing is asked of anybody else, and the numbers are
 those of the other verbs."""
 
-import json
 import os
 import pathlib
 import re
 import urllib.parse
-import urllib.request
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from conftest import GGUF, HF, MLX, SHOTS, Watched, dump, program, report, serving, until
 
@@ -24,12 +21,6 @@ MODELS = [
     ) if (path := FIXTURES / name).exists()],
 ]
 VIEWS = ["overview", "tensors", "tensors?values=1", "tensors?fold=1", "layers", "layers?statistic=bits", "findings", "tokens"]
-ROUTES = {
-    "overview": "/1/overview", "tensors": "/1/tensors", "values": "/1/tensors?values=1", "folded": "/1/tensors?fold=1",
-    "tensor": "/1/tensor/blk.0.attn_q.weight", "vector": "/1/tensor/output_norm.weight",
-    "numbers": "/1/tensor/blk.0.attn_q.weight?rows=0-16&columns=0-14", "layers": "/1/layers", "tokens": "/1/tokens",
-    "compare": "/compare/0/2", "pair": "/compare/0/2/layers.0.attention.q.weight",
-}
 
 
 def check_shown(page):
@@ -158,26 +149,6 @@ def test_differences_are_those_of_diff(watched, sample):
     assert abs(fact(page, "Largest difference") - worst["max_difference"]) <= worst["max_difference"] * 6e-4
 
 
-@pytest.mark.parametrize("mode", ["light", "dark", "narrow"])
-def test_pictures_and_accessibility(browser, sample, mode):
-    options = {"color_scheme": "dark" if mode == "dark" else "light"}
-    if mode == "narrow":
-        options["viewport"] = {"width": 360, "height": 740}
-    watched = Watched(browser, **options)
-    axe = Axe()
-    found = []
-    for view, route in ROUTES.items():
-        page = watched.open(sample, route)
-        watched.settled()
-        check_shown(page)
-        page.screenshot(path=SHOTS / f"{view}-{mode}.png", full_page=True)
-        result = axe.run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
-        found += [f"{view}: {fault['id']}: {fault['nodes'][0]['html'][:160]}" for fault in result.response["violations"]]
-    watched.check()
-    watched.close()
-    assert not found, "\n".join(found)
-
-
 def test_keyboard(watched, sample):
     page = watched.open(sample, "/1/tensors")
     page.keyboard.press("/")
@@ -250,45 +221,3 @@ def test_a_report_is_one_file(browser, tmp_path):
         watched.page.screenshot(path=SHOTS / f"{path.stem}.png", full_page=True)
         watched.check()
         watched.close()
-
-
-def answers(address, question):
-    with urllib.request.urlopen(f"{address}api/{question}") as answer:
-        return json.load(answer)
-
-
-def in_batches(address, question, key):
-    """All entries of an answer that comes in batches."""
-    found, position = [], 0
-    while position is not None:
-        answer = answers(address, f"{question}&from={position}")
-        found += answer[key]
-        position = answer["next"]
-    return found
-
-
-FIGURES = ["elements", "nan", "infinite", "zeros", "outliers", "min", "max", "mean", "deviation", "rms", "quantiles", "scales"]
-
-
-@pytest.mark.parametrize("path", [HF, GGUF, MLX], ids=lambda path: path.split("/")[-1])
-def test_numbers_are_those_of_the_program(path):
-    with serving(HF, path) as (address, _):
-        expected = {tensor["name"]: tensor for tensor in report("inspect", path, "--stats")["tensors"]}
-        found = in_batches(address, "statistics?model=1", "tensors")
-        assert len(found) == len(expected) > 10
-        for one in found:
-            for figure in FIGURES:
-                assert one.get(figure) == expected[one["name"]].get(figure), (one["name"], figure)
-        names = answers(address, "tensors?model=1")["name"]
-        for at in (0, len(names) // 2, len(names) - 1):
-            largest = answers(address, f"standouts?model=1&at={at}")["largest"]
-            values = sorted((abs(value) for value in dump(path, names[at])), reverse=True)
-            assert [abs(one["value"]) for one in largest] == values[:10], names[at]
-        pairs = answers(address, "pairs?a=0&b=1")["name"]
-        compared = in_batches(address, "differences?a=0&b=1", "differences")
-        differ = {tensor["name"]: tensor for tensor in report("diff", HF, path)["different"]}
-        changed = {pairs[one["pair"]]: one for one in compared if one["outcome"] == "values" and one["differing"] > 0}
-        assert changed.keys() == differ.keys()
-        for name, one in changed.items():
-            for figure in ("differing", "max_difference", "rms_difference", "relative_rms", "cosine", "worst"):
-                assert one[figure] == differ[name][figure], (name, figure)

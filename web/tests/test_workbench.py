@@ -15,20 +15,7 @@ import time
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from conftest import GGUF, HF, MLX, PROGRAM, ROOT, SHOTS, Watched, gguf, matrices, program, report, serving, until
-
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-@pytest.fixture(scope="module")
-def quantized(tmp_path_factory):
-    """The sample in three types."""
-    folder = tmp_path_factory.mktemp("quantized")
-    for kind in ("Q4_K_M", "Q2_K"):
-        ran = program("quantize", HF, folder / f"{kind}.gguf", kind)
-        assert ran.returncode == 0, ran.stderr.decode()
-    return [GGUF, folder / "Q4_K_M.gguf", folder / "Q2_K.gguf"]
-
+from conftest import GGUF, HF, PROGRAM, ROOT, RULES, Watched, dump, gguf, matrices, program, report, serving, until
 
 @pytest.fixture(scope="module")
 def bench(quantized):
@@ -193,7 +180,7 @@ def test_places_of_the_heat_map(watched, deep):
         page = watched.open(address, "/0/tensor/blk.4.attn_q.weight")
         watched.settled()
         largest = page.locator("section:has(h2:text-is('What stands out')) tbody tr").first
-        values = [(abs(value), place) for place, value in enumerate(stored(deep, "blk.4.attn_q.weight"))]
+        values = [(abs(value), place) for place, value in enumerate(dump(deep, "blk.4.attn_q.weight"))]
         place = max(values)[1]
         assert largest.locator("a").inner_text() == f"{place // 32}, {place % 32}"
         rows = page.locator(".three > div:has(h3:text-is('Rows with most outliers')) tbody tr")
@@ -230,9 +217,41 @@ def test_colors_can_be_fixed(watched, deep):
         assert end() != whole
 
 
-def stored(path, name):
-    from conftest import dump
-    return dump(path, name)
+def darkness(page):
+    """How much darker the middle column of the heat map is than those next to it."""
+    return page.locator(".heat canvas").evaluate("""(canvas) => {
+        const middle = canvas.width / 2;
+        const light = (x) => {
+            const { data } = canvas.getContext('2d').getImageData(Math.round(x), 0, 1, canvas.height);
+            return data.reduce((sum, value, at) => sum + (at % 4 === 3 ? 0 : value), 0) / canvas.height / 3;
+        };
+        return (light(middle - 4) + light(middle + 4)) / 2 - Math.min(light(middle - 1), light(middle));
+    }""")
+
+
+def test_blocks_are_marked_where_there_is_room(browser):
+    watched = Watched(browser, viewport={"width": 360, "height": 740})
+    with serving(GGUF) as (address, _):
+        # Sixteen blocks of 32 columns, and two.
+        for part, marked in [("", False), ("?rows=0-64&columns=0-64", True)]:
+            page = watched.open(address, f"/0/tensor/blk.0.ffn_down.weight{part}")
+            watched.settled()
+            assert (darkness(page) > 25) == marked, (part, darkness(page))
+    watched.check()
+    watched.close()
+
+
+def test_a_heat_map_that_is_computed_says_so(watched, deep):
+    with serving(deep) as (address, _):
+        held = []
+        watched.page.route("**/api/grid?*", held.append)
+        page = watched.open(address, "/0/tensor/blk.4.attn_q.weight")
+        page.wait_for_selector(".heat .over:not([hidden]):has-text('Reading the values')")
+        page.unroute("**/api/grid?*")
+        for route in held:
+            route.continue_()
+        watched.settled()
+        assert page.locator(".heat .over:not([hidden])").count() == 0
 
 
 # 7: narrow windows.
@@ -410,6 +429,38 @@ def test_the_worst_tensors_have_histograms(watched, bench):
     assert figures.locator("path").count() == 20
 
 
+def clipped_values(a, b, width):
+    """The values of A that lie beyond the ends of their block in B, and their part of the squared error."""
+    count, squares, all_squares = 0, 0.0, 0.0
+    for start in range(0, len(b), width):
+        block = b[start : start + width]
+        ends = []
+        for sign in (1, -1):
+            values = sorted({value * sign for value in block}, reverse=True)
+            if len(values) > 1:
+                ends.append((sign, values[0], values[0] + (values[0] - values[1]) / 2))
+        for x, y in zip(a[start : start + width], block):
+            all_squares += (x - y) ** 2
+            if any(y * sign == most and x * sign > limit for sign, most, limit in ends):
+                count += 1
+                squares += (x - y) ** 2
+    return count, squares / all_squares
+
+
+@pytest.mark.parametrize("number, width", [(1, 32), (3, 16)], ids=["Q8_0", "K-quant"])
+def test_clipped_values_are_counted(watched, bench, quantized, number, width):
+    page = watched.open(bench, f"/compare/0/{number}/layers.0.ffn.down.weight")
+    watched.settled()
+    page.wait_for_selector("dt:text-is('Clipped')")
+    values = [dump(HF, "model.layers.0.mlp.down_proj.weight"), dump(quantized[number - 1], "blk.0.ffn_down.weight")]
+    count, share = clipped_values(*values, width)
+    assert int(fact(page, "Clipped").split()[0].replace(",", "")) == count > 0
+    shown = float(fact(page, "Their part of the squared error").split("\u00a0")[0].replace("e−", "e-"))
+    assert abs(shown - share * 100) <= share * 1
+    page.locator("dd a").last.click()
+    until(page, "location.hash.includes('rows=')")
+
+
 # What is odd.
 
 
@@ -492,22 +543,3 @@ def test_a_slow_server_is_never_a_blank_page(browser, deep, tmp_path):
         watched.check()
         watched.close()
         server.shutdown()
-
-
-# Pictures.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 800, 1440])
-def test_pictures_of_the_workbench(browser, bench, deep, width, mode):
-    watched = Watched(browser, viewport={"width": width, "height": 860}, color_scheme=mode)
-    routes = {"workbench": "/compare/0/all", "kinds": "/compare/0/3?by=kind", "findings": "/1/findings", "unknown": "/0/foo"}
-    for name, route in routes.items():
-        page = watched.open(bench, route)
-        watched.settled()
-        page.screenshot(path=SHOTS / f"{name}-{width}-{mode}.png", full_page=True)
-        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0, name
-        assert not Axe().run(page, options=RULES).response["violations"], name
-    watched.check()
-    watched.close()
