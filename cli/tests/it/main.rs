@@ -24,6 +24,7 @@ mod effects;
 mod embed;
 mod errors;
 mod families;
+mod figures;
 mod fits;
 mod help;
 mod interrupted;
