@@ -93,15 +93,22 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="session")
-def static():
-    """The address of the page without the program, on a server that only has files."""
+@contextlib.contextmanager
+def files():
+    """Serves the page without the program, as a server of files; gives the address."""
     folder = ROOT / "target" / "viewer"
     assert (folder / "weighbridge.wasm").exists(), "run cargo xtask page"
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def static():
+    """The address of the page without the program."""
+    with files() as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
