@@ -71,7 +71,7 @@ class Tensors {
       if (value === null) return this.values?.found[row.at]?.reason ? 'unread' : '';
       return format(value);
     };
-    return FIGURES.map(([label, get, format, join, hide]) => ({ label, width: '96px', narrow: '76px', right: true, hide, most: true,
+    return FIGURES.map(([label, get, format, join, hide]) => ({ label, width: '84px', narrow: '76px', right: true, hide, most: true,
       sort: (row) => this.figure(row, get, join), cell: (row) => cell(row, get, format, join) }));
   }
 
@@ -93,7 +93,7 @@ class Tensors {
     const stored = { label: 'Stored name', width: 'minmax(124px, 1.4fr)', narrow: 'minmax(110px, 1fr)', wraps: true, sort: (row) => row.stored ?? '', cell: (row) => this.first(row) };
     const dtype = { label: 'Dtype', width: '104px', narrow: '56px', sort: (row) => row.dtype ?? '', cell: leaf((row) => shown(row.dtype, 30)) };
     const dims = { label: 'Shape', width: '124px', right: true, hide: 'hide-s', most: true, sort: (row) => row.elements, cell: leaf((row) => shape(row.shape)) };
-    if (this.query.values === '1') return [stored, { ...dtype, width: '76px', hide: 'hide-s' }, { ...dims, hide: 'hide-m' }, ...this.figures()];
+    if (this.query.values === '1') return [{ ...stored, width: 'minmax(150px, 1.4fr)' }, { ...dtype, width: '76px', hide: 'hide-s' }, { ...dims, hide: 'hide-m' }, ...this.figures()];
     return [
       stored,
       { label: 'Canonical name', width: 'minmax(150px, 1.2fr)', hide: 'hide-m', sort: (row) => row.canonical ?? null, cell: leaf((row) => h('span', { class: 'canon' }, row.canonical ? name(row.canonical, 160) : '–')) },

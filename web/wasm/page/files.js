@@ -198,7 +198,8 @@ async function open(dropped) {
     problems = [error];
   }
   const count = helpers ? (await models()).length : 0;
-  const route = count > 0 && problems.length === 0 ? (count > 1 ? '#/compare/0/1' : '#/0/overview') : '#/open';
+  const first = count > 2 ? '#/compare/0/all' : count > 1 ? '#/compare/0/1' : '#/0/overview';
+  const route = count > 0 && problems.length === 0 ? first : '#/open';
   if (location.hash === route) window.dispatchEvent(new HashChangeEvent('hashchange'));
   else location.hash = route;
 }
