@@ -44,7 +44,7 @@ def test_the_library_is_small():
     data = LIBRARY.read_bytes()
     packed = len(brotli.compress(data))
     print(f"weighbridge.wasm: {len(data)} bytes, {len(zlib.compress(data, 9))} with zlib, {packed} with brotli")
-    assert packed <= 620_000
+    assert packed <= 610_000
 
 
 def test_dropped_files(browser, static):
@@ -112,8 +112,6 @@ def test_the_workbench_without_the_program(browser, static, quantized):
     choose(page, quantized)
     until(page, "document.querySelectorAll('.legend li').length > 0", timeout=60)
     opened(page, 4)
-    order = [model["path"] for model in ask(page, "models")["models"]]
-    assert len(order) == 4
     rules, legend, rows = shown(static)
     assert rules == expected[0] and len(rules.splitlines()) > 3
     assert sorted(legend.split("\n")) == sorted(expected[1].split("\n"))

@@ -54,7 +54,7 @@ def test_without_the_program(browser, static, quantized, width, mode):
     opened(page, 1)
     page.goto(f"{static}#/open")
     choose(page, quantized)
-    until(page, "document.querySelectorAll('main .facts dd').length > 0")
+    until(page, "location.hash.startsWith('#/compare')", timeout=60)
     opened(page, 1 + len(quantized))
     views = {"open": "/open", **VIEWS}
     faults += [fault for name, route in views.items() for fault in look(watched, static, f"page-{name}", route, f"{width}-{mode}")]

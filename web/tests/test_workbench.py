@@ -220,11 +220,14 @@ def test_colors_can_be_fixed(watched, deep):
 def darkness(page):
     """How much darker the middle column of the heat map is than those next to it."""
     return page.locator(".heat canvas").evaluate("""(canvas) => {
-        const middle = canvas.width / 2;
+        const { width, height } = canvas;
+        const { data } = canvas.getContext('2d').getImageData(0, 0, width, height);
         const light = (x) => {
-            const { data } = canvas.getContext('2d').getImageData(Math.round(x), 0, 1, canvas.height);
-            return data.reduce((sum, value, at) => sum + (at % 4 === 3 ? 0 : value), 0) / canvas.height / 3;
+            let sum = 0;
+            for (let y = 0; y < height; y += 1) for (let part = 0; part < 3; part += 1) sum += data[(y * width + x) * 4 + part];
+            return sum / height / 3;
         };
+        const middle = Math.round(width / 2);
         return (light(middle - 4) + light(middle + 4)) / 2 - Math.min(light(middle - 1), light(middle));
     }""")
 
@@ -243,11 +246,11 @@ def test_blocks_are_marked_where_there_is_room(browser):
 
 def test_a_heat_map_that_is_computed_says_so(watched, deep):
     with serving(deep) as (address, _):
-        held = []
-        watched.page.route("**/api/grid?*", held.append)
+        held, hold = [], [True]
+        watched.page.route("**/api/grid?*", lambda route: held.append(route) if hold else route.continue_())
         page = watched.open(address, "/0/tensor/blk.4.attn_q.weight")
         page.wait_for_selector(".heat .over:not([hidden]):has-text('Reading the values')")
-        page.unroute("**/api/grid?*")
+        hold.clear()
         for route in held:
             route.continue_()
         watched.settled()

@@ -147,18 +147,12 @@ fn same_values(viewer: &Viewer, number: usize, path: &str, (at, name): &(usize, 
         let shown = grid["mean"][place].as_f64().expect("a number") as f32;
         assert_eq!(shown.to_bits(), expected.to_bits(), "{path}: {name}: {place}");
     }
-    let largest = ask(viewer, "standouts", &query).expect(name)["largest"].take();
-    let largest: Vec<f64> = largest
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|one| one["value"].as_f64().expect("a number").abs())
-        .collect();
-    let mut sizes: Vec<f64> = dumped
-        .iter()
-        .filter(|value| value.is_finite() && **value != 0.0)
-        .map(|value| f64::from(value.abs()))
-        .collect();
+    let mut found = ask(viewer, "standouts", &query).expect(name);
+    let found = found["largest"].as_array_mut().expect("a list");
+    let size = |one: &Value| one["value"].as_f64().expect("a number").abs() as f32;
+    let largest: Vec<f32> = found.iter().map(size).collect();
+    let finite = dumped.iter().filter(|value| value.is_finite() && **value != 0.0);
+    let mut sizes: Vec<f32> = finite.map(|value| value.abs()).collect();
     sizes.sort_by(|a, b| b.total_cmp(a));
     sizes.truncate(largest.len().max(10));
     assert_eq!(largest, sizes, "{path}: {name}");
