@@ -7,7 +7,9 @@ use rayon::prelude::*;
 use crate::blocks::{BlockIndexer, Chosen};
 use crate::cache::LayerCache;
 use crate::device::Engine;
+use crate::dynamic_mask::DynamicMask;
 use crate::error::{Error, Result};
+use crate::head_experts::HeadExperts;
 use crate::math::{Function, dot, softmax};
 use crate::plan::{AttentionPlan, DistancePlan, GateFunction, LatentPlan, NormPlan};
 use crate::rope::{Rope, Turns};
@@ -44,7 +46,16 @@ pub(crate) struct Attention {
     sub_norm: Option<Norm>,
     differential: Option<Differential>,
     indexer: Option<BlockIndexer>,
-    output: Weight,
+    mask: Option<DynamicMask>,
+    output: Output,
+}
+
+/// What makes the output of what was mixed.
+#[derive(Debug)]
+enum Output {
+    Matrix(Weight),
+    /// The experts that gave the queries.
+    Experts(HeadExperts),
 }
 
 /// What the heads of differential attention have: the factor of the second half of them, and the norm of
@@ -114,7 +125,8 @@ enum Projection {
 
 #[derive(Debug)]
 struct Heads {
-    q: Weight,
+    /// Experts give the queries instead.
+    q: Option<Weight>,
     k: Option<Weight>,
     v: Option<Weight>,
 }
@@ -146,6 +158,7 @@ impl Attention {
             return Err(Error::Mismatch(fault));
         }
         let at = |what: &str| format!("{name}.{what}");
+        let experts = HeadExperts::load_if(loader, name, dim, plan)?;
         let projection = match latent {
             Some(latent) => {
                 Projection::Latent(Box::new(Latent::load(loader, name, dim, plan, latent)?))
@@ -159,7 +172,8 @@ impl Attention {
                     let fault = format!("{name}.v has {} outputs", v.outputs());
                     return Err(Error::Mismatch(fault));
                 }
-                let q = loader.sized(&at("q"), heads * head_dim, dim)?;
+                let q = experts.is_none();
+                let q = q.then(|| loader.sized(&at("q"), heads * head_dim, dim)).transpose()?;
                 Projection::Heads(Box::new(Heads { q, k, v }))
             }
         };
@@ -176,7 +190,10 @@ impl Attention {
         if let Some(sinks) = sinks.as_ref().filter(|sinks| sinks.len() != heads) {
             return Err(Error::Mismatch(format!("{name}.sinks has {} values", sinks.len())));
         }
-        let output = loader.weight(&at("output"), heads * value_dim)?;
+        let output = match experts {
+            Some(experts) => Output::Experts(experts),
+            None => Output::Matrix(loader.weight(&at("output"), heads * value_dim)?),
+        };
         let differential = plan.differential;
         let differential = differential
             .map(|initial| Differential::load(loader, name, initial, plan, norm))
@@ -198,6 +215,7 @@ impl Attention {
                 .blocks
                 .map(|own| BlockIndexer::load(loader, &at("indexer"), dim, own, (heads, norm)))
                 .transpose()?,
+            mask: DynamicMask::load_if(loader, name, plan)?,
             plan: plan.clone(),
             output,
         })
@@ -226,7 +244,7 @@ impl Attention {
         let cache = LayerCache::of(caches, slot)?;
         let q = match &self.projection {
             Projection::Heads(own) => {
-                let mut q = own.q.of(x)?;
+                let mut q = self.queries(own, x)?;
                 if let Some(k) = &own.k {
                     let mut keys = k.of(x)?;
                     let mut values = match &own.v {
@@ -236,8 +254,14 @@ impl Attention {
                     bound(&mut values, self.plan.clip.or(self.plan.normed_clip));
                     self.finish(&mut keys, self.k_norm.as_ref(), pass);
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
-                    let on_host = [self.distances.is_some(), self.differential.is_some()];
-                    match on_host.contains(&true) || self.indexer.is_some() {
+                    let on_host = [
+                        self.distances.is_some(),
+                        self.differential.is_some(),
+                        self.indexer.is_some(),
+                        self.mask.is_some(),
+                        matches!(self.output, Output::Experts(_)),
+                    ];
+                    match on_host.contains(&true) {
                         false => cache.add(&keys, &values),
                         // No step of a GPU computes with them.
                         true => cache.add(&keys.on_host(), &values.on_host()),
@@ -263,7 +287,7 @@ impl Attention {
         let Projection::Heads(own) = &self.projection else {
             return Err(Error::Unsupported("latent attention across sequences".to_owned()));
         };
-        self.mix(own.q.of(x)?, x, &Pass { start: 0, ropes: &[] }, cache, None)
+        self.mix(self.queries(own, x)?, x, &Pass { start: 0, ropes: &[] }, cache, None)
     }
 
     /// Keys and values of another sequence, for [`across`](Self::across).
@@ -275,6 +299,16 @@ impl Attention {
             cache.add(&k.of(x)?, &v.of(x)?);
         }
         Ok(cache)
+    }
+
+    fn queries(&self, own: &Heads, x: &Rows) -> Result<Rows> {
+        match (&self.output, &own.q) {
+            (Output::Experts(experts), _) => experts.queries(x),
+            (Output::Matrix(_), Some(q)) => q.of(x),
+            (Output::Matrix(_), None) => {
+                Err(Error::Unsupported("attention without queries".to_owned()))
+            }
+        }
     }
 
     /// Bounds, norms and turns queries or keys.
@@ -304,9 +338,9 @@ impl Attention {
             q.scale_rows(&Rows::new(growth.collect(), 1));
         }
         let mut mixed = match (&self.differential, cache.keys.engine()) {
-            (Some(differential), _) => differential.of(&self.attend(&q, pass, cache, chosen)),
+            (Some(differential), _) => differential.of(&self.attend(&q, pass, cache, chosen)?),
             (None, Some(engine)) => self.attend_on(&engine, &q, pass, cache),
-            (None, None) => self.attend(&q, pass, cache, chosen),
+            (None, None) => self.attend(&q, pass, cache, chosen)?,
         };
         if self.plan.value_scale != 1.0 {
             mixed.scale(self.plan.value_scale);
@@ -315,7 +349,10 @@ impl Attention {
             gate.apply(&mut mixed, x)?;
         }
         self.sub_norm.iter().for_each(|norm| norm.apply(&mut mixed));
-        self.output.of(&mixed)
+        match &self.output {
+            Output::Matrix(output) => output.of(&mixed),
+            Output::Experts(experts) => experts.output(&mixed, x),
+        }
     }
 
     /// The values of the positions that each query attends to.
@@ -326,8 +363,11 @@ impl Attention {
         pass: &Pass<'_>,
         cache: &LayerCache,
         chosen: Option<&Chosen>,
-    ) -> Rows {
+    ) -> Result<Rows> {
         let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
+        let mask = self.mask.as_ref();
+        let mask = mask.map(|mask| Ok::<_, Error>((mask, mask.numbers(&cache.values)?)));
+        let mask = mask.transpose()?;
         // A head of differential attention reads a value head of each half.
         let halves = if self.differential.is_some() { 2 } else { 1 };
         let width = halves * value_dim;
@@ -364,6 +404,9 @@ impl Attention {
                     *score += biases.get(bucket * heads + head).copied().unwrap_or_default();
                 }
             }
+            if let Some((mask, numbers)) = &mask {
+                mask.apply(numbers, kv, first, &mut scores);
+            }
             if let Some(chosen) = chosen {
                 let row = position - pass.start;
                 let places = (first..).zip(&mut scores);
@@ -391,7 +434,7 @@ impl Attention {
             let (row, head) = (place / heads, place % heads);
             of_head(head, pass.start + row, query.unwrap_or_default(), out);
         });
-        mixed
+        Ok(mixed)
     }
 
     /// As [`attend`](Self::attend), on the GPU that has the cache.

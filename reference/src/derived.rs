@@ -248,6 +248,7 @@ impl AttentionPlan {
             keys_of: facts.keys_of(layer),
             differential: None,
             blocks: None,
+            kept_keys: None,
         })
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Layer {
     arrangement: Arrangement,
     residual: Residual,
     residuals: [(f32, f32); 2],
+    /// Factors of the residual stream's channels where attention and the network are added to it.
+    channels: [Option<Rows>; 2],
     /// Of the residual stream itself.
     input_norm: Option<Norm>,
     attention_norm: Option<Norm>,
@@ -287,6 +289,10 @@ impl Layer {
             )),
             None => None,
         };
+        let channels = |what: &str| {
+            let factors = loader.vector_if(&at(what))?;
+            Ok::<_, Error>(factors.map(|factors| Rows::new(factors, dim)))
+        };
         let scale = at("output_scale");
         let output_scale = if loader.has(&scale) { loader.vector(&scale, 1)?.pop() } else { None };
         Ok(Self {
@@ -294,6 +300,7 @@ impl Layer {
             arrangement: plan.arrangement,
             residual: plan.residual,
             residuals: layer.residuals,
+            channels: [channels("attention_residual")?, channels("ffn_residual")?],
             input_norm: behind("input_norm")?,
             attention_norm: before(names.attention_norm)?,
             mixer,
@@ -432,6 +439,11 @@ impl Layer {
         let (kept, factor) = self.residual.factors(2 * self.place + part);
         if kept != 1.0 {
             x.scale(kept);
+        }
+        if let Some(factors) = self.channels.get(part).and_then(Option::as_ref) {
+            for row in x.rows_mut() {
+                row.iter_mut().zip(factors.values()).for_each(|(x, factor)| *x *= factor);
+            }
         }
         x.add(added, factor);
     }

@@ -12,10 +12,12 @@ mod derived;
 #[cfg_attr(not(feature = "gpu"), path = "device/absent.rs")]
 mod device;
 mod divergence;
+mod dynamic_mask;
 mod error;
 mod facts;
 mod family;
 mod gated_lru;
+mod head_experts;
 mod layer;
 mod linear;
 mod masked;

@@ -348,7 +348,7 @@ fn near(scores: &[f32], used: usize) -> Vec<(usize, f32)> {
 }
 
 /// The places of the largest values, largest first.
-fn largest(values: &[f32], count: usize) -> Vec<usize> {
+pub(crate) fn largest(values: &[f32], count: usize) -> Vec<usize> {
     let mut places: Vec<(usize, f32)> = values.iter().copied().enumerate().collect();
     places.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     places.into_iter().take(count).map(|(place, _)| place).collect()

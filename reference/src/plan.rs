@@ -263,6 +263,8 @@ pub struct AttentionPlan {
     pub differential: Option<f32>,
     /// An indexer chooses the blocks of keys that it attends to.
     pub blocks: Option<BlockPlan>,
+    /// With a mask that is computed from the values, how many keys it attends to.
+    pub kept_keys: Option<usize>,
 }
 
 /// What queries of position `p` are multiplied by.

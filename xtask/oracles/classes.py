@@ -116,9 +116,9 @@ CASES = [
     ("xlstm", "xlstm", N | {"hidden_size": 8, "embedding_dim": 8, "num_heads": 2, "num_hidden_layers": 1, "num_blocks": 1, "use_bias": True}),
     ("rwkv", "rwkv", N | {"hidden_size": 8, "num_hidden_layers": 2, "attention_hidden_size": 8, "context_length": 16}),
     ("deepseek_v4", "deepseek_v4", K | {"num_hidden_layers": 3, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "o_groups": 2, "o_lora_rank": 4, "q_lora_rank": 4, "hc_mult": 2, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2, "qk_rope_head_dim": 2}),
-    ("jetmoe", "jetmoe", H | {"kv_channels": 4, "num_key_value_heads": 1, "num_local_experts": 3, "num_experts_per_tok": 2}),
-    ("doge", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3}),
-    ("doge, experts", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3, "is_moe": True, "num_experts": 4, "num_experts_per_tok": 2}),
+    ("jetmoe", "jetmoe", H | {"kv_channels": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 3, "num_experts_per_tok": 2}),
+    ("doge", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 4}),
+    ("doge, experts, refused", "doge", H | {"num_key_value_heads": 1, "keep_window_size": 3, "is_moe": True, "num_experts": 4, "num_experts_per_tok": 2}),
     ("inkling_text", "inkling_text", K | {"num_hidden_layers": 2, "swa_num_attention_heads": 2, "swa_num_key_value_heads": 1, "swa_head_dim": 4, "sliding_window_size": 3, "rel_extent": 3, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
     ("glm_moe_dsa", "glm_moe_dsa", K | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "n_group": 1, "topk_group": 1, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
     ("gpt_neo", "gpt_neo", N | {"hidden_size": 8, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 2, "intermediate_size": 12, "window_size": 3, "max_position_embeddings": 16}),
@@ -156,7 +156,7 @@ TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
 # Classes whose names alone are known.
-NAMED = ("cpmant", "prophetnet", "deepseek_v4", "jetmoe", "doge", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4")
+NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4")
 # What a class computes, although it is stored.
 COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
 

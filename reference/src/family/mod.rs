@@ -167,6 +167,10 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["normed_last"] => attention.normed_last = true,
             ["clipped"] => attention.clip = clip(),
             ["clipped_normed"] => attention.normed_clip = clip(),
+            ["kept_keys", key, usual] => {
+                let kept = facts.spelled(key).unwrap_or_else(|| (*usual).to_owned());
+                attention.kept_keys = Some(kept.parse().ok()?);
+            }
             ["alibi", factor] => attention.alibi = Some(factor.parse().ok()?),
             _ => return None,
         }
