@@ -15,11 +15,12 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 
 import conftest
 from playwright.sync_api import sync_playwright
 
-ROUNDS = 5
+ROUNDS = 3
 # Of the slow server: seconds before each answer, and bytes a second.
 DELAY, RATE = 0.3, 20 << 20
 
@@ -95,17 +96,15 @@ class Local:
         known = "[...document.querySelectorAll('.t-row > div:nth-child(4)')].some((cell) => cell.textContent !== '')"
         return self.open("tensors?values=1") + seen(self.page, known)
 
-    def all_statistics(self):
-        return self.open("tensors?values=1") + seen(self.page, "document.querySelector('main .busy').hidden")
+    def further_statistics(self):
+        """An answer about 256 tensors."""
+        begun = time.monotonic()
+        urllib.request.urlopen(f"{self.address}api/statistics?model=0&from=50000&bins=16").read()
+        return (time.monotonic() - begun) * 1000
 
     def search(self):
         self.open("tensors")
         self.page.evaluate(SEARCH % "part_77")
-        return seen(self.page, rows_are(1000))
-
-    def fold_by_layer(self):
-        self.open("tensors")
-        self.page.evaluate("document.querySelector('[aria-label=Arrangement] button:last-child').click()")
         return seen(self.page, rows_are(1000))
 
     def longest_task_while_scrolling(self):
@@ -113,7 +112,7 @@ class Local:
         return scroll(self.browser, self.page)
 
 
-MEASURES = [Local.first_paint, Local.first_rows, Local.first_statistics, Local.search, Local.fold_by_layer, Local.longest_task_while_scrolling]
+MEASURES = [Local.first_paint, Local.first_rows, Local.first_statistics, Local.further_statistics, Local.search, Local.longest_task_while_scrolling]
 
 
 def header(tensors):
@@ -161,7 +160,7 @@ class Slow(http.server.BaseHTTPRequestHandler):
 def remote(browser, program, folder):
     """What is seen, and when, of a model of 1 TB on a slow server: milliseconds since the program was started."""
     wide = [8192, 28672]
-    tensors = [(f"blk.{n // 10}.{kind}.weight", wide, wide[0] * wide[1] * 2) for n, kind in enumerate(["ffn_up", "ffn_down", "ffn_gate"] * 717)]
+    tensors = [(f"blk.{n // 3}.{kind}.weight", wide, wide[0] * wide[1] * 2) for n, kind in enumerate(["ffn_up", "ffn_down", "ffn_gate"] * 717)]
     tensors.append(("output_norm.weight", [8192], 16384))
     Slow.head, Slow.size = header(tensors)
     print(f"1 TB: {len(tensors)} tensors, {Slow.size / 1e12:.2f} TB, {DELAY} s before each answer, {RATE >> 20} MiB a second")
@@ -189,10 +188,10 @@ def remote(browser, program, folder):
             page.evaluate("location.hash = '#/0/tensor/blk.0.ffn_up.weight'")
             page.wait_for_selector("h1:has-text('blk.0.ffn_up.weight')", timeout=60_000)
             yield "a matrix of 470 MB is shown", passed()
-            page.wait_for_selector(".busy:has-text('%'), #reading:has-text('%'), #reading:has-text(' of ')", timeout=60_000)
-            yield "how far it is read", passed()
-            print("  it says:", page.locator("#reading").inner_text().replace("\n", "; ") if page.locator("#reading").count() else "")
-            page.screenshot(path=str(conftest.SHOTS / "slow.png"), full_page=True)
+            said = "document.querySelector('#reading')?.innerText.includes(' of ')"
+            while not page.evaluate(said) and passed() < 10_000:
+                page.wait_for_timeout(50)
+            yield "how far it is read (10 s: never)", passed()
             begun = time.monotonic()
             page.evaluate("location.hash = '#/0/tensors'")
             page.wait_for_selector("h1:text-is('Tensors')", timeout=60_000)
@@ -218,7 +217,6 @@ def main():
         for measure in MEASURES:
             rounds = [[measure(page) for page in pages] for _ in range(ROUNDS)]
             report(measure, zip(*rounds))
-        report(Local.all_statistics, [[Local.all_statistics(page)] for page in pages])
         for program in programs:
             for name, passed in remote(browser, program, folder):
                 print(f"{name:32} {passed:8.0f} ms", flush=True)
