@@ -94,7 +94,7 @@ impl Resolution {
         self.auxiliary.iter().any(Auxiliary::is_of_a_tower)
     }
 
-    /// Leaves out the unknown tensors whose stored names `matches` accepts.
+    /// Leaves out the tensors without canonical names whose stored names `matches` accepts.
     ///
     /// # Errors
     ///
@@ -105,15 +105,19 @@ impl Resolution {
             let fault = "the model needs the tensor, so that it cannot be left out";
             return Err(Error::mismatch(fault).in_tensor(needed));
         }
-        let is_auxiliary = self.auxiliary.iter().any(|tensor| matches(&tensor.stored));
+        let known = std::mem::take(&mut self.auxiliary);
+        let (known_left, known): (Vec<Auxiliary>, Vec<Auxiliary>) =
+            known.into_iter().partition(|tensor| matches(&tensor.stored));
         let (left, unknown): (Vec<String>, Vec<String>) =
             std::mem::take(&mut self.unknown).into_iter().partition(|stored| matches(stored));
-        self.unknown = unknown;
-        if left.is_empty() && !is_auxiliary {
+        (self.auxiliary, self.unknown) = (known, unknown);
+        let left = known_left.into_iter().map(|tensor| tensor.stored).chain(left);
+        let before = self.auxiliary.len();
+        let left_out = |stored| Auxiliary { stored, reason: auxiliary::LEFT_OUT };
+        self.auxiliary.extend(left.map(left_out));
+        if self.auxiliary.len() == before {
             return Err(Error::not_found("no tensor has the name of one to leave out"));
         }
-        let left_out = |stored| Auxiliary { stored, reason: auxiliary::LEFT_OUT };
-        self.auxiliary.extend(left.into_iter().map(left_out));
         Ok(())
     }
 

@@ -212,9 +212,15 @@ fn group(
             )
         }
         _ => {
-            let sizes = class.distinct.iter().filter_map(model).map(|model| model.candidate.bytes);
-            let largest = sizes.clone().max().unwrap_or(0);
-            ("values", sizes.fold(0, u64::saturating_add).saturating_sub(largest), Vec::new())
+            let mut seen = BTreeSet::new();
+            let is_new = |model: &&Known| {
+                model.candidate.weights.iter().any(|file| seen.insert(file.identity))
+            };
+            let sizes: Vec<u64> =
+                models().filter(is_new).map(|model| model.candidate.bytes).collect();
+            let largest = sizes.iter().copied().max().unwrap_or(0);
+            let all = sizes.into_iter().fold(0, u64::saturating_add);
+            ("values", all.saturating_sub(largest), Vec::new())
         }
     };
     let models = models().map(|model| model.candidate.path.clone()).collect();

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
-    ConfigValue, GenerationConfig, KeptDocument, Mapping, ModelConfig, Resolution, computed_config,
-    model_config, resolve, stated_config, unused_config,
+    ConfigValue, Dialect, GenerationConfig, KeptDocument, Mapping, ModelConfig, Resolution,
+    canonical_of, computed_config, model_config, resolve, stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -297,8 +297,9 @@ impl Model {
         self.names_of().map(|names| &names.resolution)
     }
 
-    /// The same model without the tensors whose stored names `matches` accepts. They must be among the
-    /// unknown ones: what a family's rules recognize is needed, or is left out where it has no place.
+    /// The same model without the tensors whose stored names `matches` accepts. None of them may have a
+    /// canonical name: those are unknown, or belong to another model in the same files, such as a vision
+    /// tower.
     ///
     /// # Errors
     ///
@@ -462,10 +463,20 @@ impl Model {
 
     /// The error of a name that no tensor has, if a name that [`names`](Self::names) lists is similar.
     fn nameless(&self, name: &str) -> Option<Error> {
-        let nearest = nearest(name, self.names().ok()?)?;
+        let advice = match self.translated(name) {
+            Some(canonical) => format!("its name here is \"{canonical}\""),
+            None => format!("the most similar name is \"{}\"", nearest(name, self.names().ok()?)?),
+        };
         let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
-        let advice = format!("the most similar name is \"{nearest}\"");
         Some(Error::not_found(fault).advise(advice).in_file(self.path()))
+    }
+
+    /// The canonical name of a tensor that another dialect stores under this name.
+    fn translated(&self, name: &str) -> Option<String> {
+        let architecture = self.resolution().ok()?.architecture?;
+        let dialects = [Dialect::HuggingFace, Dialect::Gguf, Dialect::Mlx].into_iter();
+        let mut found = dialects.flat_map(|dialect| canonical_of(architecture, dialect, name));
+        found.find(|found| self.has(&found.canonical)).map(|found| found.canonical)
     }
 
     /// The stored tensor with this name, with the rows and values of its file. A name that is not

@@ -64,6 +64,21 @@ fn an_unknown_tensor_can_be_left_out() {
 }
 
 #[test]
+fn a_tower_can_be_left_out() {
+    let tower = "vision_tower.patch.weight";
+    let files = renamed(str::to_owned, &["mm_projector.proj.0.weight", tower]);
+    let model = Model::open(files.path()).expect("a model");
+    let out = tempfile::tempdir().expect("a folder");
+    let options = ConvertOptions::new(&SAFETENSORS);
+    let (whole, _) = written(&model, &options, &out.path().join("whole"));
+    assert!(whole.stored_tensor(tower).is_ok());
+    let less = model.leave_out(|name| name.starts_with("vision_tower.")).expect("a tensor");
+    let (copy, notes) = written(&less, &options, &out.path().join("less"));
+    assert_eq!((copy.len(), copy.stored_tensor(tower).is_err()), (model.len() - 1, true));
+    assert!(notes.contains(&format!("left out: {tower}: as requested")), "{notes}");
+}
+
+#[test]
 fn wrappers_of_some_modules_are_read_through() {
     let compiled = |name: &str| name.replace("model.layers.1.", "model.layers.1._orig_mod.");
     let wrapped = |name: &str| match name.contains("layers") {

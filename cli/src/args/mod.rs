@@ -760,6 +760,18 @@ mod tests {
     }
 
     #[test]
+    fn sizes() {
+        for (text, bytes) in
+            [("4G", 4_000_000_000), ("0.5GiB", 1 << 29), ("1.5k", 1500), ("65536", 1 << 16)]
+        {
+            assert_eq!(values::shard_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "500", ".5G", "4.", "1.5.2G", "4X", "0.1", "99999999999T"] {
+            assert!(values::shard_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn rows() {
         for (text, rows) in
             [("0..4", 0..4), ("2:5", 2..5), ("7", 7..8), ("..3", 0..3), (":3", 0..3)]

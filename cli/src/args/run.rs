@@ -356,15 +356,9 @@ pub(crate) struct SizedDevice {
     pub(crate) room: Room,
 }
 
-/// Parses an amount of memory. A small number without a unit is refused: it was not meant as bytes.
+/// Parses an amount of memory.
 fn parse_room(text: &str) -> Result<Room, String> {
-    let (bytes, unit) = super::values::size_in(text)?;
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_plain && bytes < 1 << 20 {
-        return Err(format!(
-            "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
-        ));
-    }
+    let (bytes, unit) = super::values::size_with_unit(text)?;
     Ok(Room { bytes, unit })
 }
 

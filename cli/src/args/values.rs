@@ -52,7 +52,7 @@ pub(crate) fn size_for_path(path: &Path) -> Option<&str> {
 
 /// Parses a number of bytes, and the unit that it has.
 pub(crate) fn size_in(text: &str) -> Result<(u64, Unit), String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let short = unit.trim_start().to_ascii_lowercase();
     let short = short.strip_suffix('b').unwrap_or(&short);
@@ -60,11 +60,36 @@ pub(crate) fn size_in(text: &str) -> Result<(u64, Unit), String> {
         .iter()
         .find(|(_, spelling, _)| *spelling == short)
         .ok_or_else(|| format!("unknown unit \"{unit}\": use K, M, G, T, KiB, MiB, GiB or TiB"))?;
-    let number: u64 =
-        number.parse().map_err(|_| "expected a number and a unit, as in 4G or 512MiB")?;
-    let bytes = number.checked_mul(unit.2).filter(|bytes| *bytes > 0);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    // Nine digits are exact to a byte up to GB.
+    let part = part.get(..9).unwrap_or(part);
+    let digits = |digits: &str| {
+        digits.parse::<u64>().map_err(|_| "expected a number and a unit, as in 4G or 512MiB")
+    };
+    let whole = digits(whole)?;
+    let scale = part.bytes().fold(1u128, |scale, _| scale * 10);
+    let fraction = u128::from(digits(part)?) * u128::from(unit.2) / scale;
+    let bytes = whole.checked_mul(unit.2);
+    let bytes = bytes.and_then(|bytes| bytes.checked_add(u64::try_from(fraction).ok()?));
     let range = "out of range: expected between 1 byte and 2^64 - 1 bytes";
-    Ok((bytes.ok_or(range)?, *unit))
+    Ok((bytes.filter(|bytes| *bytes > 0).ok_or(range)?, *unit))
+}
+
+/// Like [`size_in`]. A small number without a unit is refused: it was not meant as bytes.
+pub(crate) fn size_with_unit(text: &str) -> Result<(u64, Unit), String> {
+    let (bytes, unit) = size_in(text)?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_plain && bytes < 1 << 16 {
+        return Err(format!(
+            "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
+        ));
+    }
+    Ok((bytes, unit))
+}
+
+/// The most bytes of a shard.
+pub(crate) fn shard_size(text: &str) -> Result<u64, String> {
+    size_with_unit(text).map(|(bytes, _)| bytes)
 }
 
 /// Parses a number of tokens: `32k` are 32,768, as in the names of models.

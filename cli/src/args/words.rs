@@ -45,6 +45,7 @@ const RECIPES: &str = "a recipe of mergekit's leaves out layers and mixes models
 const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each shard";
 const PICTURES: &str = "`weighbridge view MODEL` draws it in the browser; `weighbridge inspect MODEL TENSOR` prints a histogram";
 const ARRAYS: &str = "`weighbridge dump MODEL TENSOR -o FILE.npy` writes an array of NumPy";
+const TOWERS: &str = "`--leave-out 'vision*'` leaves out tensors by name; a GGUF file of a language model has no tower";
 const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
 
 /// Verbs: the words, separated by `|`, and what they mean.
@@ -80,7 +81,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|gguf_set_metadata.py", Is("meta set")),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
-    ("cmp|delta", Is("diff")),
+    ("cmp|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values", Is("dump")),
     ("ppl|perplexity|llama-perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     ("vram|ram|mem|fit|fits|estimate", Is("memory")),
@@ -100,21 +101,21 @@ const VERBS: &[(&str, Meaning)] = &[
     ),
     ("quant|quantise|llama-quantize", Is("quantize")),
     ("gguf-split|llama-gguf-split|shard|reshard", Is("split")),
-    ("join|unsplit|concat|combine", Is("merge")),
+    ("join|unsplit|unshard|concat|combine", Is("merge")),
     ("dedupe|dedup|duplicates", Is("models --duplicates")),
     (
         "license",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
     ),
     (
-        "tokenizer",
+        "tokenizer|vocab|vocabulary|special-tokens",
         Says(
             "`weighbridge run tokens MODEL --text TEXT` prints tokens; `convert MODEL DIR --to safetensors` writes tokenizer.json",
         ),
     ),
     ("download|fetch|get|clone|snapshot-download", Is("pull")),
     ("cache rm|cache delete|cache prune", Says(DELETES)),
-    ("cache ls|cache list|cache scan|cache|scan-cache|ls", Is("models")),
+    ("cache ls|cache list|cache scan|cache|scan-cache|ls|du", Is("models")),
     ("import", Is("create")),
     ("chat|ask|mlx_lm.chat", Is("run generate --chat")),
     ("gen|complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
@@ -130,7 +131,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("version", Is("--version")),
     ("serve|server|start|llama-server|mlx_lm.server", Says(SERVES)),
     ("rm|remove|delete|uninstall", Says(DELETES)),
-    ("prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
+    ("average|mean|mix|prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
     ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
     ("numpy|npy|npz", Says(ARRAYS)),
     ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
@@ -197,9 +198,11 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-t", Is("--threads")),
     ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     ("convert", "--outtype", Is("--dtype")),
-    ("convert", "-o|--output|--outfile|--mlx-path", Is("--dst")),
+    ("convert", "-o|--out|--output|--outfile|--mlx-path", Is("--dst")),
     ("convert", "-m|--hf-path|--model", Value),
     ("convert", "--format", Is("--to")),
+    ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
+    ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
     ("convert", "--split-max-size", Is("--max-shard-size")),
     ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
     (
@@ -222,12 +225,14 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--model-name|--metadata",
         Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
     ),
+    ("create", "--from", Value),
     ("diff", "--atol|--tol|--eps", Is("--tolerance")),
     ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
     ("diff", "--top|-n|--worst", Says("`--sort rms` puts the largest differences first")),
     ("dump", "--format", Is("--as")),
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("inspect", "--json-array", Is("--json")),
+    ("inspect", "--format|--output-format", Says("`--json` prints JSON")),
     ("inspect", "-v|--verbose", Is("--all")),
     (
         "inspect",
@@ -237,6 +242,11 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("inspect", "--chat-template|--template", Says("`meta get FILE chat_template` prints it")),
     ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
     ("memory", "-m|--model", Value),
+    (
+        "memory",
+        "--quant|--quantization|--type|--dtype",
+        Says("`weighbridge quantize MODEL --list-types` shows the size in each type"),
+    ),
     ("memory", "-c|--ctx|--ctx-size|--num-ctx|--context-length", Is("--context")),
     ("memory", "--ram|--vram|--mem|--gpu-memory|--budget", Is("--room")),
     ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
@@ -272,7 +282,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
     ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
-    ("quantize", "-o|--output|--outfile|--mlx-path", Is("--dst")),
+    ("quantize", "-o|--out|--output|--outfile|--mlx-path", Is("--dst")),
     ("quantize", "--outtype|--ftype|--quantization", Is("--type")),
     (
         "quantize",
@@ -307,6 +317,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run logits", "-m|--model", Value),
     ("run tokens", "-m|--model", Value),
     ("run tokens", "-p|--prompt", Is("--text")),
+    ("run tokens", "--count", Says("`--json | jq '.texts[0].tokens | length'` counts them")),
     ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
     ("split", "-o|--output", Is("--dst")),
     ("split", "-n|--shards|--num-shards|--parts", Says(SHARDS)),

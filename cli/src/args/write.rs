@@ -15,7 +15,7 @@ use wildmatch::WildMatch;
 
 use super::Open;
 use super::names::{TargetType, dtype, fusion, mix, mlx, quant_type, target_type, writable};
-use super::values::{size, with_advice};
+use super::values::{shard_size, size, with_advice};
 use crate::Stop;
 
 /// Options that all writing subcommands share.
@@ -49,11 +49,19 @@ pub(crate) struct Writing {
 pub(crate) struct Destination {
     /// The file or directory to write, also as -o DST; for the shards of a split GGUF their name prefix,
     /// for Ollama the model's name
-    #[arg(required_unless_present = "dst_option", conflicts_with = "dst_option")]
+    #[arg(required_unless_present = "dst_option", conflicts_with = "dst_option", value_parser = destination)]
     dst: Option<PathBuf>,
     // `-o` stands for it; in `job plan`, that is the file of the plan.
-    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
+    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option", value_parser = destination)]
     output: Option<PathBuf>,
+}
+
+/// Parses a destination. Files get their name when they are complete, which a pipe cannot have.
+fn destination(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => Err("a model is not written to standard output: give a file".to_owned()),
+        text => Ok(PathBuf::from(text)),
+    }
 }
 
 impl Destination {
@@ -68,9 +76,10 @@ impl Destination {
 pub(crate) struct NamedDestination {
     /// The file or directory to write, also as -o DST; for Ollama the model's name [default: a name made of
     /// SRC's, in this folder]
+    #[arg(value_parser = destination)]
     pub(crate) dst: Option<PathBuf>,
     // `-o` stands for it; in `job plan`, that is the file of the plan.
-    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option")]
+    #[arg(long = "dst", value_name = "DST", hide = true, id = "dst_option", value_parser = destination)]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -97,7 +106,7 @@ pub(crate) struct Split {
     #[command(flatten)]
     pub(crate) dst: Destination,
     /// Maximum size of a shard's tensors
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "max_tensors", alias = "max-size")]
+    #[arg(long, value_name = "SIZE", value_parser = shard_size, conflicts_with = "max_tensors", alias = "max-size")]
     pub(crate) max_shard_size: Option<u64>,
     /// Maximum number of tensors per shard [default: 128, unless --max-shard-size is given]
     #[arg(long, value_name = "N")]
@@ -380,8 +389,8 @@ pub(crate) struct Source {
     /// repeatable
     #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora)]
     pub(crate) lora: Vec<Lora>,
-    /// Leave out tensors that are not known, by name: `*` matches any text, `?` one character;
-    /// repeatable
+    /// Leave out tensors that are unknown, or belong to a vision or audio tower, by name: `*` matches any
+    /// text, `?` one character; repeatable
     #[arg(hide_short_help = true, long, value_name = "GLOB")]
     leave_out: Vec<String>,
 }
@@ -475,7 +484,7 @@ pub(crate) struct Convert {
     #[arg(long, conflicts_with = "lora")]
     pub(crate) mmproj: bool,
     /// Maximum size of the tensors in one safetensors file
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = shard_size)]
     pub(crate) max_shard_size: Option<u64>,
     /// Write the share of each rank to separate files, named model-rank-0-part-0.safetensors and so on
     /// as by vLLM's sharded_state. COUNTS: tp=N ranks divide the matrices, pp=N the layers, ep=N the

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use weighbridge::container::{Container, GGUF, OLLAMA, SAFETENSORS};
+use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Error, ErrorKind, Model};
 
@@ -56,11 +56,17 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         return Err(Error::new(ErrorKind::Unsupported, fault).in_file(&args.src).into());
     }
     // The name of the destination is checked before the model is opened, which may take longer.
-    let given = args.dst.path()?.map(|dst| container(args, dst)).transpose()?;
+    let dst = args.dst.path()?;
+    let as_source = dst.is_some_and(|dst| {
+        let stated = args.to.is_some() || args.shards.is_some();
+        !stated && by_ending(dst).is_none() && args.src.is_dir()
+    });
+    let given = dst.filter(|_| !as_source).map(|dst| container(args, dst)).transpose()?;
     let model = args.writing.open.options().open(&args.src)?;
-    let (to, one_file, dst) = match given {
-        Some(given) => given,
-        None => unnamed(args, &model)?,
+    let (to, one_file, dst) = match (given, dst) {
+        (Some(given), _) => given,
+        (None, Some(dst)) => container_of(&model, dst)?,
+        (None, None) => unnamed(args, &model)?,
     };
     remark(&model);
     let model = args.source.applied(model)?;
@@ -106,6 +112,13 @@ fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
     Ok((to, one_file, dst))
 }
 
+/// What is written to a destination whose name says nothing: for a directory, the container of the source.
+pub(super) fn container_of(model: &Model, dst: &Path) -> Result<Target, Stop> {
+    let own = [&SAFETENSORS, &MLX].into_iter().find(|own| own.name == model.container());
+    let (to, one_file) = target(dst, own.filter(|_| model.path().is_dir()))?;
+    Ok((to, one_file, dst.to_path_buf()))
+}
+
 /// What is written if no destination was given: a GGUF file, unless `--to` says otherwise.
 fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     let to = match (args.to, args.shards) {
@@ -132,7 +145,7 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
 }
 
 /// The container of a file, by its ending.
-fn by_ending(path: &Path) -> Option<&'static Container> {
+pub(super) fn by_ending(path: &Path) -> Option<&'static Container> {
     let ending = path.extension()?.to_ascii_lowercase();
     match ending.to_str()? {
         "gguf" => Some(&GGUF),
@@ -162,8 +175,8 @@ pub(super) fn target(
         }
         (None, None) => {
             let fault = format!(
-                "the container of {dst} cannot be told from its name: give --to, or a name that \
-                 ends in .gguf or .safetensors"
+                "the container of {dst} cannot be told from its name: give --to safetensors, mlx, gguf or \
+                 ollama, or a name that ends in .gguf or .safetensors"
             );
             return Err(Stop::Usage(fault));
         }

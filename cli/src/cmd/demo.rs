@@ -59,7 +59,7 @@ pub(crate) fn run() -> Done {
         error.unwrap_or_default() * 100.0,
     )?;
     let (before, after) = (tale(&gguf)?, tale(&small)?);
-    let story = if before == after { "the same story" } else { "another story" };
+    let story = if before == after { "the same story as before" } else { "another story" };
     writeln!(out, "It writes {story}: \"{after}...\"")?;
     writeln!(
         out,

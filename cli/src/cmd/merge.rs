@@ -54,7 +54,13 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
         let plan = ops::quantize(&model, &options, None, &dst)?;
         return Ok(Prepared { model, plan, dst, others });
     }
-    let (to, one_file) = convert::target(&dst, args.to)?;
+    let (to, one_file, dst) = match args.to {
+        None if convert::by_ending(&dst).is_none() => convert::container_of(&model, &dst)?,
+        to => {
+            let (to, one_file) = convert::target(&dst, to)?;
+            (to, one_file, dst)
+        }
+    };
     let plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
     Ok(Prepared { model, plan, dst, others })
 }

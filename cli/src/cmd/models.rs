@@ -192,12 +192,12 @@ fn write_duplicates(
     let all = found.duplicates.iter().map(|group| group.bytes).fold(0, u64::saturating_add);
     let said = match found.duplicates.len() {
         0 => match by {
-            Some(DuplicatesBy::Values) => "no two models have the same values".to_owned(),
-            _ => "no two models have the same files; --duplicates=values also compares values"
+            Some(DuplicatesBy::Values) => "no model is a copy of another's values".to_owned(),
+            _ => "no model is a copy of another's files; --duplicates=values also compares values"
                 .to_owned(),
         },
         groups => format!(
-            "{} could be saved in {} by these commands; none was run",
+            "{} could be saved in {}; no command was run",
             bytes(all),
             plural(groups, "group")
         ),

@@ -90,3 +90,20 @@ fn quantizing_for_mlx_casts_all_floats() {
     let written = json(&["inspect", &packed, "--json"])["tensors"].to_string();
     assert!(written.contains("\"BF16\"") && !written.contains("\"F32\""), "{written}");
 }
+
+/// A destination whose name states no container gets that of a source that is a directory.
+#[test]
+fn a_directory_becomes_a_directory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    for (source, container) in [(HF, "safetensors"), (MLX, "mlx")] {
+        let to = at(container);
+        let ran = run(&["convert", source, &to]);
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        assert_eq!(json(&["inspect", &to, "--json"])["container"], *container);
+    }
+    for (source, to) in [(GGUF, at("x")), (HF, "-".to_owned())] {
+        let ran = run(&["convert", source, &to]);
+        assert_eq!(ran.status, Some(2), "{}", ran.err);
+    }
+}

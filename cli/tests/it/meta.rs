@@ -357,3 +357,21 @@ fn a_directory_keeps_the_license_and_the_origin_in_its_model_card() {
         }
     }
 }
+
+/// A directory has its template in a file or in tokenizer_config.json, not in its metadata.
+#[test]
+fn the_template_of_a_directory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sample = support::root().join("assets/sample/hf");
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(sample.join(name), folder.path().join(name)).expect("a copy");
+    }
+    let path = folder.path().to_str().expect("UTF-8");
+    let said = run(&["meta", "get", path, "chat_template"]);
+    assert_eq!(said.status, Some(5), "{}", said.err);
+    std::fs::write(folder.path().join("chat_template.jinja"), "{{ x }}").expect("a file");
+    for key in ["chat_template", "tokenizer.chat_template"] {
+        assert_eq!(printed(&["meta", "get", path, key]).trim_end(), "{{ x }}");
+    }
+    assert_eq!(get(path, "chat_template"), json!("{{ x }}"));
+}

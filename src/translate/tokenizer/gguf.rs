@@ -142,7 +142,9 @@ pub(crate) fn gguf_keys(
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
-        return Ok(Some("no tokenizer file beside the weights".to_owned()));
+        return Ok(Some(
+            "no tokenizer file beside the weights: llama.cpp does not load the file".to_owned(),
+        ));
     };
     let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;

@@ -117,12 +117,25 @@ fn get(path: &Path, keys: &[String], json: bool) -> Done {
     let keys: Vec<String> = keys.iter().map(|key| named(key, &store)).collect();
     // A single value may be meant for a script: its lines stay as they are.
     let mut out = if keys.len() == 1 { print::verbatim() } else { print::stdout() };
+    // Directories have the template in a file of its own.
+    let tokenizer = store.tokenizer().ok().flatten();
+    let beside = tokenizer.iter().flat_map(|tokenizer| &tokenizer.chat_templates);
+    let beside =
+        beside.filter(|template| template.name.is_none()).map(|template| &template.text.value);
+    let template = |key: &str| {
+        let is_it = ["chat_template", "tokenizer.chat_template"].contains(&key);
+        beside
+            .clone()
+            .next()
+            .filter(|_| is_it)
+            .map(|text| Value::String(Text::new(text.as_bytes())))
+    };
     let mut found = Vec::new();
     match keys.as_slice() {
         [] => found.extend(store.metadata().iter()),
         keys => {
             for key in keys {
-                let value = store.metadata().get(key);
+                let value = store.metadata().get(key).or_else(|| template(key));
                 let value = value.ok_or_else(|| no_key(path, key, &store))?;
                 found.push((Text::new(key.as_bytes()), value));
             }

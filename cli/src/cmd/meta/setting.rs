@@ -78,7 +78,10 @@ impl Setting {
                 let example = match (is_file, text.starts_with('[')) {
                     (true, _) => "str:@FILE",
                     (false, true) => "i32[]:[1,2]",
-                    (false, false) => "u32:1",
+                    (false, false) if text.parse::<i64>().is_ok() => "u32:1",
+                    (false, false) if text.parse::<f64>().is_ok() => "f32:0.5",
+                    (false, false) if text.parse::<bool>().is_ok() => "bool:true",
+                    (false, false) => "str:TEXT",
                 };
                 let nearest = nearest_or_known(&key, model).map_or_else(String::new, |nearest| {
                     format!("; the nearest key is \"{}\"", shortened(&nearest))
