@@ -241,7 +241,9 @@ pub(crate) fn ignored(
             true => "which programs that set the bounds of YaRN themselves replace",
             false => "which is not read for this architecture",
         };
-        out.push(format!("{key} is {value}, {why}: it is {usual}"));
+        #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
+        let value = value as f32;
+        out.push(format!("{key} is {value}, {why}: {usual} applies"));
     }
     out
 }

@@ -411,10 +411,15 @@ pub(crate) fn kept(
 /// Fields that two configs state with different values, of a model whose GGUF keys give no document.
 /// Rotary embeddings are left out: their factors are tensors.
 fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
+    // A model without attention has heads in name only.
+    let attends = given.n_kv_heads.source != given.n_heads.source;
     let given = given.fields();
     let other = |name: &str| given.iter().find(|field| field.name == name);
     let own = own.fields().into_iter().filter(|field| {
-        !["rope", "encoder"].contains(&field.group) && !NAMED.contains(&field.name)
+        let of_attention = ["n_kv_heads", "kv_dim"].contains(&field.name);
+        !["rope", "encoder"].contains(&field.group)
+            && !NAMED.contains(&field.name)
+            && (attends || !of_attention)
     });
     let loss = |own: ConfigField<'_>| {
         let given = other(own.name).map(|given| &given.value);
@@ -428,8 +433,9 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     own.filter_map(loss).collect()
 }
 
-/// Fields that name a model, or say how long its texts are, and one that a tensor determines.
-const NAMED: &[&str] = &["architecture", "family", "max_seq_len", "type_vocab_size"];
+/// Fields that name a model, or say how long its texts are, and those that tensors or others determine.
+const NAMED: &[&str] =
+    &["architecture", "family", "max_seq_len", "ssm_head_dim", "type_vocab_size"];
 
 /// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
 /// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as

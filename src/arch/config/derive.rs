@@ -414,8 +414,10 @@ impl<'d> ConfigDraft<'d> {
     /// The number of experts, and their width.
     fn experts(&mut self, ffn_dim: Option<&Field<u32>>) -> Field<u32> {
         let n_experts = self.core.n_experts.take().unwrap_or(Field::derived(0, "default"));
-        // DeepSeek 2 states groups that it does not use.
-        if self.core.choice_of_experts.as_ref().is_some_and(|choice| choice.value == "greedy") {
+        // DeepSeek 2 states groups that it does not use. One group is all experts.
+        let several = self.experts.n_expert_groups.as_ref().is_some_and(|groups| groups.value > 1);
+        let choice = self.core.choice_of_experts.as_ref();
+        if several && choice.is_some_and(|choice| choice.value == "greedy") {
             (self.experts.n_expert_groups, self.experts.n_expert_groups_used) = (None, None);
         }
         if n_experts.value > 0 && self.experts.expert_ffn_dim.is_none() {

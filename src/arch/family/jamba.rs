@@ -44,14 +44,7 @@ fn mixers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
 fn experts(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let routed = |layer: u32| model.has(&format!("layers.{layer}.ffn.router.weight"));
     let routed: Vec<bool> = (0..model.own_layers()).map(routed).collect();
-    if routed.contains(&true) {
-        return put_period(model, out, "expert_layer", &routed);
-    }
-    // No layer has a number that is a multiple of the period more than the offset.
-    let layers = model.own_layers();
-    out.insert("expert_layer_period".to_owned(), layers.saturating_add(1).into());
-    out.insert("expert_layer_offset".to_owned(), layers.into());
-    Ok(())
+    put_period(model, out, "expert_layer", &routed)
 }
 
 /// States layers as a period and the number of the first one.
@@ -62,8 +55,10 @@ fn put_period(
     layers: &[bool],
 ) -> Result<()> {
     let mut places = (0u32..).zip(layers).filter(|(_, is)| **is).map(|(layer, _)| layer);
-    let first = places.next().unwrap_or(0);
-    let usual = model.own_layers().max(first.saturating_add(1));
+    let all = model.own_layers();
+    // No layer has a number that is a multiple of the period more than this one.
+    let first = places.next().unwrap_or(all);
+    let usual = all.max(first.saturating_add(1));
     let period = places.next().map_or(usual, |second| second.saturating_sub(first));
     let is = |layer: u32| layer.checked_rem(period) == Some(first);
     if first >= period || !(0u32..).zip(layers).all(|(layer, found)| is(layer) == *found) {

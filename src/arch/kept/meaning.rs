@@ -54,6 +54,9 @@ const WINDOW: &[&str] = &[
     "full_attn_idxs",
 ];
 
+/// Keys that state groups of experts.
+const EXPERT_GROUPS: &[&str] = &["n_group", "topk_group"];
+
 /// Keys that state which layers have experts.
 const EXPERT_LAYERS: &[&str] = &["decoder_sparse_step", "mlp_only_layers"];
 
@@ -70,11 +73,15 @@ const FFN: &[&str] = &[
     "block_multiple_of",
 ];
 
+/// The name of the group of [`WINDOW`].
+pub(super) const WINDOWS: &str = "sliding windows";
+
 /// Keys that state one thing together.
 const GROUPS: &[(&str, &[&str])] = &[
     ("rotary embeddings", ROPE),
-    ("sliding windows", WINDOW),
+    (WINDOWS, WINDOW),
     ("width of the network", FFN),
+    ("groups of experts", EXPERT_GROUPS),
     ("layers with experts", EXPERT_LAYERS),
     ("layers with rotary embeddings", ROTATED_LAYERS),
 ];
@@ -103,6 +110,7 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
     }
     out.insert(group("rope_theta").to_owned(), reader.rope());
     out.insert(group("sliding_window").to_owned(), reader.windows(layers));
+    out.insert(group("n_group").to_owned(), reader.expert_groups());
     out.insert(group("mlp_only_layers").to_owned(), reader.expert_layers(layers));
     out.insert(group("intermediate_size").to_owned(), reader.ffn());
     out.insert(group("no_rope_layers").to_owned(), reader.rotated_layers(layers));
@@ -339,6 +347,15 @@ impl Reader<'_> {
         let scaled = ((2.0 * width as f64 / 3.0).floor() * factor).floor();
         let multiple = self.real("block_multiple_of").filter(|of| *of > 0.0).unwrap_or(1.0);
         json!((scaled / multiple).ceil() * multiple)
+    }
+
+    /// The number of groups of experts, and of those that are used; null if all experts compete.
+    fn expert_groups(&self) -> Json {
+        let greedy = self.get("topk_method").and_then(Json::as_str) == Some("greedy");
+        match self.count("n_group").filter(|groups| *groups > 1 && !greedy) {
+            Some(groups) => json!([groups, self.count("topk_group")]),
+            None => Json::Null,
+        }
     }
 
     /// Which layers have experts; null for a document of a class where all layers are alike.

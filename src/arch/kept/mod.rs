@@ -12,13 +12,13 @@ pub(crate) use super::config::KEPT_CONFIG as CONFIG;
 use super::config::{KEYS, KeptDocument, paths};
 use super::resolution::Resolution;
 use super::source::SourceModel;
-use super::{config_json, family};
+use super::{LayerKind, config_json, family};
 use crate::error::{ErrorKind, Result};
 use crate::json::{Json, Map, json};
 use crate::metadata::{KeyValues, Metadata, Value};
 use crate::store::{Encoding, Store};
 pub(crate) use meaning::same;
-use meaning::{defaults, group, is_group, meaning};
+use meaning::{WINDOWS, defaults, group, is_group, meaning};
 
 /// The prefix of this library's own keys in GGUF.
 pub(crate) const PREFIX: &str = "weighbridge.";
@@ -270,6 +270,8 @@ pub(crate) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTree
 /// Keys that tensors and their shapes determine, whatever a document says.
 const OF_SHAPES: &[&str] = &[
     "attention_bias",
+    "attn_layer_offset",
+    "attn_layer_period",
     "bias",
     "ffn_hidden_size",
     "head_dim",
@@ -287,7 +289,36 @@ const OF_SHAPES: &[&str] = &[
     "qkv_bias",
     "use_bias",
     "use_qk_norm",
+    "vocab_size_per_layer_input",
 ];
+
+/// Values that change nothing, as if the key were not stated.
+const NEUTRAL: &[(&str, &str)] = &[
+    // A conversion to GGUF refuses the norm for which this counts.
+    ("mamba_norm_before_gate", "true"),
+    ("mlp_multipliers", "[1.0,1.0]"),
+    ("position_embedding_type", "\"nope\""),
+    ("shared_intermediate_size", "0"),
+    ("ssm_multipliers", "[1.0,1.0,1.0,1.0,1.0]"),
+    ("time_step_limit", "[0.0,{\"__float__\":\"Infinity\"}]"),
+    // The text alone has causal attention.
+    ("use_bidirectional_attention", "\"vision\""),
+];
+
+/// What a value says about computing; null if nothing.
+fn effect<'a>(model_type: &str, name: &str, value: &'a Json) -> &'a Json {
+    let other = family::defaults(model_type).value("without_attention");
+    let windowless = |kind: &Json| {
+        let known = kind.as_str().map(LayerKind::named);
+        matches!(known, Some(LayerKind::Full | LayerKind::Linear)) || other.as_ref() == Some(kind)
+    };
+    let none = match value.as_array() {
+        // Layers without attention are known by their tensors.
+        Some(each) if name == WINDOWS => each.iter().all(windowless),
+        _ => NEUTRAL.iter().any(|(key, text)| *key == name && *text == value.to_string()),
+    };
+    if none { &Json::Null } else { value }
+}
 
 /// What the GGUF keys do not say. Only what the model's class in transformers computes with counts;
 /// other keys of a document have no effect.
@@ -296,14 +327,17 @@ fn losses(
     wanted: &BTreeMap<String, Json>,
     given: &BTreeMap<String, Json>,
 ) -> Vec<String> {
-    let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
+    let model_type = stated.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    let class = defaults(model_type);
+    let effect = |name: &str, value| effect(model_type, name, value);
     let mut losses = Vec::new();
     for (name, value) in wanted {
         let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
         let other = given.get(name).unwrap_or(&Json::Null);
         let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
+        let (value, other) = (effect(name, value), effect(name, other));
         if counts && !same(value, other) {
-            let (value, other) = (brief(&unlike(value, other)), brief(&unlike(other, value)));
+            let (value, other) = (words(&unlike(value, other)), words(&unlike(other, value)));
             losses.push(format!("{name}: {value} in config.json, {other} in GGUF"));
         }
     }
@@ -320,18 +354,42 @@ fn unlike(value: &Json, other: &Json) -> Json {
     )
 }
 
-/// A value in at most 60 characters.
-fn brief(value: &Json) -> String {
+/// A value in words, in at most 60 characters.
+fn words(value: &Json) -> String {
     const LONGEST: usize = 60;
-    let text = match value {
-        Json::Null => "not stated".to_owned(),
-        Json::Object(object) if object.is_empty() => "not stated".to_owned(),
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let text = spelled(value);
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text,
+    }
+}
+
+fn spelled(value: &Json) -> String {
+    let list = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Json::Null => "not stated".to_owned(),
+        Json::Object(object) if object.is_empty() => "not stated".to_owned(),
+        Json::Object(object) => match object.get("__float__") {
+            Some(number) => spelled(number),
+            None => list(object.iter().map(|(key, own)| pair(key, own)).collect()),
+        },
+        Json::Array(each) => match each.as_slice() {
+            [first, _, _, ..] if each.iter().all(|other| other == first) => {
+                format!("{} times {}", each.len(), spelled(first))
+            }
+            _ => format!("[{}]", list(each.iter().map(spelled).collect())),
+        },
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn pair(key: &str, value: &Json) -> String {
+    match value {
+        Json::Object(object) if !object.contains_key("__float__") => {
+            format!("{key} ({})", spelled(value))
+        }
+        _ => format!("{key} {}", spelled(value)),
     }
 }
 
@@ -389,7 +447,7 @@ mod tests {
         let losses = kept.losses.join("\n");
         assert!(losses.contains("hidden_act: silu in config.json, gelu in GGUF"), "{losses}");
         assert!(
-            losses.contains("sliding windows: [8,8] in config.json, not stated in GGUF"),
+            losses.contains("sliding windows: [8, 8] in config.json, not stated in GGUF"),
             "{losses}"
         );
         assert_eq!(kept.losses.len(), 2, "{losses}");
@@ -397,10 +455,41 @@ mod tests {
         let mut stated = mistral();
         stated.remove("sliding_window");
         let losses = Kept::of(&stated, &derived(), 2, true).losses.join("\n");
-        assert!(losses.contains("[4096,4096]"), "{losses}");
+        assert!(losses.contains("[4096, 4096]"), "{losses}");
         stated.insert("sliding_window".to_owned(), Json::Null);
         stated.insert("hidden_act".to_owned(), "gelu".into());
         assert!(Kept::of(&stated, &derived(), 2, true).losses.is_empty());
+    }
+
+    #[test]
+    fn values_that_change_nothing_are_no_loss() {
+        let losses = |stated: Json, derived: Json| {
+            Kept::of(&map(stated), &map(derived), 2, true).losses.join("; ")
+        };
+        let falcon = json!({
+            "model_type": "falcon_h1", "mamba_norm_before_gate": true, "mlp_multipliers": [1.0, 1.0],
+            "time_step_limit": [0.0, {"__float__": "Infinity"}],
+        });
+        assert_eq!(losses(falcon, json!({"model_type": "falcon_h1"})), "");
+        // Greedy choice is among all experts.
+        let groups = |method: &str| {
+            json!({
+                "model_type": "deepseek_v2", "n_group": 4, "topk_group": 2, "topk_method": method,
+            })
+        };
+        let single = json!({"model_type": "deepseek_v2", "topk_method": "greedy"});
+        assert_eq!(losses(groups("greedy"), single.clone()), "");
+        let told = losses(groups("group_limited_greedy"), single);
+        assert!(told.contains("groups of experts: [4, 2] in config.json, not stated"), "{told}");
+    }
+
+    #[test]
+    fn values_are_spelled_without_json() {
+        let limit = json!([0.001, {"__float__": "Infinity"}]);
+        assert_eq!(words(&limit), "[0.001, Infinity]");
+        assert_eq!(words(&json!([8, 8, 8])), "3 times 8");
+        let rope = json!({"full_attention": {"rope_theta": 5e4}, "factor": 2.0});
+        assert_eq!(words(&rope), "full_attention (rope_theta 50000.0), factor 2.0");
     }
 
     #[test]
