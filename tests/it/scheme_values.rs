@@ -138,12 +138,15 @@ fn names_of_scales() {
     for (scale, activation) in [
         ("l.weight_quantizer.scale", "l.input_quantizer.scale"),
         ("l.qscale_weight", "l.qscale_act"),
+        ("l.weight._scale", "l.output_scale"),
         ("l.weight_scale", "l.input_scale_ub"),
         ("l.weight_scale_inv", "l.activation_scale"),
         ("l.scale", "l.input_scale"),
     ] {
+        let of_quanto = scale.ends_with("._scale");
+        let name = if of_quanto { "l.weight._data" } else { "l.weight" };
         let file = Safetensors::new()
-            .tensor("l.weight", "F8_E4M3", &[2, 3], weight.clone())
+            .tensor(name, "F8_E4M3", &[2, 3], weight.clone())
             .tensor(scale, "F32", &[], f32s(&[0.25]))
             .tensor(activation, "F32", &[], f32s(&[9.0]));
         check(scale, "{}", &file, "l.weight", DType::SCALED_F8_E4M3, &expected);
@@ -425,7 +428,16 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("vptq", (r#"{"quant_method":"vptq"}"#, &[("l.indices", "I32", &[1, 4, 4]), ("l.centroids.weight", "F16", &[1, 64]), ("l.perm", "I32", &[4])])),
     ("spqr", (r#"{"quant_method":"spqr"}"#, &[("l.dense_weights", "I64", &[64]), ("l.row_offsets", "I32", &[5])])),
     ("higgs", (r#"{"quant_method":"higgs"}"#, &[("l.weight", "I16", &[4, 8]), ("l.scales", "F16", &[4, 1]), ("l.tables", "F16", &[16, 2])])),
-    ("quanto", (r#"{"quant_method":"quanto"}"#, &[("l.weight._data", "I8", &[4, 8]), ("l.weight._scale", "F16", &[4, 1])])),
+    ("quanto", (r#"{"quant_method":"quanto"}"#, &[("l.weight._data._data", "U8", &[4, 8]), ("l.weight._scale", "F16", &[8, 1]), ("l.weight._shift", "F16", &[8, 1])])),
+    ("gemma", (r#"{"quant_method":"gemma"}"#, &[("l.weight", "U8", &[4, 8]), ("l.weight_scale", "F32", &[4, 1]), ("l.input_activation_scale", "F32", &[])])),
+    ("nvfp4", (r#"{"quant_method":"nvfp4"}"#, &[("l.weight", "U8", &[4, 8]), ("l.weight_sf", "I32", &[128, 1]), ("l.weight_sf_rowmajor", "U8", &[4, 1]), ("l.weight_global_scale", "F32", &[1])])),
+    ("squeezellm", (r#"{"quant_method":"squeezellm"}"#, &[("l.qweight", "I32", &[4, 32]), ("l.lookup_table", "F16", &[32, 16])])),
+    ("marlin-24", (r#"{"quant_method":"compressed-tensors","format":"marlin-24"}"#, &[("l.weight_packed", "I32", &[1, 64]), ("l.scale_packed", "F16", &[1, 32]), ("l.meta", "I16", &[32, 2])])),
+    ("gptq_marlin_24", (r#"{"quant_method":"gptq_marlin_24"}"#, &[("l.B_24", "I32", &[1, 64]), ("l.B_meta", "I16", &[32, 2]), ("l.s", "F16", &[1, 32])])),
+    ("qqq", (r#"{"quant_method":"qqq"}"#, &[("l.B", "I32", &[2, 64]), ("l.s_channel", "F32", &[1, 32]), ("l.s_group", "F16", &[1, 32])])),
+    ("bitblas", (r#"{"quant_method":"bitblas"}"#, &[("l.qweight", "I8", &[32, 16]), ("l.scales", "F16", &[32, 1]), ("l.zeros", "F16", &[32, 1])])),
+    ("metal", (r#"{"quant_method":"metal"}"#, &[("l.weight", "U32", &[4, 8]), ("l.scales", "F16", &[4, 1]), ("l.qbiases", "F16", &[4, 1])])),
+    ("fp_quant", (r#"{"quant_method":"fp_quant"}"#, &[("l.qweight", "U8", &[4, 16]), ("l.scales", "U8", &[4, 1]), ("l.forward_hadamard_matrix", "BF16", &[32, 32])])),
     ("bitnet", (r#"{"quant_method":"bitnet"}"#, &[("l.weight", "U8", &[1, 8]), ("l.weight_scale", "BF16", &[1])])),
     ("rounds it", (r#"{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}"#, &[("l.weight", "BF16", &[4, 8])])),
     ("gemv_fast", (r#"{"quant_method":"awq","version":"gemv_fast","group_size":32}"#, &[("l.qweight", "I16", &[8, 32]), ("l.qzeros", "F16", &[8, 32]), ("l.scales", "F16", &[8, 32])])),
@@ -443,6 +455,49 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("not stated", ("null", &[("l.weight", "F8_E4M3", &[4, 8]), ("l.scale_weight", "F32", &[1])])),
     ("not stated", ("null", &[("l.weight", "U8", &[4, 8]), ("l.weight.absmax", "F32", &[1]), ("l.weight.quant_map", "F32", &[16])])),
 ];
+
+/// Checkpoints that are decoded, each of another value of `quant_method`.
+#[rustfmt::skip]
+const DECODED: &[Checkpoint<'_>] = &[
+    (r#"{"quant_method":"auto-round"}"#, &[("l.qweight", "I32", &[1, 8]), ("l.scales", "F16", &[1, 8]), ("l.qzeros", "I32", &[1, 1])]),
+    (r#"{"quant_method":"awq"}"#, &[("l.qweight", "I32", &[8, 2]), ("l.scales", "F16", &[1, 16]), ("l.qzeros", "I32", &[1, 2])]),
+    (r#"{"quant_method":"bitsandbytes"}"#, &[("l.weight", "I8", &[4, 8]), ("l.SCB", "F32", &[4])]),
+    (r#"{"quant_method":"compressed-tensors"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scale", "F32", &[4, 1])]),
+    (r#"{"quant_method":"fbgemm_fp8"}"#, &[("l.weight", "F8_E4M3", &[4, 8]), ("l.weight_scale", "F32", &[4, 1]), ("l.input_scale_ub", "F32", &[1])]),
+    (r#"{"quant_method":"fp8"}"#, &[("l.weight", "F8_E4M3", &[4, 8]), ("l.weight_scale_inv", "F32", &[1, 1])]),
+    (r#"{"quant_method":"gptq"}"#, &[("l.qweight", "I32", &[1, 8]), ("l.scales", "F16", &[1, 8]), ("l.qzeros", "I32", &[1, 1])]),
+    (r#"{"quant_method":"modelopt"}"#, &[("l.weight", "U8", &[4, 16]), ("l.weight_scale", "F8_E4M3", &[4, 2]), ("l.weight_scale_2", "F32", &[]), ("l.input_scale", "F32", &[])]),
+    (r#"{"quant_method":"mxfp4"}"#, &[("l_blocks", "U8", &[2, 4, 1, 16]), ("l_scales", "U8", &[2, 4, 1])]),
+    (r#"{"quant_method":"mxfp8"}"#, &[("l.weight", "F8_E4M3", &[4, 32]), ("l.weight_scale_inv", "U8", &[4, 1])]),
+    (r#"{"quant_method":"quark"}"#, &[("l.weight", "F8_E4M3", &[4, 8]), ("l.weight_scale", "F32", &[])]),
+    (r#"{"quant_method":"torchao"}"#, &[("l._weight_qdata", "I8", &[4, 8]), ("l._weight_scale", "BF16", &[4, 1])]),
+];
+
+/// The values of `quant_method` in transformers 5.24 that files of safetensors have, and those of vLLM beside them.
+/// mlx-lm 0.31 reads some of these. Not fouroversix, whose arrays its package chooses.
+#[rustfmt::skip]
+const METHODS: &[&str] = &[
+    "aqlm", "auto-round", "awq", "bitnet", "bitsandbytes", "compressed-tensors", "eetq", "fbgemm_fp8", "fp8", "fp_quant",
+    "gemma", "gptq", "higgs", "hqq", "metal", "mxfp4", "mxfp8", "nvfp4", "quanto", "quark", "sinq", "spqr", "torchao",
+    "vptq",
+    "bitblas", "exl2", "exl3", "gptq_marlin_24", "modelopt", "qqq", "squeezellm",
+];
+
+#[test]
+fn every_method_is_decoded_or_named() {
+    let all =
+        || UNKNOWN.iter().map(|(_, (stated, _))| *stated).chain(DECODED.iter().map(|row| row.0));
+    for method in METHODS {
+        let tried = all().any(|stated| stated.contains(&format!("\"quant_method\":\"{method}\"")));
+        assert!(tried, "{method}");
+    }
+    for (stated, arrays) in DECODED {
+        let model = opened(&directory(&config(stated), &zeros(arrays)));
+        let tensors: Vec<_> = model.stored_tensors().collect();
+        assert_eq!(tensors.len(), 1, "{stated}");
+        tensors[0].dequantize().unwrap_or_else(|error| panic!("{stated}: {error}"));
+    }
+}
 
 /// Arrays of which some are of 8 bits, and are what they seem.
 #[rustfmt::skip]

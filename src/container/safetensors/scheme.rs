@@ -47,6 +47,8 @@ static SCHEMES: &[Scheme] = &[
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_scale_inv", Part::Scale)], needed: &[Part::Scale], settle: elements },
     // Quark, which names its modules' quantizers.
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".weight_quantizer.scale", Part::Scale), (".weight_quantizer.zero_point", Part::ZeroPoint)], needed: &[Part::Scale], settle: elements },
+    // Quanto's integers and floats of 8 bits.
+    Scheme { head: ".weight._data", tensor: ".weight", companions: &[(".weight._scale", Part::Scale)], needed: &[Part::Scale], settle: elements },
     // Mistral's consolidated files.
     Scheme { head: ".weight", tensor: ".weight", companions: &[(".qscale_weight", Part::Scale)], needed: &[Part::Scale], settle: floats },
     // DeepSeek's own names.
@@ -62,6 +64,7 @@ static SCHEMES: &[Scheme] = &[
 static ACTIVATIONS: &[(&str, &[&str])] = &[
     (".weight", &[".input_scale", ".input_zero_point", ".input_scale_ub", ".output_scale", ".activation_scale", ".qscale_act", ".input_quantizer.scale", ".input_quantizer.zero_point", ".output_quantizer.scale", ".output_quantizer.zero_point"]),
     (".weight_packed", &[".input_scale", ".input_global_scale"]),
+    (".weight._data", &[".input_scale", ".output_scale"]),
     ("_proj", &["_proj_activation_scale", "_proj_input_scale"]),
     ("_proj_packed", &["_proj_input_global_scale"]),
 ];
