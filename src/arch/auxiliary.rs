@@ -9,6 +9,9 @@ const PROJECTOR: &str =
 pub(crate) const NEXT_TOKENS: &str =
     "part of the multi-token prediction layer (nextn), which the model can run without";
 
+/// The reason of unknown tensors without elements.
+pub(super) const EMPTY: &str = "empty, a tensor without elements";
+
 /// The reason of tensors that the caller leaves out.
 pub(super) const LEFT_OUT: &str = "as requested";
 

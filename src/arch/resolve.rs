@@ -207,7 +207,9 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         let found = found.or_else(|| find(&bare, architecture, dialect, &names));
         let inner = || find(bare.strip_prefix(&*within)?, architecture, dialect, &names);
         let Some(found) = found.or_else(inner) else {
+            let is_empty = tensor.shape().contains(&0);
             let reason = auxiliary::reason(&bare, architecture.auxiliary);
+            let reason = reason.or(is_empty.then_some(auxiliary::EMPTY));
             let stored = stored.clone().into_owned();
             match reason {
                 Some(reason) => resolution.auxiliary.push(Auxiliary { stored, reason }),
