@@ -235,6 +235,19 @@ fn load_cross(
     Ok(Some((before, attention)))
 }
 
+/// Factors of the residual stream's channels, for what attention and the network are added to.
+fn channel_factors(
+    loader: Loader<'_>,
+    at: impl Fn(&str) -> String,
+    dim: usize,
+) -> Result<[Option<Rows>; 2]> {
+    let factors = |what: &str| {
+        let factors = loader.vector_if(&at(what))?;
+        Ok::<_, Error>(factors.map(|factors| Rows::new(factors, dim)))
+    };
+    Ok([factors("attention_residual")?, factors("ffn_residual")?])
+}
+
 impl Layer {
     pub(crate) fn load(
         loader: Loader<'_>,
@@ -289,10 +302,6 @@ impl Layer {
             )),
             None => None,
         };
-        let channels = |what: &str| {
-            let factors = loader.vector_if(&at(what))?;
-            Ok::<_, Error>(factors.map(|factors| Rows::new(factors, dim)))
-        };
         let scale = at("output_scale");
         let output_scale = if loader.has(&scale) { loader.vector(&scale, 1)?.pop() } else { None };
         Ok(Self {
@@ -300,7 +309,7 @@ impl Layer {
             arrangement: plan.arrangement,
             residual: plan.residual,
             residuals: layer.residuals,
-            channels: [channels("attention_residual")?, channels("ffn_residual")?],
+            channels: channel_factors(loader, at, dim)?,
             input_norm: behind("input_norm")?,
             attention_norm: before(names.attention_norm)?,
             mixer,
