@@ -464,7 +464,7 @@ impl Model {
     /// The error of a name that no tensor has, if a name that [`names`](Self::names) lists is similar.
     fn nameless(&self, name: &str) -> Option<Error> {
         let advice = match self.translated(name) {
-            Some(canonical) => format!("its name here is \"{canonical}\""),
+            Some(canonical) => format!("its canonical name is \"{canonical}\""),
             None => format!("the most similar name is \"{}\"", nearest(name, self.names().ok()?)?),
         };
         let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
