@@ -441,6 +441,11 @@ impl CanonicalTensor {
         self.row.role != Role::Router && experts == Some(&Size::Experts)
     }
 
+    /// The meaning of the first axis.
+    pub(crate) fn rows(&self) -> Option<Size> {
+        self.shapes(None).next()?.first().copied()
+    }
+
     /// The shapes that it may have, outermost axis first.
     pub(crate) fn shapes(
         &self,

@@ -50,7 +50,8 @@ pub use inspect::{
 pub(crate) use inspect::{file_type, main_dtype};
 pub use load::{LoadReport, load, peak_memory};
 pub use merging::{
-    MergeMethod, MergeRecipe, MergeSlice, MergeSource, Setting, Settings, SliceSource, merge_models,
+    MergeMethod, MergeRecipe, MergeSlice, MergeSource, MergedVocabulary, Setting, Settings,
+    SliceSource, TokenName, TokenRow, TokenRule, VocabularySource, merge_models,
 };
 #[cfg(feature = "http")]
 pub use pull::{Choose, PullFile, PullOptions, PullPlan, plan_pull};

@@ -168,3 +168,138 @@ fn recipes_that_are_refused() {
         assert!(found == kind && said.contains(part), "{text}: {found:?}: {said}");
     }
 }
+
+const EMBEDDING: &str = "token_embedding.weight";
+
+/// The text of a token.
+fn token(model: &Model, id: usize) -> String {
+    let tokenizer = model.tokenizer().expect("a tokenizer").expect("a tokenizer");
+    let text = tokenizer.tokens().nth(id).expect("a token").text.into_owned();
+    String::from_utf8(text).expect("text")
+}
+
+/// The number of tokens and of merges.
+fn counts(model: &Model) -> (u64, usize) {
+    let tokenizer = model.tokenizer().expect("a tokenizer").expect("a tokenizer");
+    (tokenizer.len(), tokenizer.merges().count())
+}
+
+/// The rows of the embedding.
+fn rows(model: &Model) -> Vec<Vec<f32>> {
+    values(model, EMBEDDING).chunks(256).map(<[f32]>::to_vec).collect()
+}
+
+fn mean(rows: &[Vec<f32>]) -> Vec<f32> {
+    let count = rows.len() as f32;
+    (0..256).map(|column| rows.iter().map(|row| row[column]).sum::<f32>() / count).collect()
+}
+
+fn close(a: &[f32], b: &[f32]) {
+    assert_eq!(a.len(), b.len());
+    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{a:?} {b:?}");
+}
+
+/// A recipe of one model, with this section for its tokenizer.
+fn with_tokens(model: &str, section: &str) -> Result<Model> {
+    let text = format!("merge_method: linear\nmodels: [{{model: {model}}}]\ntokenizer:\n{section}");
+    merge_models(&recipe(&text))
+}
+
+#[test]
+fn tokens_are_added() {
+    let section = "  source: base\n  pad_to_multiple_of: 64\n  tokens:\n    \"<|a: b|>\":\n      source: {kind: \
+        mean}\n    <zero>: {source: {kind: zero}}\n    <copy>:\n      source:\n        kind: model_token\n        \
+        token: \"</s>\"\n    <third>: {source: {kind: model_token, token_id: 2}}\n    <drawn>: {source: {kind: \
+        random, seed: 7}}\n    <default>:\n";
+    for source in ["hf", "sample-Q8_0.gguf"] {
+        let model = with_tokens(source, section).expect("a model");
+        let before = rows(&open(&format!("assets/sample/{source}")));
+        let after = rows(&model);
+        assert_eq!(after.len(), 576);
+        assert_eq!(after[..512], before[..]);
+        close(&after[512], &mean(&before));
+        assert_eq!(after[513], vec![0.0; 256]);
+        assert_eq!((&after[514], &after[515]), (&before[1], &before[2]));
+        let drawn = &after[516];
+        assert_ne!(drawn, &after[512]);
+        assert!(drawn.iter().all(|value| value.abs() < 1.0), "{drawn:?}");
+        assert_eq!(*drawn, rows(&with_tokens(source, section).expect("a model"))[516]);
+        close(&after[517], &mean(&before));
+        close(&after[575], &mean(&after[..518]));
+        assert_eq!(model.config().unwrap().vocab_size.as_ref().unwrap().value, 576);
+        assert_eq!((token(&model, 0), token(&model, 512)), ("<s>".into(), "<|a: b|>".into()));
+        assert_eq!(counts(&model).0, 518);
+        // They reach the keys of a GGUF file.
+        let plan = ops::convert(&model, &ConvertOptions::new(&weighbridge::container::GGUF));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.gguf");
+        plan.expect("a plan").run(&path, &WriteOptions::new()).expect("a file");
+        assert_eq!(token(&Model::open(&path).unwrap(), 515), "<third>");
+    }
+}
+
+#[test]
+fn tokens_are_removed() {
+    let before = open(HF);
+    let (letter, last) = (token(&before, 300), token(&before, 511));
+    let section = format!("  remove: ['{letter}', '{last}']\n  tokens: {{<new>: }}\n");
+    let model = with_tokens("hf", &section).expect("a model");
+    let (old, new) = (rows(&before), rows(&model));
+    assert_eq!(new.len(), 511);
+    assert_eq!((&new[299], &new[300], &new[509]), (&old[299], &old[301], &old[510]));
+    assert_eq!(token(&model, 510), "<new>");
+    assert!(counts(&model).1 < counts(&before).1);
+    let refused = with_tokens("hf", "  remove: ['</s>']\n").expect_err("the end of a text");
+    assert_eq!(refused.kind(), ErrorKind::Mismatch);
+    assert!(refused.to_string().contains("eos_token_id"), "{refused}");
+    let lower = with_tokens("hf", "  remove: ['<s>']\n").expect_err("the start of a text");
+    assert!(lower.to_string().contains("bos"), "{lower}");
+    let absent = with_tokens("hf", "  remove: [no such]\n").expect_err("no such token");
+    assert_eq!(absent.kind(), ErrorKind::NotFound);
+}
+
+/// Two models with other tokens become one with all of them.
+#[test]
+fn vocabularies_are_united() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other");
+    let section = "  remove: ['{x}']\n  tokens: {<new>: {source: {kind: zero}}, <more>: }\n";
+    let changed = section.replace("{x}", &token(&open(HF), 300));
+    let changed = with_tokens("hf", &changed).expect("a model");
+    let options = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+    ops::convert(&changed, &options).unwrap().run(&other, &WriteOptions::new()).unwrap();
+    let merged = |more: &str| {
+        let open = |name: &str| match name {
+            "other" => Model::open(&other),
+            name => Model::open(format!("assets/sample/{name}")),
+        };
+        let text = format!(
+            "dtype: float32\nmerge_method: linear\nmodels:\n- model: hf\n  parameters: {{weight: 3}}\n- \
+             model: other\n  parameters: {{weight: 1}}\n{more}"
+        );
+        merge_models(&MergeRecipe::parse(&text, &open)?)
+    };
+    let error = merged("").expect_err("other tokens are merged as if they were the same");
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert!(error.advice().unwrap().contains("tokenizer_source"), "{error}");
+    let model = merged("tokenizer_source: union\n").expect("a model");
+    let (a, b, found) = (rows(&open(HF)), rows(&Model::open(&other).unwrap()), rows(&model));
+    assert_eq!((a.len(), b.len(), found.len()), (512, 513, 514));
+    let mixed = |a: &[f32], b: &[f32]| -> Vec<f32> {
+        a.iter().zip(b).map(|(a, b)| (3.0 * a + b) / 4.0).collect()
+    };
+    close(&found[299], &mixed(&a[299], &b[299]));
+    // Only the first model has this one, and only the other one that.
+    close(&found[300], &a[300]);
+    close(&found[301], &mixed(&a[301], &b[300]));
+    close(&found[512], &b[511]);
+    let model = merged(
+        "tokenizer: {source: other, tokens: {<new>: {source: {kind: model_token, model: hf, \
+        token_id: 5}, force: true}}}\n",
+    );
+    let found = rows(&model.expect("a model"));
+    assert_eq!(found.len(), 513);
+    close(&found[511], &a[5]);
+    let outside = merged("tokenizer: {source: third}\n").expect_err("not merged");
+    assert!(outside.to_string().contains("third"), "{outside}");
+}

@@ -1,6 +1,7 @@
 //! The arithmetic of merging methods, on whole tensors in `f32`.
 
 use super::super::random::draw;
+use super::vocabulary::TokenRows;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
 
@@ -94,9 +95,20 @@ impl MergeMethod {
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub(super) tensor: Tensor,
+    /// The rows in another order, for a tensor with a row for each token.
+    pub(super) rows: Option<TokenRows>,
     pub(super) weight: f64,
     pub(super) density: f64,
     pub(super) scale: f64,
+}
+
+impl Input {
+    fn values(&self) -> Result<Vec<f32>> {
+        match &self.rows {
+            Some(rows) => rows.values(&self.tensor),
+            None => self.tensor.to_vec::<f32>(),
+        }
+    }
 }
 
 /// How one tensor is merged.
@@ -146,7 +158,7 @@ impl Merge {
             MergeMethod::Slerp => self.slerp(),
             MergeMethod::Passthrough => {
                 let Some(input) = self.inputs.first() else { return Ok(Vec::new()) };
-                let mut values = input.tensor.to_vec::<f32>()?;
+                let mut values = input.values()?;
                 if input.scale != 1.0 {
                     let scale = f32_of(input.scale);
                     values.iter_mut().for_each(|value| *value *= scale);
@@ -159,7 +171,7 @@ impl Merge {
     fn linear(&self) -> Result<Vec<f32>> {
         let mut sum: Vec<f32> = Vec::new();
         for input in &self.inputs {
-            let values = input.tensor.to_vec::<f32>()?;
+            let values = input.values()?;
             sum.resize(values.len(), 0.0);
             add(&mut sum, &values, f32_of(input.weight));
         }
@@ -174,10 +186,10 @@ impl Merge {
     /// The base plus differences from it.
     fn differences(&self) -> Result<Vec<f32>> {
         let Some(base) = &self.base else { return Ok(Vec::new()) };
-        let mut base = base.tensor.to_vec::<f32>()?;
+        let mut base = base.values()?;
         let mut deltas = Vec::new();
         for (number, input) in (0..).zip(&self.inputs) {
-            let mut delta = input.tensor.to_vec::<f32>()?;
+            let mut delta = input.values()?;
             delta.iter_mut().zip(&base).for_each(|(value, base)| *value -= base);
             match self.method {
                 MergeMethod::Ties => keep_largest(&mut delta, input.density),
@@ -210,8 +222,8 @@ impl Merge {
         let (Some(base), Some(other)) = (&self.base, self.inputs.first()) else {
             return Ok(Vec::new());
         };
-        let mut a = base.tensor.to_vec::<f32>()?;
-        let b = other.tensor.to_vec::<f32>()?;
+        let mut a = base.values()?;
+        let b = other.values()?;
         let norm = |values: &[f32]| {
             let squares = values.iter().map(|value| f64::from(*value) * f64::from(*value));
             let norm = squares.sum::<f64>().sqrt();

@@ -7,13 +7,18 @@ mod files;
 mod methods;
 mod recipe;
 mod setting;
+mod tokens;
+mod vocabulary;
 mod yaml;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::arch::Dialect;
+use crate::arch::size::Size;
+use crate::arch::tensor::CanonicalTensor;
 use crate::container::OpenOptions;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -26,6 +31,9 @@ pub use methods::MergeMethod;
 use methods::{Input, Merge};
 pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
 pub use setting::{Setting, Settings};
+use tokens::{Files, set_count};
+pub use vocabulary::{MergedVocabulary, TokenName, TokenRow, TokenRule, VocabularySource};
+use vocabulary::{TokenRows, Vocabulary};
 
 /// Opens the model that a recipe describes. Its container is safetensors, its names are those of Hugging
 /// Face, and its documents are those of the base model, or else of the first one. Nothing is computed until a
@@ -55,27 +63,49 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     recipe.check()?;
     let sources = recipe.sources.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
     let main = recipe.base.unwrap_or(0);
-    let planned = Plan { recipe, sources: &sources, main }.tensors()?;
-    let model =
-        &recipe.sources.get(main).ok_or_else(|| Error::mismatch("no models to merge"))?.model;
-    let layers = recipe.layers(model)?;
-    let documents = documents(model, recipe, &layers)?;
+    let vocabulary = recipe.vocabulary.as_ref();
+    let vocabulary = vocabulary.map(|rule| Vocabulary::plan(rule, recipe, main)).transpose()?;
+    let planned = Plan { recipe, sources: &sources, main, vocabulary: vocabulary.as_ref() };
+    let planned = planned.tensors()?;
+    let documents = documents(recipe, main, vocabulary.as_ref())?;
     let folder = PathBuf::from("merged");
     let file = MergedFile::new(planned)?;
     let files = MergedFiles { folder: folder.clone(), documents, weights: Arc::new(file) };
-    OpenOptions::new().files(files).open(folder)
+    let model = OpenOptions::new().files(files).open(folder)?;
+    match (vocabulary, &model.config()?.vocab_size) {
+        (Some(wanted), Some(found)) if u64::from(found.value) != wanted.count => {
+            let fault =
+                format!("the config states {} tokens, but there are {}", found.value, wanted.count);
+            Err(Error::unsupported(fault).in_key(&found.source))
+        }
+        _ => Ok(model),
+    }
 }
 
 /// The tensors of a source, under Hugging Face's names.
 struct SourceTensors {
     tensors: Vec<Tensor>,
     path: PathBuf,
+    /// The names of tensors with a row for each token.
+    of_tokens: HashSet<String>,
 }
 
 impl SourceTensors {
     fn of(source: &MergeSource) -> Result<Self> {
-        let tensors = source.model.tensors_in(Dialect::HuggingFace)?.tensors;
-        Ok(Self { tensors, path: source.model.path().to_path_buf() })
+        let model = &source.model;
+        let tensors = model.tensors_in(Dialect::HuggingFace)?.tensors;
+        let counts_tokens = |name: &str| {
+            let rows = CanonicalTensor::of(name).and_then(|tensor| tensor.rows());
+            matches!(rows, Some(Size::Vocab | Size::OtherVocab))
+        };
+        let mapped = model.resolution()?.mapped.iter();
+        let mapped = mapped.filter(|mapping| counts_tokens(&mapping.canonical));
+        let stored: HashSet<&str> =
+            mapped.flat_map(|mapping| &mapping.stored).map(String::as_str).collect();
+        let of_tokens =
+            |tensor: &&Tensor| tensor.stored_names().any(|name| stored.contains(&*name.spelling()));
+        let of_tokens = tensors.iter().filter(of_tokens).map(|tensor| tensor.name().to_owned());
+        Ok(Self { of_tokens: of_tokens.collect(), path: model.path().to_path_buf(), tensors })
     }
 
     fn find(&self, name: &str) -> Option<&Tensor> {
@@ -107,6 +137,7 @@ struct Plan<'r> {
     sources: &'r [SourceTensors],
     /// The number of the source whose tensors are listed.
     main: usize,
+    vocabulary: Option<&'r Vocabulary>,
 }
 
 impl Plan<'_> {
@@ -205,7 +236,7 @@ impl Plan<'_> {
         }
         let (mut base, mut inputs, mut shape) = (None, Vec::new(), None);
         for (place, (number, own)) in sources.iter().enumerate() {
-            let tensor = self.tensor(*number, own, &mut shape)?;
+            let (tensor, rows) = self.tensor(*number, own, &mut shape)?;
             let setting = |key: &str| {
                 let own = slice.and_then(|slice| slice.sources.get(place)).map(|s| &s.settings);
                 let own = own.or(recipe.sources.get(*number).map(|source| &source.settings));
@@ -215,7 +246,7 @@ impl Plan<'_> {
             };
             let (weight, density, scale) =
                 (setting("weight"), setting("density"), setting("scale"));
-            let input = Input { tensor, weight, density, scale };
+            let input = Input { tensor, rows, weight, density, scale };
             match method.needs_base() && recipe.base == Some(*number) {
                 true => base = Some(input),
                 false => inputs.push(input),
@@ -239,42 +270,60 @@ impl Plan<'_> {
         Ok(MergedTensor::new(name.to_owned(), dtype, shape.unwrap_or_default(), merge))
     }
 
-    /// The tensor of a source, whose shape must be that of the first one.
-    fn tensor(&self, number: usize, name: &str, shape: &mut Option<Vec<u64>>) -> Result<Tensor> {
+    /// The tensor of a source, whose shape must be that of the first one, and its rows if the vocabulary
+    /// is another one.
+    fn tensor(
+        &self,
+        number: usize,
+        name: &str,
+        shape: &mut Option<Vec<u64>>,
+    ) -> Result<(Tensor, Option<TokenRows>)> {
         let source = self.sources.get(number);
         let source = source.ok_or_else(|| Error::mismatch("no such model in the recipe"))?;
-        let here = |fault: String| Error::mismatch(fault).in_tensor(name).in_file(&source.path);
+        let here = |error: Error| error.in_tensor(name).in_file(&source.path);
         let missing = "the model has no such tensor, which another one to be merged has";
-        let tensor = source.find(name).ok_or_else(|| here(missing.to_owned()))?;
-        let expected = shape.get_or_insert_with(|| tensor.shape().to_vec());
-        if tensor.shape() != expected.as_slice() {
-            let found = tensor.shape();
+        let tensor = source.find(name).ok_or_else(|| here(Error::mismatch(missing)))?.clone();
+        let of_tokens = source.of_tokens.contains(name);
+        let mut found = tensor.shape().to_vec();
+        let mut rows = None;
+        if let (true, Some(vocabulary)) = (of_tokens, self.vocabulary) {
+            let tensors = self.sources.iter().map(|source| source.find(name).cloned()).collect();
+            rows = Some(vocabulary.rows(number, &tensor, tensors).map_err(here)?);
+            found.iter_mut().take(1).for_each(|length| *length = vocabulary.count);
+        }
+        let expected = shape.get_or_insert_with(|| found.clone());
+        if found != *expected {
             let fault =
                 format!("the shape is {found:?}, but that of the first model is {expected:?}");
-            return Err(here(fault));
+            let fault = here(Error::mismatch(fault));
+            let advice =
+                "set tokenizer_source to union or base, so that the same tokens are merged";
+            return Err(if of_tokens { fault.advise(advice) } else { fault });
         }
-        Ok(tensor.clone())
+        Ok((tensor, rows))
     }
 }
 
-/// The documents of the merged model. `layers` has the source layer of each layer, if they are others than
-/// those of the model.
-fn documents(
-    model: &Model,
-    recipe: &MergeRecipe,
-    layers: &[u32],
-) -> Result<Vec<(String, Vec<u8>)>> {
+/// The documents of the merged model: those of the model `main`, changed as the recipe says.
+fn documents(recipe: &MergeRecipe, main: usize, vocabulary: Option<&Vocabulary>) -> Result<Files> {
+    let model = recipe.model(main)?;
     let documents = translate::hf_documents(model)?;
     let mut keys = documents.config.keys()?.into_owned();
     // The merged tensors are plain.
     keys.remove("quantization_config");
     keys.remove("quantization");
     if !recipe.slices.is_empty() {
-        let before = recipe.layer_count(recipe.base.unwrap_or(0))?;
-        set_layers(&mut keys, before, layers);
+        set_layers(&mut keys, recipe.layer_count(main)?, &recipe.layers(model)?);
+    }
+    let others = documents.others.into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let mut others: Files = others.collect();
+    if let Some(vocabulary) = vocabulary {
+        let of = recipe.model(vocabulary.of)?;
+        vocabulary.edit.documents(of, vocabulary.of != main, &mut keys, &mut others)?;
+        set_count(&mut keys, vocabulary.count);
     }
     let mut files = vec![("config.json".to_owned(), format!("{keys:#}").into_bytes())];
-    files.extend(documents.others.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)));
+    files.extend(others);
     Ok(files)
 }
 

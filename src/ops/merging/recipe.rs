@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::methods::MergeMethod;
 use super::setting::{Setting, Settings};
+use super::vocabulary::{MergedVocabulary, TokenName, TokenRow, TokenRule, VocabularySource};
 use super::yaml;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -25,6 +26,8 @@ pub struct MergeRecipe {
     pub settings: Settings,
     /// The layers of the result, if they are not those of the models.
     pub slices: Vec<MergeSlice>,
+    /// The tokens of the result, if they are not those of the models.
+    pub vocabulary: Option<MergedVocabulary>,
     /// The dtype of the result: `F32`, `F16` or `BF16`. Without it, that of the base or of the first model.
     pub dtype: Option<DType>,
 }
@@ -65,7 +68,8 @@ impl MergeRecipe {
     /// Starts a recipe without models.
     pub fn new(method: MergeMethod) -> Self {
         let (sources, slices) = (Vec::new(), Vec::new());
-        Self { method, sources, base: None, settings: Settings::default(), slices, dtype: None }
+        let (settings, vocabulary) = (Settings::default(), None);
+        Self { method, sources, base: None, settings, slices, vocabulary, dtype: None }
     }
 
     /// Adds a model with a weight, and returns its number.
@@ -102,16 +106,12 @@ impl MergeRecipe {
                 "parameters",
                 "dtype",
                 "out_dtype",
+                "tokenizer",
                 "tokenizer_source",
                 "name",
             ],
         )?;
         let word = |key: &str| keys.get(key).and_then(Json::as_str);
-        if let Some(source) = word("tokenizer_source").filter(|source| *source != "base") {
-            let fault =
-                format!("the tokenizer_source is \"{source}\", but only \"base\" is supported");
-            return Err(Error::unsupported(fault).in_key("tokenizer_source"));
-        }
         let method = word("merge_method").ok_or_else(|| lacks("merge_method"))?;
         let mut recipe = Self::new(MergeMethod::from_name(method)?);
         recipe.settings = Settings::parse(keys.get("parameters"))?;
@@ -147,6 +147,15 @@ impl MergeRecipe {
         if let Some(name) = word("base_model") {
             recipe.base = Some(models.number(name, &mut recipe)?);
         }
+        recipe.vocabulary = match (keys.get("tokenizer"), keys.get("tokenizer_source")) {
+            (None, None) => None,
+            (Some(section), None) => Some(models.vocabulary(section, recipe.base)?),
+            (None, Some(source)) => Some(MergedVocabulary::new(models.tokens_of(source)?)),
+            _ => {
+                let fault = "a recipe has either tokenizer or tokenizer_source";
+                return Err(Error::mismatch(fault).in_key("tokenizer_source"));
+            }
+        };
         Ok(recipe)
     }
 
@@ -188,10 +197,14 @@ impl MergeRecipe {
         })
     }
 
+    /// A model.
+    pub(super) fn model(&self, number: usize) -> Result<&Model> {
+        self.sources.get(number).map(|source| &source.model).ok_or_else(|| lacks("models"))
+    }
+
     /// The number of layers of a model.
     pub(super) fn layer_count(&self, source: usize) -> Result<u32> {
-        let source = self.sources.get(source).ok_or_else(|| lacks("models"))?;
-        Ok(source.model.config()?.n_layers.value)
+        Ok(self.model(source)?.config()?.n_layers.value)
     }
 
     /// The layer of the base that each layer of the result takes the config's values of.
@@ -221,6 +234,90 @@ impl Models<'_> {
         }
         self.numbers.insert(name.to_owned(), number);
         Ok(number)
+    }
+}
+
+/// The vocabulary, in mergekit's form: `tokenizer`.
+impl Models<'_> {
+    /// The number of a model that is merged.
+    fn merged(&self, name: &str) -> Result<usize> {
+        self.numbers.get(name).copied().ok_or_else(|| {
+            let fault = format!("the tokenizer names the model \"{name}\", which is not merged");
+            Error::mismatch(fault).in_key("tokenizer").advise("list it with the weight 0")
+        })
+    }
+
+    fn tokens_of(&self, source: &Json) -> Result<VocabularySource> {
+        match source.as_str() {
+            Some("union") => Ok(VocabularySource::Union),
+            Some("base") => Ok(VocabularySource::Base),
+            Some(name) => Ok(VocabularySource::Model(self.merged(name)?)),
+            None => Err(lacks("source")),
+        }
+    }
+
+    fn vocabulary(&self, section: &Json, base: Option<usize>) -> Result<MergedVocabulary> {
+        let keys = section.as_object().ok_or_else(|| lacks("source"))?;
+        check_keys(keys, &["source", "tokens", "remove", "pad_to_multiple_of"])?;
+        let source = keys.get("source").map(|source| self.tokens_of(source)).transpose()?;
+        let mut found = MergedVocabulary::new(source.unwrap_or(VocabularySource::Union));
+        for (text, rule) in keys.get("tokens").and_then(Json::as_object).into_iter().flatten() {
+            let mut parsed = TokenRule::default();
+            if let Some(keys) = rule.as_object() {
+                check_keys(keys, &["source", "force"])?;
+                parsed.force = keys.get("force").and_then(Json::as_bool).unwrap_or(false);
+                let row = keys.get("source").filter(|row| !row.is_null());
+                parsed.row = row.map(|row| self.row(row, base.unwrap_or(0))).transpose()?;
+            }
+            found.rules.push((text.clone(), parsed));
+        }
+        for text in keys.get("remove").and_then(Json::as_array).into_iter().flatten() {
+            found.removed.push(text.as_str().ok_or_else(|| lacks("remove"))?.to_owned());
+        }
+        let multiple = keys.get("pad_to_multiple_of").filter(|multiple| !multiple.is_null());
+        if let Some(multiple) = multiple {
+            found.multiple =
+                multiple.as_u64().filter(|multiple| *multiple > 0).ok_or_else(|| {
+                    let fault = format!("{multiple} is not a number above 0");
+                    Error::mismatch(fault).in_key("pad_to_multiple_of")
+                })?;
+        }
+        Ok(found)
+    }
+
+    /// The row of a token. `own` is the number of the model that is meant if none is named.
+    fn row(&self, row: &Json, own: usize) -> Result<TokenRow> {
+        if let Some(name) = row.as_str() {
+            return Ok(TokenRow::Model(self.merged(name)?));
+        }
+        let keys = row.as_object().ok_or_else(|| lacks("source"))?;
+        let known: &[&str] = match keys.get("kind").and_then(Json::as_str) {
+            Some("zero" | "mean") => &["kind"],
+            Some("random") => &["kind", "seed"],
+            Some("model_token") => &["kind", "model", "token", "token_id"],
+            _ => {
+                let fault = "the kind is not model_token, zero, mean or random";
+                return Err(Error::unsupported(fault).in_key("kind"));
+            }
+        };
+        check_keys(keys, known)?;
+        match keys.get("kind").and_then(Json::as_str) {
+            Some("zero") => return Ok(TokenRow::Zero),
+            Some("mean") => return Ok(TokenRow::Mean),
+            Some("random") => {
+                let seed = keys.get("seed").and_then(Json::as_u64).unwrap_or(0);
+                return Ok(TokenRow::Random { seed });
+            }
+            _ => {}
+        }
+        let name = keys.get("model").and_then(Json::as_str);
+        let model = name.map_or(Ok(own), |name| self.merged(name))?;
+        let text = keys.get("token").and_then(Json::as_str).map(str::to_owned).map(TokenName::Text);
+        let number = keys.get("token_id").and_then(Json::as_u64).map(TokenName::Number);
+        match (text, number) {
+            (Some(token), None) | (None, Some(token)) => Ok(TokenRow::Token { model, token }),
+            _ => Err(Error::mismatch("give either token or token_id").in_key("token")),
+        }
     }
 }
 

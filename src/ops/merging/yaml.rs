@@ -141,11 +141,40 @@ fn key(text: &str) -> Option<(String, &str)> {
     if text.starts_with(['[', '{']) {
         return None;
     }
+    if text.starts_with(QUOTES) {
+        let (name, rest) = quoted(text)?;
+        return Some((name, rest.trim_start().strip_prefix(':')?.trim()));
+    }
     let (name, rest) = match text.split_once(": ") {
         Some((name, rest)) => (name, rest.trim()),
         None => (text.strip_suffix(':')?, ""),
     };
-    Some((name.trim().trim_matches(['"', '\'']).to_owned(), rest))
+    Some((name.trim().to_owned(), rest))
+}
+
+const QUOTES: [char; 2] = ['"', '\''];
+
+/// The text in quotation marks at the start, and what follows them. Between double ones, the escapes are
+/// those of JSON; between single ones, two of them are one.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|letter| QUOTES.contains(letter))?;
+    let mut escaped = false;
+    let mut letters = text.char_indices().skip(1).peekable();
+    while let Some((place, letter)) = letters.next() {
+        let doubled = quote == '\'' && letters.peek().is_some_and(|(_, next)| *next == quote);
+        if escaped {
+            escaped = false;
+        } else if letter == quote && !doubled {
+            let (whole, rest) = text.split_at_checked(place.saturating_add(1))?;
+            let inner = whole.get(1..place)?;
+            let parsed = || Json::parse(whole.as_bytes()).ok()?.as_str().map(str::to_owned);
+            let inner = if quote == '"' { parsed()? } else { inner.replace("''", "'") };
+            return Some((inner, rest));
+        } else {
+            escaped = (letter == '\\' && quote == '"') || (letter == quote && doubled);
+        }
+    }
+    None
 }
 
 /// A value in one line.
@@ -184,13 +213,15 @@ impl Flow<'_> {
                 }
                 Ok(Json::Object(keys))
             }
-            Some(quote @ ('"' | '\'')) => {
-                let inner = self.rest.get(1..).unwrap_or_default();
-                let (text, rest) = inner
-                    .split_once(quote)
-                    .ok_or_else(|| fault(self.line, "the quotation mark has no end"))?;
+            Some('"' | '\'') => {
+                let (text, rest) = quoted(self.rest).ok_or_else(|| {
+                    fault(
+                        self.line,
+                        "the quotation mark has no end, or an escape is not one of JSON",
+                    )
+                })?;
                 self.rest = rest;
-                Ok(Json::String(text.to_owned()))
+                Ok(Json::String(text))
             }
             _ => {
                 // A text outside of brackets ends with the line.
@@ -203,6 +234,16 @@ impl Flow<'_> {
         }
     }
 
+    /// The key before a colon.
+    fn name(&mut self) -> Option<String> {
+        let (name, rest) = match quoted(self.rest) {
+            Some((name, rest)) => (name, rest.trim_start().strip_prefix(':')?),
+            None => self.rest.split_once(':').map(|(name, rest)| (name.trim().to_owned(), rest))?,
+        };
+        self.rest = rest;
+        Some(name)
+    }
+
     /// The items up to a bracket, with their keys if they have some.
     fn items(&mut self, end: char, depth: usize) -> Result<Vec<(Option<String>, Json)>> {
         self.rest = self.rest.get(1..).unwrap_or_default();
@@ -213,11 +254,8 @@ impl Flow<'_> {
                 self.rest = rest;
                 return Ok(items);
             }
-            let name = match (end, self.rest.split_once(':')) {
-                ('}', Some((name, rest))) => {
-                    self.rest = rest;
-                    Some(name.trim().trim_matches(['"', '\'']).to_owned())
-                }
+            let name = match end {
+                '}' => self.name(),
                 _ => None,
             };
             items.push((name, self.value(depth + 1)?));
@@ -263,6 +301,9 @@ mod tests {
             "parameters":{"t":[{"filter":"mlp","value":0.1},{"value":-2}],"normalize":true}}"#;
         assert_eq!(parse(text).unwrap(), Json::parse(expected).unwrap());
         assert_eq!(parse("").unwrap(), Json::Null);
+        let text = "\"<|a: b|>\": {\"x:\\u0041\": \"\\\"\\n\", y: 'it''s'}\n'#': [\"a]\", b]\n";
+        let expected = br##"{"<|a: b|>":{"x:A":"\"\n","y":"it's"},"#":["a]","b"]}"##;
+        assert_eq!(parse(text).unwrap(), Json::parse(expected).unwrap());
     }
 
     #[test]
@@ -275,6 +316,8 @@ mod tests {
             "a:\n\t- b",
             "a: 1\n  b: 2",
             "- a\nb: 1",
+            "a: \"b",
+            "a: \"\\x\"",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
