@@ -10,7 +10,7 @@ use weighbridge::arch::Dialect;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::model::{Convention, Sharding};
 use weighbridge::tokenizer::TokenKind;
-use weighbridge::{Error, ErrorKind, OpenOptions, Strictness, Tokenizer, ops, translate};
+use weighbridge::{OpenOptions, Strictness, Tokenizer, ops, translate};
 use weighbridge_dlpack::PrivateMaps;
 
 use crate::fault::{OrRaise, lookup, usage};
@@ -47,22 +47,6 @@ pub(crate) fn options(
 impl Model {
     fn wrap(&self, tensor: weighbridge::Tensor) -> Tensor {
         Tensor { tensor, maps: self.maps.clone() }
-    }
-
-    /// The error of a name that the model lacks. If another convention has a tensor of this name, the
-    /// advice is its canonical name.
-    fn advised(&self, name: &str, error: Error) -> Error {
-        if error.kind() != ErrorKind::NotFound {
-            return error;
-        }
-        match self.model.canonical_name(name) {
-            Some(canonical) => {
-                let fault = format!("the model has no tensor \"{name}\"");
-                let advice = format!("its canonical name is \"{canonical}\"");
-                Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(self.model.path())
-            }
-            None => error,
-        }
     }
 }
 
@@ -179,8 +163,9 @@ impl Model {
     }
 
     fn tensor(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
-        let found =
-            py.detach(|| self.model.tensor(name).map_err(|error| self.advised(name, error)));
+        let found = py.detach(|| {
+            self.model.tensor(name).map_err(|error| self.model.advise_name(name, error))
+        });
         let found = found.map_err(|error| lookup(&error));
         found.map(|tensor| self.wrap(tensor))
     }

@@ -24,7 +24,10 @@ pub(crate) fn run(args: &Dump) -> Done {
         Err(error) => error,
     };
     match store.resolution() {
-        Ok(_) => dump(args, &store.tensor(&args.name)?, false),
+        Ok(_) => {
+            let tensor = store.tensor(&args.name);
+            dump(args, &tensor.map_err(|error| store.advise_name(&args.name, error))?, false)
+        }
         Err(_) => Err(error.into()),
     }
 }
