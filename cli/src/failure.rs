@@ -34,10 +34,8 @@ impl From<weighbridge_reference::Error> for Stop {
     fn from(error: weighbridge_reference::Error) -> Self {
         use weighbridge_reference::Error as Fault;
         match error {
-            Fault::Model(error) => Self::Library(error),
             Fault::Input(fault) => Self::Usage(fault),
-            Fault::Mismatch(fault) => Self::Library(Error::new(ErrorKind::Malformed, fault)),
-            other => Self::Library(Error::new(ErrorKind::Unsupported, other.to_string())),
+            other => Self::Library(other.into()),
         }
     }
 }

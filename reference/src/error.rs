@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use weighbridge::ErrorKind;
+
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -42,5 +44,16 @@ impl std::error::Error for Error {
 impl From<weighbridge::Error> for Error {
     fn from(error: weighbridge::Error) -> Self {
         Self::Model(error)
+    }
+}
+
+impl From<Error> for weighbridge::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Model(error) => error,
+            Error::Unsupported(_) => Self::new(ErrorKind::Unsupported, error.to_string()),
+            Error::Mismatch(fault) => Self::new(ErrorKind::Malformed, fault),
+            Error::Input(fault) => Self::new(ErrorKind::Mismatch, fault),
+        }
     }
 }
