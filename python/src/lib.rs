@@ -60,7 +60,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verbs::diff, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::convert, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::quantize, module)?)?;
-    module.add_function(wrap_pyfunction!(verbs::quantize_mlx, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::split, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::merge, module)?)?;
     module.add_function(wrap_pyfunction!(verbs::extract_lora, module)?)?;

@@ -11,12 +11,13 @@ use weighbridge::load::Fusion;
 use weighbridge::ollama::{Modelfile, QuantType};
 use weighbridge::ops::{
     self, ConvertOptions, CreateOptions, DiffOptions, HashList, HashOptions, InspectOptions,
-    QuantizationRules, TensorPairs, VerifyOptions,
+    QuantizationRules, TensorPairs, VerifyOptions, VerifyReport,
 };
 use weighbridge::recipe::llama_cpp::{LlamaOptions, MetadataSetting, TensorType};
 use weighbridge::recipe::mlx_lm::{Mix, MlxMode, MlxOptions};
 use weighbridge::recipe::{FileType, ImportanceMatrix};
 use weighbridge::{DType, Error, ErrorKind, Result, Strictness, WriteOptions, WritePlan};
+use weighbridge_reference::Trial;
 use wildmatch::WildMatch;
 
 use crate::fault::{OrRaise, usage};
@@ -53,6 +54,30 @@ pub(crate) struct Writing {
     dry_run: bool,
     threads: usize,
     max_memory: Option<u64>,
+}
+
+/// What is changed in a model before it is written: keyword arguments of `convert` and `quantize`.
+#[derive(FromPyObject)]
+struct Changes {
+    lora: Vec<(PathBuf, f64)>,
+    leave_out: Vec<String>,
+}
+
+impl Changes {
+    /// The model with the adapters merged, and without the tensors to leave out.
+    fn applied(&self, model: &weighbridge::Model) -> Result<weighbridge::Model> {
+        let globs: Vec<WildMatch> =
+            self.leave_out.iter().map(|glob| WildMatch::new(glob)).collect();
+        let model = match globs.is_empty() {
+            true => model.clone(),
+            false => model.leave_out(|name| globs.iter().any(|glob| glob.matches(name)))?,
+        };
+        if self.lora.is_empty() {
+            return Ok(model);
+        }
+        let opened = self.lora.iter().map(|(path, scale)| Ok((Adapter::open(path)?, *scale)));
+        Adapter::merged(&model, &opened.collect::<Result<Vec<_>>>()?)
+    }
 }
 
 /// Runs a plan, and returns its report.
@@ -108,7 +133,7 @@ pub(crate) fn hash(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, hub, against, threads, progress))]
+#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, hub, against, run, threads, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub(crate) fn verify(
     py: Python<'_>,
@@ -120,6 +145,7 @@ pub(crate) fn verify(
     sha256: Option<&str>,
     hub: Option<&str>,
     against: Option<PathBuf>,
+    run: bool,
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
@@ -134,8 +160,21 @@ pub(crate) fn verify(
         let options = sha256.into_iter().fold(options, VerifyOptions::sha256);
         let options = hub.into_iter().fold(options, VerifyOptions::hub);
         let options = list.iter().fold(options, VerifyOptions::against);
-        json(&ops::verify(&open.open(path)?, &options.progress(&report))?)
+        let model = open.open(path)?;
+        let report = ops::verify(&model, &options.progress(&report))?;
+        // A model with faults may not run, and the faults say why.
+        let trial = (run && report.is_fine()).then(|| Trial::run(&model)).transpose()?;
+        json(&Verified { report, run: trial })
     })
+}
+
+/// What was found, as the program writes it.
+#[derive(Serialize)]
+struct Verified {
+    #[serde(flatten)]
+    report: VerifyReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<Trial>,
 }
 
 #[pyfunction]
@@ -162,59 +201,66 @@ pub(crate) fn diff(
     })
 }
 
+/// What is written: keyword arguments of `convert`.
+#[derive(FromPyObject)]
+struct Conversion {
+    dtype: Option<String>,
+    lossless: bool,
+    max_shard_size: Option<u64>,
+    shards: Option<String>,
+    fuse: Vec<String>,
+    extra_keys: bool,
+    mmproj: bool,
+    store: Option<PathBuf>,
+}
+
+impl Conversion {
+    fn options(&self, to: &'static Container, one_file: bool) -> PyResult<ConvertOptions> {
+        let mut options = ConvertOptions::new(to)
+            .lossless(self.lossless)
+            .one_file(one_file && *to == SAFETENSORS)
+            .extra_keys(self.extra_keys)
+            .projector(self.mmproj);
+        if let Some(name) = &self.dtype {
+            options = options.dtype(dtype(name)?);
+        }
+        if let Some(bytes) = self.max_shard_size {
+            options = options.shard_bytes(bytes);
+        }
+        if let Some(mesh) = &self.shards {
+            options = options.shares(mesh.parse().or_raise()?);
+        }
+        let fusions = self.fuse.iter().map(|name| fusion(name)).collect::<PyResult<Vec<_>>>()?;
+        Ok(options.fuse(&fusions))
+    }
+}
+
 #[pyfunction]
-#[pyo3(signature = (model, path, to, one_file, dtype, lossless, max_shard_size, shards, fuse, loras, extra_keys, store, writing, progress))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
+#[pyo3(signature = (model, path, to, one_file, options, progress))]
 pub(crate) fn convert(
     py: Python<'_>,
     model: &Model,
     path: PathBuf,
     to: &str,
     one_file: bool,
-    dtype: Option<&str>,
-    lossless: bool,
-    max_shard_size: Option<u64>,
-    shards: Option<&str>,
-    fuse: Vec<String>,
-    loras: Vec<(PathBuf, f64)>,
-    extra_keys: bool,
-    store: Option<PathBuf>,
-    writing: Writing,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let to = container(to)?;
-    let mut options = ConvertOptions::new(to)
-        .lossless(lossless)
-        .one_file(one_file && *to == SAFETENSORS)
-        .extra_keys(extra_keys)
-        .allow_unloadable(writing.allow_incomplete);
-    if let Some(name) = dtype {
-        options = options.dtype(self::dtype(name)?);
-    }
-    if let Some(bytes) = max_shard_size {
-        options = options.shard_bytes(bytes);
-    }
-    if let Some(mesh) = shards {
-        options = options.shares(mesh.parse().or_raise()?);
-    }
-    let fusions = fuse.iter().map(|name| fusion(name)).collect::<PyResult<Vec<_>>>()?;
-    options = options.fuse(&fusions);
-    for (path, scale) in loras {
-        options = options.adapter(Adapter::open(path).or_raise()?, scale);
-    }
+    let (conversion, changes): (Conversion, Changes) = (options.extract()?, options.extract()?);
+    let (writing, to): (Writing, _) = (options.extract()?, container(to)?);
+    let options = conversion.options(to, one_file)?.allow_unloadable(writing.allow_incomplete);
     let place = match *to == OLLAMA {
-        true => ollama::place(&path.to_string_lossy(), store.as_deref()).or_raise()?,
+        true => ollama::place(&path.to_string_lossy(), conversion.store.as_deref()).or_raise()?,
         false => path,
     };
     watched(py, progress, |watch| {
-        run(&ops::convert(&model.model, &options)?, &place, &writing, watch)
+        run(&ops::convert(&changes.applied(&model.model)?, &options)?, &place, &writing, watch)
     })
 }
 
 /// What a GGUF file is quantized to: keyword arguments of `quantize`.
 #[derive(FromPyObject)]
-pub(crate) struct Quantization {
-    file_type: String,
+struct Quantization {
     imatrix: Option<PathBuf>,
     include_weights: Vec<String>,
     exclude_weights: Vec<String>,
@@ -231,8 +277,7 @@ pub(crate) struct Quantization {
 }
 
 impl Quantization {
-    fn options(&self) -> PyResult<LlamaOptions> {
-        let name = &self.file_type;
+    fn options(&self, name: &str) -> PyResult<LlamaOptions> {
         let found = FileType::from_name(name);
         let found = found.ok_or_else(|| usage(format!("\"{name}\" is not a file type")))?;
         let types = self.tensor_type.iter().map(|text| TensorType::parse(text));
@@ -264,17 +309,47 @@ impl Quantization {
     }
 }
 
+/// How an MLX directory is quantized: keyword arguments of `quantize`.
+#[derive(FromPyObject)]
+struct MlxQuantization {
+    mlx: Option<String>,
+    group_size: Option<u32>,
+    bits: Option<u32>,
+    quant_predicate: Option<String>,
+}
+
+impl MlxQuantization {
+    fn options(&self) -> PyResult<ConvertOptions> {
+        let name = self.mlx.as_deref().unwrap_or_default();
+        let mode = MlxMode::from_name(name);
+        let mode = mode.ok_or_else(|| usage(format!("mlx-lm has no mode \"{name}\"")))?;
+        let unknown = |name| usage(format!("mlx-lm has no mix \"{name}\""));
+        let known = |name| Mix::from_name(name).ok_or_else(|| unknown(name));
+        let mix = self.quant_predicate.as_deref().map(known).transpose()?;
+        let rules = MlxOptions { mode, group_size: self.group_size, bits: self.bits, mix };
+        Ok(ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(rules)))
+    }
+}
+
 #[pyfunction]
-#[pyo3(signature = (model, path, quantization, writing, progress))]
+#[pyo3(signature = (model, path, file_type, options, progress))]
 pub(crate) fn quantize(
     py: Python<'_>,
     model: &Model,
     path: PathBuf,
-    quantization: Quantization,
-    writing: Writing,
+    file_type: Option<&str>,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let mut options = quantization.options()?;
+    let (changes, writing): (Changes, Writing) = (options.extract()?, options.extract()?);
+    let Some(file_type) = file_type else {
+        let options = options.extract::<MlxQuantization>()?.options()?;
+        return watched(py, progress, |watch| {
+            run(&ops::convert(&changes.applied(&model.model)?, &options)?, &path, &writing, watch)
+        });
+    };
+    let quantization: Quantization = options.extract()?;
+    let mut options = quantization.options(file_type)?;
     options.allow_unloadable = writing.allow_incomplete;
     watched(py, progress, |watch| {
         let matrix = quantization.importance()?;
@@ -282,48 +357,23 @@ pub(crate) fn quantize(
             (Some(matrix), Some(path)) => options.with_importance(matrix, &path.to_string_lossy()),
             _ => options,
         };
-        let plan = ops::quantize(&model.model, &options, matrix.as_ref(), &path)?;
-        run(&plan, &path, &writing, watch)
+        let model = changes.applied(&model.model)?;
+        run(&ops::quantize(&model, &options, matrix.as_ref(), &path)?, &path, &writing, watch)
     })
 }
 
 #[pyfunction]
-#[pyo3(signature = (model, path, mode, group_size, bits, mix, writing, progress))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
-pub(crate) fn quantize_mlx(
-    py: Python<'_>,
-    model: &Model,
-    path: PathBuf,
-    mode: &str,
-    group_size: Option<u32>,
-    bits: Option<u32>,
-    mix: Option<&str>,
-    writing: Writing,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
-    let found = MlxMode::from_name(mode);
-    let mode = found.ok_or_else(|| usage(format!("mlx-lm has no mode \"{mode}\"")))?;
-    let known =
-        |name| Mix::from_name(name).ok_or_else(|| usage(format!("mlx-lm has no mix \"{name}\"")));
-    let mix = mix.map(known).transpose()?;
-    let rules = MlxOptions { mode, group_size, bits, mix };
-    let options = ConvertOptions::new(&MLX).quantize(QuantizationRules::MlxLm(rules));
-    watched(py, progress, |watch| {
-        run(&ops::convert(&model.model, &options)?, &path, &writing, watch)
-    })
-}
-
-#[pyfunction]
-#[pyo3(signature = (model, path, max_size, max_tensors, writing, progress))]
+#[pyo3(signature = (model, path, options, progress))]
 pub(crate) fn split(
     py: Python<'_>,
     model: &Model,
     path: PathBuf,
-    max_size: Option<u64>,
-    max_tensors: u64,
-    writing: Writing,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let writing: Writing = options.extract()?;
+    let max_size: Option<u64> = options.getattr("max_size")?.extract()?;
+    let max_tensors = options.getattr("max_tensors")?.extract()?;
     let shards = max_size.map_or(Shards::Tensors(max_tensors), Shards::Bytes);
     watched(py, progress, |watch| {
         run(&ops::split(&model.model, shards, &path)?, &path, &writing, watch)
@@ -331,30 +381,30 @@ pub(crate) fn split(
 }
 
 #[pyfunction]
-#[pyo3(signature = (model, path, align, writing, progress))]
+#[pyo3(signature = (model, path, options, progress))]
 pub(crate) fn merge(
     py: Python<'_>,
     model: &Model,
     path: PathBuf,
-    align: Option<u64>,
-    writing: Writing,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let (writing, align): (Writing, _) = (options.extract()?, options.getattr("align")?.extract()?);
     watched(py, progress, |watch| run(&ops::merge(&model.model, align)?, &path, &writing, watch))
 }
 
 /// Writes a LoRA adapter, and returns the report and the share of each matrix's change that it holds.
 #[pyfunction]
-#[pyo3(signature = (base, tuned, path, rank, writing, progress))]
+#[pyo3(signature = (base, tuned, path, options, progress))]
 pub(crate) fn extract_lora(
     py: Python<'_>,
     base: &Model,
     tuned: &Model,
     path: PathBuf,
-    rank: u64,
-    writing: Writing,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, Vec<(String, f64)>)> {
+    let (writing, rank): (Writing, _) = (options.extract()?, options.getattr("rank")?.extract()?);
     watched(py, progress, |watch| {
         let adapter = ops::extract_adapter(&base.model, &tuned.model, rank)?;
         let report = run(&adapter.plan, &path, &writing, watch)?;
@@ -365,15 +415,16 @@ pub(crate) fn extract_lora(
 
 /// What a model in Ollama's store says besides its weights: keyword arguments of `create`.
 #[derive(FromPyObject)]
-pub(crate) struct Creation {
+struct Creation {
     modelfile: Option<PathBuf>,
     quantize: Option<String>,
     template: Option<String>,
     system: Option<String>,
     parameters: Vec<(String, String)>,
-    licenses: Vec<String>,
-    messages: Vec<(String, String)>,
-    files: Vec<PathBuf>,
+    license: Vec<String>,
+    message: Vec<(String, String)>,
+    adapter: Vec<PathBuf>,
+    projector: Vec<PathBuf>,
     draft: Option<PathBuf>,
     draft_quantize: Option<String>,
     renderer: Option<String>,
@@ -417,13 +468,13 @@ impl Creation {
         for (name, value) in self.parameters {
             options = options.parameter(&name, &value)?;
         }
-        for text in self.licenses {
+        for text in self.license {
             options = options.license(text);
         }
-        for (role, text) in self.messages {
+        for (role, text) in self.message {
             options = options.message(role, text);
         }
-        for file in self.files {
+        for file in self.adapter.into_iter().chain(self.projector) {
             options = options.file(file)?;
         }
         if let Some(path) = self.draft {
@@ -443,15 +494,15 @@ impl Creation {
 }
 
 #[pyfunction]
-#[pyo3(signature = (model, name, creation, writing, progress))]
+#[pyo3(signature = (model, name, options, progress))]
 pub(crate) fn create(
     py: Python<'_>,
     model: Option<&Model>,
     name: &str,
-    creation: Creation,
-    writing: Writing,
+    options: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
+    let (creation, writing): (Creation, Writing) = (options.extract()?, options.extract()?);
     let place = ollama::place(name, creation.store.as_deref()).or_raise()?;
     let from = model.map(|model| model.model.clone());
     watched(py, progress, |watch| {

@@ -273,16 +273,16 @@ impl Builder {
     }
 
     /// Writes the model, and returns the report as JSON.
-    #[pyo3(signature = (path, writing, progress))]
+    #[pyo3(signature = (path, options, progress))]
     fn write(
         &self,
         py: Python<'_>,
         path: PathBuf,
-        writing: Writing,
+        options: Writing,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
         let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        watched(py, progress, |watch| verbs::run(&builder.plan()?, &path, &writing, watch))
+        watched(py, progress, |watch| verbs::run(&builder.plan()?, &path, &options, watch))
     }
 }
 

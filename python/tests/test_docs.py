@@ -14,13 +14,14 @@ import weighbridge
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "assets" / "sample" / "sample-Q8_0.gguf"
 MODULES = [
-    "", "._arrays", "._dtypes", "._errors", "._machine", "._model", "._sizes", "._tensor", "._verbs",
+    "", "._arrays", "._dtypes", "._errors", "._machine", "._merge", "._model", "._sizes", "._tensor", "._verbs",
     "._writer", ".numpy", ".torch",
 ]
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str) -> None:
+def test_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     if name == ".torch":
         pytest.importorskip("torch")
     module = importlib.import_module("weighbridge" + name)

@@ -81,8 +81,9 @@ def test_a_recipe(assets: Path, other: Path, tmp_path: Path) -> None:
 def test_files_are_joined(assets: Path, tmp_path: Path) -> None:
     source = assets / "sample-Q8_0.gguf"
     shards = wb.split(source, tmp_path / "part", max_tensors=8).written
-    for number, call in enumerate((wb.join, wb.merge)):
-        call(shards[0], tmp_path / f"{number}.gguf", align=64)
+    wb.join(shards[0], tmp_path / "0.gguf", align=64)
+    wb.merge(shards[0], tmp_path / "1.gguf", align=64)
+    for number in range(2):
         assert wb.diff(source, tmp_path / f"{number}.gguf").is_equal
 
 
@@ -108,3 +109,37 @@ def test_hashes_are_saved_and_compared(assets: Path, other: Path, tmp_path: Path
     with pytest.raises(FileExistsError):
         wb.hash(other, save=tmp_path / "list")
     assert not wb.verify(assets / "sample-Q8_0.gguf", sha256="0" * 64)
+
+
+def test_tokens_are_added_and_removed(assets: Path, other: Path, tmp_path: Path) -> None:
+    base = wb.open(assets / "hf")
+    name, tokens = "token_embedding.weight", base.tokenizer
+    assert tokens is not None
+    gone = tokens.tokens[-1].decode()
+    section = {
+        "source": "base",
+        "tokens": {
+            "<mean>": {"source": {"kind": "mean"}},
+            "<copy>": {"source": {"kind": "model_token", "model": other, "token": "</s>"}},
+        },
+        "remove": [gone],
+        "pad_to_multiple_of": 64,
+    }
+    report = wb.merge([(base, 1.0), (other, 0.0)], tmp_path / "more", to="safetensors", tokenizer=section)
+    assert len(report.tensors) == 20
+    made, before = wb.open(tmp_path / "more"), base[name].dequantize()
+    rows = made[name].dequantize()
+    assert made.config.vocab_size == len(rows) == 576
+    assert np.array_equal(rows[:511], before[:511])
+    assert np.allclose(rows[511], before[:511].mean(0), atol=1e-3)
+    assert np.allclose(rows[512], wb.open(other)[name].dequantize()[1], atol=1e-3)
+    assert made.tokenizer is not None
+    assert [text.decode() for text in made.tokenizer.tokens[511:]] == ["<mean>", "<copy>"]
+    united = wb.merged([assets / "hf", tmp_path / "more"], tokenizer="union")
+    assert united[name].shape == (514, 256)
+    with pytest.raises(wb.MismatchError, match="which is not merged"):
+        wb.merged([base], tokenizer="elsewhere")
+    # The tokenizer of transformers reads what was written.
+    tokenizers = pytest.importorskip("tokenizers")
+    found = tokenizers.Tokenizer.from_file(str(tmp_path / "more" / "tokenizer.json"))
+    assert found.encode("a<copy>").ids[-1] == 512 and found.token_to_id(gone) is None

@@ -12,8 +12,8 @@ from . import _native
 from ._arrays import Frame
 from ._model import PathLike
 from ._model import open as _open
+from ._options import several
 from ._progress import Progress, callback
-from ._verbs import _list
 from ._writer import typed
 
 __all__ = ["edit_metadata", "models", "pull"]
@@ -43,7 +43,7 @@ def edit_metadata(
     for key, value in (values or {}).items():
         kind, value = typed(key, value, (types or {}).get(key, known.get(key)))
         settings.append((key, kind, value))
-    return _native.edit_metadata(os.fspath(path), settings, _list("remove", remove))
+    return _native.edit_metadata(os.fspath(path), settings, several("remove", remove))
 
 
 def models(*folders: PathLike, filter: str = "*") -> Frame:
@@ -65,6 +65,6 @@ def pull(
     the cache of its program or to `folder`. Returns the path to open. `include` and `exclude` are
     patterns of the names of files."""
     target = None if folder is None else os.fspath(folder)
-    names = _list("include", include), _list("exclude", exclude)
+    names = several("include", include), several("exclude", exclude)
     with callback(progress) as shown:
         return Path(_native.pull(name, target, *names, shown))

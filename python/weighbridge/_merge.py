@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Union
 
 from . import _native
 from ._dtypes import NAMES, Float, parse_float
 from ._errors import exception
 from ._model import Model
 from ._model import open as _open
-from ._progress import Progress, callback
-from ._sizes import Size
-from ._verbs import Container, Source, WriteReport, Writing, convert, join, quantize
+from ._options import Option, WriteOptions, native, takes
+from ._progress import callback
+from ._sizes import Size, size
+from ._verbs import Container, Source, WriteReport, convert, join, quantize
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["extract_lora", "merge", "merged"]
 
@@ -23,21 +27,31 @@ Method = Literal[
 ]
 """How the values of several models become one."""
 
-Setting = Union[float, list[float], list[dict[str, Any]]]
+Setting = Union[float, Sequence[Union[float, Mapping[str, Any]]]]
 """A number, numbers from the first layer to the last one, or rules."""
 
 Weighted = Union[Source, tuple[Source, Setting]]
 """A model, alone or with its weight."""
 
 
-def merged(
-    models: Source | Iterable[Weighted],
-    *,
-    method: Method = "linear",
-    base: Source | None = None,
-    dtype: Float | None = None,
-    **settings: Setting,
-) -> Model:
+class MergeSettings(TypedDict, total=False):
+    """How models are merged."""
+
+    method: Annotated[Method, Option("linear", "the method")]
+    base: Annotated[Source | None, Option(None, "the model that differences are taken from")]
+    dtype: Annotated[Float | None, Option(None, "the dtype of the result; else that of the base or of the first model")]
+    tokenizer: Annotated[str | Mapping[str, Any] | None, Option(None, "the vocabulary of the result, as in a recipe")]
+    weight: Annotated[Setting | None, Option(None, "the weight of models that have none")]
+    density: Annotated[Setting | None, Option(None, "the share of a difference that is kept")]
+    normalize: Annotated[Setting | None, Option(None, "whether weights are divided by their sum")]
+    rescale: Annotated[Setting | None, Option(None, "whether drawn differences are divided by `density`")]
+    lambda_: Annotated[Setting | None, Option(None, "a factor of the merged difference")]
+    t: Annotated[Setting | None, Option(None, "the place between two models, from 0 to 1")]
+    scale: Annotated[Setting | None, Option(None, "a factor of a tensor that is passed through")]
+
+
+@takes(MergeSettings)
+def merged(models: Source | Iterable[Weighted], **settings: Unpack[MergeSettings]) -> Model:
     """The model that is merged from others, tensor by tensor, as if its files existed. Nothing is computed
     until a tensor is read. Its container is safetensors, whatever the models are in.
 
@@ -53,17 +67,20 @@ def merged(
     A setting is a number, a list of numbers from the first layer to the last one, or a list of rules
     `{"filter": "mlp", "value": 0.5}`; a rule without `filter` applies to all other tensors.
 
+    `tokenizer` is `"union"`, `"base"`, a model of the list, or what mergekit's files have under this key:
+    `{"source": "base", "tokens": {"<new>": {"source": {"kind": "mean"}}}, "pad_to_multiple_of": 64}`. The
+    row of a token is that of another one (`model_token`), `zero`, `mean` or `random`; tokens in the list
+    `remove` are removed.
+
     >>> half = merged([(SAMPLE, 0.5), (SAMPLE, 0.5)])
     >>> half["output_norm.weight"].shape
     (256,)
     """
     if isinstance(models, (str, Path)):
-        given: dict[str, Model] = {}
-        recipe = Path(models).read_text()
-        if settings or base is not None or dtype is not None:
+        if any(value for name, value in settings.items() if name != "method"):
             raise exception("mismatch", "a recipe has its settings; give none besides it")
-    else:
-        recipe, given = _recipe(models, method, base, dtype, settings)
+        return _merged(Path(models).read_text(), [])
+    recipe, given = _recipe(models, dict(settings))
     return _merged(recipe, list(given.items()))
 
 
@@ -73,90 +90,96 @@ def _merged(recipe: str, given: list[tuple[str, Model]]) -> Model:
 
 
 def _recipe(
-    models: Source | Iterable[Weighted],
-    method: Method,
-    base: Source | None,
-    dtype: Float | None,
-    settings: dict[str, Setting],
+    models: Source | Iterable[Weighted], settings: dict[str, Any]
 ) -> tuple[str, dict[str, Model]]:
     """The recipe in mergekit's form, and the models that it names."""
     if isinstance(models, Model) or not isinstance(models, Iterable):
         raise exception("mismatch", "give a list of models, or the path of a recipe")
     given: dict[str, Model] = {}
+    names: dict[Any, str] = {}
+
+    def key(source: Any) -> Any:
+        return source if isinstance(source, Model) else str(source)
 
     def named(source: Source) -> str:
-        model = source if isinstance(source, Model) else _open(source)
         name = f"model {len(given)}"
-        given[name] = model
+        given[name] = source if isinstance(source, Model) else _open(source)
+        names.setdefault(key(source), name)
         return name
+
+    def in_section(value: Any) -> Any:
+        """The section of the vocabulary, with the names of models."""
+        if isinstance(value, Mapping):
+            return {
+                word: names.get(key(one), one)
+                if word in ("source", "model") and not isinstance(one, Mapping)
+                else in_section(one)
+                for word, one in value.items()
+            }
+        return value
 
     listed: list[dict[str, Any]] = []
     for one in models:
-        if isinstance(one, tuple):
-            listed.append({"model": named(one[0]), "parameters": {"weight": one[1]}})
-        else:
-            listed.append({"model": named(one)})
-    document: dict[str, Any] = {"merge_method": method, "models": listed}
+        source, weight = one if isinstance(one, tuple) else (one, None)
+        parameters = {} if weight is None else {"parameters": {"weight": weight}}
+        listed.append({"model": named(source), **parameters})
+    document: dict[str, Any] = {"merge_method": settings.pop("method"), "models": listed}
+    base, dtype, tokenizer = (settings.pop(name) for name in ("base", "dtype", "tokenizer"))
     if base is not None:
-        document["base_model"] = named(base)
+        document["base_model"] = names.get(key(base)) or named(base)
     if dtype is not None:
         document["dtype"] = NAMES[parse_float(dtype)]
-    if settings:
-        document["parameters"] = {name.rstrip("_"): value for name, value in settings.items()}
+    if tokenizer is not None:
+        is_section = isinstance(tokenizer, Mapping)
+        document["tokenizer"] = in_section(tokenizer if is_section else {"source": tokenizer})
+    document["parameters"] = {
+        name.rstrip("_"): value for name, value in settings.items() if value is not None
+    }
     return json.dumps(document), given
 
 
-def merge(
-    models: Source | Sequence[Weighted],
-    path: str | Path,
-    *,
-    method: Method = "linear",
-    base: Source | None = None,
-    dtype: Float | None = None,
-    to: Container | None = None,
-    file_type: str | None = None,
-    max_shard_size: Size | None = None,
-    align: int | None = None,
-    overwrite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-    **settings: Setting,
-) -> WriteReport:
-    """Merges several models into one (see `merged`), and writes it: in the container `to`, or quantized to
-    a `file_type` such as `Q4_K_M`. Each tensor is computed when its turn comes.
+class MergeOptions(MergeSettings, WriteOptions, total=False):
+    """Options of `merge`."""
 
-    With one model instead of a list, joins its files into one, as `join` does.
+    to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
+    file_type: Annotated[str | None, Option(None, "quantize the result to a file type such as `Q4_K_M`")]
+    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one safetensors file", size)]
+    align: Annotated[int | None, Option(None, "align tensors to so many bytes, where files are joined")]
+
+
+@takes(MergeOptions)
+def merge(
+    models: Source | Sequence[Weighted], path: str | Path, **options: Unpack[MergeOptions]
+) -> WriteReport:
+    """Merges several models into one (see `merged`), and writes it. Each tensor is computed when its turn
+    comes. With one model instead of a list, joins its files into one, as `join` does.
 
     >>> report = merge([(SAMPLE, 0.6), (SAMPLE, 0.4)], "x.gguf", dtype="float16", dry_run=True)
     >>> len(report.tensors)
     20
     """
-    writing: dict[str, Any] = {
-        "overwrite": overwrite, "dry_run": dry_run, "threads": threads, "max_memory": max_memory,
-        "progress": progress,
-    }
+    given: Any = options
+    writing, settings = (
+        {name: given[name] for name in part.__annotations__} for part in (WriteOptions, MergeSettings)
+    )
     is_recipe = isinstance(models, (str, Path)) and Path(models).suffix in (".yml", ".yaml")
     if isinstance(models, Model) or (isinstance(models, (str, Path)) and not is_recipe):
-        return join(models, path, align=align, **writing)
-    model = merged(models, method=method, base=base, dtype=dtype, **settings)
-    if file_type is not None:
-        return quantize(model, path, file_type, **writing)
-    return convert(model, path, to=to, max_shard_size=max_shard_size, **writing)
+        return join(models, path, align=given["align"], **writing)
+    model = merged(models, **settings)
+    if given["file_type"] is not None:
+        return quantize(model, path, given["file_type"], **writing)
+    return convert(model, path, to=given["to"], max_shard_size=given["max_shard_size"], **writing)
 
 
+class LoraOptions(WriteOptions, total=False):
+    """Options of `extract_lora`."""
+
+    rank: Annotated[int, Option(16, "the rank of the adapter's matrices")]
+
+
+@takes(LoraOptions)
 def extract_lora(
-    base: Source,
-    tuned: Source,
-    path: str | Path,
-    *,
-    rank: int = 16,
-    overwrite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
+    base: Source, tuned: Source, path: str | Path, **options: Unpack[LoraOptions]
 ) -> WriteReport:
     """Writes a LoRA adapter, a directory of PEFT, that makes the model `tuned` of `base`: for each matrix
     that differs, the two matrices of this rank whose product is nearest to the difference. Norms that
@@ -169,10 +192,9 @@ def extract_lora(
     >>> min(report.kept.values()) < 1.0
     True
     """
-    if rank < 1:
-        raise exception("mismatch", f"the rank is {rank}, but it must be above 0")
+    if options["rank"] < 1:
+        raise exception("mismatch", f"the rank is {options['rank']}, but it must be above 0")
     one, other = ((of if isinstance(of, Model) else _open(of))._native for of in (base, tuned))
-    writing = Writing.of(overwrite, dry_run, threads, max_memory)
-    with callback(progress) as shown:
-        report, kept = _native.extract_lora(one, other, path, rank, writing, shown)
+    with callback(options["progress"]) as shown:
+        report, kept = _native.extract_lora(one, other, path, native(options), shown)
     return WriteReport({**json.loads(report), "kept": dict(kept)})

@@ -1,8 +1,7 @@
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, final
-
-from ._verbs import Creation, Quantization, Writing
 
 __all__ = [
     "Array",
@@ -30,7 +29,6 @@ __all__ = [
     "pull",
     "quantize",
     "quantize_array",
-    "quantize_mlx",
     "run_program",
     "split",
     "statistics",
@@ -174,7 +172,7 @@ class Builder:
         nbytes: int,
         owner: Any,
     ) -> None: ...
-    def write(self, path: str | PathLike[str], writing: Writing, progress: _Progress | None) -> str: ...
+    def write(self, path: str | PathLike[str], options: SimpleNamespace, progress: _Progress | None) -> str: ...
 
 def is_quantized(dtype: str) -> bool: ...
 def check_setting(kind: str, value: Any) -> None: ...
@@ -216,6 +214,7 @@ def verify(
     sha256: str | None,
     hub: str | None,
     against: str | PathLike[str] | None,
+    run: bool,
     threads: int,
     progress: _Progress | None,
 ) -> str: ...
@@ -232,61 +231,29 @@ def convert(
     path: str | PathLike[str],
     to: str,
     one_file: bool,
-    dtype: str | None,
-    lossless: bool,
-    max_shard_size: int | None,
-    shards: str | None,
-    fuse: list[str],
-    loras: list[tuple[str | PathLike[str], float]],
-    extra_keys: bool,
-    store: str | PathLike[str] | None,
-    writing: Writing,
+    options: SimpleNamespace,
     progress: _Progress | None,
 ) -> str: ...
 def quantize(
     model: Model,
     path: str | PathLike[str],
-    quantization: Quantization,
-    writing: Writing,
-    progress: _Progress | None,
-) -> str: ...
-def quantize_mlx(
-    model: Model,
-    path: str | PathLike[str],
-    mode: str,
-    group_size: int | None,
-    bits: int | None,
-    mix: str | None,
-    writing: Writing,
+    file_type: str | None,
+    options: SimpleNamespace,
     progress: _Progress | None,
 ) -> str: ...
 def split(
-    model: Model,
-    path: str | PathLike[str],
-    max_size: int | None,
-    max_tensors: int,
-    writing: Writing,
-    progress: _Progress | None,
+    model: Model, path: str | PathLike[str], options: SimpleNamespace, progress: _Progress | None
 ) -> str: ...
 def merge(
-    model: Model,
-    path: str | PathLike[str],
-    align: int | None,
-    writing: Writing,
-    progress: _Progress | None,
+    model: Model, path: str | PathLike[str], options: SimpleNamespace, progress: _Progress | None
 ) -> str: ...
 def extract_lora(
     base: Model,
     tuned: Model,
     path: str | PathLike[str],
-    rank: int,
-    writing: Writing,
+    options: SimpleNamespace,
     progress: _Progress | None,
 ) -> tuple[str, list[tuple[str, float]]]: ...
 def create(
-    model: Model | None,
-    name: str,
-    creation: Creation,
-    writing: Writing,
-    progress: _Progress | None,
+    model: Model | None, name: str, options: SimpleNamespace, progress: _Progress | None
 ) -> str: ...

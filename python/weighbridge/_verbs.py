@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
 from . import _native
-from ._dtypes import DType, parse
+from ._dtypes import DType
 from ._errors import exception
 from ._model import Model, PathLike, Strictness
 from ._model import open as _open
+from ._options import Option, WriteOptions, dtype, flag, native, several, takes
 from ._progress import Progress, callback
 from ._sizes import Size, count, size
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = [
     "DiffReport", "HashReport", "InspectReport", "Report", "VerifyReport", "WriteReport",
@@ -28,73 +31,6 @@ Source = Union[PathLike, Model]
 
 Container = Literal["gguf", "safetensors", "mlx", "ollama"]
 """A container that can be written."""
-
-
-@dataclass(frozen=True)
-class Writing:
-    """How a model is written."""
-
-    overwrite: bool
-    allow_incomplete: bool
-    allow_nonfinite: bool
-    dry_run: bool
-    threads: int
-    max_memory: int | None
-
-    @classmethod
-    def of(
-        cls,
-        overwrite: bool,
-        dry_run: bool,
-        threads: int,
-        max_memory: Size | None,
-        allow_incomplete: bool = False,
-        allow_nonfinite: bool = False,
-    ) -> Writing:
-        """The options, checked."""
-        memory = size("max_memory", max_memory)
-        allowed = (bool(allow_incomplete), bool(allow_nonfinite))
-        return cls(bool(overwrite), *allowed, bool(dry_run), count("threads", threads), memory)
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """What a GGUF file is quantized to."""
-
-    file_type: str
-    imatrix: PathLike | None
-    include_weights: list[str]
-    exclude_weights: list[str]
-    pure: bool
-    allow_requantize: bool
-    leave_output_tensor: bool
-    output_tensor_type: str | None
-    token_embedding_type: str | None
-    tensor_type: list[str]
-    prune_layers: list[int]
-    keep_split: bool
-    override_kv: list[str]
-    extra_keys: bool
-
-
-@dataclass(frozen=True)
-class Creation:
-    """What a model in Ollama's store says besides its weights."""
-
-    modelfile: PathLike | None
-    quantize: str | None
-    template: str | None
-    system: str | None
-    parameters: list[tuple[str, str]]
-    licenses: list[str]
-    messages: list[tuple[str, str]]
-    files: list[PathLike]
-    draft: PathLike | None
-    draft_quantize: str | None
-    renderer: str | None
-    parser: str | None
-    requires: str | None
-    store: PathLike | None
 
 
 class Report(Mapping[str, Any]):
@@ -171,13 +107,19 @@ class VerifyReport(Report):
     notes: list[str]
     findings: list[dict[str, Any]]
     differences: list[dict[str, Any]]
+    run: dict[str, Any]
+    """The tokens, the perplexity and the faults of `run=True`."""
 
     def __bool__(self) -> bool:
-        return not (self.faults or self.get("findings") or self.get("differences"))
+        return not self._found()
+
+    def _found(self) -> list[str]:
+        others = [*(self.get("findings") or ()), *(self.get("differences") or ())]
+        ran = self.get("run") or {"faults": []}
+        return [*self.faults, *ran["faults"], *(str(one) for one in others)]
 
     def _lines(self) -> list[str]:
-        others = [*(self.get("findings") or ()), *(self.get("differences") or ())]
-        found = [*self.faults, *(str(one) for one in others)]
+        found = self._found()
         return [f"{self.tensors} tensors: {'no faults' if not found else len(found)}", *found]
 
 
@@ -243,9 +185,6 @@ class WriteReport(Report):
         ]
 
 
-T = TypeVar("T")
-
-
 def _model(source: Source) -> _native.Model:
     return (source if isinstance(source, Model) else _open(source))._native
 
@@ -288,21 +227,26 @@ def verify(
     sha256: str | None = None,
     hub: str | None = None,
     against: PathLike | None = None,
+    save: PathLike | None = None,
+    run: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> VerifyReport:
     """Checks a model: its format, its completeness, that its files agree; `deep`: its values; `sha256`: the
     digest of its file; `hub`: the files of a repository such as "Qwen/Qwen3-0.6B"; `against`: the
-    hashes of its tensors, from a list of `hash(save=)`.
+    hashes of its tensors, from a list of `hash(save=)`, which `save` writes too; `run`: the results of the reference decoder for a
+    short text, unless there are faults already.
 
     >>> bool(verify(SAMPLE, deep=True))
     True
     """
     source = path.path if isinstance(path, Model) else path
     threads = count("threads", threads)
+    if save is not None:
+        hash(path, save=save, threads=threads, progress=progress)
     with callback(progress) as shown:
         found = _native.verify(
-            source, strictness, no_map, all_files, deep, sha256, hub, against, threads, shown
+            source, strictness, no_map, all_files, deep, sha256, hub, against, run, threads, shown
         )
     return VerifyReport(json.loads(found))
 
@@ -336,250 +280,158 @@ def _container(path: PathLike, to: Container | None) -> tuple[Container, bool]:
     return to or cast(Container, ending), bool(ending)
 
 
-def convert(
-    source: Source,
-    path: PathLike,
-    *,
-    to: Container | None = None,
-    dtype: DType | None = None,
-    lossless: bool = False,
-    max_shard_size: Size | None = None,
-    shards: str | None = None,
-    fuse: Iterable[str] = (),
-    lora: PathLike | Iterable[PathLike | tuple[PathLike, float]] = (),
-    extra_keys: bool = True,
-    store: PathLike | None = None,
-    overwrite: bool = False,
-    allow_incomplete: bool = False,
-    allow_nonfinite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-) -> WriteReport:
-    """Writes a model in another container: `gguf`, `safetensors`, `mlx` or `ollama`.
-
-    Without `to`, the ending of `path` tells the container. Quantized tensors keep their codes if the
-    container has a packing with the same values; `lossless` makes any other change an error.
-
-    - `dtype`: the dtype of all matrices.
-    - `max_shard_size`: the most bytes of tensors in one safetensors file, as in `"5GB"`.
-    - `shards`, as in `"tp=8"`: write the share of each rank to separate safetensors files; `fuse` joins
-      tensors in them: `["qkv", "gate-up"]`.
-    - `lora`: an adapter to merge, or a list of adapters, each alone or with a factor.
-    - `extra_keys`: whether a GGUF file gets keys for what GGUF has none for.
-    - `store`: Ollama's store, for `to="ollama"`.
-
-    - `overwrite`: replace an existing destination once the new one is complete.
-    - `allow_incomplete`: write a model that lacks tensors, or that the container's usual reader does not
-      load.
-    - `allow_nonfinite`: quantize blocks with NaN or infinities; none of their values is kept.
-    - `dry_run`: write nothing, and report what would be written.
-    - `threads`: 0 means one for each processor. `max_memory`: bytes of buffers, as in `"1GiB"`.
-
-    >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run
-    True
-    """
-    container, one_file = _container(path, to or ("safetensors" if shards else None))
-    writing = Writing.of(
-        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
-    )
-    with callback(progress) as shown:
-        report = _native.convert(
-            _model(source), path, container, one_file, _dtype(dtype), lossless,
-            size("max_shard_size", max_shard_size), shards, _list("fuse", fuse), _adapters(lora), extra_keys, store, writing, shown,
-        )
-    return WriteReport(json.loads(report))
+def written(verb: Callable[..., str], options: Any, *arguments: Any) -> WriteReport:
+    """Calls a native verb that writes, and returns its report."""
+    with callback(options["progress"]) as shown:
+        return WriteReport(json.loads(verb(*arguments, native(options), shown)))
 
 
-def quantize(
-    source: Source,
-    path: PathLike,
-    file_type: str | None = None,
-    *,
-    imatrix: PathLike | None = None,
-    include_weights: Iterable[str] = (),
-    exclude_weights: Iterable[str] = (),
-    pure: bool = False,
-    allow_requantize: bool = False,
-    leave_output_tensor: bool = False,
-    output_tensor_type: DType | None = None,
-    token_embedding_type: DType | None = None,
-    tensor_type: Iterable[str] = (),
-    prune_layers: Iterable[int] = (),
-    keep_split: bool = False,
-    override_kv: Iterable[str] = (),
-    extra_keys: bool = True,
-    mlx: str | None = None,
-    group_size: int | None = None,
-    bits: int | None = None,
-    quant_predicate: str | None = None,
-    overwrite: bool = False,
-    allow_incomplete: bool = False,
-    allow_nonfinite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-) -> WriteReport:
-    """Quantizes a model to a GGUF file as llama-quantize does, by a file type such as `Q4_K_M`, or to
-    an MLX directory as mlx-lm does: `mlx` is the mode (`affine`, `mxfp4`), with `group_size`, `bits`
-    and `quant_predicate`, a mix such as `mixed_3_6`.
-
-    The other options are those of llama-quantize:
-
-    - `imatrix`: a file with the importance of columns; `include_weights` and `exclude_weights` choose
-      among its tensors.
-    - `pure`: the same dtype for all matrices. `leave_output_tensor`: do not quantize the output matrix.
-    - `allow_requantize`: quantize tensors that are quantized already.
-    - `output_tensor_type`, `token_embedding_type`: the dtype of these tensors.
-    - `tensor_type`: a list of rules such as `attn_v=q6_k`.
-    - `prune_layers`: numbers of layers to remove. `keep_split`: as many files as the source.
-    - `override_kv`: a list of settings such as `general.name=str:Mine`.
-
-    - `overwrite`: replace an existing destination once the new one is complete.
-    - `allow_incomplete`: write a model that lacks tensors, or that the container's usual reader does not
-      load.
-    - `allow_nonfinite`: quantize blocks with NaN or infinities; none of their values is kept.
-    - `dry_run`: write nothing, and report what would be written.
-    - `threads`: 0 means one for each processor. `max_memory`: bytes of buffers, as in `"1GiB"`.
-
-    >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
-    []
-    """
-    writing = Writing.of(
-        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
-    )
-    if file_type is None and mlx is not None:
-        with callback(progress) as shown:
-            report = _native.quantize_mlx(
-                _model(source), path, mlx, group_size, bits, quant_predicate, writing, shown
-            )
-        return WriteReport(json.loads(report))
-    if file_type is None or mlx is not None:
-        raise exception("mismatch", "give either a file type or mlx")
-    quantization = Quantization(
-        file_type, imatrix, _list("include_weights", include_weights),
-        _list("exclude_weights", exclude_weights), pure, allow_requantize, leave_output_tensor,
-        _dtype(output_tensor_type), _dtype(token_embedding_type), _list("tensor_type", tensor_type),
-        _list("prune_layers", prune_layers), keep_split, _list("override_kv", override_kv), extra_keys,
-    )
-    with callback(progress) as shown:
-        report = _native.quantize(_model(source), path, quantization, writing, shown)
-    return WriteReport(json.loads(report))
-
-
-def split(
-    source: Source,
-    path: PathLike,
-    *,
-    max_size: Size | None = None,
-    max_tensors: int = 128,
-    overwrite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-) -> WriteReport:
-    """Writes the tensors unchanged to several files of at most `max_size` bytes or `max_tensors`."""
-    writing = Writing.of(overwrite, dry_run, threads, max_memory)
-    with callback(progress) as shown:
-        report = _native.split(
-            _model(source), path, size("max_size", max_size), max_tensors, writing, shown
-        )
-    return WriteReport(json.loads(report))
-
-
-def join(
-    source: Source,
-    path: PathLike,
-    *,
-    align: int | None = None,
-    overwrite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-) -> WriteReport:
-    """Writes the tensors unchanged to one file, aligned to `align` bytes."""
-    writing = Writing.of(overwrite, dry_run, threads, max_memory)
-    with callback(progress) as shown:
-        report = _native.merge(_model(source), path, align, writing, shown)
-    return WriteReport(json.loads(report))
-
-
-def create(
-    name: str,
-    source: Source | None = None,
-    *,
-    modelfile: PathLike | None = None,
-    quantize: str | None = None,
-    template: str | None = None,
-    system: str | None = None,
-    parameters: Mapping[str, object] | None = None,
-    license: str | Iterable[str] = (),
-    message: Iterable[tuple[str, str]] = (),
-    adapter: PathLike | Iterable[PathLike] = (),
-    projector: PathLike | Iterable[PathLike] = (),
-    draft: PathLike | None = None,
-    draft_quantize: str | None = None,
-    renderer: str | None = None,
-    parser: str | None = None,
-    requires: str | None = None,
-    store: PathLike | None = None,
-    overwrite: bool = False,
-    allow_incomplete: bool = False,
-    allow_nonfinite: bool = False,
-    dry_run: bool = False,
-    threads: int = 0,
-    max_memory: Size | None = None,
-    progress: Progress = None,
-) -> WriteReport:
-    """Creates a model in Ollama's store, which `store` or the variable OLLAMA_MODELS names.
-
-    The model is `source`, or the one that the Modelfile names. The other options replace what the
-    Modelfile says, or add to it: `quantize` is `int4`, `int8`, `nvfp4`, `mxfp4` or `mxfp8`; a value
-    of `parameters` may be a list, as for `stop`; a message is a pair of a role and a text.
-
-    >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
-    True
-    """
-    writing = Writing.of(
-        overwrite, dry_run, threads, max_memory, allow_incomplete, allow_nonfinite
-    )
-    creation = Creation(
-        modelfile, quantize, template, system,
-        [(key, str(one)) for key, value in (parameters or {}).items() for one in _several(value)],
-        list(_several(license)), list(message), [*_several(adapter), *_several(projector)],
-        draft, draft_quantize, renderer, parser, requires, store,
-    )
-    model = None if source is None else _model(source)
-    with callback(progress) as shown:
-        report = _native.create(model, name, creation, writing, shown)
-    return WriteReport(json.loads(report))
-
-
-def _adapters(
-    given: PathLike | Iterable[PathLike | tuple[PathLike, float]],
-) -> list[tuple[PathLike, float]]:
+def _adapters(_: str, given: Any) -> list[tuple[PathLike, float]]:
     """Adapters, each with its factor, which is 1 where none is given."""
     if isinstance(given, (str, os.PathLike)):
         return [(given, 1.0)]
     return [one if isinstance(one, tuple) else (one, 1.0) for one in given]
 
 
-def _dtype(given: DType | None) -> str | None:
-    return None if given is None else parse(given)
-
-
-def _list(name: str, given: Iterable[T]) -> list[T]:
-    """The members of an option that takes several. A string would be taken apart into letters."""
-    if isinstance(given, (str, bytes)):
-        fault = f"{name} is the string {given!r}, not a list"
-        raise exception("mismatch", fault, advice=f"write {name}=[{given!r}]")
-    return list(given)
-
-
-def _several(given: Any) -> Iterable[Any]:
+def _members(_: str, given: Any) -> list[Any]:
     """The members of a list or another collection; anything else is one member."""
-    return given if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+    is_many = isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike))
+    return list(given) if is_many else [given]
+
+
+def _pairs(_: str, given: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    return [(key, str(one)) for key, value in (given or {}).items() for one in _members(key, value)]
+
+
+Adapters = Union[PathLike, Iterable[Union[PathLike, tuple[PathLike, float]]]]
+
+
+class SourceOptions(WriteOptions, total=False):
+    """What is changed in a model before it is converted or quantized."""
+
+    lora: Annotated[Adapters, Option((), "an adapter to merge, or a list of adapters, each alone or with a factor", _adapters)]
+    leave_out: Annotated[Iterable[str], Option((), "patterns of names of unknown tensors that are left out", several)]
+    extra_keys: Annotated[bool, Option(True, "whether a GGUF file gets keys for what GGUF has none for", flag)]
+
+
+class ConvertOptions(SourceOptions, total=False):
+    """Options of `convert`."""
+
+    to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
+    dtype: Annotated[DType | None, Option(None, "the dtype of all matrices", dtype)]
+    mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag)]
+    lossless: Annotated[bool, Option(False, "make any change of values an error", flag)]
+    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one safetensors file, as in \"5GB\"", size)]
+    shards: Annotated[str | None, Option(None, "as in \"tp=8\": write the share of each rank to separate safetensors files")]
+    fuse: Annotated[Iterable[str], Option((), "join tensors in these files: [\"qkv\", \"gate-up\"]", several)]
+    store: Annotated[PathLike | None, Option(None, "Ollama's store, for to=\"ollama\"")]
+
+
+@takes(ConvertOptions)
+def convert(source: Source, path: PathLike, **options: Unpack[ConvertOptions]) -> WriteReport:
+    """Writes a model in another container: `gguf`, `safetensors`, `mlx` or `ollama`. Quantized tensors keep
+    their codes if the container has a packing with the same values.
+
+    >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run
+    True
+    """
+    sharded: Container | None = "safetensors" if options["shards"] else None
+    container, one_file = _container(path, options["to"] or sharded)
+    return written(_native.convert, options, _model(source), path, container, one_file)
+
+
+class QuantizeOptions(SourceOptions, total=False):
+    """Options of `quantize`: those of llama-quantize, and of mlx-lm's `convert`."""
+
+    imatrix: Annotated[PathLike | None, Option(None, "a file with the importance of columns")]
+    include_weights: Annotated[Iterable[str], Option((), "use only its tensors with one of these in their names", several)]
+    exclude_weights: Annotated[Iterable[str], Option((), "do not use its tensors with one of these in their names", several)]
+    pure: Annotated[bool, Option(False, "the same dtype for all matrices", flag)]
+    allow_requantize: Annotated[bool, Option(False, "quantize tensors that are quantized already", flag)]
+    leave_output_tensor: Annotated[bool, Option(False, "do not quantize the output matrix", flag)]
+    output_tensor_type: Annotated[DType | None, Option(None, "the dtype of the output matrix", dtype)]
+    token_embedding_type: Annotated[DType | None, Option(None, "the dtype of the embedding", dtype)]
+    tensor_type: Annotated[Iterable[str], Option((), "rules such as \"attn_v=q6_k\"", several)]
+    prune_layers: Annotated[Iterable[int], Option((), "numbers of layers to remove", several)]
+    keep_split: Annotated[bool, Option(False, "as many files as the source", flag)]
+    override_kv: Annotated[Iterable[str], Option((), "settings such as \"general.name=str:Mine\"", several)]
+    mlx: Annotated[str | None, Option(None, "the mode of an MLX directory, instead of a file type: \"affine\", \"mxfp4\"")]
+    group_size: Annotated[int | None, Option(None, "values in a group of MLX")]
+    bits: Annotated[int | None, Option(None, "bits of a value of MLX")]
+    quant_predicate: Annotated[str | None, Option(None, "a mix of mlx-lm's, such as \"mixed_3_6\"")]
+
+
+@takes(QuantizeOptions)
+def quantize(
+    source: Source,
+    path: PathLike,
+    file_type: str | None = None,
+    **options: Unpack[QuantizeOptions],
+) -> WriteReport:
+    """Quantizes a model to a GGUF file as llama-quantize does, by a file type such as `Q4_K_M`, or to
+    an MLX directory as mlx-lm does, by `mlx`.
+
+    >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
+    []
+    """
+    if (file_type is None) == (options["mlx"] is None):
+        raise exception("mismatch", "give either a file type or mlx")
+    return written(_native.quantize, options, _model(source), path, file_type)
+
+
+class SplitOptions(WriteOptions, total=False):
+    """Options of `split`."""
+
+    max_size: Annotated[Size | None, Option(None, "the most bytes of tensors in a file, as in \"5GB\"", size)]
+    max_tensors: Annotated[int, Option(128, "the most tensors in a file, without `max_size`", count)]
+
+
+@takes(SplitOptions)
+def split(source: Source, path: PathLike, **options: Unpack[SplitOptions]) -> WriteReport:
+    """Writes the tensors unchanged to several files."""
+    return written(_native.split, options, _model(source), path)
+
+
+class JoinOptions(WriteOptions, total=False):
+    """Options of `join`."""
+
+    align: Annotated[int | None, Option(None, "align tensors to so many bytes")]
+
+
+@takes(JoinOptions)
+def join(source: Source, path: PathLike, **options: Unpack[JoinOptions]) -> WriteReport:
+    """Writes the tensors unchanged to one file."""
+    return written(_native.merge, options, _model(source), path)
+
+
+class CreateOptions(WriteOptions, total=False):
+    """Options of `create`. They replace what the Modelfile says, or add to it."""
+
+    modelfile: Annotated[PathLike | None, Option(None, "a Modelfile")]
+    quantize: Annotated[str | None, Option(None, "`int4`, `int8`, `nvfp4`, `mxfp4` or `mxfp8`")]
+    template: Annotated[str | None, Option(None, "the template of a prompt")]
+    system: Annotated[str | None, Option(None, "the system message")]
+    parameters: Annotated[Mapping[str, object] | None, Option(None, "parameters; a value may be a list, as for `stop`", _pairs)]
+    license: Annotated[str | Iterable[str], Option((), "texts of licenses", _members)]
+    message: Annotated[Iterable[tuple[str, str]], Option((), "messages, each a role and a text", several)]
+    adapter: Annotated[PathLike | Iterable[PathLike], Option((), "files of adapters", _members)]
+    projector: Annotated[PathLike | Iterable[PathLike], Option((), "files of projectors", _members)]
+    draft: Annotated[PathLike | None, Option(None, "a draft model")]
+    draft_quantize: Annotated[str | None, Option(None, "the quantization of the draft model")]
+    renderer: Annotated[str | None, Option(None, "the renderer of prompts")]
+    parser: Annotated[str | None, Option(None, "the parser of answers")]
+    requires: Annotated[str | None, Option(None, "the oldest version of Ollama")]
+    store: Annotated[PathLike | None, Option(None, "the store; else the variable OLLAMA_MODELS names it")]
+
+
+@takes(CreateOptions)
+def create(
+    name: str, source: Source | None = None, **options: Unpack[CreateOptions]
+) -> WriteReport:
+    """Creates a model in Ollama's store. The model is `source`, or the one that the Modelfile names.
+
+    >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
+    True
+    """
+    model = None if source is None else _model(source)
+    return written(_native.create, options, model, name)

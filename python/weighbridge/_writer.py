@@ -5,23 +5,34 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, SupportsIndex
 
 from . import _native
 from ._dtypes import NAMES, DType, parse
 from ._errors import exception
 from ._model import Model, PathLike
 from ._model import open as _open
-from ._progress import Progress, callback
+from ._options import Option, WriteOptions, takes
+from ._progress import Progress
 from ._sizes import Size, size
 from ._tensor import Tensor
-from ._verbs import Container, Source, WriteReport, Writing, _container
+from ._verbs import Container, Source, WriteReport, _container, written
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["Writer", "save", "save_file"]
 
 _STORED = {theirs: ours for ours, theirs in NAMES.items()}
 """Dtypes of arrays, by the names of NumPy, ml_dtypes, torch, JAX and MLX."""
+
+
+class WriterOptions(WriteOptions, total=False):
+    """Options of `Writer.write`."""
+
+    max_shard_size: Annotated[Size | None, Option(None, "distribute the tensors over files of at most so many bytes of tensors, as in \"5GB\"", size)]
 
 
 class Writer:
@@ -139,7 +150,7 @@ class Writer:
 
         self._native.add_computed(name, stored, list(dims), bytes_of, dtype)
 
-    def add_raw(self, name: str, data: Any, dtype: DType, shape: Sequence[int]) -> None:
+    def add_raw(self, name: str, data: Any, dtype: DType, shape: Sequence[SupportsIndex]) -> None:
         """Adds packed blocks, or the bytes of plain numbers, as they are. `data` is an object that
         contains bytes, or an array, with all bytes of a tensor of this `dtype` and `shape`, as
         `Tensor.raw` returns them.
@@ -155,30 +166,18 @@ class Writer:
 
             owner = np.frombuffer(data, np.uint8)
             address, nbytes = owner.ctypes.data, owner.nbytes
-        self._native.add_raw(name, parse(dtype), list(shape), address, nbytes, owner)
+        self._native.add_raw(name, parse(dtype), [index(one) for one in shape], address, nbytes, owner)
 
-    def write(
-        self,
-        path: PathLike,
-        *,
-        max_shard_size: Size | None = None,
-        overwrite: bool = False,
-        dry_run: bool = False,
-        threads: int = 0,
-        max_memory: Size | None = None,
-        progress: Progress = None,
-    ) -> WriteReport:
-        """Writes the model; a writer may write several times. `max_shard_size`, as in `"5GB"`,
-        distributes the tensors over several files of at most so many bytes of tensors."""
-        writing = Writing.of(overwrite, dry_run, threads, max_memory)
-        shard = size("max_shard_size", max_shard_size)
+    @takes(WriterOptions)
+    def write(self, path: PathLike, **options: Unpack[WriterOptions]) -> WriteReport:
+        """Writes the model; a writer may write several times."""
+        shard: Any = options["max_shard_size"]
         if shard is not None and self._one_file:
             fault = "max_shard_size makes several files, but the writer makes one"
             raise exception("mismatch", fault, advice="write Writer(to, one_file=False)")
         if shard is not None:
             self._native.shards(shard, Path(path).stem)
-        with callback(progress) as shown:
-            return WriteReport(json.loads(self._native.write(path, writing, shown)))
+        return written(self._native.write, options, path)
 
 
 def _computed(name: str, found: Any, shape: tuple[int, ...], stored: str) -> Any:

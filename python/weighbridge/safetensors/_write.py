@@ -10,7 +10,7 @@ from typing import Any
 from .. import _native
 from .._dtypes import NAMES
 from .._errors import Error
-from .._verbs import Writing
+from .._options import WriteOptions, native, read
 from ._file import PathLike, SafetensorError
 
 # Observed in files that the package, version 0.8.0, wrote: arrays are in this order, then in that of names.
@@ -58,7 +58,7 @@ def serialize_file(
             builder.add_raw(
                 name, _NAMES[spec.dtype], spec.shape, spec.data_ptr, spec.data_len, tensor_dict
             )
-        builder.write(os.fspath(filename), Writing.of(True, False, 0, None), None)
+        builder.write(os.fspath(filename), native(read(WriteOptions, {"overwrite": True})), None)
     except Error as error:
         if isinstance(error, OSError):
             raise
