@@ -36,7 +36,7 @@ def joined(tensor: Tensor) -> Tensor:
     return torch.cat(parts, -1)
 
 
-class Embedding(nn.Module):
+class Embedding(nn.Module):  # type: ignore[misc]
     """Embeddings of which a rank has some rows."""
 
     def __init__(self, weight: Tensor, rank: int, scale: float) -> None:
@@ -51,7 +51,7 @@ class Embedding(nn.Module):
         return summed(rows) * self.scale
 
 
-class Experts(nn.Module):
+class Experts(nn.Module):  # type: ignore[misc]
     """The experts of a layer that a rank has, or its part of each."""
 
     def __init__(
@@ -154,7 +154,7 @@ def main(folder: Path, rank: int, of: int) -> None:
     for job in json.loads((folder / "jobs.json").read_text()):
         kind, ids = job["kind"], torch.tensor([job["ids"]])
         config = transformers.AutoConfig.from_pretrained(job["config"])
-        parallel = {f"{kind}_parallel": (rank, of)}
+        parallel: Any = {f"{kind}_parallel": (rank, of)}
         state = wbt.load_file(job["model"], dtype=torch.float32, **parallel)
         with torch.no_grad():
             found = run(module(config, state, kind, rank, of), kind, rank, of, ids)

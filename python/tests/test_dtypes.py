@@ -86,7 +86,7 @@ def test_an_old_ml_dtypes(small: wb.Model, monkeypatch: pytest.MonkeyPatch) -> N
     import ml_dtypes
 
     old = types.SimpleNamespace(bfloat16=ml_dtypes.bfloat16)
-    monkeypatch.setitem(sys.modules, "ml_dtypes", old)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ml_dtypes", old)
     assert small.stored["BF16"].numpy().dtype == ml_dtypes.bfloat16
     refused(small.stored["F8_E8M0"].numpy, "F8_E8M0", "F8_E8M0")
     assert small.stored["F8_E8M0"].raw().dtype == np.uint8
@@ -133,8 +133,8 @@ def test_the_dtype_of_out(assets: Path) -> None:
                 assert tensor.dequantize(spelling).dtype == kind
         for other in {"float32", "float16", "bfloat16"} - {name}:
             with pytest.raises(wb.MismatchError, match="out has the dtype"):
-                tensor.dequantize(other, out=out)
+                tensor.dequantize(other, out=out)  # type: ignore[arg-type]
     assert exact.dtype == np.float32
     for wrong in ("float64", "int8", np.float64, "absent"):
         with pytest.raises(wb.MismatchError, match="not float32, float16 or bfloat16"):
-            tensor.dequantize(wrong)
+            tensor.dequantize(wrong)  # type: ignore[arg-type]

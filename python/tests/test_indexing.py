@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -31,7 +31,8 @@ def some_index(of: random.Random, shape: tuple[int, ...], unit: int = 1, steps: 
         each = unit if is_last else 1
         if each == 1 and length and of.random() < 0.4:
             number = of.randrange(-length, length)
-            index.append(of.choice([int, np.int64, np.int16, np.array])(number))
+            kinds: list[Any] = [int, np.int64, np.int16, np.array]
+            index.append(of.choice(kinds)(number))
             continue
         ends = [None, *range(-length - 2 * each, length + 2 * each, each)]
         step = of.choice([None, 1, 2, 3, -1, -2]) if steps and not is_last else None
@@ -92,7 +93,7 @@ def test_python_and_numpy_see_a_sequence(tmp_path: Path) -> None:
     assert scalar[()].numpy() == 3 and scalar[...].shape == ()
     for use in (len, iter, list):
         with pytest.raises(TypeError):
-            use(scalar)  # type: ignore[operator]
+            use(scalar)
     with pytest.raises(IndexError):
         scalar[0]
 
@@ -140,7 +141,7 @@ def units(tensor: wb.Tensor) -> int:
     ],
 )
 @pytest.mark.parametrize("names", ["stored", "canonical"])
-def test_quantized_tensors(path: str, names: str) -> None:
+def test_quantized_tensors(path: str, names: Literal["stored", "canonical"]) -> None:
     of = random.Random(path)
     model = wb.open(FIXTURES / path)
     tried = 0

@@ -27,7 +27,7 @@ def test_a_model_is_a_mapping(sample: Path) -> None:
     assert model.container in repr(model) and model.architecture == "llama"
     assert "<table>" in model._repr_html_()
     with pytest.raises(AttributeError):
-        model.config.absent
+        model.config.absent  # type: ignore[attr-defined]
 
 
 def test_metadata_and_tokenizer(assets: Path) -> None:
@@ -166,7 +166,7 @@ def test_other_exceptions(assets: Path) -> None:
     with pytest.raises(wb.MismatchError):
         model[Q].dequantize(out=np.empty((256, 256), np.int8))
     with pytest.raises(wb.MismatchError):
-        wb.open(assets / "hf", strictness="absent")
+        wb.open(assets / "hf", strictness="absent")  # type: ignore[arg-type]
 
 
 def test_the_program_is_installed() -> None:
@@ -177,8 +177,8 @@ def test_the_program_is_installed() -> None:
         check=True,
     )
     assert ran.stdout.startswith(f"weighbridge {wb.__version__}")
-    ran = subprocess.run([sys.executable, "-m", "weighbridge._program", "inspect", "absent"])
-    assert ran.returncode == 5
+    absent = [sys.executable, "-m", "weighbridge._program", "inspect", "absent"]
+    assert subprocess.run(absent).returncode == 5
 
 
 def test_a_family_from_a_file(assets: Path, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_what_a_shell_shows(assets: Path) -> None:
     assert "20 tensors" in repr(report) and "MiB" in repr(report)
     assert model.config.sliding_window is None and model.config.sources["dim"]
     with pytest.raises(AttributeError):
-        model.config.absent
+        model.config.absent  # type: ignore[attr-defined]
     known = set(wb.Config.__annotations__)
     for path in ("sample-Q8_0.gguf", "hf", "mlx-4bit"):
         names = {name.rpartition(".")[2] for name in wb.open(assets / path).config}

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,14 +57,17 @@ def test_torch_runs_the_parts_of_four_ranks(sample: Path) -> None:
         wbt.load_file(sample, dtype=torch.float32, tensor_parallel=(rank, 4)) for rank in range(4)
     ]
 
-    def network(state: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def network(state: dict[str, Any], x: Any) -> Any:
         at = "model.layers.0.mlp."
         gate = torch.nn.functional.silu(x @ state[at + "gate_proj.weight"].T)
         return (gate * (x @ state[at + "up_proj.weight"].T)) @ state[at + "down_proj.weight"].T
 
-    def attention(state: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    def attention(state: dict[str, Any], x: Any) -> Any:
         at = "model.layers.0.self_attn."
-        heads = lambda name: (x @ state[at + name].T).unflatten(-1, (-1, width)).transpose(0, 1)
+
+        def heads(name: str) -> Any:
+            return (x @ state[at + name].T).unflatten(-1, (-1, width)).transpose(0, 1)
+
         q, k, v = heads("q_proj.weight"), heads("k_proj.weight"), heads("v_proj.weight")
         repeat = q.shape[0] // k.shape[0]
         k, v = k.repeat_interleave(repeat, 0), v.repeat_interleave(repeat, 0)
@@ -91,7 +95,7 @@ def toy(family: str, folder: Path) -> object:
         "vocab_size": 320,
         "max_position_embeddings": 256,
     }
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "Llama": {"tie_word_embeddings": False},
         "Mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None},
         "Gemma3Text": {"sliding_window": 8, "sliding_window_pattern": 2, "query_pre_attn_scalar": 16},

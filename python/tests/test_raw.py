@@ -107,9 +107,9 @@ def test_raw_bytes_fit_their_shape(tmp_path: Path) -> None:
         writer.add_raw("x", block, "Q8_9", (1, 32))
     with pytest.raises(wb.UnsupportedError, match="MLX_AFFINE4"):
         writer.add_raw("x", bytes(32), "MLX_AFFINE4", (1, 64))
-    for wrong in ("text", 3, None):
+    for other in ("text", 3, None):
         with pytest.raises((TypeError, wb.MismatchError)):
-            writer.add_raw("x", wrong, "Q8_0", (1, 32))
+            writer.add_raw("x", other, "Q8_0", (1, 32))
     writer.add_raw("x", block, "q8_0", [np.int64(1), 32])
     writer.write(tmp_path / "x.gguf")
     assert wb.open(tmp_path / "x.gguf").stored["x"].raw().tobytes() == block

@@ -73,9 +73,10 @@ def test_slices(tmp_path: Path) -> None:
         assert file.keys() == ["x"] and file.metadata() is None
         part = file.get_slice("x")
         assert part.get_shape() == [3, 4, 5] and part.get_dtype() == "F32"
-        for index in (
+        indices: tuple[Any, ...] = (
             0, -1, slice(1, 3), (slice(None), 2), (..., slice(1, 4)), (1, slice(None), -2), (), [],
-        ):
+        )
+        for index in indices:
             assert np.array_equal(part[index], array[index]), index
         for wrong in ([0], (0, 4), slice(0, 4), (0, 0, 0, 0), slice(None, None, 2), "x"):
             with pytest.raises(sf.SafetensorError):

@@ -39,7 +39,7 @@ def slices() -> Iterator[Any]:
     stand_in.exceptions = SimpleNamespace(RayTaskError=type("RayTaskError", (Exception,), {}))
     names = ("ray", "weighbridge.ray")
     before = {name: sys.modules.pop(name, None) for name in names}
-    attribute = vars(wb).pop("ray", None)
+    attribute = wb.__dict__.pop("ray", None)
     sys.modules["ray"] = stand_in
     try:
         yield importlib.import_module("weighbridge.ray")
@@ -48,7 +48,7 @@ def slices() -> Iterator[Any]:
             sys.modules.pop(name, None)
             if module is not None:
                 sys.modules[name] = module
-        vars(wb).pop("ray", None)
+        wb.__dict__.pop("ray", None)
         if attribute is not None:
             setattr(wb, "ray", attribute)  # noqa: B010
 
