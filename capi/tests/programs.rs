@@ -57,7 +57,8 @@ impl Program {
         for sanitizers in [Some("-fsanitize=address,undefined"), None] {
             let mut cc = Command::new("cc");
             cc.args(["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-g"]);
-            cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).args(sanitizers);
+            cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
+            cc.arg("-Wconversion").args(sanitizers);
             cc.arg("-I").arg(root().join("capi/include")).arg(&source);
             cc.arg(library()).args(["-lpthread", "-lm", "-o"]).arg(&path);
             if cfg!(target_os = "linux") {
@@ -145,13 +146,16 @@ fn the_header_is_cxx_too() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let source = folder.path().join("header.cpp");
-    let code = "#include \"weighbridge.h\"\nint status() { return WB_OK + WB_F16; }\n";
+    let code = "#include \"gguf.h\"\nint status() { return WB_OK + int(WB_F16); }\n";
     std::fs::write(&source, code).expect("a file");
-    let mut cxx = Command::new("c++");
-    cxx.args(["-std=c++11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-c", "-o", "/dev/null"]);
-    cxx.arg("-I").arg(root().join("capi/include")).arg(&source);
-    let compiled = cxx.output().expect("c++");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    for standard in ["-std=c++11", "-std=c++20"] {
+        let mut cxx = Command::new("c++");
+        cxx.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+        cxx.args(["-Wconversion", "-c", "-o", "/dev/null"]).arg(&source);
+        cxx.arg("-I").arg(root().join("capi/include")).arg("-I").arg(root().join("examples/c"));
+        let compiled = cxx.output().expect("c++");
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    }
 }
 
 #[test]

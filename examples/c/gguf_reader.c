@@ -40,7 +40,7 @@ static int read_model(const wb_model *model) {
     if (status != WB_OK) {
         return status;
     }
-    tokens = malloc((size_t)value.count * sizeof *tokens + 1);
+    tokens = (wb_str *)malloc((size_t)value.count * sizeof *tokens + 1);
     if (tokens == NULL) {
         return WB_IO;
     }

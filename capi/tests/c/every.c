@@ -387,6 +387,7 @@ static void tokenizer(const char *assets, const wb_model *model) {
     wb_value value;
     uint32_t id = 0;
     size_t i, count;
+    int status;
     OK(wb_model_tokenizer(model, &found));
     count = wb_tokenizer_token_count(found);
     CHECK(count == 512 && wb_tokenizer_kind(found).len > 0);
@@ -421,9 +422,9 @@ static void tokenizer(const char *assets, const wb_model *model) {
     wb_tokenizer_free(other);
     wb_tokenizer_free(found);
     OK(wb_open(in(assets, "hf/model.safetensors"), NULL, &alone));
-    i = wb_model_tokenizer(alone, &found);
-    CHECK(i == WB_OK || i == WB_NOT_FOUND);
-    if (i == WB_OK) {
+    status = wb_model_tokenizer(alone, &found);
+    CHECK(status == WB_OK || status == WB_NOT_FOUND);
+    if (status == WB_OK) {
         wb_tokenizer_free(found);
     }
     wb_model_free(alone);
