@@ -10,3 +10,9 @@ pub(super) fn draw(state: &mut u64) -> f64 {
     let unit = ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
     unit
 }
+
+/// A number that depends on a text and on a number, the same in every run (FNV-1a).
+pub(super) fn seed_of(text: &str, number: u64) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, mix)
+}

@@ -1,9 +1,9 @@
 //! The arithmetic of merging methods, on whole tensors in `f32`.
 
-use super::super::random::draw;
-use super::vocabulary::TokenRows;
+use super::rows::TokenRows;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
+use crate::ops::random::{draw, seed_of};
 
 /// How the values of several models become one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -294,13 +294,6 @@ fn keep_largest(values: &mut [f32], density: f64) {
             equal -= 1;
         }
     }
-}
-
-/// A number that depends on a tensor's name and on the model, so that each draws others, the same in every
-/// run (FNV-1a).
-fn seed_of(name: &str, number: u64) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.bytes().chain(number.to_le_bytes()).fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 /// Keeps each value with the probability `density`, and divides it by that with `rescale`; others become 0.

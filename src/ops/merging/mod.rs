@@ -5,7 +5,9 @@
 
 mod files;
 mod methods;
+mod plan;
 mod recipe;
+mod rows;
 mod setting;
 mod tokens;
 mod vocabulary;
@@ -29,11 +31,12 @@ use crate::translate;
 use files::{MergedFile, MergedFiles, MergedTensor};
 pub use methods::MergeMethod;
 use methods::{Input, Merge};
+use plan::Vocabulary;
 pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
+use rows::TokenRows;
 pub use setting::{Setting, Settings};
 use tokens::{Files, set_count};
 pub use vocabulary::{MergedVocabulary, TokenName, TokenRow, TokenRule, VocabularySource};
-use vocabulary::{TokenRows, Vocabulary};
 
 /// Opens the model that a recipe describes. Its container is safetensors, its names are those of Hugging
 /// Face, and its documents are those of the base model, or else of the first one. Nothing is computed until a
