@@ -271,8 +271,7 @@ pub unsafe extern "C" fn wb_model_tensor(
     checked(|| {
         // SAFETY: the caller passes NULL or valid pointers.
         let (model, name) = unsafe { (given(model, "model")?, text(name, "name")?) };
-        let tensor = model.model.tensor(name);
-        let tensor = tensor.map_err(|error| model.model.advise_name(name, error))?;
+        let tensor = model.model.tensor(name)?;
         // SAFETY: as above.
         unsafe { WbTensor::give(tensor, model.maps.clone(), out) }
     })

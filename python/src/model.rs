@@ -163,9 +163,7 @@ impl Model {
     }
 
     fn tensor(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
-        let found = py.detach(|| {
-            self.model.tensor(name).map_err(|error| self.model.advise_name(name, error))
-        });
+        let found = py.detach(|| self.model.tensor(name));
         let found = found.map_err(|error| lookup(&error));
         found.map(|tensor| self.wrap(tensor))
     }

@@ -53,9 +53,9 @@ pub(crate) struct Attention {
 /// What makes the output of what was mixed.
 #[derive(Debug)]
 enum Output {
-    Matrix(Weight),
+    Matrix(Box<Weight>),
     /// The experts that gave the queries.
-    Experts(HeadExperts),
+    Experts(Box<HeadExperts>),
 }
 
 /// What the heads of differential attention have: the factor of the second half of them, and the norm of
@@ -191,8 +191,8 @@ impl Attention {
             return Err(Error::Mismatch(format!("{name}.sinks has {} values", sinks.len())));
         }
         let output = match experts {
-            Some(experts) => Output::Experts(experts),
-            None => Output::Matrix(loader.weight(&at("output"), heads * value_dim)?),
+            Some(experts) => Output::Experts(Box::new(experts)),
+            None => Output::Matrix(Box::new(loader.weight(&at("output"), heads * value_dim)?)),
         };
         let differential = plan.differential;
         let differential = differential

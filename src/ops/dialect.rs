@@ -6,9 +6,8 @@ use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
     Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
 };
-use crate::bytes::Text;
 use crate::dtype::DType;
-use crate::error::{AdvisedOption, Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
 use crate::model::{Convention, Sharding, Tensor};
@@ -79,20 +78,6 @@ impl Model {
         let mut holders = self.resolution().ok()?.mapped.iter().filter(holds);
         let only = holders.next().filter(|_| holders.next().is_none());
         only.map(|mapping| mapping.canonical.clone())
-    }
-
-    /// The error of a name that the model lacks. If a tensor has this name in another convention, the
-    /// advice is its canonical name.
-    pub fn advise_name(&self, name: &str, error: Error) -> Error {
-        let missing = error.kind() == ErrorKind::NotFound;
-        match self.canonical_name(name).filter(|_| missing) {
-            Some(canonical) => {
-                let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
-                let advice = format!("its canonical name is \"{canonical}\"");
-                Error::not_found(fault).advise(advice).in_file(self.path())
-            }
-            None => error,
-        }
     }
 }
 

@@ -50,7 +50,7 @@ impl Clipping {
     pub(crate) fn of(pair: &TensorPair, watch: Watch<'_>) -> Result<Option<Self>> {
         let (a, b) = (&pair.a, &pair.b);
         let columns = shape::columns(b.shape());
-        let width = width(b)?.filter(|width| columns > 0 && columns % width == 0);
+        let width = width(b)?.filter(|width| columns > 0 && columns.is_multiple_of(*width));
         let Some(width) = width.filter(|_| a.shape() == b.shape()) else { return Ok(None) };
         let block = usize::try_from(width).unwrap_or(usize::MAX);
         let (rows, step) = (b.elements() / columns, (PIECE / columns).max(1));

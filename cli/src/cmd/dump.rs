@@ -24,10 +24,7 @@ pub(crate) fn run(args: &Dump) -> Done {
         Err(error) => error,
     };
     match store.resolution() {
-        Ok(_) => {
-            let tensor = store.tensor(&args.name);
-            dump(args, &tensor.map_err(|error| store.advise_name(&args.name, error))?, false)
-        }
+        Ok(_) => dump(args, &store.tensor(&args.name)?, false),
         Err(_) => Err(error.into()),
     }
 }

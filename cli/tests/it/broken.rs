@@ -1,5 +1,4 @@
 //! Models whose bytes are whole and whose meaning is not: `verify --run` or `compare` tells.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,9 +1,4 @@
 //! Names of object stores: which server a bucket is at, and what lies in it.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "the files and their sizes are the tests' own"
-)]
 #![cfg(feature = "http")]
 
 use std::process::Command;

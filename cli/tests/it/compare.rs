@@ -1,5 +1,4 @@
 //! `compare`: what a conversion costs, over one text.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use crate::support;
 use crate::support::{printed, refused, run};

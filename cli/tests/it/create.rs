@@ -1,7 +1,5 @@
 //! `create` and `convert --to ollama`: their output, and what remains if they are killed.
 
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

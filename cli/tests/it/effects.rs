@@ -1,5 +1,4 @@
 //! Options by what they change: in files, in numbers, in memory, in system calls.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! `embed`: a vector for each text.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use std::fs;
 use std::path::Path;

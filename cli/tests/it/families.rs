@@ -1,5 +1,4 @@
 //! `--family`: families that a file describes.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use std::path::Path;
 

@@ -1,10 +1,5 @@
 //! The numbers of the page are those that the verbs print: over every model among the fixtures, and among those in the
 //! folder that `WEIGHBRIDGE_FIXTURES` names.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "the tests' own files; numbers of JSON that were `f32`"
-)]
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -196,7 +191,7 @@ fn same_differences(viewer: &Viewer, [(a, of_a), (b, of_b)]: [(usize, &str); 2])
     match printed["relative_rms"].as_f64() {
         None => assert_eq!(matrices, 0, "{both}"),
         Some(mean) => {
-            assert!((sum / size - mean).abs() <= mean * 1e-12, "{both}: {} {mean}", sum / size)
+            assert!((sum / size - mean).abs() <= mean * 1e-12, "{both}: {} {mean}", sum / size);
         }
     }
     Some(changed)

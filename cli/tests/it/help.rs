@@ -1,5 +1,4 @@
 //! Help texts. Each ends with examples.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own")]
 
 use crate::support;
 use crate::support::{printed, run};

@@ -1,10 +1,5 @@
 //! Runs that are killed, run out of space or find an existing destination: the old destination stays
 //! complete, and the source does not change.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "the files and their sizes are the tests' own"
-)]
 
 #[cfg(feature = "http")]
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
 //! With `--json`, an error is one JSON document on standard error.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use crate::support;
 use crate::support::{failure, file, run, sample};

@@ -1,4 +1,9 @@
 //! The program's tests, in one program: it is linked once, and shares what builds models and runs commands.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "the files and their sizes are the tests' own"
+)]
 
 #[cfg(feature = "http")]
 #[path = "../../../tests/support/hub.rs"]

@@ -1,5 +1,4 @@
 //! `meta`: what it changes, what it shows without changing, and what it refuses.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! `list models`: the models on a machine, found, named, and compared.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Names, endings and defaults: what may be left out, and what other programs spell differently.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use std::path::Path;
 

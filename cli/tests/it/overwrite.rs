@@ -1,5 +1,4 @@
 //! `--overwrite`: what is replaced, what is refused, and what is listed. No file of anybody else is lost.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

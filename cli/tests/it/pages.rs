@@ -1,7 +1,6 @@
 //! Tables of `docs/` that the program's own tables fill.
 //!
 //! `WRITE_PAGES=1 cargo test -p weighbridge-cli --test it pages` writes them.
-#![allow(clippy::disallowed_methods, reason = "the pages are no input")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,9 +1,4 @@
 //! Downloads by the program, and the names of what was downloaded.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "the files and their sizes are the tests' own"
-)]
 #![cfg(feature = "http")]
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Reports and messages of models that are rare, and of options that are rarely given.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use std::path::Path;
 

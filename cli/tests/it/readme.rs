@@ -1,5 +1,4 @@
 //! The first example of README.md shows what the program prints.
-#![allow(clippy::disallowed_methods, reason = "README.md is no input")]
 
 use crate::support::{printed, root};
 

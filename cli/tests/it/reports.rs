@@ -1,5 +1,4 @@
 //! Reports on the sample models, as text and as JSON.
-#![allow(clippy::disallowed_methods, reason = "the files are the samples")]
 
 use crate::support;
 use crate::support::{indented, json, printed, refused, run, without};

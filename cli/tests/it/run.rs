@@ -1,5 +1,4 @@
 //! `logits` and `generate`: the sample runs, from each of its containers.
-#![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use crate::support;
 use crate::support::{printed, refused, run};

@@ -1,5 +1,4 @@
 //! A plan that is run in slices: the bytes of one process, whatever happens on the way.
-#![allow(clippy::disallowed_methods, reason = "the tests' own files")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

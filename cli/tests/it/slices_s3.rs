@@ -1,9 +1,4 @@
 //! Slices into an object store: the bytes of one process, whatever happens on the way.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::disallowed_methods,
-    reason = "the files and their sizes are the tests' own"
-)]
 #![cfg(feature = "http")]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
 //! Exit statuses: one meaning each, whichever verb and whichever kind of fault.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own and the samples")]
 
 use crate::support;
 use crate::support::{file, gguf, run, safetensors, sample};

@@ -1,5 +1,4 @@
 //! Runs the program and captures its output.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

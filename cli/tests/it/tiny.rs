@@ -1,5 +1,4 @@
 //! Reports on models of a few numbers, chosen so that what must be said is known.
-#![allow(clippy::disallowed_methods, reason = "the files are the tests' own")]
 
 use crate::support;
 use crate::support::{directory, file, fill, gguf, llama, numbers, printed, run, safetensors};

@@ -1,6 +1,4 @@
 //! `verify --deep` checks values; `hash --save` and `verify --against` compare two models.
-#![allow(clippy::disallowed_methods, reason = "the files are the samples and the test's own")]
-#![allow(clippy::cast_possible_truncation, reason = "the files are small")]
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! The server of `view`: whom it answers, and what it survives.
-#![allow(clippy::disallowed_methods, reason = "the tests' own files")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -315,7 +315,10 @@ fn effect<'a>(model_type: &str, name: &str, value: &'a Json) -> &'a Json {
     let none = match value.as_array() {
         // Layers without attention are known by their tensors.
         Some(each) if name == WINDOWS => each.iter().all(windowless),
-        _ => NEUTRAL.iter().any(|(key, text)| *key == name && *text == value.to_string()),
+        _ => {
+            let text = value.to_string();
+            NEUTRAL.iter().any(|(key, neutral)| *key == name && **neutral == *text)
+        }
     };
     if none { &Json::Null } else { value }
 }

@@ -36,7 +36,8 @@ impl TokenRows {
                 format!("model {} lacks the tensor that a token's row comes from", model + 1);
             Error::mismatch(fault)
         })?;
-        tensor.clone().slice_axis(0, [row..row.saturating_add(len)])?.to_vec::<f32>()
+        let rows = row..row.saturating_add(len);
+        tensor.clone().slice_axis(0, std::iter::once(rows))?.to_vec::<f32>()
     }
 
     /// The values.
