@@ -59,7 +59,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     let dst = args.dst.path()?;
     let as_source = dst.is_some_and(|dst| {
         let stated = args.to.is_some() || args.shards.is_some();
-        !stated && by_ending(dst).is_none() && args.src.is_dir()
+        !stated && !is_file_name(dst) && args.src.is_dir()
     });
     let given = dst.filter(|_| !as_source).map(|dst| container(args, dst)).transpose()?;
     let model = args.writing.open.options().open(&args.src)?;
@@ -144,8 +144,14 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     Ok((to, false, writing::default_name(&args.src, &ending)))
 }
 
+/// Whether a path has the ending of a file: `x.bin`, but not `Qwen3-0.6B`.
+pub(super) fn is_file_name(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
 /// The container of a file, by its ending.
-pub(super) fn by_ending(path: &Path) -> Option<&'static Container> {
+fn by_ending(path: &Path) -> Option<&'static Container> {
     let ending = path.extension()?.to_ascii_lowercase();
     match ending.to_str()? {
         "gguf" => Some(&GGUF),

@@ -55,7 +55,7 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
         return Ok(Prepared { model, plan, dst, others });
     }
     let (to, one_file, dst) = match args.to {
-        None if convert::by_ending(&dst).is_none() => convert::container_of(&model, &dst)?,
+        None if !convert::is_file_name(&dst) => convert::container_of(&model, &dst)?,
         to => {
             let (to, one_file) = convert::target(&dst, to)?;
             (to, one_file, dst)

@@ -57,9 +57,9 @@ fn the_ending_names_the_container() {
         let tensors = json(&["inspect", &path, "--json"])["tensor_count"].clone();
         assert_eq!(tensors, 20, "{name}");
     }
-    // A directory needs a container; an ending that contradicts it is refused.
+    // A file's directory needs a container; an ending that contradicts it is refused.
     for arguments in [
-        &["convert", HF, "directory"][..],
+        &["convert", GGUF, "directory"][..],
         &["convert", HF, "x.bin"],
         &["convert", HF, "x.gguf", "--to", "safetensors"],
         &["convert", HF, "x.gguf", "--to", "mlx"],
