@@ -71,13 +71,21 @@ fn parse_and_run(arguments: Vec<OsString>) -> Done {
     }
 }
 
+/// The standard library's messages about numbers, in words for users.
+fn in_words(message: &str) -> String {
+    message
+        .replace("invalid digit found in string", "a whole number is needed")
+        .replace("cannot parse integer from empty string", "a whole number is needed")
+        .replace("invalid float literal", "a number is needed")
+}
+
 /// Prints the help or the version if they were requested; otherwise the command line is wrong.
 fn parsed_nothing(error: &clap::Error) -> Done {
     if error.use_stderr() && failure::is_json() {
-        complain(Failure::usage(&error.to_string()));
+        complain(Failure::usage(&in_words(&error.to_string())));
     } else if error.use_stderr() {
         let mut err = print::stderr();
-        for line in error.render().ansi().to_string().lines() {
+        for line in in_words(&error.render().ansi().to_string()).lines() {
             err.paragraph(line, 2)?;
         }
     } else {

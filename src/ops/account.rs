@@ -275,6 +275,9 @@ fn files(
             (_, Some(reason)) => (Outcome::LeftOut, reason.as_str()),
             _ if name == CONFIG && (in_gguf || has_documents) => (Outcome::Derived, "see its keys"),
             _ if !in_gguf && !has_documents => (Outcome::LeftOut, NO_DOCUMENTS),
+            (Some(Companion::OfWeights), _) if name.ends_with(".safetensors") => {
+                (Outcome::LeftOut, "the weights under other names")
+            }
             (Some(Companion::OfWeights), _) => (Outcome::LeftOut, DESCRIBES_WEIGHTS),
             (Some(Companion::Translated), _) if in_gguf => (Outcome::Derived, GGUF_KEYS),
             (Some(Companion::Irrelevant), _) => (Outcome::LeftOut, "changes no result"),

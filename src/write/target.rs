@@ -203,8 +203,14 @@ pub(super) fn check_directory(path: &Path, overwrite: bool, files: &[OutFile]) -
 /// Opens a file with `open` and locks it for as long as the result is held.
 pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> Result<File> {
     loop {
-        let opened = open().map_err(|error| Error::io("cannot create the file", error));
-        let file = opened.map_err(|error| error.in_file(path))?;
+        let failed = |error: std::io::Error| {
+            let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+            let error = Error::io("cannot create the file", error).in_file(path);
+            let advice =
+                "a file gets its own name when it is complete: choose a folder that can be written";
+            if denied { error.advise(advice) } else { error }
+        };
+        let file = open().map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -59,6 +59,11 @@ pub(super) fn arrange(
         name = format!("{name} {}", inner.get_name());
     }
     let places = arguments(verb, words, from);
+    if let ("merge", [first, second, ..]) = (name.as_str(), places.as_slice())
+        && is_adapter(word_at(words, *first))
+    {
+        words.swap(*first, *second);
+    }
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     refused(&name, words, &places)?;
     match (name.as_str(), places.as_slice()) {
@@ -85,9 +90,11 @@ pub(super) fn arrange(
             words.splice(at..=at, ["convert".into()]);
         }
         // What a shell makes of `model-*.gguf`: any shard stands for all.
-        ("merge", [_, others @ .., dst]) if is_set(words, &places) => {
-            let count = others.len();
-            words.drain(dst - count..*dst).for_each(drop);
+        ("merge", [first, others @ ..]) if has(words, &["--dst"]) && is_set(words, &places) => {
+            words.drain(first + 1..=first + others.len()).for_each(drop);
+        }
+        ("merge", [shards @ .., dst]) if is_set(words, shards) => {
+            words.drain(dst + 1 - shards.len()..*dst).for_each(drop);
         }
         ("meta set", [_, key, value]) if !nth(1).contains('=') => {
             let setting = format!("{}={}", nth(1), nth(2));
@@ -204,16 +211,15 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
     words.splice(at..=at, ["quantize".into()]);
 }
 
-/// Whether all words but the last are shards of one model, and there are several.
-fn is_set(words: &[OsString], places: &[usize]) -> bool {
-    let Some((_, shards)) = places.split_last() else { return false };
+/// Whether the words at these places are shards of one model, and there are several.
+fn is_set(words: &[OsString], shards: &[usize]) -> bool {
     let stem = |place: &usize| {
         let (start, _) = word_at(words, *place).rsplit_once("-of-")?;
         Some(start.rsplit_once('-')?.0.to_owned())
     };
     let mut stems = shards.iter().map(stem);
     let first = stems.next().flatten();
-    let is_whole = places.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
+    let is_whole = shards.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
     shards.len() > 1 && is_whole && first.is_some() && stems.all(|stem| stem == first)
 }
 

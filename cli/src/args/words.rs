@@ -516,6 +516,7 @@ mod tests {
             ("w ollama list", "w models"),
             ("w export-lora -m m --lora a -o x.gguf", "w convert m --lora a --dst x.gguf"),
             ("w convert d --outtype auto", "w convert d"),
+            ("w merge a-1-of-2.gguf a-2-of-2.gguf -o b.gguf", "w merge a-1-of-2.gguf --dst b.gguf"),
             (
                 "w merge a-1-of-3.gguf a-2-of-3.gguf a-3-of-3.gguf b.gguf",
                 "w merge a-1-of-3.gguf b.gguf",

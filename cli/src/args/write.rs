@@ -131,6 +131,16 @@ The key `tokenizer` (or `tokenizer_source`) chooses the tokens: `source` is unio
 tokens or sets their rows, `remove` removes tokens, `pad_to_multiple_of` rounds their number up. A row is that of another token
 (`kind: model_token`), zero, the mean of all rows or random numbers (`kind: random`, with a `seed`).
 
+The mean of two models is this recipe:
+  merge_method: linear
+  models:
+    - model: ./first
+      parameters:
+        weight: 0.5
+    - model: ./second
+      parameters:
+        weight: 0.5
+
 If SRC is a model, its files are joined: `weighbridge split --join`.
 
 Examples:

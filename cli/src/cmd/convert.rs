@@ -115,7 +115,7 @@ fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
 /// What is written to a destination whose name says nothing: for a directory, the container of the source.
 pub(super) fn container_of(model: &Model, dst: &Path) -> Result<Target, Stop> {
     let own = [&SAFETENSORS, &MLX].into_iter().find(|own| own.name == model.container());
-    let (to, one_file) = target(dst, own.filter(|_| model.path().is_dir()))?;
+    let (to, one_file) = target(dst, own)?;
     Ok((to, one_file, dst.to_path_buf()))
 }
 

@@ -291,12 +291,12 @@ fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
         left("NAME").middle(28),
         left("A"),
         left("B"),
-        right("SHAPE").optional(3),
-        right("DIFFER"),
-        right("MAX").optional(1),
-        right("RMS").optional(4),
+        right("SHAPE").optional(4),
+        right("DIFFER").optional(1),
+        right("MAX").optional(2),
+        right("RMS").optional(5),
         right("RELATIVE"),
-        right("COSINE").optional(2),
+        right("COSINE").optional(3),
     ]);
     for row in rows {
         let (a, b, shape, what) = &row.alike;

@@ -102,6 +102,12 @@ fn a_directory_becomes_a_directory() {
         assert_eq!(ran.status, Some(0), "{}", ran.err);
         assert_eq!(json(&["inspect", &to, "--json"])["container"], *container);
     }
+    let model = crate::support::root().join(HF);
+    let recipe = format!("merge_method: passthrough\nmodels:\n  - model: {}\n", model.display());
+    std::fs::write(at("recipe.yml"), recipe).expect("a recipe");
+    let ran = run(&["merge", &at("recipe.yml"), &at("merged")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(json(&["inspect", &at("merged"), "--json"])["container"], "safetensors");
     for (source, to) in [(GGUF, at("x")), (HF, "-".to_owned())] {
         let ran = run(&["convert", source, &to]);
         assert_eq!(ran.status, Some(2), "{}", ran.err);

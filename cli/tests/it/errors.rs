@@ -264,3 +264,14 @@ fn paths_that_would_write_to_a_terminal() {
         }
     }
 }
+
+#[test]
+fn numbers_that_are_none() {
+    for arguments in [
+        ["quantize", "assets/sample/hf", "Q8_0", "--threads", "x"],
+        ["run", "generate", "assets/sample/hf", "--prompt=a", "--max-tokens="],
+    ] {
+        let said = refused(&arguments);
+        assert!(said.starts_with("2\n") && said.contains("a whole number is needed"), "{said}");
+    }
+}

@@ -600,5 +600,6 @@ fn check_shapes(target: &Tensor, rows: &Range<u64>, left: &Tensor, right: &Tenso
         right.shape(),
         target.shape()
     );
-    Err(Error::mismatch(fault).in_tensor(target.name()))
+    let advice = "the adapter was trained on another model";
+    Err(Error::mismatch(fault).advise(advice).in_tensor(target.name()))
 }

@@ -10,6 +10,7 @@ use weighbridge::tokenizer::is_special_token_key;
 use weighbridge::{Error, ErrorKind, Model};
 
 use super::keys::{known_type, named, nearest_or_known};
+use crate::failure::note;
 use crate::{Stop, failure};
 
 /// The most bytes of a file that a value is read from.
@@ -55,6 +56,12 @@ impl Setting {
             None => value.to_owned(),
         };
         let is_file = value.starts_with('@') && !value.starts_with("@@");
+        if !is_file && Path::new(value).is_file() {
+            note(&format!(
+                "the value is the text \"{0}\"; @{0} is what the file holds",
+                shortened(value)
+            ));
+        }
         let old = model.metadata().get(&key);
         let is_token = is_special_token_key(&key)
             || old.is_some() && key.starts_with("tokenizer.") && key.ends_with("_token_id");
