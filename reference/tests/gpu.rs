@@ -114,7 +114,7 @@ fn a_gpu_gives_the_logits_of_transformers() {
 #[test]
 fn the_sample_tells_its_tales_on_a_gpu() {
     let Some(gpu) = gpu("the_sample_tells_its_tales_on_a_gpu") else { return };
-    let tales: Value = serde_json::from_str(include_str!("sample.json")).expect("JSON");
+    let tales: Value = serde_json::from_str(include_str!("it/sample.json")).expect("JSON");
     let ids = |value: &Value| -> Vec<u32> {
         let ids = value.as_array().expect("a list").iter();
         ids.map(|id| u32::try_from(id.as_u64().expect("a number")).expect("a token")).collect()
