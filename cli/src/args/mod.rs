@@ -766,7 +766,7 @@ mod tests {
         {
             assert_eq!(values::shard_size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "500", ".5G", "4.", "1.5.2G", "4X", "0.1", "99999999999T"] {
+        for text in ["", "500", "500.5", ".5G", "4.", "1.5.2G", "4X", "0.1", "99999999999T"] {
             assert!(values::shard_size(text).is_err(), "{text}");
         }
     }

@@ -78,8 +78,8 @@ pub(crate) fn size_in(text: &str) -> Result<(u64, Unit), String> {
 /// Like [`size_in`]. A small number without a unit is refused: it was not meant as bytes.
 pub(crate) fn size_with_unit(text: &str) -> Result<(u64, Unit), String> {
     let (bytes, unit) = size_in(text)?;
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    if is_plain && bytes < 1 << 16 {
+    let has_unit = text.contains(|c: char| c.is_ascii_alphabetic());
+    if !has_unit && bytes < 1 << 16 {
         return Err(format!(
             "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
         ));

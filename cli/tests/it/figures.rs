@@ -30,7 +30,7 @@ const STATISTICS: &[&str] = &[
 ];
 
 /// The figures of `diff` that the page shows.
-const DIFFERENCES: &[&str] = &[
+pub(crate) const DIFFERENCES: &[&str] = &[
     "elements",
     "differing",
     "max_difference",

@@ -335,16 +335,8 @@ fn answers_have_the_numbers_of_the_other_verbs() {
             .iter()
             .position(|name| *name == different["name"]);
         let answer = &found["differences"][pair.expect("a pair")];
-        for member in [
-            "elements",
-            "differing",
-            "max_difference",
-            "rms_difference",
-            "relative_rms",
-            "cosine",
-            "worst",
-        ] {
-            assert_eq!(answer[member], different[member], "{}: {member}", different["name"]);
+        for member in crate::figures::DIFFERENCES {
+            assert_eq!(answer[*member], different[*member], "{}: {member}", different["name"]);
         }
     }
     // The error of the model is the mean over the matrices, by size, on the page as in `report`.

@@ -118,7 +118,8 @@ fn get(path: &Path, keys: &[String], json: bool) -> Done {
     // A single value may be meant for a script: its lines stay as they are.
     let mut out = if keys.len() == 1 { print::verbatim() } else { print::stdout() };
     // Directories have the template in a file of its own.
-    let tokenizer = store.tokenizer().ok().flatten();
+    let lacks = keys.iter().any(|key| store.metadata().get(key).is_none());
+    let tokenizer = if lacks { store.tokenizer().ok().flatten() } else { None };
     let beside = tokenizer.iter().flat_map(|tokenizer| &tokenizer.chat_templates);
     let beside =
         beside.filter(|template| template.name.is_none()).map(|template| &template.text.value);

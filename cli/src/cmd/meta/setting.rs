@@ -58,7 +58,7 @@ impl Setting {
         let is_file = value.starts_with('@') && !value.starts_with("@@");
         if !is_file && Path::new(value).is_file() {
             note(&format!(
-                "the value is the text \"{0}\"; @{0} is what the file holds",
+                "the value is the text \"{0}\"; write @{0} for what that file holds",
                 shortened(value)
             ));
         }
