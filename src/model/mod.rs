@@ -461,11 +461,16 @@ impl Model {
         Err(Error::not_found(fault).advise(advice).in_file(self.path()))
     }
 
-    /// The error of a name that no tensor has, if a name that [`names`](Self::names) lists is similar.
+    /// The error of a name that no tensor has, if another name is similar.
     fn nameless(&self, name: &str) -> Option<Error> {
         let advice = match self.translated(name) {
             Some(canonical) => format!("its canonical name is \"{canonical}\""),
-            None => format!("the most similar name is \"{}\"", nearest(name, self.names().ok()?)?),
+            None => {
+                let canonical = self.names().ok()?.map(str::to_owned);
+                let stored = self.stored_tensors().map(|tensor| tensor.name().to_owned());
+                let near = nearest(name, canonical.chain(stored))?;
+                format!("the most similar name is \"{near}\"")
+            }
         };
         let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
         Some(Error::not_found(fault).advise(advice).in_file(self.path()))
