@@ -44,7 +44,7 @@ pub(crate) enum RunVerb {
     Embed(Embed),
     /// Show or write the logits of tokens
     Logits(Logits),
-    /// Print the tokens of a text, or the text of tokens
+    /// Print the tokens of a text, the text of tokens, or the special tokens
     Tokens(Tokens),
 }
 
@@ -193,6 +193,7 @@ that the tokenizer puts around a text has an empty range. Texts are split with t
 and special tokens in them are recognized.
 
 Examples:
+  weighbridge run tokens model.gguf               the special tokens
   weighbridge run tokens model.gguf --text 'Once upon a time'
   weighbridge run tokens ./Qwen3-0.6B --text '<|im_start|>user' --json
   weighbridge run tokens llama3.2 --ids 12805,5304,264"
@@ -201,9 +202,9 @@ pub(crate) struct Tokens {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// A text to split into tokens; give the option again for another text
-    #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// Tokens as numbers, to print their text
+    /// Tokens as numbers, to print their text; without texts and numbers, the special tokens are listed
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
     pub(crate) ids: Vec<u32>,
     /// Print JSON

@@ -1,25 +1,28 @@
-//! `tokens`: the tokens of a text, and the text of tokens.
+//! `tokens`: the tokens of a text, the text of tokens, and the special tokens.
 
 use std::collections::HashMap;
 use std::io::Write;
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
-use weighbridge::tokenizer::TokenKind;
+use weighbridge::tokenizer::{TokenKind, Tokenizer};
 use weighbridge::{Error, ErrorKind, Model};
 use weighbridge_reference::TextTokens;
 
 use super::Done;
 use crate::args::run::Tokens;
 use crate::json::{self, SCHEMA};
-use crate::print::{self, Table, left, right};
-use crate::{Status, Stop, failure, remark};
+use crate::print::{self, Table, left, plural, right};
+use crate::{Status, Stop, failure, note, remark};
 
 #[derive(Serialize)]
 struct Report {
     schema: u32,
     path: String,
     texts: Vec<TextReport>,
+    /// Without texts and numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    special: Vec<SpecialReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -43,19 +46,44 @@ struct TokenReport {
     special: bool,
 }
 
+/// A special token.
+#[derive(Serialize)]
+struct SpecialReport {
+    id: u32,
+    /// The token as the vocabulary spells it.
+    token: String,
+    /// Its purposes, such as bos and eos.
+    purposes: Vec<String>,
+}
+
 pub(crate) fn run(args: &Tokens) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
-    let texts = match args.ids.as_slice() {
-        [] => of_texts(&model, &args.text)?,
-        ids => vec![of_ids(&model, ids)?],
+    let (texts, special) = match (args.ids.as_slice(), args.text.as_slice()) {
+        ([], []) => (Vec::new(), special(&model)?),
+        ([], texts) => (of_texts(&model, texts)?, Vec::new()),
+        (ids, _) => (vec![of_ids(&model, ids)?], Vec::new()),
     };
     if args.json {
         let path = args.path.display().to_string();
-        json::write(&Report { schema: SCHEMA, path, texts, notes: failure::take_notes() })?;
+        json::write(&Report {
+            schema: SCHEMA,
+            path,
+            texts,
+            special,
+            notes: failure::take_notes(),
+        })?;
         return Ok(Status::Fine);
     }
     let mut out = print::stdout();
+    if !special.is_empty() {
+        let mut table = Table::new(&[right("ID"), left("TOKEN"), left("PURPOSE")]);
+        for SpecialReport { id, token, purposes } in &special {
+            let token = Text::new(token.as_bytes()).brief();
+            table.row([id.to_string(), token, purposes.join(", ")]);
+        }
+        table.write(&mut out)?;
+    }
     for text in &texts {
         if !args.ids.is_empty() {
             writeln!(out, "{}", text.text)?;
@@ -72,9 +100,39 @@ pub(crate) fn run(args: &Tokens) -> Done {
             ]);
         }
         table.write(&mut out)?;
+        writeln!(out, "{}", plural(text.tokens.len(), "token"))?;
     }
     out.flush()?;
     Ok(Status::Fine)
+}
+
+/// The tokens that have a purpose, and those that stand for no text.
+fn special(model: &Model) -> Result<Vec<SpecialReport>, Stop> {
+    let tokenizer = tokenizer(model)?;
+    let report = |token: weighbridge::tokenizer::Token<'_>| {
+        let purposes = tokenizer.special.iter().filter(|(_, id)| id.value == token.id);
+        let purposes: Vec<String> = purposes.map(|(name, _)| name.clone()).collect();
+        (is_special(&token) || !purposes.is_empty()).then(|| SpecialReport {
+            id: token.id,
+            token: String::from_utf8_lossy(&token.text).into_owned(),
+            purposes,
+        })
+    };
+    let special: Vec<SpecialReport> = tokenizer.tokens().filter_map(report).collect();
+    if special.is_empty() {
+        note("no token of the vocabulary is special");
+    }
+    Ok(special)
+}
+
+fn is_special(token: &weighbridge::tokenizer::Token<'_>) -> bool {
+    matches!(token.kind, Some(TokenKind::Control | TokenKind::Unknown))
+}
+
+fn tokenizer(model: &Model) -> Result<Tokenizer<'_>, Stop> {
+    Ok(model.tokenizer()?.ok_or_else(|| {
+        Error::new(ErrorKind::Unsupported, "the model has no tokenizer").in_file(model.path())
+    })?)
 }
 
 fn of_texts(model: &Model, texts: &[String]) -> Result<Vec<TextReport>, Stop> {
@@ -116,14 +174,12 @@ fn of_ids(model: &Model, ids: &[u32]) -> Result<TextReport, Stop> {
 
 /// How the vocabulary spells some tokens, and whether they are special.
 fn spelled(model: &Model, ids: &[u32]) -> Result<HashMap<u32, (String, bool)>, Stop> {
-    let tokenizer = model.tokenizer()?.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "the model has no tokenizer").in_file(model.path())
-    })?;
+    let tokenizer = tokenizer(model)?;
     let mut wanted = ids.to_vec();
     wanted.sort_unstable();
     let tokens = tokenizer.tokens().filter(|token| wanted.binary_search(&token.id).is_ok());
     let spelling = |token: weighbridge::tokenizer::Token<'_>| {
-        let special = matches!(token.kind, Some(TokenKind::Control | TokenKind::Unknown));
+        let special = is_special(&token);
         (token.id, (String::from_utf8_lossy(&token.text).into_owned(), special))
     };
     Ok(tokens.map(spelling).collect())

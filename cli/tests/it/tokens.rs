@@ -57,3 +57,36 @@ fn a_table_has_a_row_for_each_token() {
     assert_eq!(head, ["ID", "BYTES", "TOKEN", "KIND"]);
     assert!(shown.lines().any(|line| line.contains("0..")), "{shown}");
 }
+
+#[test]
+fn a_text_has_so_many_tokens() {
+    let found = report(&[SAMPLES[1], "--text", "Once upon"]);
+    let count = found["texts"][0]["tokens"].as_array().map_or(0, Vec::len);
+    for words in [
+        &["run", "tokens", SAMPLES[1], "--text", "Once upon"][..],
+        &["tokenize", "-m", SAMPLES[1], "-p", "Once upon", "--show-count"],
+    ] {
+        assert_eq!(printed(words).lines().last(), Some(&*format!("{count} tokens")));
+    }
+}
+
+/// Without a text, the tokens that have a purpose, and those that stand for no text.
+#[test]
+fn special_tokens_have_purposes() {
+    let [hf, gguf] = SAMPLES.map(|model| report(&[model])["special"].clone());
+    let found = |list: &Json, purpose: &str| {
+        let mut tokens = list.as_array().expect("a list").clone();
+        tokens.retain(|token| {
+            token["purposes"].as_array().expect("a list").contains(&json!(purpose))
+        });
+        tokens.first().map(|token| [token["id"].clone(), token["token"].clone()])
+    };
+    for purpose in ["bos", "eos"] {
+        assert!(found(&gguf, purpose).is_some(), "{gguf}");
+        assert_eq!(found(&hf, purpose), found(&gguf, purpose), "{purpose}");
+    }
+    let shown = printed(&["run", "tokens", SAMPLES[0]]);
+    let head: Vec<&str> = shown.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(head, ["ID", "TOKEN", "PURPOSE"]);
+    assert_eq!(shown.lines().count(), hf.as_array().map_or(0, Vec::len) + 1);
+}
