@@ -27,8 +27,7 @@ impl NewFile {
                     true => "replace it with --overwrite, or choose another path",
                     false => "choose another path",
                 };
-                let error = Error::new(ErrorKind::Mismatch, "already exists").advise(advice);
-                return Err(error.in_file(path).into());
+                return Err(exists(path, advice));
             }
             Err(error) if error.kind() == IoKind::NotFound => {}
             Err(error) => return Err(failure::io(path, "cannot look at the file", error)),
@@ -60,6 +59,11 @@ impl NewFile {
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
+}
+
+/// The error of a path that exists.
+pub(crate) fn exists(path: &Path, advice: &'static str) -> Stop {
+    Error::new(ErrorKind::Mismatch, "already exists").advise(advice).in_file(path).into()
 }
 
 impl Write for NewFile {

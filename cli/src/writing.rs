@@ -20,7 +20,7 @@ use crate::layers::Rows;
 use crate::print::{
     self, Amount, Bar, Screen, Table, bits, bytes, count, left, plural, right, shape, shown,
 };
-use crate::{Done, Status, Stop, note};
+use crate::{Done, Status, Stop, newfile, note};
 
 /// The report as JSON.
 #[derive(Serialize)]
@@ -52,6 +52,18 @@ pub(crate) fn default_name(src: &Path, ending: &str) -> PathBuf {
     let plain = ["-F16", "-BF16", "-F32", "-f16", "-bf16", "-f32"];
     let name = plain.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
     format!("{name}{ending}").into()
+}
+
+/// Refuses a file that exists before the plan is made, which may take seconds. That the file is the
+/// source is for the plan to say.
+pub(crate) fn check_file(src: &Path, dst: &Path, args: &Writing) -> Result<(), Stop> {
+    let same = |other: &Path| other.canonicalize().ok();
+    let is_source = same(src).is_some_and(|src| Some(src) == same(dst));
+    let exists = dst.symlink_metadata().is_ok_and(|found| !found.is_dir());
+    match exists && !is_source && !args.overwrite {
+        true => Err(newfile::exists(dst, "replace it with --overwrite, or choose another path")),
+        false => Ok(()),
+    }
 }
 
 /// Runs a plan, or shows it with `--dry-run`.

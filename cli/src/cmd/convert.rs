@@ -61,14 +61,20 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         let stated = args.to.is_some() || args.shards.is_some();
         !stated && !is_file_name(dst) && args.src.is_dir()
     });
-    let given = dst.filter(|_| !as_source).map(|dst| container(args, dst)).transpose()?;
-    let model = args.writing.open.options().open(&args.src)?;
+    let given = dst.filter(|_| !as_source).map(|dst| container(args, dst)).transpose();
+    let open = || args.writing.open.options().open(&args.src);
+    // Of two wrong names, that of the source is reported.
+    let given = given.or_else(|fault| open().map_err(Stop::from).and(Err(fault)))?;
+    let model = open()?;
     let (to, one_file, dst) = match (given, dst) {
         (Some(given), _) => given,
         (None, Some(dst)) => container_of(&model, dst)?,
         (None, None) => unnamed(args, &model)?,
     };
     remark(&model);
+    if one_file || (*to == GGUF && args.max_shard_size.is_none()) {
+        writing::check_file(&args.src, &dst, &args.writing)?;
+    }
     let model = args.source.applied(model)?;
     let mut options = ConvertOptions::new(to)
         .lossless(args.lossless)

@@ -48,9 +48,12 @@ fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
             --type mlx4` writes MLX; `quantize SRC --list-types` shows the size in each";
         Stop::Usage(fault.to_owned())
     };
-    let word = args.dst.dst.as_ref();
-    let target = word.and_then(|word| TargetType::parse(word.to_str()?).ok());
-    Ok((target.ok_or_else(missing)?, args.dst.output.clone()))
+    let word = args.dst.dst.as_ref().and_then(|word| word.to_str()).unwrap_or_default();
+    let target = TargetType::parse(word).map_err(|_| match TargetType::meant(word) {
+        Some(said) => Stop::Usage(format!("{word} is no type: {said}")),
+        None => missing(),
+    });
+    Ok((target?, args.dst.output.clone()))
 }
 
 /// Refuses a quantized model, as llama-quantize does for GGUF.
@@ -135,6 +138,9 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         }
         None => None,
     };
+    if !args.keep_split {
+        writing::check_file(&args.src, &dst, &args.writing)?;
+    }
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
     for rule in &args.tensor_type {
         if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
