@@ -201,7 +201,7 @@ fn check_program(archive: &Path) -> Done {
     if is_static && outside.is_none() {
         eprintln!("note: this user may not change the root: the program runs in the usual one");
     }
-    for arguments in [&["--version"][..], &["load"], &["list", "dtypes"]] {
+    for arguments in [&["--version"][..], &["demo"], &["list", "dtypes"]] {
         let mut command = match outside {
             Some(words) => inside(words, &root),
             None => Command::new(root.join("weighbridge")),
