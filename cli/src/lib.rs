@@ -17,8 +17,7 @@ mod stdout;
 mod writing;
 
 use std::ffi::OsString;
-
-use clap::error::ContextKind;
+use std::io::Write;
 
 use weighbridge::arch::FamilyFile;
 
@@ -63,9 +62,11 @@ fn parse_and_run(arguments: Vec<OsString>) -> Done {
             }
             cmd::run(cli.command, &arguments)
         }
-        Err(mut error) => {
-            // That an option could be meant as a value is never the help that is needed.
-            error.remove(ContextKind::Suggested);
+        Err(error) => {
+            if let Some(failure) = args::unknown_option(&error, &arguments) {
+                complain(failure);
+                return Ok(Status::Usage);
+            }
             parsed_nothing(&error)
         }
     }
@@ -89,7 +90,13 @@ fn parsed_nothing(error: &clap::Error) -> Done {
             err.paragraph(line, 2)?;
         }
     } else {
-        error.print()?;
+        // The usage and the examples may be wider than the terminal.
+        let mut out = print::stdout();
+        for line in error.render().ansi().to_string().lines() {
+            let indent = line.len() - line.trim_start_matches(' ').len();
+            out.paragraph(line, indent + 2)?;
+        }
+        out.flush()?;
     }
     Ok(if error.use_stderr() { Status::Usage } else { Status::Fine })
 }

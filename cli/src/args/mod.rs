@@ -23,7 +23,7 @@ pub(crate) use open::Open;
 #[cfg(feature = "http")]
 pub(crate) use open::network;
 pub(crate) use values::DeviceName;
-pub(crate) use words::translated;
+pub(crate) use words::{translated, unknown_option};
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");

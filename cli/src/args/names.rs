@@ -47,6 +47,38 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
     Err(format!("not one of {}", names.collect::<Vec<_>>().join(", ")))
 }
 
+/// Where the types are listed.
+const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
+
+/// Types of other programs, and what comes nearest to them here.
+const ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
+        "Weighbridge reads such models, and writes Q4_K_M for GGUF or mlx4 for MLX instead",
+    ),
+    ("int8|w8a8|w8a16", "of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
+    ("int4|4|w4a16|nf4|fp4|bnb", "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
+    (
+        "fp8|f8|f8_e4m3|float8",
+        "FP8 is read, and nothing is quantized to it; Q8_0 for GGUF is about as large",
+    ),
+    (
+        "mxfp4|mxfp8|nvfp4",
+        "`--type mlx4,32,mxfp4`, `mlx8,32,mxfp8` or `mlx4,16,nvfp4` for MLX, MXFP4_MOE for GGUF",
+    ),
+    (
+        "q4_k_xl|q3_k_xl|q5_k_xl|q6_k_l|q4_k_l|q8_k_xl",
+        "a publisher's own mix: `--tensor-type REGEX=DTYPE` makes one",
+    ),
+];
+
+/// What comes nearest to a type of another program.
+fn elsewhere(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == lower));
+    row.map(|(_, nearest)| (*nearest).to_owned())
+}
+
 /// The type that a model is quantized to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TargetType {
@@ -78,10 +110,15 @@ impl TargetType {
         if let Some(row) = FILE_TYPES.iter().find(|row| bare(row.name) == bare(&upper)) {
             return Ok(Self::Gguf(row.file_type));
         }
+        Err(Self::meant(text).unwrap_or_else(|| TYPES_HERE.to_owned()))
+    }
+
+    /// What is meant by a word that is no type: a type of another program, or a slip.
+    pub(crate) fn meant(text: &str) -> Option<String> {
+        let upper = text.to_ascii_uppercase();
         let names = FILE_TYPES.iter().map(|row| row.name);
         let near = spelling::nearest(&upper, names, |name| spelling::distance(&upper, name));
-        let near = near.map_or(String::new(), |near| format!("did you mean {near}? "));
-        Err(format!("{near}`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX"))
+        elsewhere(text).or_else(|| Some(format!("did you mean {}? {TYPES_HERE}", near?)))
     }
 
     /// Its name in the name of a file or folder.
@@ -130,16 +167,33 @@ pub(crate) fn target_type() -> Named<TargetType> {
     }
 }
 
+/// Floats, with the names that PyTorch, mlx-lm and vLLM have for them.
+const FLOATS: [(DType, &str); 3] = [
+    (DType::F16, "f16|float16|fp16|half"),
+    (DType::BF16, "bf16|bfloat16"),
+    (DType::F32, "f32|float32|fp32|float"),
+];
+
+/// The dtype that a row of a table has for a name.
+fn named(rows: &[(DType, &str)], name: &str) -> Option<DType> {
+    let lower = name.to_ascii_lowercase();
+    let is_it = |names: &str| names.split('|').any(|name| name == lower);
+    rows.iter().find(|(_, names)| is_it(names)).map(|(dtype, _)| *dtype)
+}
+
 /// A dtype that llama.cpp quantizes or converts to.
 pub(crate) fn dtype() -> Named<DType> {
     Named {
-        parse: |text| match (target(text), FileType::from_name(text)) {
-            (Ok(dtype), _) => Ok(dtype),
+        parse: |text| match (named(&FLOATS, text), target(text), FileType::from_name(text)) {
+            (Some(dtype), ..) | (_, Ok(dtype), _) => Ok(dtype),
             // A mix of dtypes, such as Q4_K_M.
-            (Err(_), Some(_)) => {
+            (.., Some(_)) => {
                 Err(format!("a file type: `weighbridge quantize SRC DST {text}` writes it"))
             }
-            (Err(error), None) => super::values::with_advice(Err(error)),
+            (_, Err(error), None) => match elsewhere(text) {
+                Some(said) => Err(said),
+                None => super::values::with_advice(Err(error)),
+            },
         },
         names: || {
             let possible = DTYPES.iter().filter(|row| target(row.name).is_ok());
@@ -150,10 +204,8 @@ pub(crate) fn dtype() -> Named<DType> {
 
 /// Dtypes of a cache of keys and values: those of llama.cpp's `--cache-type-k`, and those of vLLM's and
 /// SGLang's `--kv-cache-dtype`. `auto` is that of 16-bit models.
-const CACHES: [(DType, &str); 12] = [
-    (DType::F16, "f16|float16|fp16|auto"),
-    (DType::BF16, "bf16|bfloat16"),
-    (DType::F32, "f32|float32|fp32"),
+const CACHES: [(DType, &str); 10] = [
+    (DType::F16, "auto"),
     (DType::Q8_0, "q8_0"),
     (DType::Q5_1, "q5_1"),
     (DType::Q5_0, "q5_0"),
@@ -168,14 +220,13 @@ const CACHES: [(DType, &str); 12] = [
 /// A dtype of the cache of keys and values.
 pub(crate) fn kv() -> Named<DType> {
     fn names() -> impl Iterator<Item = &'static str> {
-        CACHES.iter().filter_map(|(_, names)| names.split('|').next())
+        let rows = FLOATS.iter().chain(CACHES.iter().skip(1));
+        rows.filter_map(|(_, names)| names.split('|').next())
     }
     Named {
         parse: |text| {
-            let lower = text.to_ascii_lowercase();
-            let is_it = |names: &str| names.split('|').any(|name| name == lower);
-            let found = CACHES.iter().find(|(_, names)| is_it(names));
-            found.map_or_else(|| none_of(names()), |(dtype, _)| Ok(*dtype))
+            let found = named(&FLOATS, text).or_else(|| named(&CACHES, text));
+            found.map_or_else(|| none_of(names()), Ok)
         },
         names: || names().map(|name| (name, "")).collect(),
     }
@@ -211,7 +262,7 @@ pub(crate) fn writable() -> Named<&'static Container> {
     Named {
         parse: |text| {
             let name = match text {
-                "hf" | "huggingface" => "safetensors",
+                "hf" | "huggingface" | "transformers" => "safetensors",
                 name => name,
             };
             let found = rows().find(|(row, _)| row.name == name).map(|(row, _)| row);

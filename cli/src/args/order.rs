@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Command, ValueEnum};
+use clap::{Arg, Command, ValueEnum};
 use weighbridge::adapter::Adapter;
-use weighbridge::container::OLLAMA;
+use weighbridge::container::{OLLAMA, ollama};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
@@ -24,17 +24,24 @@ pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
 /// MODEL --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
 pub(super) fn complete(program: &Command, words: &mut Vec<OsString>, at: usize) {
     let next = word_at(words, at + 1).to_owned();
+    let is_help = ["-h", "--help"].contains(&next.as_str());
     let has_word = !next.is_empty() && !next.starts_with('-');
     let verb = program.find_subcommand(word_at(words, at));
     let is_complete = verb.is_some_and(|verb| verb.find_subcommand(&next).is_some());
+    let is_verb = |word: &OsString| verb.is_some_and(|verb| verb.find_subcommand(word).is_some());
+    let names_verb = words.iter().skip(at + 1).any(is_verb);
     match word_at(words, at) {
         "run" if has_word && !is_complete => words.insert(at + 1, "generate".into()),
+        // `run -m MODEL -p PROMPT`.
+        "run" if next.starts_with('-') && !is_help && !names_verb => {
+            words.insert(at + 1, "generate".into());
+        }
         "meta" if has_word && !is_complete => {
             let is_setting = |word: &str| !word.starts_with('-') && word.contains('=');
             let sets = words.iter().skip(at + 2).any(|word| word.to_str().is_some_and(is_setting));
             words.insert(at + 1, if sets { "set" } else { "get" }.into());
         }
-        "list" if !has_word && !["-h", "--help"].contains(&next.as_str()) => {
+        "list" if !has_word && !is_help => {
             words.splice(at..=at, ["models".into()]);
         }
         "list" if Listing::from_str(&next, true).is_err() && Path::new(&next).is_file() => {
@@ -68,6 +75,11 @@ pub(super) fn arrange(
     refused(&name, words, &places)?;
     match (name.as_str(), places.as_slice()) {
         ("convert", _) => quantized(words, at, &places),
+        ("quantize", [first, .., last]) if is_type(nth(0)) => {
+            // The type comes last.
+            let target = words.remove(*first);
+            words.insert(*last, target);
+        }
         // llama-quantize's last argument is the number of threads.
         ("quantize", [.., last]) if places.len() == 4 || (is_type(nth(1)) && is_number(nth(2))) => {
             words.insert(*last, "--threads".into());
@@ -75,32 +87,13 @@ pub(super) fn arrange(
         ("quantize", [_, first, second]) if is_type(nth(1)) && !is_type(nth(2)) => {
             words.swap(*first, *second);
         }
-        ("merge", [_, second, others @ ..]) if is_adapter(nth(1)) => {
-            let dst = others.first().map_or("DST", |_| nth(2));
-            let has_dst = dst != "DST" || has(words, &["--dst"]);
-            if !has_dst {
-                let advice = format!(
-                    "`weighbridge convert {} DST --lora {}` merges the adapter into the model",
-                    nth(0),
-                    nth(1)
-                );
-                return Err(Failure::advised("the merged model has no name".to_owned(), advice));
-            }
-            words.insert(*second, "--lora".into());
-            words.splice(at..=at, ["convert".into()]);
-        }
-        // What a shell makes of `model-*.gguf`: any shard stands for all.
-        ("merge", [first, others @ ..]) if has(words, &["--dst"]) && is_set(words, &places) => {
-            words.drain(first + 1..=first + others.len()).for_each(drop);
-        }
-        ("merge", [shards @ .., dst]) if is_set(words, shards) => {
-            words.drain(dst + 1 - shards.len()..*dst).for_each(drop);
-        }
+        ("merge", _) => merged(words, at, &places)?,
         ("meta set", [_, key, value]) if !nth(1).contains('=') => {
             let setting = format!("{}={}", nth(1), nth(2));
             words.splice(*key..=*value, [setting.into()]);
         }
-        ("pull", [_, ..]) if Path::new(nth(0)).is_file() => {
+        // `get FILE KEY`.
+        ("pull", [_, _, ..]) if Path::new(nth(0)).is_file() => {
             words.splice(at..=at, ["meta".into(), "get".into()]);
         }
         ("show", [_]) if is_file_model(nth(0)) => {
@@ -119,8 +112,41 @@ pub(super) fn arrange(
             words.insert(*digest, "--sha256".into());
         }
         ("dump", [_, _, file]) => words.insert(*file, "--output".into()),
+        ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
+            words.swap(*first, *second);
+        }
         ("run generate", [_, prompt]) => words.insert(*prompt, "--prompt".into()),
         ("run embed" | "run tokens", [_, text]) => words.insert(*text, "--text".into()),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `merge MODEL ADAPTER DST` is `convert --lora`; of the shards of one model, one is enough.
+fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), Failure> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    match places {
+        [_, second, others @ ..] if is_adapter(nth(1)) => {
+            let dst = others.first().map_or("DST", |_| nth(2));
+            let has_dst = dst != "DST" || has(words, &["--dst"]);
+            if !has_dst {
+                let advice = format!(
+                    "`weighbridge convert {} DST --lora {}` merges the adapter into the model",
+                    nth(0),
+                    nth(1)
+                );
+                return Err(Failure::advised("the merged model has no name".to_owned(), advice));
+            }
+            words.insert(*second, "--lora".into());
+            words.splice(at..=at, ["convert".into()]);
+        }
+        // What a shell makes of `model-*.gguf`: any shard stands for all.
+        [first, others @ ..] if has(words, &["--dst"]) && is_set(words, places) => {
+            words.drain(first + 1..=first + others.len()).for_each(drop);
+        }
+        [shards @ .., dst] if is_set(words, shards) => {
+            words.drain(dst + 1 - shards.len()..*dst).for_each(drop);
+        }
         _ => {}
     }
     Ok(())
@@ -130,9 +156,41 @@ pub(super) fn arrange(
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     let (fault, advice) = match (name, places.len()) {
-        ("merge", 2) if nth(0) != nth(1) && is_model(nth(0)) && is_model(nth(1)) => (
-            format!("{} and {} are two models", nth(0), nth(1)),
-            "a recipe says how: `weighbridge help merge`; `diff` compares two models".to_owned(),
+        ("merge", 2..)
+            if nth(0) != nth(1)
+                && is_model(nth(0))
+                && is_model(nth(1))
+                && !is_adapter(nth(1))
+                && !has(words, &["--overwrite"])
+                && !is_set(words, places)
+                && !is_set(words, places.split_last().map_or(places, |(_, shards)| shards)) =>
+        {
+            (
+                format!("{} and {} are two models", nth(0), nth(1)),
+                "a recipe says how: `weighbridge help merge`; `diff` compares two models"
+                    .to_owned(),
+            )
+        }
+        ("convert", 1 | 2)
+            if Path::new(nth(0)).join("adapter_config.json").is_file()
+                && (nth(1).is_empty() || nth(1).ends_with(".gguf"))
+                && !has(words, &["--to", "--dst", "--lora", "--lora-from"]) =>
+        {
+            (
+                format!("{} is an adapter, and none is converted to GGUF", nth(0)),
+                format!(
+                    "`weighbridge convert MODEL DST --lora {}` merges it into its model",
+                    nth(0)
+                ),
+            )
+        }
+        ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
+            "the name of the new model comes first".to_owned(),
+            format!("`weighbridge create {} {}`", nth(1), nth(0)),
+        ),
+        ("pull", 1) if Path::new(nth(0)).is_file() => (
+            format!("{} is a file on this machine", nth(0)),
+            format!("`weighbridge {0}` shows it, `weighbridge meta get {0}` its metadata", nth(0)),
         ),
         ("run generate", 1)
             if !has(words, &["--prompt", "--ids", "--encoder-ids", "-h", "--help"]) =>
@@ -154,18 +212,27 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
     Err(Failure::advised(fault, advice))
 }
 
+/// Whether an argument of a verb is spelled like this option.
+fn is_spelled(argument: &Arg, option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(name) => argument.get_long_and_visible_aliases().unwrap_or_default().contains(&name),
+        None => option.strip_prefix('-').is_some_and(|name| {
+            argument.get_short().is_some_and(|short| name == short.to_string())
+        }),
+    }
+}
+
+/// Whether a verb has an option.
+pub(super) fn has_option(verb: &Command, option: &str) -> bool {
+    verb.get_arguments().any(|argument| is_spelled(argument, option))
+}
+
 /// The places of the words that are no options, and no values of options.
 fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
     let takes_value = |option: &str| {
-        verb.get_arguments().any(|argument| {
-            let long = argument.get_long_and_visible_aliases().unwrap_or_default();
-            let is_it = match option.strip_prefix("--") {
-                Some(name) => long.contains(&name),
-                None => option.strip_prefix('-').is_some_and(|name| {
-                    argument.get_short().is_some_and(|short| name == short.to_string())
-                }),
-            };
-            is_it && argument.get_action().takes_values() && !argument.is_require_equals_set()
+        let mut named = verb.get_arguments().filter(|argument| is_spelled(argument, option));
+        named.any(|argument| {
+            argument.get_action().takes_values() && !argument.is_require_equals_set()
         })
     };
     let (mut places, mut place) = (Vec::new(), from);
@@ -243,6 +310,11 @@ fn is_adapter(path: &str) -> bool {
 
 fn is_model(path: &str) -> bool {
     Path::new(path).exists() && Model::open(path).is_ok()
+}
+
+/// Whether a word is the name of a model in Ollama's store.
+pub(super) fn in_store(name: &str) -> bool {
+    ollama::place(name, None).is_ok_and(|manifest| manifest.is_file())
 }
 
 /// Whether a word is the path of a file or a directory that is no model of Ollama's store.

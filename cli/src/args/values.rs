@@ -81,7 +81,7 @@ pub(crate) fn size_with_unit(text: &str) -> Result<(u64, Unit), String> {
     let has_unit = text.contains(|c: char| c.is_ascii_alphabetic());
     if !has_unit && bytes < 1 << 16 {
         return Err(format!(
-            "{bytes} bytes hold no model: add a unit, as in {bytes}GiB or {bytes}MiB"
+            "{text} is a number of bytes: add a unit, as in {bytes}GiB or {bytes}MiB"
         ));
     }
     Ok((bytes, unit))

@@ -4,12 +4,13 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
-use weighbridge::container::ollama;
 
 use super::order::{self, word_at};
 use super::{Cli, help};
 use crate::failure::{Failure, note};
+use crate::spelling;
 
 /// The meaning of a word that is no verb, or no option, of this program.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,10 @@ const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each s
 const PICTURES: &str = "`weighbridge view MODEL` draws it in the browser; `weighbridge inspect MODEL TENSOR` prints a histogram";
 const ARRAYS: &str = "`weighbridge dump MODEL TENSOR -o FILE.npy` writes an array of NumPy";
 const TOWERS: &str = "`--leave-out 'vision*'` leaves out tensors by name; a GGUF file of a language model has no tower";
+const TOKENS: &str = "`weighbridge run tokens MODEL` lists the special tokens, with `--text TEXT` those of a text; \
+    `convert MODEL DIR --to safetensors` writes tokenizer.json";
+const CONTAINERS: &str = "`--to mlx`, `--to gguf` or `--to safetensors` names the container";
+const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sha256 HEX`";
 const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
 
 /// Verbs: the words, separated by `|`, and what they mean.
@@ -67,7 +72,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("tokens", Moved("run tokens")),
     // Other programs.
     (
-        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|peek|stat|print|cat|head",
+        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head",
         Is("inspect"),
     ),
     ("gguf-dump|gguf_dump|gguf_dump.py", Is("inspect --metadata")),
@@ -86,7 +91,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("ppl|perplexity|llama-perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     ("vram|ram|mem|fit|fits|estimate", Is("memory")),
     ("cache verify", Is("verify")),
-    ("check|validate|lint|fsck|doctor", Is("verify")),
+    ("check|validate|lint|fsck|doctor|test", Is("verify")),
     ("gguf-hash|llama-gguf-hash", Is("hash")),
     (
         "sha256|sha256sum|shasum|checksum|digest",
@@ -99,7 +104,21 @@ const VERBS: &[(&str, Meaning)] = &[
         "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|hf-to-gguf|mlx_lm.convert|export",
         Is("convert"),
     ),
+    ("to-gguf", Is("convert --to gguf")),
+    ("to-mlx", Is("convert --to mlx")),
+    ("to-safetensors|to-hf", Is("convert --to safetensors")),
     ("quant|quantise|llama-quantize", Is("quantize")),
+    ("requant|requantize|requantise", Is("quantize --allow-requantize")),
+    (
+        "gguf-new-metadata|gguf_new_metadata|gguf_new_metadata.py",
+        Says("`weighbridge meta set SRC name='My model' -o DST` writes a changed copy"),
+    ),
+    (
+        "gguf-convert-endian|gguf_convert_endian|gguf_convert_endian.py",
+        Says(
+            "Weighbridge reads both byte orders, and writes little-endian files: `weighbridge convert SRC DST`",
+        ),
+    ),
     ("gguf-split|llama-gguf-split|shard|reshard", Is("split")),
     ("join|unsplit|unshard|concat|combine", Is("merge")),
     ("dedupe|dedup|duplicates", Is("models --duplicates")),
@@ -107,15 +126,11 @@ const VERBS: &[(&str, Meaning)] = &[
         "license",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
     ),
-    (
-        "tokenizer|vocab|vocabulary|special-tokens",
-        Says(
-            "`weighbridge run tokens MODEL --text TEXT` prints tokens; `convert MODEL DIR --to safetensors` writes tokenizer.json",
-        ),
-    ),
+    ("tokenizer|vocab|vocabulary", Says(TOKENS)),
+    ("special-tokens|special_tokens", Is("run tokens")),
     ("download|fetch|get|clone|snapshot-download", Is("pull")),
     ("cache rm|cache delete|cache prune", Says(DELETES)),
-    ("cache ls|cache list|cache scan|cache|scan-cache|ls|du", Is("models")),
+    ("cache ls|cache list|cache scan|cache|scan|scan-cache|ls|du", Is("models")),
     ("import", Is("create")),
     ("chat|ask|mlx_lm.chat", Is("run generate --chat")),
     ("gen|complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
@@ -165,7 +180,7 @@ const VERBS: &[(&str, Meaning)] = &[
         Says("`weighbridge meta get FILE chat_template` prints it"),
     ),
     (
-        "convert-lora|convert_lora_to_gguf|convert_lora_to_gguf.py",
+        "convert-lora|convert-lora-to-gguf|convert_lora_to_gguf|convert_lora_to_gguf.py",
         Says(
             "`--lora` takes the adapter as it is, a PEFT directory or a GGUF file: `weighbridge convert MODEL DST --lora ADAPTER`",
         ),
@@ -201,6 +216,20 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "-o|--out|--output|--outfile|--mlx-path", Is("--dst")),
     ("convert", "-m|--hf-path|--model", Value),
     ("convert", "--format", Is("--to")),
+    ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
+    ("convert", "--use-temp-file|--no-lazy|--no-tensor-first-split", Needless),
+    ("convert", "--vocab-only", Says("no file of a vocabulary alone is written")),
+    ("convert", "--bigendian|--big-endian", Says("leave it out: files are written little-endian")),
+    ("convert", "--print-supported-models", Says("`weighbridge list families` lists the families")),
+    ("convert", "--remote", Says("`hf://ORG/NAME` as SRC is a model on the hub")),
+    (
+        "convert",
+        "--base|--base-model|--base-model-id",
+        Says(
+            "no adapter is converted to GGUF: `weighbridge convert MODEL DST --lora ADAPTER` merges one",
+        ),
+    ),
+    ("convert", "--upload-repo", Says(UPLOADS)),
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
     ("convert", "--split-max-size", Is("--max-shard-size")),
@@ -233,7 +262,14 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "--format|--output-format", Says("`--json` prints JSON")),
-    ("inspect", "-v|--verbose", Is("--all")),
+    ("inspect", "-v|--verbose|--tensors|--list-tensors|-l", Is("--all")),
+    ("inspect", "--meta|--kv|--keys", Is("--metadata")),
+    ("inspect", "--vocab|--tokens|--tokenizer|--special-tokens", Says(TOKENS)),
+    (
+        "inspect",
+        "--hash|--sha256|--checksum",
+        Says("`weighbridge hash MODEL` prints the SHA-256 of each tensor"),
+    ),
     (
         "inspect",
         "--outliers|--histogram|--values",
@@ -247,8 +283,17 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--quant|--quantization|--type|--dtype",
         Says("`weighbridge quantize MODEL --list-types` shows the size in each type"),
     ),
-    ("memory", "-c|--ctx|--ctx-size|--num-ctx|--context-length", Is("--context")),
-    ("memory", "--ram|--vram|--mem|--gpu-memory|--budget", Is("--room")),
+    (
+        "memory",
+        "-c|--ctx|--ctx-size|--num-ctx|--n-ctx|--context-length|--tokens|--max-tokens|--max-model-len|--seq-len",
+        Is("--context"),
+    ),
+    ("memory", "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit", Is("--room")),
+    (
+        "memory",
+        "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size",
+        Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
+    ),
     ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
     ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
     (
@@ -261,10 +306,18 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
     ("merge", "-o|--output", Is("--dst")),
     ("merge", "--merge", Needless),
+    ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "--sort-by", Is("--sort")),
     ("pull", "--local-dir", Is("-o")),
     ("pull", "--max-workers", Is("--jobs")),
     ("pull", "--quiet", Needless),
+    ("pull", "-hf|-hfr|--hf-repo|--repo|--repo-id", Value),
+    ("pull", "--resume-download", Needless),
+    (
+        "pull",
+        "--force-download",
+        Says("delete the files first: existing ones are not downloaded again"),
+    ),
     ("pull", "--token", Says("set HF_TOKEN in the environment")),
     (
         "pull",
@@ -275,6 +328,7 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quality", "-m|--model", Value),
     ("quality", "-f|--file", Is("--text")),
     ("quality", "-c|--ctx-size", Is("--context")),
+    ("quality", "--chunks", Says("`--tokens N` limits the tokens of the text")),
     ("quality", "--kl-divergence", Needless),
     (
         "quality",
@@ -290,10 +344,17 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("the type says it: `quantize SRC DST Q4_K_M` writes GGUF, `--type mlx4` MLX"),
     ),
     ("quantize", "-m|--hf-path|--model", Value),
+    ("quantize", "--types|--help-types|--list", Is("--list-types")),
+    (
+        "quantize",
+        "--dtype",
+        Says("the type says it; `weighbridge convert SRC DST --dtype F16` does not quantize"),
+    ),
+    ("quantize", "--upload-repo", Says(UPLOADS)),
     ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
     ("run embed", "-m|--model", Value),
     ("run embed", "-p|--prompt", Is("--text")),
-    ("run generate", "-m|--model", Value),
+    ("run generate", "-m|--model|-hf|-hfr|--hf-repo", Value),
     ("run generate", "-p", Is("--prompt")),
     ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
     ("run generate", "--temperature", Is("--temp")),
@@ -317,7 +378,8 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run logits", "-m|--model", Value),
     ("run tokens", "-m|--model", Value),
     ("run tokens", "-p|--prompt", Is("--text")),
-    ("run tokens", "--count", Says("`--json | jq '.texts[0].tokens | length'` counts them")),
+    ("run tokens", "--count|--show-count", Needless),
+    ("run tokens", "--special|--special-tokens", Needless),
     ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
     ("split", "-o|--output", Is("--dst")),
     ("split", "-n|--shards|--num-shards|--parts", Says(SHARDS)),
@@ -327,8 +389,40 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
     ("view", "--host", Says("leave it out: the page is served to this machine only")),
+    ("verify", "--checksum|--digest|--hash", Is("--sha256")),
+    ("verify", "--md5|--sha1", Says(OFFICIAL)),
+    (
+        "verify",
+        "-c|--check",
+        Says(
+            "`sha256sum -c FILE` compares files with a list; `--hub ORG/NAME` compares those of a repository",
+        ),
+    ),
     ("view", "--html", Is("-o")),
+    ("view", "--no-browser", Is("--no-open")),
+    // Of any verb that has no such option.
+    (ANY, "--trust-remote-code", Needless),
+    (ANY, "-f|--force|-y|--yes", Is("--overwrite")),
+    (ANY, "-f|--force|-y|--yes", Says("leave it out: nothing is asked, and nothing replaced")),
+    (ANY, "-t|-j|--nthread|--nthreads|--num-threads|--n-threads", Is("--threads")),
+    (
+        ANY,
+        "-t|-j|--threads|--nthreads|--num-threads|--n-threads",
+        Says("leave it out: all processors are used"),
+    ),
+    (ANY, "-v|--verbose|--debug", Is("--all")),
+    (ANY, "-v|--verbose|--debug", Says("leave it out: `--json` prints all that is known")),
+    (
+        ANY,
+        "-q|--quiet|--silent",
+        Says(
+            "leave it out: the report is on standard output, notes and errors are on standard error",
+        ),
+    ),
 ];
+
+/// Rows of [`OPTIONS`] for every verb.
+const ANY: &str = "*";
 
 /// Programs whose verbs are words of their own: `hf download`, `ollama list`.
 const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
@@ -364,7 +458,7 @@ fn verb_place(words: &[OsString]) -> Option<usize> {
         match word.to_str() {
             Some("--") => return None,
             Some(option) if GLOBAL.contains(&option) => place += 2,
-            Some(option) if option.starts_with('-') => place += 1,
+            Some(option) if option.starts_with('-') && option.len() > 1 => place += 1,
             _ => return Some(place),
         }
     }
@@ -407,11 +501,20 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
 /// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
 fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<(), Failure> {
     let path = words.get(at).map_or(Path::new(""), Path::new);
+    if name == "-" {
+        let fault = "a model is not read from standard input";
+        return Err(says(fault, "save it to a file, and give its path"));
+    }
     let is_address = name.contains(['/', '\\', '.', ':']) || name.is_empty();
-    let in_store = || ollama::place(name, None).is_ok_and(|manifest| manifest.is_file());
-    if is_address || path.exists() || in_store() {
+    if is_address || path.exists() || order::in_store(name) {
         words.insert(at, "inspect".into());
         return Ok(());
+    }
+    let rest: Vec<_> = words.iter().skip(at).map(|word| word.to_string_lossy()).collect();
+    let joined = rest.join(" ");
+    if Path::new(&joined).exists() {
+        let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
+        return Err(says(&format!("no verb is named `{name}`"), &advice));
     }
     let advice = match help::nearest_verb(name) {
         Some(verb) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
@@ -425,8 +528,11 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
 fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let mut verb = word_at(words, at).to_owned();
     let mut place = at + 1;
-    if program.find_subcommand(&verb).is_some_and(Command::has_subcommands) {
-        verb = format!("{verb} {}", word_at(words, place));
+    let Some(mut command) = program.find_subcommand(&verb) else { return Ok(()) };
+    if command.has_subcommands() {
+        let second = word_at(words, place);
+        verb = format!("{verb} {second}");
+        command = command.find_subcommand(second).unwrap_or(command);
         place += 1;
     }
     while let Some(word) = words.get(place) {
@@ -441,10 +547,7 @@ fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<()
             Some((option, value)) if option.starts_with('-') => (option, Some(value)),
             _ => (word.as_str(), None),
         };
-        let row = OPTIONS.iter().find(|(of, spellings, _)| {
-            *of == verb && spellings.split('|').any(|spelling| spelling == option)
-        });
-        let here = match row.map(|(_, _, meaning)| *meaning) {
+        let here = match meaning(&verb, option, |option| order::has_option(command, option)) {
             Some(Is(here)) => vec![here],
             Some(Value | Needless) => Vec::new(),
             Some(Says(what)) => {
@@ -463,8 +566,50 @@ fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<()
     Ok(())
 }
 
+/// The meaning of an option of a verb; `None` if it is one of this program, or unknown.
+fn meaning(verb: &str, option: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
+    let mut rows = OPTIONS.iter().filter(|(_, spellings, _)| {
+        option.starts_with('-') && spellings.split('|').any(|spelling| spelling == option)
+    });
+    let fits = |of: &str, meaning: &Meaning| match meaning {
+        _ if of == verb => true,
+        Is(here) => of == ANY && !has(option) && has(here),
+        _ => of == ANY && !has(option),
+    };
+    rows.find(|(of, _, meaning)| fits(of, meaning)).map(|(_, _, meaning)| *meaning)
+}
+
 fn says(message: &str, advice: &str) -> Failure {
     Failure::advised(message.to_owned(), advice.to_owned())
+}
+
+/// The failure of an option that a verb lacks. The parser's own tips are often wrong: an option that
+/// shares some letters, or the option as a value.
+pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if error.kind() != ErrorKind::UnknownArgument || !option.starts_with('-') {
+        return None;
+    }
+    let mut command = &super::command();
+    let mut name = Vec::new();
+    for place in 1..words.len() {
+        if let Some(verb) = command.find_subcommand(word_at(words, place)) {
+            command = verb;
+            name.push(verb.get_name());
+        }
+    }
+    let names = command.get_arguments().filter_map(clap::Arg::get_long).collect::<Vec<_>>();
+    let word = option.trim_start_matches('-');
+    let near = spelling::nearest(word, names.into_iter(), |name| spelling::distance(word, name));
+    let verb = if name.is_empty() { "weighbridge".to_owned() } else { name.join(" ") };
+    let advice = match near {
+        Some(near) => format!("did you mean --{near}?"),
+        None if name.is_empty() => "`weighbridge help` lists the verbs and options".to_owned(),
+        None => format!("`weighbridge help {verb}` lists its options"),
+    };
+    Some(Failure::advised(format!("`{verb}` has no option {option}"), advice))
 }
 
 #[cfg(test)]
@@ -526,6 +671,17 @@ mod tests {
             ("w help generate", "w run generate --help"),
             ("w help", "w --help"),
             ("w convert a b -- --outfile", "w convert a b -- --outfile"),
+            ("w convert a b.gguf --force -t 2", "w convert a b.gguf --overwrite --threads 2"),
+            ("w create a -f b", "w create a -f b"),
+            ("w inspect m -v", "w inspect m --all"),
+            ("w diff a b --verbose", "w diff a b --all"),
+            ("w m.gguf --tensors", "w inspect m.gguf --all"),
+            ("w memory m --gpu 8G", "w memory m --room 8G"),
+            ("w quantize Q4_K_M d o.gguf", "w quantize d o.gguf Q4_K_M"),
+            ("w quantize q4_0 d", "w quantize d q4_0"),
+            ("w special-tokens m", "w run tokens m"),
+            ("w to-mlx d", "w convert --to mlx d"),
+            ("w run -m m -p Hello", "w run generate m --prompt Hello"),
         ] {
             assert_eq!(here(typed), meant, "{typed}");
         }
@@ -552,16 +708,9 @@ mod tests {
                 find(&verb.join(" "));
             }
         }
-        for (verb, spellings, meaning) in OPTIONS {
+        for (verb, spellings, meaning) in OPTIONS.iter().filter(|(verb, ..)| *verb != ANY) {
             let command = find(verb);
-            let has = |option: &str| {
-                command.get_arguments().any(|argument| {
-                    let long = argument.get_long_and_visible_aliases().unwrap_or_default();
-                    let short = argument.get_short().map(|short| format!("-{short}"));
-                    long.iter().any(|name| format!("--{name}") == option)
-                        || short.as_deref() == Some(option)
-                })
-            };
+            let has = |option: &str| order::has_option(command, option);
             for option in spellings.split('|') {
                 assert!(!has(option), "{verb} has {option}");
             }

@@ -13,7 +13,7 @@ use weighbridge::{Part, Tensor};
 use super::Done;
 use crate::args::{Dump, DumpForm};
 use crate::newfile::NewFile;
-use crate::print::{self, plural, shape};
+use crate::print::{self, plural, shape, shown};
 use crate::{Status, Stop, failure, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
@@ -56,6 +56,7 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         stop => stop,
     })?;
     file.finish()?;
+    note(&format!("wrote {}", shown(path)));
     Ok(done)
 }
 

@@ -13,7 +13,7 @@ use weighbridge_web::MemoryToRun;
 
 use super::{Done, separated};
 use crate::args::run::{Memory as Args, Room, SizedDevice};
-use crate::args::values::size_for_path;
+use crate::args::values::{size, size_for_path};
 use crate::json::{self, SCHEMA};
 use crate::print::{self, Fields, Screen, Table, bytes, grouped, left, plural, right, shown};
 use crate::{Status, Stop, failure, remark};
@@ -121,10 +121,36 @@ pub(crate) fn run(args: &Args) -> Done {
     separated(&args.paths, args.json, |path| one(args, path))
 }
 
+/// What to say about a size in place of a path: `7B` are weights, `8G` is a room.
+fn of_size(text: &str) -> String {
+    let digits = text.trim_end_matches(['b', 'B']);
+    let weights = if digits == text { None } else { size(&format!("{digits}GB")).ok() };
+    let taken = |dtype: DType| {
+        let blocks = weights?.next_multiple_of(32);
+        Some(format!("{} in {}", bytes(dtype.tensor_bytes(&[blocks])?), dtype.name()))
+    };
+    let taken: Vec<String> =
+        [DType::F16, DType::Q8_0, DType::Q4_0].into_iter().filter_map(taken).collect();
+    match taken.is_empty() || !digits.ends_with(|c: char| c.is_ascii_digit()) {
+        true => format!(
+            "no file is named {text}: `memory MODEL --room {text}` says whether a model fits"
+        ),
+        false => format!(
+            "no file is named {text}: so many weights take {}, without the cache; give a model for the rest",
+            taken.join(", ")
+        ),
+    }
+}
+
 fn one(args: &Args, path: &Path) -> Done {
     if let Some(text) = size_for_path(path) {
-        let fault = format!("no file is named {text}: `--room {text}` says whether the model fits");
-        return Err(Stop::Usage(fault));
+        return Err(Stop::Usage(of_size(text)));
+    }
+    if path.ends_with("config.json") {
+        let fault = "a config alone does not say which tensors the model has";
+        let error = Error::new(ErrorKind::Unsupported, fault).in_file(path);
+        let advice = "`weighbridge memory hf://ORG/NAME` reads the headers of a model on the hub, not its weights";
+        return Err(error.advise(advice).into());
     }
     let model = args.open.options().open(path)?;
     remark(&model);

@@ -73,7 +73,7 @@ fn wrong_usage() {
         &["list", "nothing", "--json"],
         &["dump", "x", "y", "--json"],
         &["quantize", "x", "y", "--type", "Q99", "--json"],
-        &["convert", "x", "y", "--json"],
+        &["convert", GGUF, "y", "--json"],
         &["hash", "x", "y", "--save", "z", "--json"],
         &["split", "x", "y", "--max-shard-size", "many", "--json"],
         &["verify", "x", "y", "--against", "z", "--json"],

@@ -37,6 +37,7 @@ mod json_errors;
 mod kinds;
 mod memory;
 mod meta;
+mod mistakes;
 mod models;
 mod names;
 mod overwrite;

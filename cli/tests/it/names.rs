@@ -180,7 +180,9 @@ fn dumps_to_files() {
         let path = inside(&folder, form);
         let arguments = ["dump", GGUF, "output_norm.weight", "--as", form];
         let expected = run(&arguments).bytes;
-        assert_eq!(printed(&[&arguments[..], &["-o", &path]].concat()), "");
+        let ran = run(&[&arguments[..], &["-o", &path]].concat());
+        assert_eq!((ran.status, ran.out.as_str()), (Some(0), ""), "{}", ran.err);
+        assert!(ran.err.ends_with(&format!("note: wrote {path}\n")), "{}", ran.err);
         assert_eq!(std::fs::read(&path).expect("the file"), expected, "{form}");
         assert_eq!(run(&[&arguments[..], &["-o", "-"]].concat()).bytes, expected, "{form}");
         assert_eq!(run(&[&arguments[..], &["-o", &path]].concat()).status, Some(2), "{form}");

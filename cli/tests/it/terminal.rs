@@ -67,6 +67,21 @@ fn no_report_is_wider_than_the_terminal() {
 }
 
 #[test]
+fn the_help_fits_the_terminal() {
+    for arguments in
+        [&["-h"][..], &["quantize", "-h"], &["run", "generate", "--help"], &["convert", "--bogus"]]
+    {
+        for columns in [40, 60] {
+            let Some(text) = on_terminal(columns, arguments, "2>&1") else { return };
+            for line in text.lines() {
+                let word = !line.trim_start().contains(' ');
+                assert!(line.chars().count() <= columns || word, "{arguments:?}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_wide_terminal_shows_what_a_pipe_gets() {
     for arguments in [&["inspect", HF][..], &["diff", HF, GGUF, "--all"], &["list", "dtypes"]] {
         let piped = run(arguments).out;

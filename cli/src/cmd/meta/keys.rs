@@ -87,7 +87,10 @@ fn nearest_of(key: &str, keys: impl Iterator<Item = String>, model: &Model) -> O
     if key.len() > LONGEST {
         return None;
     }
-    spelling::nearest(key, keys.filter(|full| full.len() <= LONGEST), distance_to)
+    let keys: Vec<String> = keys.filter(|full| full.len() <= LONGEST).collect();
+    let longer = keys.iter().find(|full| full.len() > key.len() && full.starts_with(key));
+    let near = || spelling::nearest(key, keys.iter().cloned(), distance_to);
+    longer.cloned().or_else(near)
 }
 
 fn with_architecture(key: &str, model: &Model) -> String {

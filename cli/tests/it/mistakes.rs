@@ -1,0 +1,97 @@
+//! Mistakes, and words of other programs: they work, or one sentence says what to type.
+
+use std::path::Path;
+
+use crate::support::{failure, file, printed, program, refused, run};
+
+const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
+const HF: &str = "assets/sample/hf";
+
+#[test]
+fn a_sentence_says_what_to_type() {
+    let lists = "`weighbridge help convert` lists its options";
+    let rows: &[(&[&str], &str)] = &[
+        (&["convert", HF, "--mlx"], "`--to mlx`"),
+        (&["convert", HF, "--overwrit"], "did you mean --overwrite?"),
+        // Letters in common are no reason for a tip.
+        (&["convert", HF, "--store-all"], lists),
+        (&["convert", HF, "--frobnicate"], "`convert` has no option --frobnicate"),
+        (&["run", "tokens", HF, "--frobnicate"], "`run tokens` has no option --frobnicate"),
+        (&["--frobnicate"], "`weighbridge` has no option --frobnicate"),
+        (&["run", "--frobnicate"], "`run generate` has no option --frobnicate"),
+        (&["-"], "a model is not read from standard input"),
+        (&["pull", GGUF], "is a file on this machine"),
+        (&["create", GGUF, "tale"], "`weighbridge create tale assets/sample/sample-Q8_0.gguf`"),
+        (&["merge", GGUF, HF, "x.gguf"], "a recipe says how"),
+        (&["quantize", HF, "awq"], "awq is no type: Weighbridge reads such models"),
+        (&["quantize", HF, "Q4_K_X"], "Q4_K_X is no type: did you mean Q4_K_S?"),
+        (&["quantize", HF, "x.gguf", "nf4"], "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
+        (&["quantize", HF, "x.gguf"], "the type is missing"),
+        (&["convert", HF, "x.gguf", "--dtype", "int8"], "of 8 bits are Q8_0"),
+        (
+            &["memory", "7B"],
+            "so many weights take 13.0 GiB in F16, 6.9 GiB in Q8_0, 3.7 GiB in Q4_0",
+        ),
+        (&["memory", "8G"], "`memory MODEL --room 8G`"),
+        (&["memory", "assets/sample/hf/config.json"], "`weighbridge memory hf://ORG/NAME`"),
+        (&["memory", GGUF, "--room", "8"], "8 is a number of bytes: add a unit, as in 8GiB"),
+        (&["verify", GGUF, "--md5", "0"], "the checksum is a SHA-256"),
+        (&["verify", "-c", "SHA256SUMS"], "`sha256sum -c FILE`"),
+        (&["inspect", GGUF, "token_embd.weigth"], "the most similar name is \"token_embd.weight\""),
+        (&["meta", "get", GGUF, "tokenizer.ggml.eos"], "\"tokenizer.ggml.eos_token_id\""),
+        // Of two wrong names, the first.
+        (&["convert", "none.gguf", "out"], "none.gguf: no such file"),
+        (&["bench", GGUF, "--verbose"], "`--json` prints all"),
+        (&["gguf-new-metadata", GGUF, "x.gguf"], "`weighbridge meta set SRC"),
+    ];
+    for (words, sentence) in rows {
+        let said = refused(words);
+        assert!(said.contains(sentence), "{words:?}: {said}");
+        assert!(!said.contains("tip:"), "{words:?}: {said}");
+    }
+    assert_eq!(failure(&["convert", HF, "--frobnicate", "--json"])["advice"], lists);
+}
+
+#[test]
+fn words_of_other_programs_mean_the_same() {
+    for (words, here) in [
+        (&["special-tokens", GGUF][..], &["run", "tokens", GGUF][..]),
+        (&["dump", "output_norm.weight", GGUF], &["dump", GGUF, "output_norm.weight"]),
+        (&[GGUF, "--tensors"], &["inspect", GGUF, "--all"]),
+        (&["quantize", "Q4_K_M", HF, "--dry-run"], &["quantize", HF, "Q4_K_M", "--dry-run"]),
+        (
+            &["convert", HF, "x.gguf", "--dtype", "float16", "--no-lazy", "--dry-run"],
+            &["convert", HF, "x.gguf", "--dtype", "F16", "--dry-run"],
+        ),
+    ] {
+        assert_eq!(printed(words), printed(here), "{words:?}");
+    }
+}
+
+#[test]
+fn a_path_with_spaces_needs_quotes() {
+    let (_folder, path) = file("my model.gguf", b"GGUF");
+    // In the folder of the file, so that its name begins the words.
+    let mut program = program(&["my", "model.gguf"]);
+    let program = program.current_dir(Path::new(&path).parent().expect("a folder"));
+    let said = String::from_utf8(program.output().expect("a run").stderr).expect("UTF-8");
+    assert!(said.contains("`weighbridge 'my model.gguf'`"), "{said}");
+}
+
+/// The plan, which may take seconds, would fail for another reason.
+#[test]
+fn a_file_that_exists_is_refused_before_the_plan() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("there.gguf");
+    std::fs::write(&path, "old").expect("a file");
+    let path = path.to_str().expect("UTF-8");
+    for words in [
+        &["quantize", GGUF, path, "Q2_K"][..],
+        &["convert", "assets/sample/mlx-4bit", path, "--lossless"],
+    ] {
+        let said = refused(words);
+        assert!(said.contains("already exists") && said.contains("--overwrite"), "{said}");
+        let ran = run(&[words, &["--overwrite"]].concat());
+        assert!(!ran.err.contains("already exists"), "{words:?}: {}", ran.err);
+    }
+}
