@@ -351,6 +351,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "translate/tokenizer/pre.rs",
         &[
             "command-r",
+            "dbrx",
             "exaone",
             "exaone4",
             "falcon",
@@ -377,6 +378,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         &[
             "cohere",
             "cohere2_moe",
+            "cohere2moe",
             "deepseek",
             "gemma4",
             "glm4",

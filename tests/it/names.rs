@@ -236,6 +236,7 @@ const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 const WITHOUT_LIST: &[(&str, &str)] = &[
     ("deepseek_v4", "hugging face"),
     ("falcon_h1", "gguf"),
+    ("hy3", "hugging face"),
     ("kimi_linear", "gguf"),
     ("kimi_linear", "mlx"),
     ("minimax_m3", "hugging face"),

@@ -291,15 +291,18 @@ fn names_with_one_meaning_are_not_kept() {
 
 /// Fields that say in another form what other fields say too, and those that follow from the stored tensors:
 /// the start of the model's name, and the field.
-const ANOTHER_FORM: [(&str, &str); 11] = [
+const ANOTHER_FORM: [(&str, &str); 14] = [
     // All of a head, or the fraction that `rope_dimension_count` says.
     ("", "rope_partial_factor"),
+    ("mellum", "rope_local_dimension_count"),
     // The layers of `rope_skip_interval`.
     ("", "rope_layers"),
     // As llama.cpp requires them, where the model has one section.
     ("", "rope_sections"),
     // Every layer has experts.
     ("", "expert_layer_step"),
+    ("laguna", "n_leading_dense_layers"),
+    ("mellum", "n_leading_dense_layers"),
     // GGUF loses the rows of the position embedding that no position has.
     ("", "max_seq_len"),
     // Whether the output matrix is stored, and which layers are.

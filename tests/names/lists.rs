@@ -1432,31 +1432,28 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "hy_v3",
-        source: "HYV3ForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        source: "HYV3ForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of hy_v3 requires",
         config: config!("hy_v3", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
-        form: Form::HuggingFace,
-        gguf: "",
-        tensors: &[SAME_REST, OWN_HEAD_NORMS, "
-            model.layers.0.mlp.router.gate.weight            2,8  =
-            model.layers.0.mlp.expert_bias                   2    =
-            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  =
-            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  =
-            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  =
-            model.layers.0.mlp.shared_mlp.gate_proj.weight   6,8  =
-            model.layers.0.mlp.shared_mlp.gate_proj.bias     6    =
-            model.layers.0.mlp.shared_mlp.up_proj.weight     6,8  =
-            model.layers.0.mlp.shared_mlp.up_proj.bias       6    =
-            model.layers.0.mlp.shared_mlp.down_proj.weight   8,6  =
-            model.layers.0.mlp.shared_mlp.down_proj.bias     8    =
+        form: Form::Gguf,
+        gguf: "hy_v3",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, "
+            model.layers.0.mlp.router.gate.weight            2,8  blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.expert_bias                   2    blk.0.exp_probs_b
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8  blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8  blk.0.ffn_up_exps.weight  stacked[{e}]
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6  blk.0.ffn_down_exps.weight  stacked[{e}]
+            model.layers.0.mlp.shared_mlp.gate_proj.weight   6,8  blk.0.ffn_gate_shexp.weight
+            model.layers.0.mlp.shared_mlp.up_proj.weight     6,8  blk.0.ffn_up_shexp.weight
+            model.layers.0.mlp.shared_mlp.down_proj.weight   8,6  blk.0.ffn_down_shexp.weight
         "],
     },
     List {
         name: "mellum",
-        source: "MellumForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        source: "MellumForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of mellum requires",
         config: config!("mellum", r#", "num_local_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
-        form: Form::HuggingFace,
-        gguf: "",
-        tensors: &[SAME_REST, OWN_HEAD_NORMS, OWN_EXPERTS],
+        form: Form::Gguf,
+        gguf: "mellum",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, EXPERTS],
     },
     List {
         name: "solar_open",
@@ -1623,15 +1620,18 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "granite_swa",
-        source: "GraniteMoeSWAForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
-        config: config!("granitemoe_swa", r#", "num_local_experts": 2, "num_experts_per_tok": 1"#),
-        form: Form::HuggingFace,
-        gguf: "",
-        tensors: &[SAME_REST, "
-            model.layers.0.self_attn.sinks                        4       =
-            model.layers.0.block_sparse_moe.router.weight         2,8     =
-            model.layers.0.block_sparse_moe.experts.gate_up_proj  2,12,8  =
-            model.layers.0.block_sparse_moe.experts.down_proj     2,8,6   =
+        source: "GraniteMoeSWAForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of granite_swa requires",
+        config: config!("granitemoe_swa", r#", "num_local_experts": 2, "num_experts_per_tok": 1, "shared_intermediate_size": 6"#),
+        form: Form::Gguf,
+        gguf: "granite_swa",
+        tensors: &[EMBEDDINGS, NORMS, PERMUTED, "
+            model.layers.0.self_attn.sinks                        4       blk.0.attn_sinks.weight
+            model.layers.0.block_sparse_moe.router.weight         2,8     blk.0.ffn_gate_inp.weight
+            model.layers.0.block_sparse_moe.experts.gate_up_proj  2,12,8  blk.0.ffn_gate_exps.weight  slice(axis=1,start=0,len=6)
+            model.layers.0.block_sparse_moe.experts.gate_up_proj  2,12,8  blk.0.ffn_up_exps.weight    slice(axis=1,start=6,len=6)
+            model.layers.0.block_sparse_moe.experts.down_proj     2,8,6   blk.0.ffn_down_exps.weight
+            model.layers.0.shared_mlp.input_linear.weight         12,8    blk.0.ffn_up_shexp.weight
+            model.layers.0.shared_mlp.output_linear.weight        8,6     blk.0.ffn_down_shexp.weight
         "],
     },
     List {
@@ -1679,6 +1679,27 @@ pub(crate) const LISTS: &[List] = &[
         "],
     },
     List {
+        name: "dbrx",
+        source: "DbrxForCausalLM of transformers 5.24 as it is saved",
+        config: r#"{"model_type": "dbrx", "d_model": 8, "n_layers": 1, "n_heads": 4, "vocab_size": 10,
+            "attn_config": {"kv_n_heads": 2, "clip_qkv": 8}, "ffn_config": {"ffn_hidden_size": 6, "moe_num_experts": 2, "moe_top_k": 1}}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            transformer.wte.weight                                 10,8  =
+            transformer.norm_f.weight                              8     =
+            lm_head.weight                                         10,8  =
+            transformer.blocks.0.norm_attn_norm.norm_1.weight      8     =
+            transformer.blocks.0.norm_attn_norm.norm_2.weight      8     =
+            transformer.blocks.0.norm_attn_norm.attn.Wqkv.weight   16,8  =
+            transformer.blocks.0.norm_attn_norm.attn.out_proj.weight  8,8  =
+            transformer.blocks.0.ffn.router.layer.weight           2,8   =
+            transformer.blocks.0.ffn.experts.mlp.w1                12,8  =
+            transformer.blocks.0.ffn.experts.mlp.v1                12,8  =
+            transformer.blocks.0.ffn.experts.mlp.w2                12,8  =
+        "],
+    },
+    List {
         name: "laguna",
         source: "LagunaForCausalLM of transformers 5.24 as it is saved, and mlx-lm, laguna.py, sanitize",
         config: config!("laguna", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
@@ -1694,6 +1715,20 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.mlp.shared_expert.gate_proj.weight  6,8  =
             model.layers.0.mlp.shared_expert.up_proj.weight    6,8  =
             model.layers.0.mlp.shared_expert.down_proj.weight  8,6  =
+        "],
+    },
+    List {
+        name: "laguna in GGUF",
+        source: "LagunaForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of laguna requires",
+        config: config!("laguna", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6"#),
+        form: Form::Gguf,
+        gguf: "laguna",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, HEAD_NORMS, EXPERTS, "
+            model.layers.0.self_attn.g_proj.weight              4,8  blk.0.attn_gate.weight
+            model.layers.0.mlp.experts.e_score_correction_bias  2    blk.0.exp_probs_b.bias
+            model.layers.0.mlp.shared_expert.gate_proj.weight   6,8  blk.0.ffn_gate_shexp.weight
+            model.layers.0.mlp.shared_expert.up_proj.weight     6,8  blk.0.ffn_up_shexp.weight
+            model.layers.0.mlp.shared_expert.down_proj.weight   8,6  blk.0.ffn_down_shexp.weight
         "],
     },
     List {
@@ -1748,18 +1783,12 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "cohere2_moe",
-        source: "Cohere2MoeForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        source: "Cohere2MoeForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of cohere2moe requires",
         config: config!("cohere2_moe", r#", "num_experts": 2, "num_experts_per_tok": 1"#),
-        form: Form::HuggingFace,
-        gguf: "",
-        tensors: &[OWN_EXPERTS, OWN_SHARED_EXPERTS, "
-            model.embed_tokens.weight               10,8  =
-            model.norm.weight                       8     =
-            model.layers.0.input_layernorm.weight   8     =
-            model.layers.0.self_attn.q_proj.weight  16,8  =
-            model.layers.0.self_attn.k_proj.weight  8,8   =
-            model.layers.0.self_attn.v_proj.weight  8,8   =
-            model.layers.0.self_attn.o_proj.weight  8,16  =
+        form: Form::Gguf,
+        gguf: "cohere2moe",
+        tensors: &[EMBEDDINGS, ATTENTION, EXPERTS, SHARED_EXPERTS, "
+            model.layers.0.input_layernorm.weight  8  blk.0.attn_norm.weight
         "],
     },
     List {

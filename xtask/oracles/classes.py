@@ -57,6 +57,12 @@ CASES = [
     ("openai-gpt", "openai-gpt", G | APART),
     ("bloom", "bloom", N | {"hidden_size": 12, "n_layer": 1, "n_head": 3} | APART),
     ("mpt", "mpt", N | {"d_model": 12, "n_layers": 1, "n_heads": 3, "max_seq_len": 16, "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.3}} | APART),
+    (
+        "dbrx",
+        "dbrx",
+        N | {"d_model": 8, "n_layers": 1, "n_heads": 2, "max_seq_len": 16, "attn_config": {"clip_qkv": 0.5, "kv_n_heads": 1, "rope_theta": 100.0}}
+        | {"ffn_config": {"ffn_hidden_size": 12, "moe_num_experts": 4, "moe_top_k": 2}},
+    ),
     ("bitnet", "bitnet", H | {"num_key_value_heads": 1}),
     ("opt", "opt", H | {"ffn_dim": 12}),
     ("opt, narrow and normed last", "opt", H | {"ffn_dim": 12, "word_embed_proj_dim": 6, "do_layer_norm_before": False} | APART),

@@ -148,7 +148,7 @@ fn arrangement(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Re
 }
 
 fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
-    let clip = || facts.real(&["attention.clamp_kqv", "clip_qkv"]);
+    let clip = || facts.real(&["attention.clamp_kqv", "clip_qkv", "attn_config.clip_qkv"]);
     let unless = |key: &str| facts.flag(&[key]) == Some(false);
     for attention in plan.attentions() {
         match values {

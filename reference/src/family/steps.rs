@@ -742,7 +742,9 @@ fn bounded_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 /// Cohere's experts: scores of the chosen ones alone, and the mean with a shared expert. First layers
 /// without experts may have rotary embeddings although they have no window.
 fn cohere_experts(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let scoring = match facts.word(&["expert_selection_fn"]).unwrap_or("softmax") {
+    // GGUF states it as other families do.
+    let stated = facts.config.experts.expert_gating.as_ref().map(|gating| gating.value.name());
+    let scoring = match facts.word(&["expert_selection_fn"]).or(stated).unwrap_or("softmax") {
         "softmax" => Scoring::SoftmaxOfChosen,
         "sigmoid" => Scoring::Sigmoid,
         other => return Err(Error::Unsupported(format!("experts chosen by {other}"))),

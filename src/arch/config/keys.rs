@@ -67,13 +67,13 @@ parts! {
         n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
-        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads"];
+        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "attn_config.kv_n_heads"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
         head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head", "kv_channels"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
@@ -82,9 +82,9 @@ parts! {
         max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta"];
+        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
-        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
+        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts", "ffn_config.moe_num_experts"];
         choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern", "attention_layers"];
         attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs", "attn_layer_indices"];
@@ -131,7 +131,7 @@ parts! {
         /// Period of layers without rotary embeddings: the last layer of each period has none.
         skip_interval: u32 = room,      gguf [],                             json ["no_rope_layer_interval"];
         /// Which layers have rotary embeddings, if some have none.
-        layers: Vec<bool> = flags,      gguf [],                             json ["no_rope_layers"];
+        layers: Vec<bool> = flags,      gguf ["attention.rope_pattern"],     json ["no_rope_layers"];
     }
 
     /// Scaling of rotary embeddings to contexts longer than those of training.
@@ -221,7 +221,7 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k", "ffn_config.moe_top_k"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group", "num_expert_group"];
         /// Groups that the experts of a token are chosen from.

@@ -14,6 +14,8 @@ pub(super) const STEPS: Steps = &[
     ("dense_layers", Step::Keys(dense_layers)),
     ("gated_by_sigmoid", Step::Fits(gated_by_sigmoid)),
     ("indexer", Step::Keys(indexer)),
+    ("indexed_layers", Step::Keys(indexed_layers)),
+    ("indexer_types", Step::Config(indexer_types)),
     ("latent", Step::Keys(latent)),
     ("latent_widths", Step::Config(latent_widths)),
     ("log_multiplier", Step::Keys(log_multiplier)),
@@ -103,6 +105,29 @@ fn indexer(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     for (path, key) in rows {
         keys.count(key, model.count(path)?.ok_or_else(|| model.missing_in_config(path))?);
     }
+    Ok(())
+}
+
+fn is_indexed(model: &SourceModel<'_>, layer: u32) -> bool {
+    model.has(&format!("layers.{layer}.attention.indexer.q_b.weight"))
+}
+
+/// The layers with an indexer, if some use the positions that an earlier layer's chose.
+fn indexed_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let indexed: Vec<bool> =
+        (0..model.own_layers()).map(|layer| is_indexed(model, layer)).collect();
+    if indexed.contains(&false) {
+        keys.flags("attention.indexer.types", &indexed);
+    }
+    Ok(())
+}
+
+/// The same in `config.json`.
+fn indexer_types(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let kind = |layer| if is_indexed(model, layer) { "full" } else { "shared" };
+    let layers = || 0..model.own_layers();
+    out.insert("indexer_types".to_owned(), layers().map(kind).collect());
+    out.insert("layer_types".to_owned(), layers().map(|_| "indexed_attention").collect());
     Ok(())
 }
 

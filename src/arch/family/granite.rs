@@ -12,13 +12,16 @@ use crate::json::{Json, Map};
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
     ("attends_everywhere", Step::Is(attends_everywhere)),
+    ("bases", Step::Config(bases)),
     ("context", Step::Keys(context)),
     ("has_shared_experts", Step::Fits(has_shared_experts)),
     ("in_mlx", Step::Mlx(in_mlx)),
     ("key_heads", Step::Keys(key_heads)),
     ("mixers", Step::Config(mixers)),
+    ("rotated_layers", Step::Keys(rotated_layers)),
     ("rotates", Step::Keys(rotates)),
     ("routes", Step::Is(routes)),
+    ("shared_or_none", Step::Config(shared_or_none)),
     ("shared_width", Step::Keys(shared_width)),
     ("widths", Step::Config(widths)),
 ];
@@ -74,6 +77,43 @@ fn key_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 /// llama.cpp takes this key for whether there are rotary embeddings.
 fn rotates(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.set("rope.scaling.finetuned", &has_rope(model).into());
+    Ok(())
+}
+
+/// The layers with rotary embeddings, of a config that states a base for each layer; 0 stands for none.
+fn rotated_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let Some(bases) = model.config_value("layer_rope_theta").and_then(Json::as_array) else {
+        return Ok(());
+    };
+    let bases: Vec<f64> = bases.iter().filter_map(Json::as_f64).collect();
+    let mut others = bases.iter().filter(|base| **base != 0.0);
+    let base = others.next().copied().unwrap_or_default();
+    if others.any(|other| *other != base) {
+        return Err(model.inexpressible_in_gguf("several bases of rotary embeddings"));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "GGUF has an f32")]
+    keys.real("rope.freq_base", base as f32);
+    if bases.contains(&0.0) {
+        let rotates: Vec<bool> = bases.iter().map(|base| *base != 0.0).collect();
+        keys.flags("attention.rope_pattern", &rotates);
+    }
+    Ok(())
+}
+
+/// The base of each layer, 0 in layers without rotary embeddings.
+fn bases(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let (base, rotates) = (model.config.rope_theta.value, &model.config.rope.layers);
+    let all = || vec![true; model.own_layers() as usize];
+    let rotates = rotates.as_ref().map_or_else(all, |rotates| rotates.value.clone());
+    let each = rotates.iter().map(|rotates| if *rotates { base } else { 0.0 });
+    out.insert("layer_rope_theta".to_owned(), each.map(|base| base.reported()).collect());
+    Ok(())
+}
+
+/// The width of the shared network. The class takes 0 for none.
+fn shared_or_none(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let width = model.config.experts.shared_expert_ffn_dim.as_ref().map_or(0, |width| width.value);
+    out.insert("shared_intermediate_size".to_owned(), width.into());
     Ok(())
 }
 

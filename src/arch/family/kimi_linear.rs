@@ -1,6 +1,7 @@
 //! Kimi Linear: linear attention with a rate for each element of keys in most layers, latent attention in
 //! the others.
 
+use super::decoder::json::network_kinds;
 use super::step::{Step, Steps};
 use crate::arch::config::Reported;
 use crate::arch::source::{KeyWriter, SourceModel};
@@ -65,10 +66,8 @@ fn heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 /// The widths of both kinds of attention, and the kinds of layers.
 fn delta(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let kind = |layer| if is_linear(model, layer) { "linear_attention" } else { "full_attention" };
-    let network = |layer| if routes(model, layer) { "sparse" } else { "dense" };
-    let layers = || 0..model.own_layers();
-    out.insert("layer_types".to_owned(), layers().map(kind).collect());
-    out.insert("mlp_layer_types".to_owned(), layers().map(network).collect());
+    out.insert("layer_types".to_owned(), (0..model.own_layers()).map(kind).collect());
+    network_kinds(model, out)?;
     for (field, key) in [
         ("kv_lora_rank", "kv_lora_rank"),
         ("qk_nope_head_dim", "qk_nope_head_dim"),

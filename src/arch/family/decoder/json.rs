@@ -2,7 +2,7 @@
 
 use super::super::step::{Step, Steps};
 use crate::arch::RopeScalingKind;
-use crate::arch::config::Reported;
+use crate::arch::config::{Field, Reported};
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::SourceModel;
 use crate::error::{Error, Result};
@@ -11,10 +11,13 @@ use crate::json::{Json, Map, json};
 /// The functions that the families' files name.
 pub(crate) const STEPS: Steps = &[
     ("biased", Step::Config(biased)),
+    ("heads_of_layers", Step::Config(heads_of_layers)),
     ("layer_types", Step::Config(layer_types)),
     ("layers", Step::Config(layers)),
     ("longrope", Step::Config(longrope)),
+    ("network_kinds", Step::Config(network_kinds)),
     ("rope", Step::Config(rope)),
+    ("rope_of_kinds", Step::Config(rope_of_kinds)),
     ("rope_parameters", Step::Config(rope_parameters)),
     ("rotary_part", Step::Config(rotary_part)),
     ("segments", Step::Config(segments)),
@@ -178,5 +181,43 @@ pub(crate) fn segments(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> 
     let stored = || model.shape("token_type_embedding.weight")?.first().copied();
     let stated = model.metadata().u64("tokenizer.ggml.token_type_count");
     out.extend(stated.or_else(stored).map(|kinds| ("type_vocab_size".to_owned(), kinds.into())));
+    Ok(())
+}
+
+/// Query heads of each layer, if the layers differ.
+fn heads_of_layers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if let Some(each) = &model.config.attention.n_heads_per_layer {
+        out.insert("num_attention_heads_per_layer".to_owned(), each.value.reported());
+    }
+    Ok(())
+}
+
+/// The kind of each layer's network: with experts or without.
+pub(crate) fn network_kinds(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let routes = |layer| model.has(&format!("layers.{layer}.ffn.router.weight"));
+    let kind = |layer| if routes(layer) { "sparse" } else { "dense" };
+    out.insert("mlp_layer_types".to_owned(), (0..model.own_layers()).map(kind).collect());
+    Ok(())
+}
+
+/// Rotary embeddings of layers without and with a window. Only the first are scaled.
+fn rope_of_kinds(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let (rope, theta) = (&model.config.rope, model.config.rope_theta.value);
+    let usual = || Map::from_iter([("rope_type".to_owned(), "default".into())]);
+    let local = rope.local_theta.as_ref().map_or(theta, |theta| theta.value);
+    let of = |mut numbers: Map<String, Json>, theta: f32, rotated: Option<u32>| {
+        numbers.insert("rope_theta".to_owned(), theta.reported());
+        if let Some(rotated) = rotated {
+            #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+            let part = (f64::from(rotated) / f64::from(model.config.head_dim.value)) as f32;
+            numbers.insert("partial_rotary_factor".to_owned(), part.reported());
+        }
+        numbers
+    };
+    let rotated = |count: &Option<Field<u32>>| count.as_ref().map(|count| count.value);
+    let full = of(stretched(model)?.unwrap_or_else(usual), theta, rotated(&rope.dimension_count));
+    let local = of(usual(), local, rotated(&rope.local_dimension_count));
+    let both = json!({ "full_attention": full, "sliding_attention": local });
+    out.insert("rope_parameters".to_owned(), both);
     Ok(())
 }

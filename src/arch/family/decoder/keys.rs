@@ -15,10 +15,13 @@ pub(crate) const STEPS: Steps = &[
     ("layer_norm_epsilon", Step::Keys(layer_norm_epsilon)),
     ("network_width", Step::Keys(network_width)),
     ("no_next_layers", Step::Keys(no_next_layers)),
+    ("one_base", Step::Keys(one_base)),
     ("other_base", Step::Keys(other_base)),
     ("pooling", Step::Keys(pooling)),
     ("rope_scaling", Step::Keys(rope_scaling)),
+    ("rotated_in_windows", Step::Keys(rotated_in_windows)),
     ("sections", Step::Keys(sections)),
+    ("shared_width", Step::Keys(shared_width)),
     ("uneven_heads", Step::Keys(uneven_heads)),
     ("widths_of_heads", Step::Keys(widths_of_heads)),
     ("windows", Step::Keys(windows)),
@@ -195,6 +198,40 @@ fn windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     if slides.contains(&true) {
         keys.set("attention.sliding_window", &window);
         keys.flags("attention.sliding_window_pattern", &slides);
+    }
+    Ok(())
+}
+
+/// The number of rotated elements of a head, in layers without and with a window.
+fn rotated_in_windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let (rope, width) = (&model.config.rope, f64::from(model.config.head_dim.value));
+    let parts = [("", &rope.partial_factor), ("_swa", &rope.local_partial_factor)];
+    for (ending, part) in parts {
+        let part = part.as_ref().map_or(1.0, |part| f64::from(part.value));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction")]
+        keys.count(&format!("rope.dimension_count{ending}"), (width * part) as u32);
+    }
+    Ok(())
+}
+
+/// Nothing: refuses layers with a window that have a base of rotary embeddings of their own, for a
+/// graph that has one base.
+fn one_base(model: &SourceModel<'_>, _: &mut KeyWriter<'_>) -> Result<()> {
+    let (base, local) = (model.config.rope_theta.value, &model.config.rope.local_theta);
+    let differs = local.as_ref().is_some_and(|local| local.value != base);
+    let slides = |kinds: Vec<&LayerKind>| kinds.contains(&&LayerKind::Sliding);
+    if differs && model.kinds().is_some_and(slides) {
+        return Err(model.inexpressible_in_gguf("a base of rotary embeddings for windows"));
+    }
+    Ok(())
+}
+
+/// The width of all shared experts, of a config that states the width of one.
+fn shared_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let experts = &model.config.experts;
+    if let (Some(shared), Some(width)) = (&experts.n_shared_experts, &experts.expert_ffn_dim) {
+        let width = shared.value.saturating_mul(width.value);
+        keys.count("expert_shared_feed_forward_length", width);
     }
     Ok(())
 }
