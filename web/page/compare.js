@@ -82,7 +82,7 @@ class Comparison {
   }
 
   fill() {
-    this.view.show(this.rows.filter(matcher(this.search.value, (row) => ({ names: [row.name, row.a], dtypes: [row.b], name: row.name }))));
+    this.view.show(this.rows.filter(matcher(this.search.value, (row) => ({ text: `${row.name} ${row.a} ${row.b}`, dtypes: [row.b], name: row.name }))));
   }
 
   /** Shows what has been compared so far. */
@@ -137,7 +137,7 @@ class Comparison {
 
   drawGroups() {
     const groups = this.byGroup();
-    if (groups.length === 0) { this.groups.replaceChildren(); return; }
+    if (groups.every((group) => group.value === 0)) { this.groups.replaceChildren(); return; }
     const picture = this.by === 'layer'
       ? columns(groups.map(({ label, key, dtypes, href, value }) => ({ label, title: `${key}, ${dtypes}`, href, parts: [value] })), ['error'], percent, { label: 'Relative RMS by layer' })
       : bars(groups.map(({ key, dtypes, href, value, rows }) => ({ label: key, note: `${dtypes}, ${plural(rows.length, 'tensor')}`, value, href })), percent, { label: `Relative RMS by ${this.by}` });

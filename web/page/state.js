@@ -57,19 +57,22 @@ export function kindOf(name) {
 export const kindFilter = (kind) => `kind:${kind.split(' ')[0]}`;
 
 /**
- * A filter as words that must all occur in a name, a dtype or a kind. `read(row)` gives `{names, dtypes, name}`, of
- * which the last decides the kind.
+ * A filter as words that must all occur in a name, a dtype or a kind. `read(row)` gives `{text, dtypes, name}`: all
+ * that is searched, and the name that decides the kind.
  */
 export function matcher(text, read) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  // The kind of a row takes long to find out, and few words are part of one.
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+    const [, field, rest] = /^(kind|dtype):(.*)$/.exec(word) ?? [];
+    const isMeant = field === 'kind' ? (kind) => kind.startsWith(rest) : (kind) => kind.includes(word);
+    return { word, field, rest, kinds: KINDS.flatMap((kind, number) => (isMeant(kind) ? [number] : [])) };
+  });
   return (row) => {
-    const { names, dtypes, name } = read(row);
-    const kind = KINDS[kindOf(name)];
-    const all = `${names.join(' ')} ${dtypes.join(' ')} ${kind}`.toLowerCase();
-    return words.every((word) => {
-      if (word.startsWith('kind:')) return kind.startsWith(word.slice(5));
-      if (word.startsWith('dtype:')) return dtypes.some((dtype) => dtype.toLowerCase() === word.slice(6));
-      return all.includes(word);
+    const { text: spelled, dtypes, name } = read(row);
+    const all = spelled.toLowerCase();
+    return words.every(({ word, field, rest, kinds }) => {
+      if (field === 'dtype') return dtypes.some((dtype) => dtype.toLowerCase() === rest);
+      return (!field && all.includes(word)) || (kinds.length > 0 && kinds.includes(kindOf(name)));
     });
   };
 }

@@ -15,7 +15,7 @@ export function rowsOf(table) {
 }
 
 /** What a filter looks at. */
-const filtered = (row) => ({ names: [row.stored, row.canonical ?? ''], dtypes: [row.dtype], name: row.canonical ?? row.stored });
+const filtered = (row) => ({ text: `${row.stored} ${row.canonical ?? ''} ${row.dtype}`, dtypes: [row.dtype], name: row.canonical ?? row.stored });
 
 /** How the values of a group are joined, of those that are known. */
 const TOGETHER = { sum: (all) => all.reduce((sum, one) => sum + one, 0), least: (all) => Math.min(...all), most: (all) => Math.max(...all) };
