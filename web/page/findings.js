@@ -5,6 +5,7 @@ import { base, bytes, plural, quoted, sides, whole } from './format.js';
 import { ask } from './source.js';
 import { link, tensors } from './state.js';
 import * as take from './take.js';
+import { span } from './tensor.js';
 
 /** The kinds of findings, in words. */
 const KINDS = {
@@ -14,7 +15,8 @@ const KINDS = {
   'dead-columns': ['Columns that are 0', 'An input that has no effect.'],
   'dead-expert': ['Experts that are 0', 'All values of the expert are 0.'],
   'alike-experts': ['Experts that are alike', 'The cosine of their values exceeds about 0.8.'],
-  duplicate: ['Tensors with the same values', 'A layer that was copied, or a matrix that is stored twice.'],
+  'duplicate-layer': ['Layers that are copies', 'Every tensor of the layer has the values of another layer.'],
+  duplicate: ['Tensors with the same values', 'A matrix that is stored twice.'],
   'small-router-row': ['Experts that the router hardly tells apart', 'The row of the expert is less than a fifth of the median.'],
   'outlier-rows': ['Outlier rows', 'The root mean square exceeds five times the median of the rows.'],
   'outlier-columns': ['Outlier columns', 'The root mean square exceeds five times the median of the columns.'],
@@ -27,11 +29,18 @@ const SMALL = 1 << 30;
 /** The findings by model: reading all values takes long. */
 const known = new Map();
 
-/** The command that shows a finding: the rows, or a summary of the tensor. */
-const command = (path, one) => (one.rows ? `weighbridge dump ${quoted(path)} ${quoted(one.tensor)} --rows ${one.rows[0]}..${one.rows[1]}` : `weighbridge inspect ${quoted(path)} ${quoted(one.tensor)}`);
+/** Whether a finding is about a single row. */
+const isRow = ({ rows }) => rows !== undefined && rows[1] - rows[0] === 1;
 
-/** The first columns, where a finding is about rows alone; and the other way round. */
-const part = (range) => range && `${range[0]}-${range[1]}`;
+/** The command that shows a finding: the values of its row, or what the program finds in the tensor. */
+const command = (path, one) => (isRow(one) ? `weighbridge dump ${quoted(path)} ${quoted(one.tensor)} --rows ${one.rows[0]} --all`
+  : `weighbridge inspect ${quoted(path)} --findings --filter ${quoted(one.tensor)}`);
+
+/** The rows or columns to look at, of so many: those around a single one, and the first if a finding is about none. */
+const part = (range, count) => {
+  if (!range) return `0-${Math.min(64, count)}`;
+  return range[1] - range[0] === 1 ? span(range[0], count) : `${range[0]}-${range[1]}`;
+};
 
 export async function show({ model, list, signal }) {
   const { path } = list[model];
@@ -42,8 +51,7 @@ export async function show({ model, list, signal }) {
   const status = h('p', { class: 'num', role: 'status' }, '');
   const address = (one) => {
     const [rows, columns] = sides(shapes.get(one.tensor) ?? []);
-    const some = (count) => `0-${Math.min(64, count)}`;
-    const near = one.rows || one.columns ? { rows: part(one.rows) ?? some(rows), columns: part(one.columns) ?? some(columns) } : {};
+    const near = one.rows || one.columns ? { rows: part(one.rows, rows), columns: part(one.columns, columns) } : {};
     return link(model, 'tensor', one.tensor, near);
   };
   const draw = (found) => {
@@ -78,7 +86,7 @@ export async function show({ model, list, signal }) {
     nodes: [
       head('Findings', { crumb: name(base(path), 80), sub: [status], tools: take.button('JSON', () => known.has(key) && take.json(`${base(path)} findings`, known.get(key)), 'Save the findings') }),
       place,
-      take.command(`weighbridge inspect ${quoted(path)} --stats`),
+      take.command(`weighbridge inspect ${quoted(path)} --findings`),
     ],
   };
 }

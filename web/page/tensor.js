@@ -19,7 +19,7 @@ export function position(at, dims, href) {
 }
 
 /** Some rows or columns around one, as an address has them. */
-function span(at, count, around = 8) {
+export function span(at, count, around = 8) {
   const first = Math.max(0, Math.min(at - around, count - 2 * around));
   return `${first}-${Math.min(count, first + 2 * around)}`;
 }
@@ -32,7 +32,7 @@ export function figures(found, href) {
     ['Deviation', number(found.deviation)],
     ['Least', ...extreme(found.min)],
     ['Largest', ...extreme(found.max)],
-    ['Zeros', percent(found.zeros / Math.max(1, found.elements)), found.zeros > 0 && whole(found.zeros)],
+    ['Zeros', percent(found.zeros / Math.max(1, found.elements)), found.zeros > 0 && plural(found.zeros, 'value')],
     ['Outliers', whole(found.outliers), 'beyond 6 deviations'],
     ['NaN', found.nan > 0 ? whole(found.nan) : null],
     ['Infinite', found.infinite > 0 ? whole(found.infinite) : null],
@@ -136,7 +136,7 @@ function standouts({ model, at, dims, here, signal }) {
   const lines = (title, found, to) => h('div', {}, h('h3', {}, title), found.outliers.length === 0 ? h('p', { class: 'muted small' }, 'None has outliers.') : h('table', { class: 'plain' },
     h('thead', {}, h('tr', {}, ['Position', 'Outliers', 'RMS'].map((text, column) => h('th', { scope: 'col', class: column > 0 && 'right' }, text)))),
     h('tbody', {}, found.outliers.map((line) => h('tr', {}, h('td', {}, h('a', { href: here(to(line.index)) }, whole(line.index))), h('td', { class: 'right' }, whole(line.outliers)), h('td', { class: 'right' }, number(line.rms)))))),
-  h('p', { class: 'muted small num' }, [`${whole(found.with_outliers)} have outliers`, found.dead > 0 && [`, ${whole(found.dead)} are 0: the first is `, h('a', { href: here(to(found.first_dead)) }, whole(found.first_dead))]]));
+  h('p', { class: 'muted small num' }, found.with_outliers > 0 && `${whole(found.with_outliers)} have outliers. `, found.dead > 0 && [`${whole(found.dead)} are 0: the first is `, h('a', { href: here(to(found.first_dead)) }, whole(found.first_dead))]));
   ask('standouts', { model, at }, signal, (share) => { if (place.firstChild.lastChild) place.firstChild.lastChild.textContent = `Looking for values that stand out… ${Math.floor(share * 100)} %`; }).then((found) => {
     const matrixLike = rows > 1 && columns > 1;
     const region = (index, count, other) => ({ ...(other === 'columns' ? { rows: span(index, count), columns: `0-${Math.min(columns, 64)}` } : { columns: span(index, count), rows: `0-${Math.min(rows, 64)}` }) });

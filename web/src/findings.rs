@@ -26,9 +26,6 @@ const ALIKE: f64 = 0.8;
 /// Norms grow if their root mean square does by this factor, in three of four steps.
 const GROWTH: f64 = 2.0;
 
-/// The number of rows shown around one that stands out.
-const AROUND: u64 = 8;
-
 /// The number of pairs of experts that are named in one tensor.
 const PAIRS: usize = 3;
 
@@ -37,44 +34,63 @@ const LISTED: usize = 2000;
 
 /// Something odd, and where it is.
 #[derive(Debug, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) kind: Kind,
+#[non_exhaustive]
+pub struct Finding {
+    /// What is odd.
+    pub kind: Kind,
     /// The stored name of the tensor.
-    pub(crate) tensor: String,
-    pub(crate) text: String,
-    /// The first row, and the row after the last, to look at.
+    pub tensor: String,
+    /// One sentence with the numbers.
+    pub text: String,
+    /// The first row that is odd, and the row after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rows: Option<[u64; 2]>,
+    pub rows: Option<[u64; 2]>,
+    /// The first column that is odd, and the column after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) columns: Option<[u64; 2]>,
+    pub columns: Option<[u64; 2]>,
 }
 
 /// The kinds of findings, the most serious first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+#[non_exhaustive]
+pub enum Kind {
+    /// The values cannot be read.
     Unread,
+    /// Values are NaN or infinite.
     NotFinite,
+    /// All values of a row are 0.
     DeadRows,
+    /// All values of a column are 0.
     DeadColumns,
+    /// All values of an expert are 0.
     DeadExpert,
+    /// The values of two experts are alike.
     AlikeExperts,
+    /// A layer has the values of an earlier one.
+    DuplicateLayer,
+    /// A tensor has the values of an earlier one.
     Duplicate,
+    /// A router gives an expert nearly the same score for every token.
     SmallRouterRow,
+    /// A row is much larger than the others.
     OutlierRows,
+    /// A column is much larger than the others.
     OutlierColumns,
+    /// Norms grow with the layer.
     GrowingNorms,
 }
 
 /// What is odd in a model.
 #[derive(Debug, Serialize)]
-pub(crate) struct Findings {
+#[non_exhaustive]
+pub struct Findings {
     /// The number of tensors whose values were read.
-    tensors: usize,
+    pub tensors: usize,
     /// The number of all findings.
-    pub(crate) total: usize,
-    /// The first of them.
-    pub(crate) findings: Vec<Finding>,
+    pub total: usize,
+    /// The first of them, the most serious first.
+    pub findings: Vec<Finding>,
 }
 
 /// What is kept of a tensor until all have been read.
@@ -91,12 +107,12 @@ struct Kept {
     findings: Vec<Finding>,
 }
 
-/// Reads every value of a model twice.
+/// Finds what is odd in a model. Every value is read twice.
 ///
 /// # Errors
 ///
 /// `Cancelled` if the watch cancels. A tensor that cannot be read is a finding.
-pub(crate) fn findings(model: &Model, watch: Watch<'_>) -> Result<Findings> {
+pub fn findings(model: &Model, watch: Watch<'_>) -> Result<Findings> {
     let canonical = canonical_names(model);
     let total = model.stored_bytes();
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -183,6 +199,21 @@ impl Kept {
         self.findings.push(Finding { kind, tensor: self.name.clone(), text, rows, columns });
     }
 
+    fn finding(&self, kind: Kind, text: String) -> Finding {
+        Finding { kind, tensor: self.name.clone(), text, rows: None, columns: None }
+    }
+
+    fn duplicates(&self, other: &Self) -> Finding {
+        self.finding(Kind::Duplicate, format!("has the same values as {}", other.name))
+    }
+
+    /// The stack of layers, the layer, and the rest of the name.
+    fn layer(&self) -> Option<(String, u64, String)> {
+        let (layer, name) = layer_of(self.canonical.as_deref().unwrap_or(&self.name))?;
+        let (stack, rest) = name.split_once("{n}")?;
+        Some((stack.to_owned(), layer, rest.to_owned()))
+    }
+
     /// Whether a tensor has weights of experts; of a stacked one, each slice is an expert.
     fn is_of_experts(&self) -> bool {
         let name = self.canonical.as_deref().unwrap_or(&self.name);
@@ -219,13 +250,10 @@ impl Kept {
             let noun = if not_finite == 1 { "value is" } else { "values are" };
             let text =
                 format!("{not_finite} {noun} NaN or infinite, the first at {}", place.join(", "));
-            let (rows, columns) = (lines.rows.len() as u64, lines.columns.len() as u64);
-            self.find(
-                Kind::NotFinite,
-                text,
-                around(first / width, rows),
-                around(first % width, columns),
-            );
+            let is_matrix = !lines.rows.is_empty();
+            let [row, column] =
+                [first / width, first % width].map(|at| is_matrix.then(|| only(at)));
+            self.find(Kind::NotFinite, text, row, column);
         }
         let is_router = self.canonical.as_deref().unwrap_or(&self.name).contains("router");
         self.judge(&lines.rows, "row", [Kind::DeadRows, Kind::OutlierRows]);
@@ -239,17 +267,17 @@ impl Kept {
 
     /// Finds rows that are 0, and rows that are much larger than the others; or columns.
     fn judge(&mut self, lines: &[Line], noun: &str, [dead, outlier]: [Kind; 2]) {
-        let count = lines.len() as u64;
+        let count = lines.len();
         let place = |index: u64| match dead {
-            Kind::DeadRows => (around(index, count), None),
-            _ => (None, around(index, count)),
+            Kind::DeadRows => (Some(only(index)), None),
+            _ => (None, Some(only(index))),
         };
         let mut zeros = (0..).zip(lines).filter(|(_, line)| line.is_dead());
         if let Some((first, _)) = zeros.next() {
             let all = zeros.count() + 1;
             let text = match all {
                 1 => format!("{noun} {first} of {count} is 0"),
-                all if all == lines.len() => format!("all {count} {noun}s are 0"),
+                all if all == count => format!("all {count} {noun}s are 0"),
                 all => format!("{all} of {count} {noun}s are 0, the first is {noun} {first}"),
             };
             let (rows, columns) = place(first);
@@ -287,16 +315,14 @@ impl Kept {
                 "the row of expert {expert} has {:.2} of the median RMS: its score hardly depends on the token",
                 rms / median
             );
-            let place = around(expert, rows.len() as u64);
-            self.find(Kind::SmallRouterRow, text, place, None);
+            self.find(Kind::SmallRouterRow, text, Some(only(expert)), None);
         }
     }
 }
 
-/// Some rows around one.
-fn around(index: u64, count: u64) -> Option<[u64; 2]> {
-    let first = index.saturating_sub(AROUND).min(count.saturating_sub(2 * AROUND));
-    (count > 0).then(|| [first, (first + 2 * AROUND).min(count)])
+/// The range of one row or column.
+fn only(index: u64) -> [u64; 2] {
+    [index, index.saturating_add(1)]
 }
 
 fn median(mut sizes: Vec<f64>) -> Option<f64> {
@@ -305,20 +331,45 @@ fn median(mut sizes: Vec<f64>) -> Option<f64> {
     sizes.get(sizes.len() / 2).copied()
 }
 
-/// Tensors with the same values as an earlier one. Constants, such as norms that are all 1, are left out.
+/// A tensor, and an earlier one with the same values.
+type Copied<'k> = (&'k Kept, Option<&'k Kept>);
+
+/// Tensors with the same values as an earlier one, and layers all of whose tensors have those of one other layer.
+/// Constants, such as norms that are all 1, are left out.
 fn duplicates(kept: &[Kept]) -> Vec<Finding> {
     let mut first: HashMap<(u64, &[u64]), &Kept> = HashMap::new();
+    let mut layers: BTreeMap<(String, u64), Vec<Copied<'_>>> = BTreeMap::new();
     let mut found = Vec::new();
     for one in kept.iter().filter(|one| !one.is_constant) {
-        match first.get(&(one.hash, one.shape.as_slice())) {
-            Some(other) => found.push(Finding {
-                kind: Kind::Duplicate,
-                tensor: one.name.clone(),
-                text: format!("has the same values as {}", other.name),
-                rows: None,
-                columns: None,
-            }),
-            None => drop(first.insert((one.hash, &one.shape), one)),
+        let other = first.get(&(one.hash, one.shape.as_slice())).copied();
+        if other.is_none() {
+            first.insert((one.hash, &one.shape), one);
+        }
+        match one.layer() {
+            Some((stack, layer, _)) => layers.entry((stack, layer)).or_default().push((one, other)),
+            None => found.extend(other.map(|other| one.duplicates(other))),
+        }
+    }
+    for (_, tensors) in layers {
+        let layer_of = |one: &Kept| one.layer().map(|(_, layer, _)| layer);
+        let source = tensors.first().and_then(|(_, other)| layer_of((*other)?));
+        let is_copy = |(one, other): &Copied<'_>| {
+            let [mine, others] = [Some(*one), *other].map(|one| one.and_then(Kept::layer));
+            mine.zip(others).is_some_and(|(mine, others)| {
+                (&mine.0, &mine.2) == (&others.0, &others.2) && Some(others.1) == source
+            })
+        };
+        match (tensors.as_slice(), source) {
+            ([(one, _), _, ..], Some(source)) if tensors.iter().all(is_copy) => {
+                let layer = layer_of(one).unwrap_or_default();
+                let count = tensors.len();
+                let text = format!(
+                    "layer {layer} has the values of layer {source}, in all {count} tensors that are not constant"
+                );
+                found.push(one.finding(Kind::DuplicateLayer, text));
+            }
+            _ => found
+                .extend(tensors.iter().filter_map(|(one, other)| Some(one.duplicates((*other)?)))),
         }
     }
     found
@@ -399,16 +450,11 @@ fn growing(kept: &[Kept]) -> Vec<Finding> {
         let up = steps.count() * 4 >= (layers.len() - 1) * 3;
         let (Some((first, a)), Some((last, b))) = (layers.first(), layers.last()) else { continue };
         if up && b.rms >= a.rms * GROWTH {
-            found.push(Finding {
-                kind: Kind::GrowingNorms,
-                tensor: b.name.clone(),
-                text: format!(
-                    "the RMS grows from {:.3} in layer {first} to {:.3} in layer {last}",
-                    a.rms, b.rms
-                ),
-                rows: None,
-                columns: None,
-            });
+            let text = format!(
+                "the RMS grows from {:.3} in layer {first} to {:.3} in layer {last}",
+                a.rms, b.rms
+            );
+            found.push(b.finding(Kind::GrowingNorms, text));
         }
     }
     found
@@ -496,6 +542,27 @@ pub(crate) mod tests {
         assert!(
             matches!(copies.as_slice(), [(_, tensor, _)] if tensor == "rows" || tensor == "again")
         );
+    }
+
+    #[test]
+    fn a_layer_that_is_a_copy_is_one_finding() {
+        let [q, k] = [noise(1, 1024), noise(40_000, 1024)];
+        let shape = &[32u64, 32][..];
+        let layer = |n: u64, q: &Vec<f32>, k: &Vec<f32>| {
+            [(format!("l.{n}.q"), q.clone()), (format!("l.{n}.k"), k.clone())]
+        };
+        let others = [layer(0, &q, &k), layer(1, &noise(2, 1024), &q), layer(2, &q, &k)];
+        let tensors = others.as_flattened();
+        let tensors: Vec<_> =
+            tensors.iter().map(|(name, values)| (name.as_str(), shape, values.clone())).collect();
+        let found = found(&model(&tensors));
+        let text = "layer 2 has the values of layer 0, in all 2 tensors that are not constant";
+        let copies = [
+            (Kind::DuplicateLayer, found[0].1.clone(), text.to_owned()),
+            (Kind::Duplicate, "l.1.k".to_owned(), "has the same values as l.0.q".to_owned()),
+        ];
+        assert_eq!(found, copies);
+        assert!(["l.2.q", "l.2.k"].contains(&found[0].1.as_str()));
     }
 
     #[test]

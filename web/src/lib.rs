@@ -23,6 +23,7 @@ mod watch;
 
 pub use fault::problem;
 pub use files::{GivenFiles, ReadPart};
+pub use findings::{Finding, Findings, Kind, findings};
 pub use parameters::Parameters;
 pub use report::report;
 pub use viewer::{MemoryToRun, Viewer};

@@ -196,9 +196,13 @@ pub(crate) struct Inspect {
     /// Show instead the Modelfile of a model of Ollama's store
     #[arg(long, conflicts_with_all = ["config", "canonical", "stored", "metadata", "dispatch", "shard", "stats", "filter", "all", "json"])]
     pub(crate) modelfile: bool,
-    /// Show instead a summary of the values of each tensor: range, mean, deviation, zeros, outliers
+    /// Show instead range, mean, deviation, zeros and outliers of each tensor
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
     pub(crate) stats: bool,
+    /// Show instead what is odd: NaN, dead rows, outliers, copies, growing norms
+    #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch", "config", "modelfile", "stats",
+        "shard", "sort", "all"])]
+    pub(crate) findings: bool,
     /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
     pub(crate) dispatch: bool,

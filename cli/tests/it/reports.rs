@@ -108,6 +108,38 @@ fn inspect_the_values_of_all_tensors() {
     assert!(none.starts_with("5\n"), "{none}");
 }
 
+#[test]
+fn inspect_what_is_odd() {
+    let header = r#"{"a":{"dtype":"F32","shape":[4,2],"data_offsets":[0,32]},"b":{"dtype":"F32","shape":[4,2],"data_offsets":[32,64]},"c":{"dtype":"F32","shape":[2],"data_offsets":[64,72]}}"#;
+    let matrix = [1.0f32, 2.0, 0.0, 0.0, 3.0, 4.0, 5.0, 6.0];
+    let data = [&matrix[..], &matrix, &[1.0, f32::NAN]].concat();
+    let data: Vec<u8> = data.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let (_folder, path) = support::file("odd.safetensors", &support::safetensors(header, &data));
+    let text = printed(&["inspect", &path, "--findings"]);
+    assert_snapshot!(text.replace(&path, "odd.safetensors"), @"
+    odd.safetensors
+
+    NAME  FINDING
+    c     1 value is NaN or infinite, the first at 1
+    a     row 1 of 4 is 0
+    b     row 1 of 4 is 0
+    b     has the same values as a
+
+    4 findings in 3 tensors
+    ");
+    let one = printed(&["inspect", &path, "--findings", "--filter", "b"]);
+    assert!(one.ends_with("2 findings in 3 tensors\n") && !one.contains("\nc "), "{one}");
+    let found = json(&["inspect", &path, "--findings", "--json"]);
+    assert_eq!((&found["total"], &found["tensors"]), (&4.into(), &3.into()));
+    let kinds = found["findings"].as_array().expect("a list").iter().map(|one| &one["kind"]);
+    assert_eq!(kinds.collect::<Vec<_>>(), ["not-finite", "dead-rows", "dead-rows", "duplicate"]);
+    assert_eq!(found["findings"][1]["rows"], serde_json::json!([1, 2]));
+    let none = printed(&["inspect", GGUF, "--findings", "--filter", "blk."]);
+    assert_eq!(none, format!("{GGUF}\n\n0 findings in 20 tensors\n"));
+    let unknown = refused(&["inspect", GGUF, "--findings", "--filter", "nothing"]);
+    assert!(unknown.starts_with("5\n"), "{unknown}");
+}
+
 /// Tensors that cannot be decoded do not hide the others.
 #[test]
 fn inspect_values_that_cannot_be_read() {

@@ -3,6 +3,7 @@
 mod canonical;
 mod config;
 mod dispatch;
+mod findings;
 mod outliers;
 mod shares;
 mod stored;
@@ -63,6 +64,9 @@ fn one(args: &Inspect, path: &Path) -> Done {
     }
     if args.stats {
         return values::all(args, &model);
+    }
+    if args.findings {
+        return findings::run(args, &model);
     }
     report(args, &model, args.filter.as_deref())?;
     match cut {
