@@ -18,6 +18,7 @@ function value(found) {
     if ('text' in found) return String(found.text);
     return JSON.stringify(found);
   }
+  if (Object.is(found, -0)) return '-0';
   return typeof found === 'number' && !Number.isInteger(found) ? exact(found) : String(found);
 }
 

@@ -10,6 +10,16 @@ export class Problem extends Error {
   }
 }
 
+/**
+ * An answer as JSON. Metadata may have whole numbers that JavaScript would round: those of the overview are kept as
+ * texts, where the browser tells how they are spelled.
+ */
+export function answerOf(text, question = '') {
+  if (!question.startsWith('overview')) return JSON.parse(text);
+  const isRounded = (value, spelled) => Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(spelled ?? '');
+  return JSON.parse(text, (_, value, context) => (isRounded(value, context?.source) ? context.source : value));
+}
+
 let jobs = 0;
 
 /** Asks how far a question is, every half second, until it is answered. */
@@ -43,7 +53,7 @@ async function overHttp(question, parameters, signal, onprogress) {
   } finally {
     answered.done = true;
   }
-  if (response.ok) return response.json();
+  if (response.ok) return answerOf(await response.text(), question);
   const text = await response.text();
   let answer = { message: text.trim() };
   try { answer = JSON.parse(text); } catch { /* a refusal is plain text */ }

@@ -59,6 +59,12 @@ function pick(row, limit) {
   return { chosen: within[0] ?? [...known].sort((x, y) => x.error - y.error)[0] ?? null, within: within.length > 0 };
 }
 
+/** Types for which `quantize` requires an importance matrix, as llama-quantize does. */
+const NEEDS_IMATRIX = /^IQ(1|2|3_XXS)/;
+
+/** The largest error in percent, unless the address has another. */
+const LIMIT = 5;
+
 /** The milliseconds between two pictures of comparisons that go on. */
 const PAUSE = 700;
 
@@ -96,11 +102,12 @@ class Workbench {
     this.failed = candidates.filter((one) => one.error);
     this.usable = candidates.filter((one) => !one.error);
     this.tensors = [...new Set(this.usable.flatMap((one) => one.rows.map((row) => row.name)))];
-    this.limit = Number(query.limit ?? 5);
+    const limit = Number(query.limit ?? LIMIT);
+    this.limit = limit >= 0 ? limit : LIMIT;
     this.measure = query.measure === 'kl' ? 'kl' : 'rms';
     this.status = h('span', { class: 'num', role: 'status' });
     this.meter = h('progress', { max: 1, value: 0, 'aria-label': 'Comparison' });
-    [this.picture, this.choices, this.rules, this.worst] = [h('div', {}), h('p', { class: 'num' }), h('div', {}), h('div', {})];
+    [this.picture, this.choices, this.rules, this.worst] = [h('div', {}), h('p', { class: 'num', vars: { 'margin-bottom': '12px' } }), h('div', {}), h('div', {})];
     this.table = this.cheapest();
     this.table.sortAs(query.sort);
     for (const one of this.usable) one.state.listen((state) => this.heard(state), signal);
@@ -123,7 +130,7 @@ class Workbench {
     };
     const cheapest = ({ chosen, within }) => h('span', { class: within ? null : 'bad' }, shown(chosen.dtype, 12), h('span', { class: 'only-s' }, ` ${percent(chosen.error)}`));
     return new Table({
-      label: 'Tensors and candidates', rows: [], height: '60vh', empty: 'No matrix has been compared yet.', onsort: (sort) => keep({ sort }),
+      label: 'Tensors and candidates', rows: [], height: '60vh', empty: 'No matrix.', onsort: (sort) => keep({ sort }),
       columns: [
         { label: 'Tensor', width: 'minmax(130px, 1.4fr)', narrow: 'minmax(110px, 1fr)', wraps: true, sort: (row) => row.name, cell: (row) => shortName(row.name) },
         ...this.usable.map((one, place) => ({ label: this.labels[one.other], width: 'minmax(110px, 1fr)', right: true, most: true, hide: 'hide-s',
@@ -132,6 +139,11 @@ class Workbench {
       ],
     });
   }
+
+  get isDone() { return this.usable.every((one) => one.state.done || one.state.error); }
+
+  /** What is said if no matrix has been compared. */
+  get nothing() { return this.isDone ? 'No candidate has a matrix in common with the original.' : 'No matrix has been compared yet.'; }
 
   /** Marks the cheapest candidate of each row, and says what they take together. */
   choose() {
@@ -143,7 +155,7 @@ class Workbench {
     const picked = this.rows.filter((row) => row.chosen);
     const sum = (size) => bytes(picked.reduce((all, row) => all + row.chosen[size], 0));
     const over = picked.filter((row) => !row.within).length;
-    this.choices.textContent = picked.length === 0 ? 'No matrix has been compared yet.'
+    this.choices.textContent = picked.length === 0 ? this.nothing
       : `${plural(picked.length, 'matrix', 'matrices')}: ${sum('bytes')} instead of ${sum('original')}${over > 0 ? `; ${whole(over)} exceed the limit in every candidate and have the least error` : ''}`;
     this.drawRules(picked);
   }
@@ -159,10 +171,12 @@ class Workbench {
     for (const { chosen } of ruled) sizes.set(chosen.other, (sizes.get(chosen.other) ?? 0) + chosen.bytes);
     const [[most]] = [...sizes].sort((x, y) => y[1] - x[1]);
     const left = picked.length - ruled.length;
+    const needsImatrix = ruled.some(({ chosen }) => NEEDS_IMATRIX.test(chosen.dtype));
     this.rules.replaceChildren(
-      h('pre', { class: 'text', tabindex: 0, role: 'region', 'aria-label': 'Rules for quantize' }, list.map((rule) => `--tensor-type '${rule}'`).join('\n')),
+      h('pre', { class: 'text lines', tabindex: 0, role: 'region', 'aria-label': 'Rules for quantize' }, list.map((rule) => `--tensor-type '${rule}'`).join('\n')),
       ...(left > 0 ? [h('p', { class: 'muted small' }, `${plural(left, 'tensor')} whose cheapest candidate is no GGUF file have no rule.`)] : []),
-      take.command(`weighbridge quantize ${quoted(this.list[this.a].path)} quantized.gguf ${this.list[most].dtype ?? 'Q8_0'} ${list.map((rule) => `--tensor-type ${quoted(rule)}`).join(' ')}`));
+      ...(needsImatrix ? [h('p', { class: 'muted small' }, 'Types with so few bits require an importance matrix, which llama-imatrix writes to imatrix.gguf.')] : []),
+      take.command(`weighbridge quantize ${quoted(this.list[this.a].path)} quantized.gguf ${this.list[most].dtype ?? 'Q8_0'} ${list.map((rule) => `--tensor-type ${quoted(rule)}`).join(' ')}${needsImatrix ? ' --imatrix imatrix.gguf' : ''}`));
   }
 
   /** The candidates that are compared, with what the picture shows of them. */
@@ -177,7 +191,7 @@ class Workbench {
     const sum = (count) => this.usable.reduce((all, one) => all + count(one), 0);
     const [done, all] = [sum((one) => one.state.found.length), sum((one) => one.rows.length)];
     this.meter.value = done / Math.max(1, all);
-    this.meter.hidden = this.usable.every((one) => one.state.done || one.state.error);
+    this.meter.hidden = this.isDone;
     this.status.textContent = this.meter.hidden ? `${plural(this.usable.length, 'candidate')} compared` : `${whole(done)} of ${whole(all)} pairs compared`;
     const points = this.points();
     this.drawPicture(points);
@@ -200,7 +214,7 @@ class Workbench {
       this.addReport(note),
       drawn && take.button('PNG', () => take.picture('size against error', drawn), 'Save the picture'),
       drawn && take.button('CSV', csv, 'Save the numbers'),
-    ], drawn || h('p', { class: 'muted' }, this.measure === 'kl' ? 'The report is about none of these models.' : 'The models are being compared…'),
+    ], drawn || h('p', { class: 'muted' }, this.measure === 'kl' ? 'The report is about none of these models.' : this.nothing),
     h('ul', { class: 'legend' }, points.map((point) => h('li', {}, h('a', { href: point.href }, point.label), h('span', { class: 'muted' }, legend(point))))),
     note,
     divergences.size === 0 && take.command(`weighbridge quality --json ${[this.a, ...others].map((which) => quoted(this.list[which].path)).join(' ')} > quality.json`)));
@@ -239,7 +253,7 @@ class Workbench {
     const limit = h('input', { type: 'number', min: 0, max: 100, step: 'any', value: this.limit, 'aria-label': 'Largest error in percent', oninput: () => {
       if (!(Number(limit.value) >= 0)) return;
       this.limit = Number(limit.value);
-      keep({ limit: this.limit === 5 ? null : this.limit });
+      keep({ limit: this.limit === LIMIT ? null : this.limit });
       this.choose();
     } });
     const original = h('select', { onchange: (event) => { location.hash = link('compare', event.target.value, 'all'); } },

@@ -57,8 +57,9 @@ pub fn report(a: &Model, b: Option<&Model>, watch: Watch<'_>) -> Result<String> 
             page.findings("What is odd in B", found_b);
         }
     }
-    page.dtypes(a);
-    page.tensors(a, &statistics);
+    let of = if b.is_some() { " in A" } else { "" };
+    page.dtypes(a, of);
+    page.tensors(a, &statistics, of);
     Ok(page.end())
 }
 
@@ -203,8 +204,8 @@ impl Page {
         let version = env!("CARGO_PKG_VERSION");
         self.add(format_args!(
             "<footer>Written by weighbridge {version}. Quantiles and histograms are those of \
-             <code>weighbridge inspect</code>, differences those of <code>weighbridge diff</code>.\
-             </footer>\n</main>\n</body>\n</html>\n"
+             <code>weighbridge inspect</code>, differences those of <code>weighbridge diff</code>, \
+             what is odd that of <code>weighbridge inspect --findings</code>.</footer>\n</main>\n</body>\n</html>\n"
         ));
         self.0
     }
@@ -263,13 +264,13 @@ impl Page {
     }
 
     /// How many bytes each dtype takes.
-    fn dtypes(&mut self, model: &Model) {
+    fn dtypes(&mut self, model: &Model, of: &str) {
         let quantization = model.quantization();
         let all = quantization.bytes().max(1);
         if quantization.dtypes.is_empty() {
             return;
         }
-        self.0.push_str("<h2>Where the bytes are</h2>\n<table>\n");
+        self.add(format_args!("<h2>Where the bytes are{of}</h2>\n<table>\n"));
         for line in &quantization.dtypes {
             let share = line.bytes as f64 / all as f64;
             self.add(format_args!(
@@ -321,7 +322,8 @@ impl Page {
             return;
         }
         self.add(format_args!(
-            "<h2>The {} worst matrices</h2>\n<div class=\"worst\">\n",
+            "<h2>The {} worst matrices</h2>\n<p class=\"key\"><i class=\"a\"></i>A <i class=\"b\"></i>B</p>\n\
+             <div class=\"worst\">\n",
             worst.len()
         ));
         for Worst { tensor, error, values: [a, b], clipping } in worst {
@@ -439,11 +441,11 @@ impl Page {
         }
     }
 
-    fn tensors(&mut self, model: &Model, report: &StatisticsReport) {
+    fn tensors(&mut self, model: &Model, report: &StatisticsReport, of: &str) {
         if report.tensors.is_empty() {
             return;
         }
-        self.0.push_str("<h2>Tensors</h2>\n");
+        self.add(format_args!("<h2>Tensors{of}</h2>\n"));
         let heads = [
             "Tensor",
             "Dtype",
@@ -484,7 +486,7 @@ impl Page {
             if values.nan + values.infinite > 0 {
                 let (nan, infinite) = (values.nan, values.infinite);
                 self.add(format_args!(
-                    "<tr><td colspan=\"10\" class=\"fault\">{nan} values are NaN, {infinite} infinite</td></tr>\n"
+                    "<tr><td colspan=\"10\" class=\"fault\">NaN: {nan}, infinite: {infinite}</td></tr>\n"
                 ));
             }
         }
@@ -559,7 +561,11 @@ mod tests {
             assert!(page.contains(&row), "{row}");
         }
         let both = report(&model, Some(&model), go_on).unwrap();
-        assert!(["in A</h2>", "in B</h2>"].iter().all(|title| both.contains(title)));
+        for title in
+            ["What is odd in A", "What is odd in B", "Where the bytes are in A", "Tensors in A"]
+        {
+            assert!(both.contains(&format!("<h2>{title}</h2>")), "{title}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 import { busy, h, head, notice, section, shown } from './dom.js';
 import { bytes, plural } from './format.js';
-import { ask, Problem, use } from './source.js';
+import { answerOf, ask, Problem, use } from './source.js';
 import { forget, models } from './state.js';
 import * as take from './take.js';
 
@@ -14,7 +14,7 @@ const MOST = Math.max(1, Math.min(4, navigator.hardwareConcurrency || 2));
 const FILES = 20_000;
 
 const decoder = new TextDecoder();
-const parsed = (data) => JSON.parse(decoder.decode(data));
+const parsed = (data, question) => answerOf(decoder.decode(data), question);
 
 /** The library, compiled once for all workers. */
 let compiled = null;
@@ -45,7 +45,7 @@ class Helper {
       this.worker.onmessage = ({ data }) => {
         if (data.progress !== undefined) onprogress?.(data.progress);
         else if (data.broken !== undefined) { this.broken = true; reject(new Problem({ message: `the library stopped: ${data.broken}`, advice: 'the browser may have too little memory for this' })); }
-        else if (data.answered) resolve(parsed(data.answer));
+        else if (data.answered) resolve(parsed(data.answer, message.question));
         else reject(new Problem(parsed(data.answer)));
       };
       this.worker.postMessage(message);
@@ -277,7 +277,7 @@ export async function show() {
   if (list.length > 0) {
     nodes.push(section('Open now', null, take.button('Close all', close), h('table', { class: 'plain' },
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Model'), h('th', { scope: 'col' }, 'Type'), h('th', { scope: 'col', class: 'right' }, 'Size'))),
-      h('tbody', {}, list.map((model, at) => h('tr', {}, h('td', {}, h('a', { href: `#/${at}/overview` }, shown(model.path, 200))), h('td', {}, shown(model.dtype ?? '–', 40)), h('td', { class: 'right' }, bytes(model.stored_bytes))))))));
+      h('tbody', {}, list.map((model, at) => h('tr', {}, h('td', {}, h('a', { href: `#/${at}/overview` }, shown(model.path, 200))), h('td', {}, shown(model.dtype ?? '–', 40)), h('td', { class: 'right' }, bytes(model.file_bytes))))))));
   }
   return { title: 'Open', nodes };
 }
