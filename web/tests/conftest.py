@@ -9,8 +9,10 @@ import contextlib
 import functools
 import http.server
 import json
+import math
 import os
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -134,6 +136,34 @@ def quantized(tmp_path_factory):
         ran = program("quantize", HF, folder / f"{kind}.gguf", kind)
         assert ran.returncode == 0, ran.stderr.decode()
     return [GGUF, folder / "Q4_K_M.gguf", folder / "Q2_K.gguf"]
+
+
+@pytest.fixture(scope="session")
+def deep(tmp_path_factory):
+    """A model of 13 layers with what is odd planted in it."""
+    draw = random.Random(4)
+    noise = lambda count, scale=1.0: [draw.gauss(0, scale) for _ in range(count)]
+    tensors = [("token_embd.weight", [64, 32], noise(64 * 32)), ("output_norm.weight", [32], [1.0] * 32)]
+    for layer in range(12):
+        q = noise(32 * 32, 0.02)
+        if layer == 3:
+            q[5 * 32 : 6 * 32] = [0.0] * 32
+        if layer == 4:
+            q[9 * 32 : 10 * 32] = noise(32, 2.0)
+        if layer == 5:
+            q[2 * 32 + 7] = math.nan
+        if layer == 8:
+            q = tensors[-3][2]
+        tensors.append((f"blk.{layer}.attn_q.weight", [32, 32], q))
+        k = noise(32 * 32, 0.02)
+        if layer == 6:
+            k[11::32] = [0.0] * 32
+        if layer == 7:
+            k[7::32] = noise(32, 2.0)
+        tensors.append((f"blk.{layer}.attn_k.weight", [32, 32], k))
+        tensors.append((f"blk.{layer}.attn_norm.weight", [32], noise(32, 0.1 * 1.5**layer)))
+    tensors += [(name.replace("blk.10.", "blk.12."), shape, values) for name, shape, values in tensors if name.startswith("blk.10.")]
+    return matrices(tmp_path_factory.mktemp("deep") / "deep.gguf", {"general.architecture": "llama"}, tensors)
 
 
 def until(page, condition, timeout=30):

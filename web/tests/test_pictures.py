@@ -61,3 +61,14 @@ def test_without_the_program(browser, static, quantized, width, mode):
     watched.check()
     watched.close()
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("width, mode", EACH)
+def test_findings(browser, deep, width, mode):
+    """A model with what is odd."""
+    watched = Watched(browser, viewport={"width": width, "height": 860}, color_scheme=mode)
+    with serving(deep) as (address, _):
+        faults = look(watched, address, "odd", "/0/findings", f"{width}-{mode}")
+    watched.check()
+    watched.close()
+    assert not faults, "\n".join(faults)

@@ -2,10 +2,8 @@
 
 import http.server
 import json
-import math
 import os
 import pathlib
-import random
 import re
 import shlex
 import subprocess
@@ -17,31 +15,13 @@ from axe_playwright_python.sync_playwright import Axe
 
 from conftest import GGUF, HF, PROGRAM, ROOT, RULES, Watched, dump, gguf, matrices, program, report, serving, until
 
+FIXTURES = pathlib.Path(os.environ.get("WEIGHBRIDGE_FIXTURES", "no-fixtures"))
+
+
 @pytest.fixture(scope="module")
 def bench(quantized):
     with serving(HF, *quantized) as (address, _):
         yield address
-
-
-@pytest.fixture(scope="module")
-def deep(tmp_path_factory):
-    """A model of 12 layers with what is odd planted in it."""
-    draw = random.Random(4)
-    noise = lambda count, scale=1.0: [draw.gauss(0, scale) for _ in range(count)]
-    tensors = [("token_embd.weight", [64, 32], noise(64 * 32)), ("output_norm.weight", [32], [1.0] * 32)]
-    for layer in range(12):
-        q = noise(32 * 32, 0.02)
-        if layer == 3:
-            q[5 * 32 : 6 * 32] = [0.0] * 32
-        if layer == 4:
-            q[9 * 32 : 10 * 32] = noise(32, 2.0)
-        if layer == 5:
-            q[2 * 32 + 7] = math.nan
-        if layer == 8:
-            q = tensors[-2][2]
-        tensors.append((f"blk.{layer}.attn_q.weight", [32, 32], q))
-        tensors.append((f"blk.{layer}.attn_norm.weight", [32], noise(32, 0.1 * 1.5**layer)))
-    return matrices(tmp_path_factory.mktemp("deep") / "deep.gguf", {"general.architecture": "llama"}, tensors)
 
 
 def fact(page, label):
@@ -88,6 +68,15 @@ def test_counts_of_a_comparison(watched, bench):
 # 2: the first view, and names.
 
 
+def test_equal_models_have_no_bars(watched, tmp_path):
+    (tmp_path / "copy.gguf").write_bytes((ROOT / GGUF).read_bytes())
+    with serving(GGUF, tmp_path / "copy.gguf") as (address, _):
+        page = watched.open(address)
+        watched.settled()
+        assert fact(page, "Equal").replace("\n", " ") == "20 20 with the same bytes"
+        assert page.locator("h2:text-is('Where it hurts')").count() == 0
+
+
 def test_compare_comes_first_and_names_are_distinguished(watched, tmp_path):
     paths = []
     for folder in ("one", "two"):
@@ -112,7 +101,7 @@ def test_back_restores_the_list(watched, deep):
         until(page, "location.hash.includes('sort=Size+down')")
         page.locator(".table").evaluate("(box) => { box.scrollTop = 200; }")
         page.wait_for_timeout(100)
-        row = page.locator(".t-row").filter(has_text="attn_norm").nth(4)
+        row = page.locator(".t-row").filter(has_text="attn_q").nth(4)
         row.scroll_into_view_if_needed()
         page.wait_for_timeout(100)
         top = page.locator(".table").evaluate("(box) => box.scrollTop")
@@ -136,14 +125,14 @@ def test_spread_of_layers(watched, deep):
     with serving(deep) as (address, _):
         page = watched.open(address, "/0/layers")
         watched.settled()
-        assert page.locator("figure .small").count() == 2
+        assert page.locator("figure .small").count() == 3
         assert "±" in page.locator("figure", has_text="attention_norm").locator(".small").inner_text()
         # A value that is equal in all layers is a flat line at its height, from 0.
         page.get_by_role("button", name="Bits per weight").click()
         text = page.locator("figure").first.inner_text()
         assert "all 32" in text, text
         heights = page.locator("figure").first.locator("circle").evaluate_all("(all) => all.map((one) => one.getAttribute('cy'))")
-        assert len(heights) == 12 and set(heights) == {"8"}
+        assert len(heights) == 13 and set(heights) == {"8"}
 
 
 def test_lines_break_at_layers_that_are_not_read(watched, deep):
@@ -403,6 +392,41 @@ def test_the_cheapest_types_are_rules_that_quantize_takes(watched, bench, quanti
     watched.check()
 
 
+def test_few_bits_need_an_importance_matrix(watched, tmp_path):
+    original, candidate, matrix = [FIXTURES / "gguf" / name for name in ("model/llama-f16.gguf", "quant/llama-IQ2_XXS.gguf", "misc/imatrix.gguf")]
+    if not candidate.exists():
+        pytest.skip("no fixtures")
+    with serving(original, candidate, GGUF) as (address, _):
+        page = watched.open(address, "/compare/0/all?limit=60")
+        watched.settled()
+        command = shlex.split(page.locator(".command code").last.inner_text())
+        assert command[-2:] == ["--imatrix", "imatrix.gguf"]
+        command[3], command[-1] = str(tmp_path / "small.gguf"), str(matrix)
+        ran = program(*command[1:])
+        assert ran.returncode == 0, ran.stderr.decode()
+        assert "IQ2_XXS" in {tensor["dtype"] for tensor in report("inspect", command[3])["tensors"]}
+
+
+def test_models_without_a_common_matrix(watched):
+    """Nothing is said to go on that has ended."""
+    bert = FIXTURES / "hf/bert-f32"
+    if not bert.exists():
+        pytest.skip("no fixtures")
+    with serving(bert, GGUF, FIXTURES / "hf/whisper-f32") as (address, _):
+        page = watched.open(address, "/compare/0/all")
+        watched.settled()
+        assert page.locator("text=No candidate has a matrix in common").count() == 2
+        assert "being compared" not in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("limit", ["abc", "-5"])
+def test_a_limit_that_is_none_is_the_usual_one(watched, bench, limit):
+    page = watched.open(bench, f"/compare/0/all?limit={limit}")
+    watched.settled()
+    assert page.get_by_label("Largest error in percent").input_value() == "5"
+    assert page.locator(".chosen").count() > 5
+
+
 def test_divergences_of_quality(watched, bench, quantized, tmp_path):
     ran = program("quality", "--json", HF, *quantized, "--tokens", "64", "--context", "32")
     assert ran.returncode in (0, 1), ran.stderr.decode()
@@ -472,16 +496,37 @@ def test_findings_lead_to_their_places(watched, deep):
         page = watched.open(address, "/0/findings")
         watched.settled()
         found = {kind: page.locator(f"[data-kind={kind}] li").all_inner_texts() for kind in
-                 ["dead-rows", "outlier-rows", "not-finite", "duplicate", "growing-norms"]}
+                 ["dead-rows", "dead-columns", "outlier-rows", "outlier-columns", "not-finite", "duplicate-layer", "duplicate", "growing-norms"]}
         assert ["row 5 of 32 is 0" in text for text in found["dead-rows"]] == [True]
         assert any("row 9 has" in text and "blk.4.attn_q" in text for text in found["outlier-rows"]), found
         assert ["blk.5.attn_q.weight" in text and "the first at 2, 7" in text for text in found["not-finite"]] == [True]
         assert ["blk.8.attn_q.weight" in text and "blk.7.attn_q.weight" in text for text in found["duplicate"]] == [True]
+        assert ["layer 12 has the values of layer 10, in all 3 tensors that are not constant" in text for text in found["duplicate-layer"]] == [True]
+        assert ["blk.6.attn_k.weight" in text and "column 11 of 32 is 0" in text for text in found["dead-columns"]] == [True]
+        assert any("blk.7.attn_k.weight" in text and "column 7 has" in text for text in found["outlier-columns"]), found
         assert len(found["growing-norms"]) == 1
-        for command in page.locator(".findings code").all_inner_texts():
+        # Each command shows what is found: the finding, or all values of the row.
+        for line in page.locator(".findings li").all():
+            command = line.locator("code").inner_text()
             ran = program(*shlex.split(command)[1:])
             assert ran.returncode == 0, (command, ran.stderr.decode())
+            printed, text = ran.stdout.decode(), line.locator("> span").first.inner_text()
+            if "dump" in command:
+                row = int(re.search(r"(?:row|first at) (\d+)", text)[1])
+                name = line.locator("a").inner_text()
+                values = dump(deep, name)[row * 32 : (row + 1) * 32]
+                shown = [float(value) for value in printed.splitlines()[1].split()]
+                assert len(shown) == 32 and all(abs(one - value) <= abs(value) * 1e-6 or one != one for one, value in zip(shown, values)), command
+            else:
+                assert text in " ".join(printed.split()), (command, printed)
+        printed = report("inspect", deep, "--findings")
+        assert printed["total"] == page.locator(".findings li").count()
         assert not Axe().run(page, options=RULES).response["violations"]
+        page.locator("[data-kind=dead-columns] a").click()
+        page.wait_for_selector("h1:has-text('blk.6.attn_k.weight')")
+        assert "columns=3-19" in page.url
+        page.go_back()
+        watched.settled()
         page.locator("[data-kind=dead-rows] a").click()
         page.wait_for_selector("h1:has-text('blk.3.attn_q.weight')")
         assert "rows=0-16" in page.url
