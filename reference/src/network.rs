@@ -139,10 +139,19 @@ impl Experts {
             let fault = format!("{name} has {count} experts, {} for each token", routing.used);
             return Err(Error::Mismatch(fault));
         }
-        if let Some((groups, used)) = routing.groups
-            && (groups == 0 || count % groups != 0 || used > groups)
-        {
-            return Err(Error::Mismatch(format!("{name} has {count} experts in {groups} groups")));
+        if let Some((groups, used)) = routing.groups {
+            if groups == 0 || count % groups != 0 || used > groups {
+                let fault = format!("{name} has {count} experts in {groups} groups");
+                return Err(Error::Mismatch(fault));
+            }
+            // All others have the same score, so that chance would decide.
+            let eligible = (count / groups).saturating_mul(used);
+            if eligible < routing.used {
+                let used = routing.used;
+                let fault =
+                    format!("{used} experts for each token of {eligible} in the chosen groups");
+                return Err(Error::Unsupported(fault));
+            }
         }
         Ok(Some(Self {
             correction: loader.vector_if(&at("router.correction_bias"))?.map(one_row),

@@ -257,17 +257,19 @@ impl PlannedDirectory<'_> {
         let canonical = names.iter().map(|(canonical, _)| canonical.as_str());
         let text = Level::Text.of(config);
         let flags = tensor_flags(text, canonical);
-        for flag in flags.iter().filter(|flag| flag.is_wrong()) {
+        for flag in &flags {
             let has = names.iter().find(|(canonical, _)| Some(canonical.as_str()) == flag.tensor);
+            let model_type = Level::Text.model_type(config);
+            if let Some((_, stored)) = has
+                && self.dialect == Dialect::Mlx
+                && mlx_lm::is_unbiased(model_type, flag.key)
+            {
+                let fault = format!("mlx-lm's class of {model_type} has no biases");
+                notes.extend(self.refused(stored, fault)?);
+            }
             let why = match has {
-                Some((_, stored)) => {
-                    let model_type = Level::Text.model_type(config);
-                    if self.dialect == Dialect::Mlx && mlx_lm::is_unbiased(model_type, flag.key) {
-                        let fault = format!("mlx-lm's class of {model_type} has no biases");
-                        notes.extend(self.refused(stored, fault)?);
-                    }
-                    format!("the model has {stored}")
-                }
+                _ if !flag.is_wrong() => continue,
+                Some((_, stored)) => format!("the model has {stored}"),
                 None if latent => continue,
                 None => format!("no layer has {}", flag.end.trim_start_matches('.')),
             };

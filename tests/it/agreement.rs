@@ -230,12 +230,19 @@ fn biases_that_a_class_does_not_have_are_refused() {
     for name in ["q", "k", "v", "o"] {
         tensors.insert(format!("model.layers.0.self_attn.{name}_proj.bias"), (vec![WIDTH], 3));
     }
-    let source = write(&tensors, &config(&class), "F32");
-    let error = converted(source.path(), &ConvertOptions::new(&MLX)).err().expect("a refusal");
-    assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
-    assert!(error.tensor().is_some_and(|name| name.ends_with(".bias")), "{error}");
-    let other = converted(source.path(), &ConvertOptions::new(&SAFETENSORS)).expect("a directory");
-    assert_eq!(other.config["attention_bias"], json!(true));
+    for stated in [json!({}), json!({ "attention_bias": true })] {
+        let mut config = config(&class);
+        config
+            .as_object_mut()
+            .expect("an object")
+            .extend(stated.as_object().cloned().into_iter().flatten());
+        let source = write(&tensors, &config, "F32");
+        let error = converted(source.path(), &ConvertOptions::new(&MLX)).err().expect("a refusal");
+        assert_eq!(error.kind(), weighbridge::ErrorKind::Unsupported);
+        assert!(error.tensor().is_some_and(|name| name.ends_with(".bias")), "{error}");
+        let other = converted(source.path(), &ConvertOptions::new(&SAFETENSORS));
+        assert_eq!(other.expect("a directory").config["attention_bias"], json!(true));
+    }
 }
 
 #[test]

@@ -200,12 +200,17 @@ def names_in_configs():
     yield "rope_types", sorted(set(kinds))
 
 
-def ignored_by_mlx_lm(model_type, module):
-    """The fields that change the logits of transformers' class, and that the code of mlx-lm's class does not read."""
+def source_of(module):
+    """The code of a module of mlx-lm with that of the modules that it takes classes from."""
     source = inspect.getsource(module)
     for name in re.findall(r"^from \.(?: import )?(\w+)", source, re.M):
         if name not in ("base", "cache"):
             source += inspect.getsource(importlib.import_module(f"mlx_lm.models.{name}"))
+    return source
+
+
+def ignored_by_mlx_lm(model_type, source):
+    """The fields that change the logits of transformers' class, and that the code of mlx-lm's class does not read."""
     elsewhere = {key for (key,) in READ_ELSEWHERE.get(model_type, [])}
     fields = [key for key, change, *_ in FIELDS.get(model_type, []) if change == "logits" and key not in elsewhere and not key.endswith(("eps", "epsilon"))]
     # The kinds of layers and the numbers of rotary embeddings have several spellings.
@@ -227,9 +232,9 @@ def of_mlx_class(model_type, classes):
     if "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")
     if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
-        flags = ("attention_bias", "mlp_bias", "use_bias")
-        words += [f"unbiased={flag}" for flag in flags if flag in values and flag not in arguments]
-    ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
+        flags = ("attention_bias", "mlp_bias")
+        words += [f"unbiased={flag}" for flag in flags if flag in values and not re.search(rf"\.{flag}\b", source_of(module))]
+    ignored = ignored_by_mlx_lm(model_type, source_of(module)) if values and arguments else []
     words += ["ignores=" + ",".join(ignored)] if ignored else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
     known = {key: value for key, value in (values or {}).items() if value is not None}

@@ -154,6 +154,7 @@ CASES = [
     ("mellum, with layers that the class chooses", "mellum", K | {"sliding_window": 2, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4}),
     ("modernbert-decoder, with layers that the class chooses", "modernbert-decoder", H | {"num_hidden_layers": 2, "sliding_window": 2}),
     ("deepseek_v2, with groups that it does not use", "deepseek_v2", H | GROUPS | {"topk_method": "greedy"}),
+    ("deepseek_v3, with fewer experts in the chosen groups than for each token, refused", "deepseek_v3", H | GROUPS | {"num_experts_per_tok": 3}),
     ("aria_text, with another activation, refused", "aria_text", H | {"num_key_value_heads": 1, "moe_num_experts": 4, "moe_topk": 2, "hidden_act": "gelu"}),
     ("ministral3, with rotary embeddings that the class chooses", "ministral3", K),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),

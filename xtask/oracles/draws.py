@@ -1,10 +1,10 @@
 """Draws configs of transformers' causal classes, and compares the program with the class, in every container.
 
-    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--llama PYTHON] [CLASS...]
+    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--llama COMMAND] [CLASS...]
 
 A draw is a small config in which features are on or off by chance, and a model with random weights. The logits of the class
 are compared with those of the program for the model in its own form, and after the conversion to GGUF, to MLX, to Ollama's
-store and back; with mlx-lm's, if it has the class; and with llama.cpp's, if PYTHON has `llama_cpp` or `xllamacpp`. A difference is printed as
+store and back; with mlx-lm's, if it has the class; and with llama.cpp's, if COMMAND writes them. A difference is printed as
 one line, with the smallest config that shows it: values return to their defaults as long as the difference stays. FOLDER keeps
 the results, so that a run that was interrupted goes on.
 The exit status is 1 if anything differs without a word of the program.
@@ -28,6 +28,9 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISAB
 import numpy as np
 import torch
 import transformers
+
+# An import that the alarm interrupts would fail for ever after.
+import transformers.modeling_utils  # noqa: F401
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
 
 torch.set_num_threads(1)
