@@ -671,3 +671,92 @@ fn experts_of_gpt_oss_that_mxfp4_of_others_does_not_hold() {
     let note = made.notes.iter().find(|note| note.contains("no experts are written in MXFP4"));
     assert!(note.expect("a note").contains("a scale that has another value"));
 }
+
+/// Checkpoints of gpt-oss with modules for the experts: with the joined projection (Quark) or with both
+/// (llm-compressor).
+#[test]
+fn experts_of_gpt_oss_in_modules_of_their_own() {
+    let source = gpt_oss();
+    let expected = provider(source.path());
+    let values =
+        |name: &str| expected.tensor(name).expect("a tensor").dequantize().expect("values");
+    let config = config_of(source.path()).to_string().into_bytes();
+    for [gate, up, down] in [
+        ["{e}.gate_up_proj", "", "{e}.down_proj"],
+        ["{e}.gate_proj", "{e}.up_proj", "{e}.down_proj"],
+        ["experts.{e}.gate_proj", "experts.{e}.up_proj", "experts.{e}.down_proj"],
+    ] {
+        let mut file = Safetensors::new();
+        for tensor in expected.stored_tensors().filter(|t| !t.name().contains(".experts.")) {
+            let bytes = f32s(&tensor.dequantize().expect("values"));
+            file = file.tensor(tensor.name(), "F32", tensor.shape(), bytes);
+        }
+        for part in ["weight", "bias"] {
+            let all = |kind: &str| values(&format!("layers.0.ffn.experts.{kind}.{part}"));
+            let columns = |of: usize| if part == "bias" { 1 } else { of };
+            for expert in 0..3 {
+                let rows = |kind: &str, rows: usize, columns: usize| {
+                    let len = rows * columns;
+                    all(kind)[expert * len..(expert + 1) * len].to_vec()
+                };
+                let mut put = |module: &str, values: &[f32], columns: usize| {
+                    let module = module.replace("{e}", &expert.to_string());
+                    let name = format!("model.layers.0.mlp.experts.{module}.{part}");
+                    let mut shape = vec![(values.len() / columns) as u64];
+                    shape.extend((part == "weight").then_some(columns as u64));
+                    file = std::mem::take(&mut file).tensor(&name, "F32", &shape, f32s(values));
+                };
+                let (wide, narrow) = (columns(96), columns(64));
+                let (gates, ups) = (rows("gate", 64, wide), rows("up", 64, wide));
+                if up.is_empty() {
+                    let pairs = gates.chunks(wide).zip(ups.chunks(wide));
+                    let joined: Vec<f32> = pairs.flat_map(|(a, b)| [a, b].concat()).collect();
+                    put(gate, &joined, wide);
+                } else {
+                    put(gate, &gates, wide);
+                    put(up, &ups, wide);
+                }
+                put(down, &rows("down", 96, narrow), narrow);
+            }
+        }
+        let files = folder(&[("config.json", config.clone()), ("model.safetensors", file.build())]);
+        let found = provider(files.path());
+        assert_eq!(found.resolution().expect("names").unknown, [""; 0], "{gate}");
+        for mapping in &expected.resolution().expect("names").mapped {
+            let name = &*mapping.canonical;
+            let tensor = found.tensor(name).unwrap_or_else(|error| panic!("{gate}: {error}"));
+            assert!(*tensor.dequantize().expect("values") == *values(name), "{gate}: {name}");
+        }
+        // In GGUF, all experts are one tensor again.
+        let gguf = converted(files.path(), &ConvertOptions::new(&GGUF).dtype(DType::F32));
+        let gguf = provider(&gguf.path);
+        for kind in ["gate", "up", "down"] {
+            for part in ["weight", "bias"] {
+                let name = format!("layers.0.ffn.experts.{kind}.{part}");
+                let tensor = gguf.tensor(&name).expect("a tensor");
+                assert!(*tensor.dequantize().expect("values") == *values(&name), "{gate}: {name}");
+            }
+        }
+    }
+}
+
+/// The class of gpt-oss stretches rotary embeddings unless its config says that they are not.
+#[test]
+fn gpt_oss_that_is_not_stretched_stays_so() {
+    let source = gpt_oss();
+    let mut config = config_of(source.path());
+    config.as_object_mut().expect("an object").remove("rope_scaling");
+    config["rope_parameters"] =
+        serde_json::json!({"rope_type": "default", "rope_theta": 150_000.0});
+    std::fs::write(source.path().join("config.json"), config.to_string()).expect("written");
+    for extra in [true, false] {
+        let there = converted(source.path(), &ConvertOptions::new(&GGUF).extra_keys(extra));
+        let notes = there.notes.concat();
+        assert!(!notes.contains("computes") && !notes.contains("differently"), "{notes}");
+        let back = converted(&there.path, &ConvertOptions::new(&SAFETENSORS));
+        let config = config_of(&back.path);
+        let stated =
+            ["rope_scaling", "rope_parameters"].map(|key| config[key]["rope_type"].clone());
+        assert!(stated.contains(&"default".into()), "{config}");
+    }
+}

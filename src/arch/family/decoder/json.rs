@@ -5,6 +5,7 @@ use crate::arch::RopeScalingKind;
 use crate::arch::config::{Field, Reported};
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::SourceModel;
+use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 
@@ -88,10 +89,16 @@ fn stretched(model: &SourceModel<'_>) -> Result<Option<Map<String, Json>>> {
     Ok(Some(rope))
 }
 
-/// Rotary embeddings under the older names.
+/// Rotary embeddings under the older names. That there is no scaling is stated to a class that would
+/// otherwise scale.
 pub(crate) fn rope(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     out.insert("rope_theta".to_owned(), model.config.rope_theta.value.reported());
-    if let Some(rope) = stretched(model)? {
+    let of_class =
+        out.get("model_type").and_then(|class| transformers::rope_of_class(class.as_str()?));
+    let usual = of_class.as_ref().and_then(|rope| rope.get("rope_type")?.as_str());
+    let scales = usual.is_some_and(|usual| usual != "default");
+    let none = || Map::from_iter([("rope_type".to_owned(), "default".into())]);
+    if let Some(rope) = stretched(model)?.or_else(|| scales.then(none)) {
         out.insert("rope_scaling".to_owned(), Json::Object(rope));
     }
     Ok(())
