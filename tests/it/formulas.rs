@@ -372,38 +372,43 @@ fn awq() {
     }
 }
 
-/// The weight of compressed-tensors' packed integers, and its values.
+/// The weight of compressed-tensors' packed integers, and its values. `experts` is the number of matrices if
+/// the arrays have a dimension for them; the names begin with `head`.
 fn packed_integers(
-    width: usize,
-    (rows, columns, groups): (usize, usize, usize),
+    (head, width): (&str, usize),
+    (experts, rows, columns, groups): (Option<usize>, usize, usize, usize),
     zero_points: bool,
     format: Format,
 ) -> (Safetensors, Vec<f32>) {
     let mut random = Random((width + rows + columns + groups) as u64);
-    let words = (columns * width).div_ceil(32);
-    let weight = random.words(rows * words);
-    let zeros = random.words((rows * width).div_ceil(32) * groups);
-    let (bytes, scales) = random.scales(format, rows * groups);
+    let (words, zero_rows) = ((columns * width).div_ceil(32), (rows * width).div_ceil(32));
+    let count = experts.unwrap_or(1);
+    let weight = random.words(count * rows * words);
+    let zeros = random.words(count * zero_rows * groups);
+    let (bytes, scales) = random.scales(format, count * rows * groups);
     let half = 1 << (width - 1);
     let mut expected = Vec::new();
-    for n in 0..rows {
+    for (e, n) in (0..count).flat_map(|e| (0..rows).map(move |n| (e, n))) {
         for k in 0..columns {
             let g = k / columns.div_ceil(groups);
-            let q = field(k, width, |word| weight[n * words + word]) - half;
-            let z = field(n, width, |word| zeros[word * groups + g]) - half;
+            let q = field(k, width, |word| weight[(e * rows + n) * words + word]) - half;
+            let z = field(n, width, |word| zeros[(e * zero_rows + word) * groups + g]) - half;
             let z = if zero_points { z } else { 0 };
-            expected.push(scales[n * groups + g] * (q - z) as f32);
+            expected.push(scales[(e * rows + n) * groups + g] * (q - z) as f32);
         }
     }
-    let (n, g) = (rows as u64, groups as u64);
-    let dims: Vec<u8> = [n, columns as u64].iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let shape = |last: [usize; 2]| -> Vec<u64> {
+        experts.into_iter().chain(last).map(|len| len as u64).collect()
+    };
+    let dims = shape([rows, columns]);
+    let stated: Vec<u8> = dims.iter().flat_map(|dim| dim.to_le_bytes()).collect();
+    let name = |part: &str| format!("{head}_{part}");
     let mut file = Safetensors::new()
-        .tensor("l.weight_packed", "I32", &[n, words as u64], le(&weight))
-        .tensor("l.weight_scale", format.name(), &[n, g], bytes)
-        .tensor("l.weight_shape", "I64", &[2], dims);
+        .tensor(&name("packed"), "I32", &shape([rows, words]), le(&weight))
+        .tensor(&name("scale"), format.name(), &shape([rows, groups]), bytes)
+        .tensor(&name("shape"), "I64", &[dims.len() as u64], stated);
     if zero_points {
-        let shape = [(n * width as u64).div_ceil(32), g];
-        file = file.tensor("l.weight_zero_point", "I32", &shape, le(&zeros));
+        file = file.tensor(&name("zero_point"), "I32", &shape([zero_rows, groups]), le(&zeros));
     }
     (file, expected)
 }
@@ -415,7 +420,10 @@ fn integers_of_compressed_tensors() {
         for dims in [(16, 128, 4), (16, 64, 1), (5, 96, 3), (3, 45, 5), (9, 13, 1)] {
             for zero_points in [false, true] {
                 for format in Format::ALL {
-                    let (file, expected) = packed_integers(width, dims, zero_points, format);
+                    let (n, k, groups) = dims;
+                    let matrix = (None, n, k, groups);
+                    let (file, expected) =
+                        packed_integers(("l.weight", width), matrix, zero_points, format);
                     check_scheme(
                         &format!("{dtype}, {dims:?}, zero points {zero_points}, {format:?}"),
                         &settings("compressed-tensors", ",\"format\":\"pack-quantized\""),
@@ -428,6 +436,43 @@ fn integers_of_compressed_tensors() {
             }
         }
     }
+}
+
+/// All experts of a layer in one array, as a module's weight or as the array of a layer.
+#[test]
+fn packed_experts_of_compressed_tensors() {
+    let stated = settings(
+        "compressed-tensors",
+        r#","config_groups":{"g":{"weights":{"num_bits":BITS,"type":"int"}}}"#,
+    );
+    for (width, dtype) in [(3, DType::CT_INT3), (4, DType::CT_INT4), (8, DType::CT_INT8)] {
+        for (head, name) in
+            [("m.experts.up.weight", "m.experts.up.weight"), ("m.up_proj", "m.up_proj")]
+        {
+            for zero_points in [false, true] {
+                let (file, expected) =
+                    packed_integers((head, width), (Some(3), 5, 96, 3), zero_points, Format::F32);
+                check_scheme(
+                    &format!("{dtype}, {head}, zero points {zero_points}"),
+                    &stated.replace("BITS", &width.to_string()),
+                    &file,
+                    name,
+                    (dtype, &[3, 5, 96]),
+                    &expected,
+                );
+            }
+        }
+    }
+}
+
+/// Columns that were not sorted are in group -1.
+#[test]
+fn columns_of_compressed_tensors_that_are_in_no_group() {
+    let matrix = (None, 16, 64, 2);
+    let (file, expected) = packed_integers(("l.weight", 4), matrix, false, Format::F32);
+    let file = file.tensor("l.weight_g_idx", "I32", &[64], [0xff; 256]);
+    let config = settings("compressed-tensors", "");
+    check_scheme("-1", &config, &file, "l.weight", (DType::CT_INT4, &[16, 64]), &expected);
 }
 
 #[test]
@@ -691,6 +736,26 @@ fn four_bits(
     Bnb { kind, file, expected }
 }
 
+/// The codes as numbers of another width, as FSDP needs them (`bnb_4bit_quant_storage`).
+#[test]
+fn codes_of_bitsandbytes_in_wider_numbers() {
+    for (stored, width) in [("BF16", 2), ("F16", 2), ("F32", 4)] {
+        let Bnb { kind, mut file, expected } = four_bits("nf4", (16, 64), (64, None));
+        let weight = file.arrays.iter_mut().find(|array| array.name == "l.weight");
+        let weight = weight.expect("the codes");
+        weight.dtype = stored.to_owned();
+        weight.shape[0] /= width;
+        check_scheme(
+            &format!("{kind}, {stored}"),
+            &settings("bitsandbytes", ",\"load_in_4bit\":true"),
+            &file,
+            "l.weight",
+            (DType::BNB_NF4, &[16, 64]),
+            &expected,
+        );
+    }
+}
+
 #[test]
 fn bitsandbytes() {
     for (kind, dtype) in [("nf4", DType::BNB_NF4), ("fp4", DType::BNB_FP4)] {
@@ -839,7 +904,7 @@ fn groups_that_are_not_there() {
 #[test]
 fn parts_too_small() {
     let zeros = |shape: &[u64]| {
-        let (file, _) = packed_integers(4, (16, 64, 2), true, Format::F16);
+        let (file, _) = packed_integers(("l.weight", 4), (None, 16, 64, 2), true, Format::F16);
         let bytes = vec![0x11; shape.iter().product::<u64>() as usize * 4];
         refused("compressed-tensors", &changed(&file, "l.weight_zero_point", "I32", shape, &bytes))
     };
@@ -894,7 +959,7 @@ fn parts_of_another_dtype() {
     insta::assert_snapshot!(other("l.qzeros", "I16", &[2, 1], 4), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": codes of gptq (config.json): the zero_point is I16, but I32 or U32 is required"#);
     insta::assert_snapshot!(other("l.scales", "I32", &[2, 8], 64), @r#"Unsupported: ./model.safetensors: tensor "l.qweight": codes of gptq (config.json): the scale is I32, but F32 or F16 or BF16 is required"#);
 
-    let (file, _) = packed_integers(8, (16, 64, 2), true, Format::F16);
+    let (file, _) = packed_integers(("l.weight", 8), (None, 16, 64, 2), true, Format::F16);
     let file = changed(&file, "l.weight_zero_point", "I16", &[16, 2], &[0; 64]);
     insta::assert_snapshot!(refused("compressed-tensors", &file), @r#"Unsupported: ./model.safetensors: tensor "l.weight_packed": codes of compressed-tensors (config.json): the zero_point is I16, but I32 or U32 is required"#);
     let scaled = Safetensors::new()

@@ -94,10 +94,10 @@ fn compressed_tensors() {
     assert_snapshot!(shapes.map(stated).join("\n"), @r#"
     l.weight CT_INT4 [2, 32]
     l.weight CT_INT8 [2, 16]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape holds 1 numbers, not 2, l.weight_scale F16 [2, 1], l.weight_shape I64 [1]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [3, 32] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 24] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 18446744073709551615] does not fit weight_packed [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2] does not fit packed weights [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [3, 32] does not fit packed weights [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 24] does not fit packed weights [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_shape [2, 18446744073709551615] does not fit packed weights [2, 4] at 4 or 8 bits, l.weight_scale F16 [2, 1], l.weight_shape I64 [2]
     "#);
     assert_snapshot!(all(&[
         &[("l.weight_packed", "I32", &[2, 4])],
@@ -113,9 +113,9 @@ fn compressed_tensors() {
         &[("l.weight_packed", "U8", &[2, 16]), ("l.weight_scale", "F16", &[2, 2])],
     ]), @r#"
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32)
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed must have two dimensions, l.weight_scale F16 [2, 1]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [3, 1], l.weight_scale F16 [3, 1]
-    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): weight_packed has 2 rows, but weight_scale [2, 0], l.weight_scale F16 [2, 0]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): packed weights must have two dimensions, l.weight_scale F16 [2, 1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): packed weights [2, 4], but scales [3, 1], l.weight_scale F16 [3, 1]
+    Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): packed weights [2, 4], but scales [2, 0], l.weight_scale F16 [2, 0]
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed I32, weight_scale F16): the description is missing, l.weight_scale F16 [2, 1]
     l.weight HF_NVFP4 [2, 32]
     Unsupported: "l.weight_packed": codes of x (config.json) in a packing that is not supported (weight_packed U8, weight_scale F8_E4M3): codes [2, 16] and scales [2, 1], each for 16 codes, l.weight_scale F8_E4M3 [2, 1]

@@ -34,6 +34,13 @@ impl StoredArray<'_> {
         bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
+    /// The rows and the columns of each of its matrices; 1 for a dimension that it does not have.
+    pub(crate) fn matrix(&self) -> (usize, usize) {
+        let last = self.shape.len();
+        let before_last = last.checked_sub(2).map_or(1, |dimension| self.along(dimension));
+        (before_last, last.checked_sub(1).map_or(1, |dimension| self.along(dimension)))
+    }
+
     /// The length of a dimension; 1 beyond the last.
     pub(crate) fn along(&self, dimension: usize) -> usize {
         self.shape.get(dimension).map_or(1, |&len| usize::try_from(len).unwrap_or(usize::MAX))

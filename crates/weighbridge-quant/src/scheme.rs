@@ -62,15 +62,19 @@ fn small(number: i32) -> f32 {
     number as f32
 }
 
-/// The group of a column: from `g_idx` if there is one, otherwise consecutive groups of equal
-/// length. If they do not divide the columns, the last columns are in a group that does not exist.
+/// The group of a column: from `g_idx` if there is one that names it (compressed-tensors stores -1 for columns that were
+/// not sorted), otherwise consecutive groups of equal length. If they do not divide the columns, the last columns are in
+/// a group that does not exist.
 fn groups<'p>(
     parts: &'p SchemeArrays<'_>,
     count: usize,
 ) -> Option<impl Fn(usize) -> Option<usize> + 'p> {
     let each = parts.columns.checked_div(count)?;
     Some(move |column: usize| match &parts.group_index {
-        Some(index) => usize::try_from(index.word(column)?).ok().filter(|group| *group < count),
+        Some(index) => match index.word(column)? {
+            u32::MAX => column.checked_div(each),
+            group => usize::try_from(group).ok().filter(|group| *group < count),
+        },
         None => column.checked_div(each),
     })
 }
@@ -191,25 +195,29 @@ fn sparse24(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> O
 /// compressed-tensors: codes packed along the row, [N, words]. Scales: [N, G], one for the tensor, or one for
 /// each block of rows and columns. Zero points: packed along the first dimension, [N bits / 32, G], or a signed byte
 /// beside each scale. Codes, and packed zero points, are stored with an offset of half their range. Value: scale (q -
-/// zero point).
+/// zero point). Matrices of several experts follow one another in each array.
 fn compressed<const BITS: usize>(
     parts: &SchemeArrays<'_>,
     range: Range<usize>,
     out: &mut [f32],
 ) -> Option<()> {
     let scales = parts.scale.as_ref()?;
-    let (words, count) = (parts.weight.along(1), scales.along(1));
+    let ((rows, words), (scale_rows, count)) = (parts.weight.matrix(), scales.matrix());
+    let zero_rows = parts.zero_point.as_ref().map_or(0, |zeros| zeros.matrix().0);
     let half = 1 << (BITS - 1);
     let group = groups(parts, count)?;
-    let reach = scale_reach(parts.weight.along(0), scales.along(0))?;
+    let reach = scale_reach(rows, scale_rows)?;
     for (output, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
+        let (matrix, within) = (output.checked_div(rows)?, output % rows);
         let scaling = |group: usize| {
-            let at = output / reach * count + group;
+            let at = (matrix * scale_rows + within / reach) * count + group;
             let zero = match &parts.zero_point {
                 Some(zeros) if zeros.width == 1 => {
                     half + i32::from(zeros.bytes.get(at)?.cast_signed())
                 }
-                Some(zeros) => field::<BITS>(output, |word| zeros.word(word * count + group))?,
+                Some(zeros) => field::<BITS>(within, |word| {
+                    zeros.word((matrix * zero_rows + word) * count + group)
+                })?,
                 None => half,
             };
             Some((scales.float(at)?, zero))
@@ -230,7 +238,7 @@ fn compressed<const BITS: usize>(
 fn mxfp6(parts: &SchemeArrays<'_>, range: Range<usize>, out: &mut [f32]) -> Option<()> {
     const GROUP: usize = 32;
     let scales = parts.scale.as_ref()?;
-    let (width, count) = (parts.weight.along(1), scales.along(1));
+    let (width, count) = (parts.weight.matrix().1, scales.matrix().1);
     for (number, row) in range.zip(out.chunks_exact_mut(parts.columns)) {
         let start = number.checked_mul(width)?;
         let bytes = parts.weight.bytes.get(start..start.checked_add(width)?)?;

@@ -33,7 +33,7 @@ struct Scheme {
 static SCHEMES: &[Scheme] = &[
     Scheme { head: ".qweight", tensor: ".weight", companions: &[(".scales", Part::Scale), (".qzeros", Part::ZeroPoint), (".g_idx", Part::GroupIndex)], needed: &[Part::Scale, Part::ZeroPoint], settle: gptq_or_awq },
     Scheme { head: ".weight_packed", tensor: ".weight", companions: &[(".weight_scale", Part::Scale), (".weight_zero_point", Part::ZeroPoint), (".weight_g_idx", Part::GroupIndex), (".weight_shape", Part::Description), (".weight_global_scale", Part::GlobalDivisor)], needed: &[Part::Scale], settle: compressed },
-    Scheme { head: "_proj_packed", tensor: "_proj", companions: &[("_proj_scale", Part::Scale), ("_proj_global_scale", Part::GlobalDivisor)], needed: &[Part::Scale], settle: e2m1 },
+    Scheme { head: "_proj_packed", tensor: "_proj", companions: &[("_proj_scale", Part::Scale), ("_proj_zero_point", Part::ZeroPoint), ("_proj_g_idx", Part::GroupIndex), ("_proj_shape", Part::Description), ("_proj_global_scale", Part::GlobalDivisor)], needed: &[Part::Scale], settle: compressed },
     Scheme { head: "._weight_qdata", tensor: ".weight", companions: &[("._weight_scale", Part::Scale), ("._weight_zero_point", Part::ZeroPoint), ("._weight_act_quant_scale", Part::ActivationScale), ("._weight_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
     Scheme { head: "._gate_up_proj_qdata", tensor: ".gate_up_proj", companions: &[("._gate_up_proj_scale", Part::Scale), ("._gate_up_proj_zero_point", Part::ZeroPoint), ("._gate_up_proj_act_quant_scale", Part::ActivationScale), ("._gate_up_proj_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
     Scheme { head: "._down_proj_qdata", tensor: ".down_proj", companions: &[("._down_proj_scale", Part::Scale), ("._down_proj_zero_point", Part::ZeroPoint), ("._down_proj_act_quant_scale", Part::ActivationScale), ("._down_proj_act_pre_scale", Part::InputFactor)], needed: &[], settle: torchao },
@@ -419,20 +419,20 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
     if found.is(DType::U8) {
         return small_floats(found);
     }
-    let &[rows, packed] = found.head.shape else {
-        return Err(contradiction("weight_packed must have two dimensions".into()));
+    // All experts of a layer may be in one array.
+    let &[ref experts @ .., rows, packed] = found.head.shape else {
+        return Err(contradiction("packed weights must have two dimensions".into()));
     };
     // One for the tensor, some for each row, or one for each block of rows and columns.
     let scale = found.shape(Part::Scale);
     let (scale_rows, groups) = match scale {
-        [] | [1] => (1, 1),
-        &[scale_rows, groups] => (scale_rows, groups),
+        [] | [1] if experts.is_empty() => (1, 1),
+        &[ref outer @ .., scale_rows, groups] if outer == experts => (scale_rows, groups),
         _ => (0, 0),
     };
     if groups == 0 || !is_divided(scale_rows, rows) {
-        return Err(contradiction(format!(
-            "weight_packed has {rows} rows, but weight_scale {scale:?}"
-        )));
+        let weight = found.head.shape;
+        return Err(contradiction(format!("packed weights {weight:?}, but scales {scale:?}")));
     }
     found.check_dtypes(&[Part::Weight, Part::GroupIndex], WORDS)?;
     found.check_dtypes(&[Part::Scale], FLOATS)?;
@@ -448,12 +448,13 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
         None => found.check_dtypes(&[Part::ZeroPoint], &[DType::I8])?,
     }
     let dims = found.numbers(Part::Description)?;
-    let &[said_rows, columns] = dims.as_slice() else {
-        return Err(contradiction(format!("weight_shape holds {} numbers, not 2", dims.len())));
+    let Some((&columns, stated)) = dims.split_last() else {
+        return Err(contradiction("weight_shape holds no numbers".into()));
     };
     let widths = stated_widths(found);
+    let is_stated = found.head.shape.split_last().is_some_and(|(_, outer)| outer == stated);
     let fits = |bits: &&u64| columns.checked_mul(**bits).is_some_and(|n| n.div_ceil(32) == packed);
-    let mut fitting = widths.iter().filter(fits).filter(|_| said_rows == rows);
+    let mut fitting = widths.iter().filter(fits).filter(|_| is_stated);
     let dtype = match (fitting.next(), fitting.next()) {
         (Some(2), None) => DType::CT_INT2,
         (Some(3), None) => DType::CT_INT3,
@@ -465,26 +466,30 @@ fn compressed(found: &CheckpointArrays<'_>) -> Interpretation {
         _ => {
             let widths: Vec<String> = widths.iter().map(u64::to_string).collect();
             return Err(contradiction(format!(
-                "weight_shape [{said_rows}, {columns}] does not fit weight_packed [{rows}, \
-                 {packed}] at {} bits",
+                "weight_shape {dims:?} does not fit packed weights {:?} at {} bits",
+                found.head.shape,
                 widths.join(" or ")
             )));
         }
     };
-    Ok(Some((dtype, vec![rows, columns])))
+    Ok(Some((dtype, dims)))
 }
 
 /// compressed-tensors' floats of 6 bits, four in three bytes, or of 4 bits, two in a byte. The shapes distinguish
 /// them.
 fn small_floats(found: &CheckpointArrays<'_>) -> Interpretation {
     let (weight, scale) = (found.head.shape, found.shape(Part::Scale));
-    let (&[rows, bytes], &[scale_rows, groups]) = (weight, scale) else { return Ok(None) };
-    let columns = groups.checked_mul(32).filter(|columns| columns / 4 * 3 == bytes);
-    let Some(columns) = columns.filter(|_| scale_rows == rows) else {
+    let (Some((bytes, outer)), Some((groups, scale_outer))) =
+        (weight.split_last(), scale.split_last())
+    else {
+        return Ok(None);
+    };
+    let columns = groups.checked_mul(32).filter(|columns| columns / 4 * 3 == *bytes);
+    let Some(columns) = columns.filter(|_| scale_outer == outer) else {
         return e2m1(found);
     };
     found.check_dtypes(&[Part::Scale], POWERS)?;
-    Ok(Some((DType::CT_MXFP6, vec![rows, columns])))
+    Ok(Some((DType::CT_MXFP6, [outer, &[columns]].concat())))
 }
 
 /// The widths of packed integers: those that the config states, or those that are usual.
@@ -525,7 +530,8 @@ fn bitsandbytes(found: &CheckpointArrays<'_>, dtype: DType) -> Interpretation {
     let Some(text) = found.read(Part::Description)? else { return Ok(None) };
     let nested = [Part::NestedAbsmax, Part::NestedCodeValues];
     let coded = nested.iter().all(|part| found.part(*part).is_some());
-    found.check_dtypes(&[Part::Weight], BYTES)?;
+    // The codes may be stored as numbers of any width (`bnb_4bit_quant_storage`).
+    found.check_dtypes(&[Part::Weight], &[BYTES, FLOATS].concat())?;
     found.check_dtypes(&[Part::Absmax], if coded { &[DType::U8] } else { FLOATS })?;
     found.check_dtypes(&[Part::CodeValues], FLOATS)?;
     found.check_dtypes(&nested, FLOATS)?;
@@ -533,7 +539,8 @@ fn bitsandbytes(found: &CheckpointArrays<'_>, dtype: DType) -> Interpretation {
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
     let elements = crate::shape::elements(&shape);
-    let packed = crate::shape::elements(found.head.shape);
+    let width = found.head.dtype.map_or(1, |dtype| u64::from(dtype.bits() / 8));
+    let packed = crate::shape::elements(found.head.shape).and_then(|n| n.checked_mul(width));
     if shape.is_empty() || shape.len() > 8 || elements.map(|n| n.div_ceil(2)) != packed {
         return Err(contradiction(format!(
             "quant_state gives the shape {shape:?}, but the packed weight {:?}",

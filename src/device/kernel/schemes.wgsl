@@ -32,7 +32,11 @@ fn zero(start: u32, stride: u32, i: u32) -> u32 {
 
 fn group(column: u32) -> u32 {
     if p.index_at != NONE {
-        return other(p.index_at + column * 4u);
+        let named = other(p.index_at + column * 4u);
+        // compressed-tensors stores -1 for columns that were not sorted.
+        if named != NONE {
+            return named;
+        }
     }
     return column / p.group_size;
 }

@@ -603,11 +603,14 @@ impl<'a> StoredTensor<'a> {
         if !self.segments().any(|segment| segment.part == Part::GroupIndex) {
             return Ok(());
         }
-        let axis = usize::from(!self.dtype()?.is_packed_across_rows());
-        let groups = scales.shape.get(axis).copied().unwrap_or(0);
+        let across = self.dtype()?.is_packed_across_rows();
+        let groups = if across { scales.shape.first() } else { scales.shape.last() };
+        let groups = groups.copied().unwrap_or(0);
         let bytes = self.native_bytes(Part::GroupIndex)?;
         let mut index = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
-        let Some(column) = index.position(|group| u64::from(group) >= groups) else {
+        // compressed-tensors stores -1 for columns that were not sorted.
+        let is_known = |group: u32| u64::from(group) < groups || !across && group == u32::MAX;
+        let Some(column) = index.position(|group| !is_known(group)) else {
             return Ok(());
         };
         let group = bytes.as_chunks().0.get(column).map_or(0, |word| u32::from_le_bytes(*word));
