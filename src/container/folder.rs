@@ -16,7 +16,7 @@ struct Folder {
     advice: &'static str,
 }
 
-const OTHER: &str = "fetch the model's .safetensors or GGUF files";
+pub(super) const OTHER: &str = "fetch the model's .safetensors or GGUF files";
 
 /// In the order of detection: a pickle may also end in `.bin`.
 #[rustfmt::skip]

@@ -22,7 +22,16 @@ impl Map<String, Json> {
     ///
     /// `Malformed` if the text is not JSON, or its value is not an object.
     pub fn parse(text: &[u8]) -> Result<Self> {
-        match Json::parse(text)? {
+        Self::of(Json::parse(text)?)
+    }
+
+    /// Parses an object of a document that Python may have written.
+    pub(crate) fn parse_python(text: &[u8]) -> Result<Self> {
+        Self::of(parse(text, Words::Python)?)
+    }
+
+    fn of(json: Json) -> Result<Self> {
+        match json {
             Json::Object(map) => Ok(map),
             other => Err(other.no_object()),
         }

@@ -61,7 +61,7 @@ impl PlannedDirectory<'_> {
         self.flags(&names, config, &mut notes)?;
         if self.is_whole
             && let Some(embedding) = find(EMBEDDING, &names, tensors)
-            && let Some(rows) = embedding.shape().first()
+            && let [rows, _] = embedding.shape()
         {
             let why = format!("{} has {rows} rows", embedding.name());
             for level in Level::all(config) {

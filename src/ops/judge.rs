@@ -64,7 +64,13 @@ fn verdict(
         let fault = format!("llama.cpp could not load the file: {}", shortened(&found.loader));
         return Ok((Some(fault), unloadable || shared));
     }
+    let shapes = found.faults.iter().filter(|fault| fault.area == Area::Shapes);
+    let shapes: Vec<String> = shapes.map(|fault| fault.text.clone()).collect();
     let new = found.new_faults(source)?;
+    if new.is_empty() && !shapes.is_empty() {
+        let fault = shortened(&shapes);
+        return Ok((Some(format!("the written model has a fault of its source: {fault}")), true));
+    }
     let fault = (!new.is_empty())
         .then(|| format!("the written model would have a fault: {}", shortened(&new)));
     Ok((fault, unloadable))

@@ -71,8 +71,21 @@ pub use verify::{
 
 use crate::bytes::Text;
 use crate::digest::hex;
+use crate::error::{Error, Result};
+use crate::model::Model;
 pub use crate::ollama::create::CreateOptions;
 pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
+
+/// Refuses a GGUF file that holds changes of another model.
+fn check_no_adapter(model: &Model) -> Result<()> {
+    match model.metadata().str("general.type") {
+        Some("adapter") => Err(Error::unsupported(
+            "an adapter, which has no weights but changes of another model's",
+        )
+        .advise("give it together with that model, to be merged into it")),
+        _ => Ok(()),
+    }
+}
 
 /// The bytes of a name in hexadecimal, if it is not UTF-8.
 fn odd_name(name: Text<'_>) -> Option<String> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::check_no_adapter;
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
 use super::rewrite::stem;
@@ -39,6 +40,7 @@ pub fn quantize(
     path: &Path,
 ) -> Result<WritePlan> {
     let store = model.store();
+    check_no_adapter(model).map_err(|error| error.in_file(store.path()))?;
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
     let mut draft = GgufDraft::of(model, precision)?;
     let here = |error: Error| error.in_file(store.path());

@@ -195,7 +195,7 @@ impl ConfigDocument {
         match self {
             Self::Stored(bytes) => {
                 let fault = |error| Error::malformed(format!("{}: {error}", Self::NAME));
-                Map::parse(bytes).map(Cow::Owned).map_err(fault)
+                Map::parse_python(bytes).map(Cow::Owned).map_err(fault)
             }
             Self::Made(map) => Ok(Cow::Borrowed(map)),
         }
@@ -305,7 +305,12 @@ fn documents(model: &Model) -> Result<Documents> {
     let mut generation = general::generation(store);
     for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
         if SPECIAL.contains(&name.as_str()) {
-            generation.insert(format!("{name}_token_id"), id.value.into());
+            let key = format!("{name}_token_id");
+            let id = Json::from(id.value);
+            // The config may keep several, of which GGUF states one.
+            let several =
+                config.get(&key).filter(|ids| ids.as_array().is_some_and(|ids| ids.contains(&id)));
+            generation.insert(key, several.cloned().unwrap_or(id));
         }
     }
     config_json::without_padding(&mut config);

@@ -175,7 +175,7 @@ impl Builder {
         let document = match name.as_str() {
             "config.json" => {
                 let fault = |error| Error::malformed(format!("config.json: {error}"));
-                NewDocument::config(Map::parse(&bytes).map_err(fault)?)
+                NewDocument::config(Map::parse_python(&bytes).map_err(fault)?)
             }
             _ => NewDocument::new(name, bytes),
         };

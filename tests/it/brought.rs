@@ -5,6 +5,8 @@ use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, s
 use serde_json::json;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
 /// A header that ends inside a key, and one that ends inside the list of tensors.
@@ -380,4 +382,229 @@ fn weights_of_modules_that_transform_their_inputs_are_refused() {
     assert_eq!(read("weight_input"), [""; 0]);
     let [error] = &*read("input") else { panic!("one of two is refused") };
     assert!(error.contains("(transform_config, R4) in compressed-tensors"), "{error}");
+}
+
+/// The faults of a GGUF file by strict rules, joined.
+fn strict_faults(file: &Gguf) -> String {
+    let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+    ops::check_consistency(&model, Strictness::Strict).unwrap().faults.join("; ")
+}
+
+/// llama.cpp's loader requires the key of a tokenizer that merges pairs, even if it is empty.
+#[test]
+fn a_tokenizer_without_merges_is_a_fault_if_strict() {
+    let with = |model: &str, merges: bool| {
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("tokenizer.ggml.model", Kv::text(model))
+            .key("tokenizer.ggml.pre", Kv::text("llama-bpe"))
+            .key("tokenizer.ggml.tokens", Kv::Array(8, vec![Kv::text("a")]));
+        let merged = Kv::Array(8, vec![Kv::text("a b")]);
+        let file = if merges { file.key("tokenizer.ggml.merges", merged) } else { file };
+        strict_faults(&file.tensor("token_embd.weight", DType::F32, &[8, 1], f32s(&[1.0; 8])))
+    };
+    assert!(with("gpt2", false).contains("no tokenizer.ggml.merges"), "{}", with("gpt2", false));
+    for faults in [with("gpt2", true), with("llama", false)] {
+        assert!(!faults.contains("merges"), "{faults}");
+    }
+}
+
+/// A directory with `vocab.json` alone: the GGUF file that it would become is not loaded.
+#[test]
+fn a_vocabulary_without_its_merges_does_not_become_gguf() {
+    let files = copy_of(sample("hf"));
+    let tokens: serde_json::Map<String, serde_json::Value> =
+        (0..512).map(|number| (format!("t{number}"), json!(number))).collect();
+    std::fs::remove_file(files.path().join("tokenizer.json")).unwrap();
+    put(files.path(), "vocab.json", serde_json::Value::from(tokens).to_string());
+    let settings = json!({"tokenizer_class": "GPT2Tokenizer"}).to_string();
+    put(files.path(), "tokenizer_config.json", settings);
+    let model = Model::open(files.path()).unwrap();
+    let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("no tokenizer.ggml.merges"), "{error}");
+}
+
+#[test]
+fn a_projector_without_its_type_is_a_fault_if_strict() {
+    let file = |key: Option<&str>| {
+        let file = Gguf::new().key("general.architecture", Kv::text("clip"));
+        let file = key.into_iter().fold(file, |file, key| file.key(key, Kv::text("mlp")));
+        strict_faults(&file.tensor("v.post_ln.weight", DType::F32, &[8], f32s(&[1.0; 8])))
+    };
+    assert!(file(None).contains("no clip.projector_type"), "{}", file(None));
+    for key in ["clip.projector_type", "clip.vision.projector_type"] {
+        assert!(!file(Some(key)).contains("projector_type"), "{}", file(Some(key)));
+    }
+}
+
+#[test]
+fn an_adapter_is_converted_with_its_model_alone() {
+    let file = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("general.type", Kv::text("adapter"))
+        .key("adapter.type", Kv::text("lora"))
+        .key("adapter.lora.alpha", Kv::F32(1.0))
+        .tensor("output.weight.lora_a", DType::F32, &[8, 1], f32s(&[1.0; 8]))
+        .tensor("output.weight.lora_b", DType::F32, &[1, 4], f32s(&[1.0; 4]));
+    let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let path = std::path::Path::new("q.gguf");
+    let quantized = ops::quantize(&model, &options, None, path).map(drop);
+    let converted = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).map(drop);
+    for error in [quantized, converted].map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("an adapter, which has no weights"), "{error}");
+    }
+}
+
+/// mistral.rs writes what it quantizes next to a file with the rest.
+#[test]
+fn what_uqff_leaves_over_is_no_model() {
+    let rest = Safetensors::new().tensor("model.norm.weight", "F32", &[8], f32s(&[1.0; 8]));
+    let files = folder(&[
+        ("config.json", br#"{"model_type":"llama"}"#.to_vec()),
+        ("q4k-0.uqff", b"{}".to_vec()),
+        ("residual.safetensors", rest.build()),
+    ]);
+    let error = Model::open(files.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("format UQFF, such as q4k-0.uqff"), "{error}");
+    assert!(Model::open(files.path().join("residual.safetensors")).is_ok());
+}
+
+#[test]
+fn codes_of_comfyui_are_called_so() {
+    let stated = br#"{"format": "nvfp4"}"#.to_vec();
+    let file = Safetensors::new()
+        .tensor("layers.0.up.weight", "U8", &[2, 8], vec![0x21; 16])
+        .tensor("layers.0.up.weight_scale", "F8_E4M3", &[2, 1], vec![0x40; 2])
+        .tensor("layers.0.up.weight_scale_2", "F32", &[], f32s(&[1.0]))
+        .tensor("layers.0.up.comfy_quant", "U8", &[stated.len() as u64], stated);
+    let files = folder(&[("m.safetensors", file.build())]);
+    let model = Model::open(files.path().join("m.safetensors")).unwrap();
+    let error = model.stored_tensor("layers.0.up.weight").unwrap().dequantize().unwrap_err();
+    let said = told(&error);
+    assert!(said.contains("codes of ComfyUI's format nvfp4, which is not supported"), "{said}");
+}
+
+/// The config of the sample with changes.
+fn reconfigured(change: impl FnOnce(&mut serde_json::Value)) -> tempfile::TempDir {
+    let files = copy_of(sample("hf"));
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    change(&mut config);
+    put(files.path(), "config.json", config.to_string());
+    files
+}
+
+/// The directory that a model becomes.
+fn written(model: &Model, options: &ConvertOptions) -> (tempfile::TempDir, serde_json::Value) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let plan = ops::convert(model, options).unwrap();
+    plan.run(&folder.path().join("m"), &weighbridge::WriteOptions::new()).unwrap();
+    let text = std::fs::read_to_string(folder.path().join("m/config.json")).unwrap();
+    (folder, serde_json::from_str(&text).unwrap())
+}
+
+/// Python writes infinities as bare words.
+#[test]
+fn a_config_with_bare_infinities_is_rewritten() {
+    let files = reconfigured(|config| config["time_step_limit"] = json!([0.0, "INFINITY"]));
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    put(files.path(), "config.json", text.replace("\"INFINITY\"", "Infinity"));
+    let model = Model::open(files.path()).unwrap();
+    let options = ConvertOptions::new(&SAFETENSORS).dtype(DType::F16);
+    let (_folder, config) = written(&model, &options);
+    assert_eq!(config["time_step_limit"], json!([0.0, {"__float__": "Infinity"}]));
+    assert_eq!(config["torch_dtype"], "float16");
+}
+
+#[test]
+fn no_part_of_a_config_describes_a_quantization_that_is_gone() {
+    let scheme = json!({"quant_method": "fp8", "activation_scheme": "dynamic"});
+    let text = json!({
+        "model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 0,
+        "num_attention_heads": 1, "vocab_size": 2, "quantization_config": scheme,
+    });
+    let config = json!({"model_type": "llava", "text_config": text, "compression_config": scheme});
+    let file = Safetensors::new()
+        .tensor("language_model.model.x_proj.weight", "F8_E4M3", &[2, 8], vec![0x40; 16])
+        .tensor("language_model.model.x_proj.weight_scale_inv", "F32", &[1, 1], f32s(&[1.0]));
+    let config = config.to_string().into_bytes();
+    let files = folder(&[("config.json", config), ("model.safetensors", file.build())]);
+    let model = Model::open(files.path()).unwrap();
+    let options = ConvertOptions::new(&SAFETENSORS).dtype(DType::F16);
+    let (_folder, config) = written(&model, &options);
+    assert!(!config.to_string().contains("fp8"), "{config}");
+}
+
+/// GGUF has one; the config keeps all.
+#[test]
+fn all_tokens_that_end_a_text_come_back() {
+    let files = reconfigured(|config| config["eos_token_id"] = json!([2, 1]));
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("m.gguf");
+    let model = Model::open(files.path()).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    plan.run(&path, &weighbridge::WriteOptions::new()).unwrap();
+    let model = Model::open(&path).unwrap();
+    let one = model.metadata().u64("tokenizer.ggml.eos_token_id").unwrap();
+    assert!([1, 2].contains(&one));
+    let (back, config) = written(&model, &ConvertOptions::new(&SAFETENSORS));
+    assert_eq!(config["eos_token_id"], json!([2, 1]));
+    let text = std::fs::read(back.path().join("m/generation_config.json")).unwrap();
+    let generation: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(generation["eos_token_id"], json!([2, 1]));
+}
+
+/// FSDP's flat parameters: a vector in place of the embedding, and none in place of others.
+#[test]
+fn shapes_that_were_wrong_before_are_noted() {
+    let files = copy_of(sample("hf"));
+    let model = Model::open(files.path()).unwrap();
+    let flat = model.stored_tensors().fold(Safetensors::new(), |file, tensor| {
+        let values = tensor.dequantize().unwrap();
+        let shape = match tensor.name() {
+            "model.embed_tokens.weight" => vec![values.len() as u64],
+            _ => tensor.shape().to_vec(),
+        };
+        file.tensor(tensor.name(), "F32", &shape, f32s(&values))
+    });
+    for entry in std::fs::read_dir(files.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().contains(".safetensors") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    put(files.path(), "model.safetensors", flat.build());
+    let model = Model::open(files.path()).unwrap();
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS).dtype(DType::F16)).unwrap();
+    let notes = plan.notes.concat();
+    assert!(notes.contains("a fault of its source: token_embedding.weight"), "{notes}");
+    assert!(!notes.contains("vocab_size"), "{notes}");
+}
+
+/// llama.cpp merges the pieces of such a tokenizer over the whole text.
+#[test]
+fn a_pre_tokenizer_that_gguf_cannot_state_is_noted() {
+    let notes = |pre: serde_json::Value| {
+        let tokens: serde_json::Map<String, serde_json::Value> =
+            (0..512).map(|number| (format!("t{number}"), json!(number))).collect();
+        let tokenizer = json!({
+            "added_tokens": [], "pre_tokenizer": pre,
+            "model": {"type": "BPE", "byte_fallback": true, "vocab": tokens, "merges": []},
+        });
+        let files = copy_of(sample("hf"));
+        put(files.path(), "tokenizer.json", tokenizer.to_string());
+        let model = Model::open(files.path()).unwrap();
+        ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap().notes.concat()
+    };
+    let digits = json!({"type": "Digits", "individual_digits": true});
+    let space = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"});
+    let noted = notes(json!({"type": "Sequence", "pretokenizers": [space, digits]}));
+    assert!(noted.contains("does not have its pre-tokenizer (Digits)"), "{noted}");
+    for usual in [json!(null), json!({"type": "Metaspace"}), space] {
+        assert!(!notes(usual).contains("pre-tokenizer"));
+    }
 }

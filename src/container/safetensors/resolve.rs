@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use super::super::folder::OTHER;
 use super::super::{OpenOptions, foreign};
 use super::weight_map::WeightMap;
 use crate::bytes::Text;
@@ -25,6 +26,18 @@ const STEMS: [&str; 6] =
 
 /// The file name of weights from MLX's first converters and from its whisper converter today.
 pub(super) const ARCHIVE: &str = "weights.npz";
+
+/// Refuses what mistral.rs stores beside a model in its own format.
+fn check_no_rest(names: &[String], stem: &str, files: &[&str]) -> Result<()> {
+    let other = names.iter().find(|name| name.ends_with(".uqff"));
+    let Some(other) = other.filter(|_| stem == "residual") else { return Ok(()) };
+    let fault = format!(
+        "the directory contains a model in mistral.rs's format UQFF, such as {other}; {} has what \
+         is not quantized",
+        list(files)
+    );
+    Err(Error::unsupported(fault).advise(OTHER))
+}
 
 /// Selects from the sorted `names` of a directory.
 pub(super) fn choose(
@@ -95,6 +108,7 @@ pub(super) fn choose(
             return Err(unfinished(names, Error::malformed(fault)));
         }
     }
+    check_no_rest(names, chosen.stem, &chosen.files)?;
     let taken: HashSet<&str> = chosen.files.iter().copied().collect();
     let strays: Vec<&str> = weights.iter().copied().filter(|name| !taken.contains(name)).collect();
     let mut files: Vec<String> = chosen.files.iter().map(|&name| name.to_owned()).collect();

@@ -205,8 +205,24 @@ impl<'i> Modules<'i> {
                 let scheme = stated.name();
                 format!("codes of {scheme} in a packing that is not supported ({arrays}){fault}")
             }
-            None => format!("codes ({arrays}) whose scheme is not stated, as config.json would"),
+            None => match self.of_comfy(module) {
+                Some(scheme) => {
+                    format!("codes of {scheme}, which is not supported ({arrays}){fault}")
+                }
+                None => {
+                    format!("codes ({arrays}) whose scheme is not stated, as config.json would")
+                }
+            },
         })
+    }
+
+    /// The scheme that ComfyUI states in an array of the module.
+    fn of_comfy(&self, module: &[u8]) -> Option<String> {
+        let number = self.indexed.find(&[module, b".comfy_quant"].concat())?;
+        let text = self.indexed.read(number).unwrap_or_default();
+        let stated = crate::json::Json::parse(&text).unwrap_or_default();
+        let format = stated.get("format").and_then(crate::json::Json::as_str).unwrap_or("?");
+        Some(format!("ComfyUI's format {}", Text::new(format.as_bytes()).brief()))
     }
 
     /// The weights that a companion belongs to although it is no part of them, and what that means.

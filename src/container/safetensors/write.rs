@@ -184,8 +184,7 @@ pub(crate) fn describe(
     quantization: Option<&Json>,
     tensors: &[NewTensor],
 ) {
-    config.remove("quantization");
-    config.remove("quantization_config");
+    remove_quantization(config);
     if let Some(quantization) = quantization {
         if quantization.get("quant_method").is_none() {
             // mlx-lm reads this key first.
@@ -206,6 +205,20 @@ pub(crate) fn describe(
         }
         if config.contains_key("torch_dtype") || !config.contains_key("dtype") {
             config.insert("torch_dtype".to_owned(), Json::from(*name));
+        }
+    }
+}
+
+/// Removes what a config and those of its parts say about quantization.
+fn remove_quantization(config: &mut Map<String, Json>) {
+    config.remove("quantization");
+    config.remove("quantization_config");
+    config.remove("compression_config");
+    for (key, part) in config.iter_mut() {
+        if let Json::Object(part) = part
+            && key.ends_with("_config")
+        {
+            remove_quantization(part);
         }
     }
 }

@@ -6,7 +6,7 @@ mod tensors;
 
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
-use super::{account, mmproj, ranks};
+use super::{account, check_no_adapter, mmproj, ranks};
 use crate::adapter::Adapter;
 use crate::arch::Dialect;
 use crate::container::Container;
@@ -234,6 +234,7 @@ fn planned(
         plan.account = account::of_copy(model);
         return Ok(plan.for_whole_model(model.resolution()?));
     }
+    check_no_adapter(model)?;
     let layers = store.map(|_| layers);
     let conversion = Conversion { model, writer, options, layers };
     let builder = match writer.dialect {

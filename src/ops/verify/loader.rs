@@ -30,8 +30,16 @@ pub(super) fn unknown_architecture(store: &Store) -> Option<String> {
     })
 }
 
+/// The keys of which a vision or audio model needs one (llama.cpp's clip.cpp).
+const PROJECTOR_TYPES: [&str; 3] =
+    ["clip.projector_type", "clip.vision.projector_type", "clip.audio.projector_type"];
+
 /// Why llama.cpp does not load a GGUF file, one sentence for each fault.
 fn graph_faults(store: &Store) -> Vec<String> {
+    let is_projector = store.metadata().str("general.architecture") == Some("clip");
+    if is_projector && PROJECTOR_TYPES.iter().all(|key| store.metadata().get(key).is_none()) {
+        return vec!["no clip.projector_type: llama.cpp does not load the file".to_owned()];
+    }
     let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
     let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
     let architecture = store.metadata().str("general.architecture").unwrap_or_default();

@@ -72,6 +72,11 @@ pub(super) fn check(
         refused.push("no tokenizer.ggml.model: llama.cpp does not load the file".to_owned());
     }
     let merging = tokenizer.filter(|found| found.kind.value == TokenizerKind::Bpe);
+    let lacks = merging.is_some() && store.metadata().get("tokenizer.ggml.merges").is_none();
+    if store.encoding() == Encoding::Gguf && named && lacks {
+        let fault = "no tokenizer.ggml.merges, which this tokenizer needs: llama.cpp does not load the file";
+        refused.push(fault.to_owned());
+    }
     if let Some(pre) = merging.and_then(|found| found.pre)
         && !llama_cpp::knows_pre_tokenizer(&pre.value)
     {

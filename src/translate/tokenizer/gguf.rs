@@ -177,7 +177,10 @@ impl<'s> KeySource<'s> {
     fn token_keys(&self, out: &mut KeyValues) -> Result<Option<String>> {
         let has_fallback = self.files.flag(&["model", "byte_fallback"]);
         match &self.tokenizer.kind.value {
-            TokenizerKind::Bpe if has_fallback => self.bpe_with_bytes(out).map(|()| None),
+            TokenizerKind::Bpe if has_fallback => {
+                self.bpe_with_bytes(out)?;
+                Ok(self.unknown_split())
+            }
             TokenizerKind::Bpe => self.bpe(out),
             TokenizerKind::WordPiece => self.word_piece(out).map(|()| None),
             TokenizerKind::Unigram => self.unigram(has_fallback, out),
@@ -220,7 +223,7 @@ impl<'s> KeySource<'s> {
         out.set_text("tokenizer.ggml.model", "gpt2");
         out.set_text("tokenizer.ggml.pre", named.map_or("default", |pre| pre.name));
         table.write(out);
-        merges(&self.tokenizer, out);
+        merges(&self.tokenizer, self.files.tokenizer.is_some(), out);
         Ok(named.is_none().then(|| {
             format!(
                 "{}: llama.cpp has no name for this pre-tokenizer. tokenizer.ggml.pre is \
@@ -228,6 +231,22 @@ impl<'s> KeySource<'s> {
                 self.tokenizer.kind.source
             )
         }))
+    }
+
+    /// A note if text is split in a way that llama.cpp's tokenizer with bytes does not have.
+    fn unknown_split(&self) -> Option<String> {
+        let is_usual = |step: &Json| match step_kind(step) {
+            "Metaspace" => true,
+            // Gemma's, which finds none: the normalizer has replaced them.
+            "Split" => step.pointer("/pattern/String").and_then(Json::as_str) == Some(" "),
+            _ => false,
+        };
+        let steps = self.files.steps("pre_tokenizer", "pretokenizers");
+        let step = steps.into_iter().find(|step| !is_usual(step))?;
+        Some(format!(
+            "tokenizer.json: llama.cpp does not have its pre-tokenizer ({}) and may split text in another way",
+            step_kind(step)
+        ))
     }
 
     fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<()> {
@@ -250,7 +269,7 @@ impl<'s> KeySource<'s> {
         table.show(shown);
         out.set_text("tokenizer.ggml.model", model);
         table.write(out);
-        merges(&self.tokenizer, out);
+        merges(&self.tokenizer, false, out);
         out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
         Ok(())
     }
@@ -500,8 +519,8 @@ fn unigram_keys(
 }
 
 /// GGUF stores a merge as one text, so a space within a token is written as the letter for its
-/// byte.
-fn merges(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
+/// byte. llama.cpp needs the list of a file that states one, even without merges.
+fn merges(tokenizer: &Tokenizer<'_>, is_stated: bool, out: &mut KeyValues) {
     let letter = "Ġ".as_bytes();
     let part = |text: &[u8], all: &mut Vec<u8>| {
         for byte in text {
@@ -521,7 +540,7 @@ fn merges(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
             all
         })
         .collect();
-    if !texts.is_empty() {
+    if is_stated || !texts.is_empty() {
         out.set_array("tokenizer.ggml.merges", texts.iter().map(Vec::as_slice));
     }
 }
