@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread::Builder;
 
 use crate::error::Result;
 
@@ -109,7 +110,9 @@ pub(crate) fn in_order<I: Send, S, T: Send>(
 /// starting threads takes more of it than most work does.
 fn run_on(threads: usize, share: &(dyn Fn() + Sync)) {
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(share)).collect();
+        // What cannot be started leaves its share to the others.
+        let start = |_| Builder::new().spawn_scoped(scope, share).ok();
+        let others: Vec<_> = (1..threads).map_while(start).collect();
         share();
         for thread in others {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -465,7 +465,7 @@ fn packed_experts_of_compressed_tensors() {
     }
 }
 
-/// Columns that were not sorted are in group -1.
+/// If columns were not sorted, all are in group -1.
 #[test]
 fn columns_of_compressed_tensors_that_are_in_no_group() {
     let matrix = (None, 16, 64, 2);

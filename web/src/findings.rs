@@ -161,9 +161,13 @@ fn in_threads(work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
         return work();
     }
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        // What cannot be started leaves its share to the others.
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..count).map_while(start).collect();
+        let own = work();
         let panicked = |_| Err(Error::new(ErrorKind::Io, "a thread panicked"));
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+        let ends = others.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
+        ends.fold(own, Result::and)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use weighbridge::ops::InspectedTensors;
 use weighbridge::{Error, ErrorKind};
 
 /// The names that `--filter` matches: as a whole if the filter has `*` or `?`, else in any part.
@@ -19,6 +20,24 @@ impl Filter {
     pub(crate) fn passes(&self, stored: &str, canonical: Option<&str>) -> bool {
         let Some(glob) = &self.0 else { return true };
         glob.matches(stored) || canonical.is_some_and(|name| glob.matches(name))
+    }
+
+    /// Removes the tensors that do not pass.
+    pub(crate) fn retain(&self, tensors: &mut InspectedTensors<'_>) {
+        match tensors {
+            InspectedTensors::Stored { tensors, .. } => tensors.retain(|tensor| {
+                let canonical = tensor.canonical.iter().flatten().next();
+                self.passes(&tensor.name, canonical.map(|name| &**name))
+            }),
+            InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
+                tensors.retain(|tensor| {
+                    tensor.stored.iter().any(|stored| self.passes(stored, Some(tensor.name)))
+                });
+                unknown.retain(|name| self.passes(name, None));
+                auxiliary.retain(|tensor| self.passes(tensor.name, None));
+            }
+            _ => {}
+        }
     }
 }
 

@@ -62,8 +62,8 @@ fn small(number: i32) -> f32 {
     number as f32
 }
 
-/// The group of a column: from `g_idx` if there is one that names it (compressed-tensors stores -1 for columns that were
-/// not sorted), otherwise consecutive groups of equal length. If they do not divide the columns, the last columns are in
+/// The group of a column: from `g_idx` if there is one that names it (compressed-tensors stores -1 for all columns if they
+/// were not sorted), otherwise consecutive groups of equal length. If they do not divide the columns, the last columns are in
 /// a group that does not exist.
 fn groups<'p>(
     parts: &'p SchemeArrays<'_>,

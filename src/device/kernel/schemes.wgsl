@@ -33,7 +33,7 @@ fn zero(start: u32, stride: u32, i: u32) -> u32 {
 fn group(column: u32) -> u32 {
     if p.index_at != NONE {
         let named = other(p.index_at + column * 4u);
-        // compressed-tensors stores -1 for columns that were not sorted.
+        // compressed-tensors stores -1 for all columns if they were not sorted.
         if named != NONE {
             return named;
         }

@@ -608,9 +608,11 @@ impl<'a> StoredTensor<'a> {
         let groups = groups.copied().unwrap_or(0);
         let bytes = self.native_bytes(Part::GroupIndex)?;
         let mut index = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word));
-        // compressed-tensors stores -1 for columns that were not sorted.
-        let is_known = |group: u32| u64::from(group) < groups || !across && group == u32::MAX;
-        let Some(column) = index.position(|group| !is_known(group)) else {
+        // compressed-tensors stores -1 for all columns if they were not sorted.
+        if !across && index.clone().all(|group| group == u32::MAX) {
+            return Ok(());
+        }
+        let Some(column) = index.position(|group| u64::from(group) >= groups) else {
             return Ok(());
         };
         let group = bytes.as_chunks().0.get(column).map_or(0, |word| u32::from_le_bytes(*word));

@@ -30,7 +30,7 @@ pub(super) fn run(args: &Inspect, model: &Model) -> Done {
 /// The stored names of the tensors that a filter matches.
 fn matching(model: &Model, glob: &str) -> Result<HashSet<String>, Stop> {
     let mut report = ops::inspect(model, &ops::InspectOptions::new())?;
-    super::retain(&mut report.tensors, &Filter::new(Some(glob)));
+    Filter::new(Some(glob)).retain(&mut report.tensors);
     let ops::InspectedTensors::Stored { tensors, .. } = report.tensors else {
         return Ok(HashSet::new());
     };

@@ -83,7 +83,7 @@ fn report(args: &Inspect, model: &Model, filter: Option<&str>) -> Done {
         (false, false) => InspectNames::Both,
     };
     let mut report = ops::inspect(model, &InspectOptions::new().names(names))?;
-    retain(&mut report.tensors, &Filter::new(filter));
+    Filter::new(filter).retain(&mut report.tensors);
     if let Some(by) = args.sort {
         sort(&mut report.tensors, by);
     }
@@ -109,24 +109,6 @@ fn opened(args: &Inspect, path: &Path) -> Result<(Model, Option<Error>), Stop> {
             partial.map(|model| (model, Some(error.clone()))).map_err(|_| error.into())
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Removes the tensors that the filter does not match.
-fn retain(tensors: &mut InspectedTensors<'_>, filter: &Filter) {
-    match tensors {
-        InspectedTensors::Stored { tensors, .. } => tensors.retain(|tensor| {
-            filter
-                .passes(&tensor.name, tensor.canonical.iter().flatten().next().map(|name| &**name))
-        }),
-        InspectedTensors::Canonical { tensors, unknown, auxiliary, .. } => {
-            tensors.retain(|tensor| {
-                tensor.stored.iter().any(|stored| filter.passes(stored, Some(tensor.name)))
-            });
-            unknown.retain(|name| filter.passes(name, None));
-            auxiliary.retain(|tensor| filter.passes(tensor.name, None));
-        }
-        _ => {}
     }
 }
 
