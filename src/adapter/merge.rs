@@ -36,6 +36,12 @@ impl Adapter {
                 return Err(obstacle.clone());
             }
             let within = |error: Error| error.in_file(adapter.path());
+            if adapter.products.is_empty() && adapter.wholes.is_empty() && adapter.rows.is_empty() {
+                let fault = "the adapter changes no tensor: nothing was saved in it";
+                let advice =
+                    "save it again; programs that divide parameters must gather them first";
+                return Err(within(Error::malformed(fault).advise(advice)));
+            }
             check_architecture(model, adapter).map_err(within)?;
             check_factor(adapter, *factor).map_err(within)?;
             merged = with_whole_tensors(&merged, adapter).map_err(within)?;
@@ -116,7 +122,7 @@ fn with_whole_tensors(model: &Model, adapter: &Adapter) -> Result<Model> {
             if is_copy_of_embedding(model, adapter, whole, &other)? {
                 continue;
             }
-            return Err(lacks(model, &whole.target, 1));
+            return Err(added(&whole.target));
         };
         let misfit = || {
             let fault = format!(
@@ -224,6 +230,19 @@ struct Target {
     transform: Transform,
 }
 
+impl Target {
+    /// A tensor under its stored name.
+    const fn stored(tensor: Tensor) -> Self {
+        let transform = Transform {
+            axes: Axes::Same,
+            rows: RowOrder::All,
+            columns: RowOrder::All,
+            values: crate::arch::Change::None,
+        };
+        Self { tensor, expert: None, transform }
+    }
+}
+
 /// An error for tensors that an adapter changes and the model lacks.
 fn lacks(model: &Model, first: &str, count: usize) -> Error {
     let more = match count.saturating_sub(1) {
@@ -239,6 +258,15 @@ fn lacks(model: &Model, first: &str, count: usize) -> Error {
         false => "the adapter belongs to another model",
     };
     Error::not_found(fault).advise(advice)
+}
+
+/// An error for a module that an adapter saves as a whole and the model lacks.
+fn added(target: &str) -> Error {
+    let fault = format!(
+        "the adapter saves \"{target}\" as a whole, a tensor that the model does not have, such as the head of a classifier"
+    );
+    Error::unsupported(fault)
+        .advise("merge it with PEFT into the class that it was trained with, or remove the tensor from the adapter")
 }
 
 /// Checks that a GGUF adapter states an architecture of the model's family.
@@ -267,22 +295,13 @@ fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> 
         Dialect::Gguf => vec![Cow::Borrowed(name)],
         _ => spellings(name).into_iter().map(|name| Cow::Owned(format!("{name}.weight"))).collect(),
     };
+    // Of towers, and without an architecture, only the stored names are known.
+    let stored = || names.iter().find_map(|name| model.stored_tensor(name).ok());
     let Some(architecture) = resolution.architecture else {
-        // Without an architecture, only the stored names are known.
-        let transform = Transform {
-            axes: Axes::Same,
-            rows: RowOrder::All,
-            columns: RowOrder::All,
-            values: crate::arch::Change::None,
-        };
-        let stored = names.iter().find_map(|name| model.stored_tensor(name).ok());
-        return Ok(stored
-            .map(|tensor| Target { tensor, expert: None, transform })
-            .into_iter()
-            .collect());
+        return Ok(stored().map(Target::stored).into_iter().collect());
     };
-    for name in names {
-        let matches = canonical_of(architecture, adapter.dialect, &name);
+    for name in &names {
+        let matches = canonical_of(architecture, adapter.dialect, name);
         let parts = matches.iter().any(|found| found.transform.rows != RowOrder::All);
         let present = matches.iter().filter(|found| model.has(&found.canonical)).count();
         // Rows of a fused matrix need all of its parts; other rows are alternatives.
@@ -296,7 +315,7 @@ fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> 
         };
         return found.map(target).collect();
     }
-    Ok(Vec::new())
+    Ok(stored().map(Target::stored).into_iter().collect())
 }
 
 /// Adds a product to one of its targets.

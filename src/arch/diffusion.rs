@@ -21,6 +21,8 @@ const NAMES: &[&str] = &[
     "up_blocks.",
 ];
 
+const KIND: &str = "the weights of a diffusion model, which makes images or video, not text";
+
 /// What a model is, if it is no language model but makes images or video. `architecture` is the name that
 /// its files give.
 pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
@@ -28,12 +30,16 @@ pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'stati
     let is_class = architecture.is_none()
         && config.and_then(|config| config.get("_class_name")).and_then(Json::as_str).is_some();
     let is_named = match architecture {
-        Some(name) => ARCHITECTURES.contains(&name),
+        Some(name) => named(name).is_some(),
         None => store.tensors().any(|tensor| {
             let name = tensor.name().spelling();
             NAMES.iter().any(|start| name.starts_with(start))
         }),
     };
-    (is_class || is_named)
-        .then_some("the weights of a diffusion model, which makes images or video, not text")
+    (is_class || is_named).then_some(KIND)
+}
+
+/// The same for a value of `general.architecture`.
+pub(crate) fn named(architecture: &str) -> Option<&'static str> {
+    ARCHITECTURES.contains(&architecture).then_some(KIND)
 }

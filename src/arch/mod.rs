@@ -8,7 +8,7 @@ pub(crate) mod config;
 pub(crate) mod config_json;
 mod cut;
 mod dialect_names;
-mod diffusion;
+pub(crate) mod diffusion;
 mod experts;
 pub(crate) mod family;
 mod generation;

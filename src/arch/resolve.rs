@@ -359,7 +359,7 @@ fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
     others.retain(|stored| !serves.contains(stored));
     others.sort();
     others.dedup();
-    let reason = "a copy of tensors that are stored in another form";
+    let reason = "stored in another form too, which is used";
     let others = others.into_iter().map(|stored| Auxiliary { stored, reason });
     resolution.auxiliary.extend(others);
     resolution.mapped = kept;

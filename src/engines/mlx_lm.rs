@@ -17,6 +17,8 @@ pub(crate) struct Class {
     tied: bool,
     unbiased: Vec<&'static str>,
     ignored: Vec<&'static str>,
+    /// What it computes otherwise with experts.
+    experts: Option<&'static str>,
 }
 
 static CLASSES: Table<Class> =
@@ -38,8 +40,10 @@ impl Class {
                 }
             }
         }
+        class.experts = block.lines().find_map(|line| line.strip_prefix("experts "));
         // Every config.json has the others.
         let lines = block.lines().filter(|line| !line.ends_with(" required stated"));
+        let lines = lines.filter(|line| !line.starts_with("experts "));
         class.stated.extend(lines.filter_map(|line| line.split(' ').next()));
         class
     }
@@ -78,6 +82,11 @@ pub(crate) fn ignored(model_type: &str) -> &'static [&'static str] {
     class(model_type).map_or(&[], |class| &class.ignored)
 }
 
+/// What mlx-lm's class of a `model_type` computes otherwise with experts.
+pub(crate) fn of_experts(model_type: &str) -> Option<&'static str> {
+    class(model_type)?.experts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +101,9 @@ mod tests {
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
         assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor"]);
+        // The class declares rope_scaling and does not use it.
+        assert!(ignored("qwen3_moe").contains(&"rope.factor"));
+        assert!(of_experts("jamba").is_some_and(|said| said.starts_with("divides")));
         // The text model of Qwen 3.5 has a class inside of that of the whole model.
         assert!(has_class("qwen3_5") && !has_class("qwen3_5_text"));
         assert!(class("qwen3_5_text").is_some_and(|class| !class.stated.is_empty()));

@@ -20,6 +20,11 @@ const OUTPUT: &str = "output.weight";
 const EMBEDDING: &str = "token_embedding.weight";
 const TIED: &str = "tie_word_embeddings";
 const VOCABULARY: &str = "vocab_size";
+/// The names of that key in the configs of older classes.
+pub(super) const VOCABULARY_KEYS: [&str; 3] = [VOCABULARY, "n_vocab", "n_words"];
+
+/// The beginning of a note on what a class of mlx-lm computes.
+const OTHERWISE: &str = "mlx-lm will compute this model differently: its class of";
 
 /// What to do about a model that the reader of its container refuses.
 pub(super) const FOR_OTHERS: &str = "{} writes it for other readers";
@@ -64,14 +69,19 @@ impl PlannedDirectory<'_> {
             && let [rows, _] = embedding.shape()
         {
             let why = format!("{} has {rows} rows", embedding.name());
-            for level in Level::all(config) {
-                if level.of(config).get(VOCABULARY).is_some_and(Json::is_number) {
+            let levels = Level::all(config);
+            // Classes assume the vocabulary of one published model; configs of wrappers rely on it.
+            let lacks =
+                levels.len() == 1 && VOCABULARY_KEYS.iter().all(|key| !config.contains_key(key));
+            for level in levels {
+                if lacks || level.of(config).get(VOCABULARY).is_some_and(Json::is_number) {
                     level.state(config, (VOCABULARY, (*rows).into()), &why, &mut notes);
                 }
             }
         }
         notes.extend(self.doubles(tensors));
         notes.extend(self.ignored(config));
+        notes.extend(self.of_experts(config, &names));
         notes.into_iter().for_each(|note| builder.note(note));
         Ok(())
     }
@@ -295,9 +305,16 @@ impl PlannedDirectory<'_> {
             counts.then(|| format!("{key} ({value})"))
         };
         let stated: Vec<String> = ignored.filter_map(stated).collect();
-        let first = "mlx-lm will compute this model differently: its class of";
         (!stated.is_empty())
-            .then(|| format!("{first} {model_type} does not read {}", stated.join(", ")))
+            .then(|| format!("{OTHERWISE} {model_type} does not read {}", stated.join(", ")))
+    }
+
+    /// A note on what mlx-lm's class computes otherwise with experts.
+    fn of_experts(&self, config: &Map<String, Json>, names: &[(String, String)]) -> Option<String> {
+        let model_type = Level::Text.model_type(config);
+        let said = mlx_lm::of_experts(model_type).filter(|_| self.dialect == Dialect::Mlx)?;
+        let has_experts = names.iter().any(|(canonical, _)| canonical.contains(".ffn.experts."));
+        has_experts.then(|| format!("{OTHERWISE} {model_type} {said}"))
     }
 
     /// Whether a layer of the model attends to a window.

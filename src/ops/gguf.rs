@@ -5,7 +5,7 @@ use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use super::{account, mmproj};
-use crate::arch::kept::{Kept, PREFIX};
+use crate::arch::kept::{GENERATION, Kept, PREFIX};
 use crate::arch::{Architecture, Dialect, family, graph, kept_config};
 use crate::bytes::Text;
 use crate::container::gguf;
@@ -149,6 +149,7 @@ impl GgufDraft {
             };
             losses.push(format!("it has no place for {first}{more}"));
         }
+        losses.extend(other_embedding(model)?);
         losses.append(&mut self.losses);
         if !losses.is_empty() {
             let fault = computed_differently(&losses);
@@ -158,6 +159,8 @@ impl GgufDraft {
             self.notes.push(fault);
         }
         if extra {
+            let generation = translate::kept_generation(model, &gguf, &kept)?;
+            generation.write_as(GENERATION, &mut self.keys);
             kept.write(&mut self.keys);
         }
         let mut builder = self.builder(model);
@@ -248,6 +251,15 @@ fn output(
         return encoded(view, DType::F32, None, precision);
     }
     choose(view, &gguf::write::WRITER, precision)
+}
+
+/// That the decoder of a model has an embedding of its own, for which GGUF has no place.
+fn other_embedding(model: &Model) -> Result<Option<String>> {
+    const NAMES: [&str; 2] = ["shared.weight", "decoder.embed_tokens.weight"];
+    let [shared, own] = NAMES.map(|name| model.stored_tensor(name));
+    let (Ok(shared), Ok(own)) = (shared, own) else { return Ok(None) };
+    let said = "the decoder has another embedding than the encoder, but GGUF has one for both";
+    Ok((!same_values(&shared, &own)?).then(|| said.to_owned()))
 }
 
 /// What llama.cpp computes differently because it does not read what is kept, one statement each.

@@ -117,7 +117,10 @@ impl Description {
 
     /// The source that calls the model a reranker.
     fn ranks(&self) -> Option<&'static str> {
-        if self.readme.lines().any(|line| line.trim() == "pipeline_tag: text-ranking") {
+        // A decoder that classifies has no labels: it ranks by the logit of a word.
+        const TAGS: [&str; 3] =
+            ["pipeline_tag: text-ranking", "pipeline_tag: text-classification", "- reranker"];
+        if self.readme.lines().any(|line| TAGS.contains(&line.trim())) {
             return Some("README.md");
         }
         self.names.iter().find(|(_, name)| name.contains("rerank")).map(|(from, _)| *from)

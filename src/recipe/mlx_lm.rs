@@ -250,7 +250,7 @@ fn divides(group_size: u32, shape: &[u64]) -> bool {
 fn can_be_quantized(model: &MlxModel, module: &Module<'_>, group_size: u32) -> bool {
     let Module { path, shape } = *module;
     let own = path.rsplit('.').next().unwrap_or(path);
-    let bare = rows(model, path).any(|choice| choice == MlxChoice::Bare);
+    let bare = is_bare(&model.model_type, path);
     (2..=3).contains(&shape.len())
         && divides(group_size, shape)
         && !["norm", "conv"].iter().any(|piece| own.contains(piece))
@@ -276,6 +276,12 @@ static OUTSIDE: &[&str] = &[
 fn rows(model: &MlxModel, path: &str) -> impl Iterator<Item = MlxChoice> {
     let rows = family::mlx_modules(&model.model_type);
     rows.filter(move |row| row.path.matches(path)).map(|row| row.choice)
+}
+
+/// Whether mlx-lm's class of a `model_type` has no quantized form of a module.
+pub(crate) fn is_bare(model_type: &str, path: &str) -> bool {
+    let rows = family::mlx_modules(model_type);
+    rows.filter(|row| row.path.matches(path)).any(|row| row.choice == MlxChoice::Bare)
 }
 
 /// The choice of the model's own predicate.

@@ -179,9 +179,19 @@ fn of_documents(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
         Some(Field { value: flag, source: format!("tokenizer_config.json {key}").into() })
     };
     tokenizer.add_bos = flag("add_bos_token");
-    tokenizer.add_eos = flag("add_eos_token");
+    tokenizer.add_eos = flag("add_eos_token").or_else(|| unended(config.as_deref()?));
     tokenizer.chat_templates = templates(store, config.as_deref())?;
     Ok(())
+}
+
+/// Classes of tokenizers that add no end token unless their config says so. Those of Unigram files often do.
+const UNENDED: [&str; 5] = ["Llama", "CodeLlama", "Gemma", "InternLM", "Qwen"];
+
+/// That a class of tokenizers adds no end token.
+fn unended(config: &Json) -> Option<Field<bool>> {
+    let class = config.get("tokenizer_class")?.as_str()?;
+    let source = "tokenizer_config.json tokenizer_class".into();
+    UNENDED.iter().any(|name| class.starts_with(name)).then_some(Field { value: false, source })
 }
 
 /// The chat templates of a model, also of one without a tokenizer.

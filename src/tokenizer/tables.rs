@@ -156,6 +156,34 @@ impl TokenizerTables {
         Ok(Self { settings, vocabulary, merges })
     }
 
+    /// Adds the tokens that `tokenizer_config.json` lists and `tokenizer.json` lacks, as transformers does.
+    pub(crate) fn add_tokens(&mut self, config: &Json) {
+        let Some(Json::Object(listed)) = config.get("added_tokens_decoder") else { return };
+        let Some(settings) = self.settings.as_object_mut() else { return };
+        let added = settings.entry("added_tokens".to_owned()).or_insert(Json::Null);
+        if added.is_null() {
+            *added = Json::Array(Vec::new());
+        }
+        let Json::Array(added) = added else { return };
+        let content = |token: &Json| token.get("content").and_then(Json::as_str).map(str::to_owned);
+        let mut known: Vec<Option<String>> = added.iter().map(content).collect();
+        for (id, token) in listed {
+            let (Ok(id), Json::Object(token), text) = (id.parse::<u32>(), token, content(token))
+            else {
+                continue;
+            };
+            let text_of = self.vocabulary.text(id);
+            let free =
+                text_of.is_none_or(|other| Some(other) == text.as_deref().map(str::as_bytes));
+            if free && text.is_some() && !known.contains(&text) {
+                let mut token = token.clone();
+                token.insert("id".to_owned(), id.into());
+                added.push(Json::Object(token));
+                known.push(text);
+            }
+        }
+    }
+
     /// The whole document.
     pub(crate) fn into_json(self) -> Json {
         let Self { mut settings, vocabulary, merges } = self;

@@ -64,6 +64,12 @@ pub(super) fn sampling(store: &Store, keys: &mut KeyValues) -> Result<()> {
     Ok(())
 }
 
+/// Whether a key of `generation_config.json` is a setting that GGUF has, or describes the file.
+pub(super) fn is_setting(key: &str) -> bool {
+    SAMPLING.iter().any(|(_, names, _)| names.contains(&key))
+        || ["transformers_version", "_from_model_config"].contains(&key)
+}
+
 /// The recommended settings for generating text, as `generation_config.json`.
 pub(super) fn generation(store: &Store) -> Map<String, Json> {
     let metadata = store.metadata();

@@ -15,7 +15,7 @@ mod tokenizer;
 use std::borrow::Cow;
 
 use crate::arch::config::TEXT_CONFIGS;
-use crate::arch::kept::{self, Kept};
+use crate::arch::kept::{self, GENERATION, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::{
@@ -277,7 +277,11 @@ pub fn tokenizer_tables(model: &Model) -> Result<Option<TokenizerTables>> {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
         if let Some(file) = store.read_companion("tokenizer.json", limit)? {
             let tables = TokenizerTables::parse(&file.bytes, store.limits());
-            return tables.map(Some).map_err(|error| error.in_file(&file.path));
+            let mut tables = tables.map_err(|error| error.in_file(&file.path))?;
+            if let Some(config) = store.read_document("tokenizer_config.json")? {
+                tables.add_tokens(&config);
+            }
+            return Ok(Some(tables));
         }
     }
     tokenizer::hf::tables(store)
@@ -302,6 +306,20 @@ fn documents(model: &Model) -> Result<Documents> {
     let longest = family.and_then(|name| store.metadata().u64(&format!("{name}.context_length")));
     let longest = longest.and_then(|longest| u32::try_from(longest).ok());
     let tokenizer = tokenizer::hf::files(store, longest)?;
+    let mut generation = generation(store, &config)?;
+    let kept = Kept::read_from(store.metadata(), GENERATION);
+    kept.map_err(|error| error.in_file(store.path()))?.restore(&mut generation);
+    config_json::without_padding(&mut config);
+    let written = |(name, json): (&'static str, Json)| (name, format!("{json:#}").into_bytes());
+    let generation = [("generation_config.json", Json::Object(generation))];
+    let modules = modules::files(store, model.resolution()?);
+    let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
+    let others = others.chain(card::file(store)).collect();
+    Ok(Documents { config: ConfigDocument::Made(config), others })
+}
+
+/// The `generation_config.json` that GGUF keys alone give.
+fn generation(store: &Store, config: &Map<String, Json>) -> Result<Map<String, Json>> {
     let mut generation = general::generation(store);
     for (name, id) in Tokenizer::of(store)?.into_iter().flat_map(|t| t.special) {
         if SPECIAL.contains(&name.as_str()) {
@@ -313,13 +331,25 @@ fn documents(model: &Model) -> Result<Documents> {
             generation.insert(key, several.cloned().unwrap_or(id));
         }
     }
-    config_json::without_padding(&mut config);
-    let written = |(name, json): (&'static str, Json)| (name, format!("{json:#}").into_bytes());
-    let generation = [("generation_config.json", Json::Object(generation))];
-    let modules = modules::files(store, model.resolution()?);
-    let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
-    let others = others.chain(card::file(store)).collect();
-    Ok(Documents { config: ConfigDocument::Made(config), others })
+    Ok(generation)
+}
+
+/// What a model's `generation_config.json` says and the keys of its GGUF file, of which `gguf` is the draft, do
+/// not. Empty for a model in GGUF.
+///
+/// # Errors
+///
+/// `Malformed` and `Io` if a document cannot be read.
+pub(crate) fn kept_generation(model: &Model, gguf: &Model, kept: &Kept) -> Result<Kept> {
+    let store = model.store();
+    let Some(Json::Object(stated)) =
+        store.read_document("generation_config.json")?.map(Cow::into_owned)
+    else {
+        return Ok(Kept::default());
+    };
+    let mut config = kept.stated.clone();
+    kept.restore(&mut config);
+    Ok(Kept::generation(&stated, &generation(gguf.store(), &config)?, general::is_setting))
 }
 
 /// Special tokens whose ids `config.json` states.

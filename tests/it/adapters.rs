@@ -296,3 +296,43 @@ fn an_adapter_comes_from_the_difference_of_two_models() {
         ErrorKind::Mismatch
     );
 }
+
+#[test]
+fn a_head_that_the_adapter_adds_is_called_so() {
+    let config = peft(&json!({"task_type": "SEQ_CLS", "modules_to_save": ["score"]}));
+    let tensors = [("base_model.model.score.weight", &[2, 64][..], numbers(1, 128))];
+    let folder = adapter("adapter_model.safetensors", &tensors, &config);
+    let error = merged(folder.path()).expect_err("a head more");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("saves \"score.weight\" as a whole"), "{error}");
+}
+
+/// Adapters name the modules of a class, checkpoints leave its prefix out.
+#[test]
+fn matrices_of_a_tower_are_changed_too() {
+    let name = "visual.blocks.0.attn.qkv";
+    let weights = Safetensors::new()
+        .tensor("model.norm.weight", "F32", &[4], f32s(&[1.0; 4]))
+        .tensor(&format!("{name}.weight"), "F32", &[2, 4], f32s(&[1.0; 8]));
+    let config = json!({"model_type": "qwen2_5_vl"}).to_string().into_bytes();
+    let base = folder(&[("config.json", config), ("model.safetensors", weights.build())]);
+    let base = Model::open(base.path()).expect("a model");
+    let stored = format!("base_model.model.model.{name}");
+    let (a, b) = (format!("{stored}.lora_A.weight"), format!("{stored}.lora_B.weight"));
+    let tensors =
+        [(a.as_str(), &[1, 4][..], vec![1.0; 4]), (b.as_str(), &[2, 1][..], vec![1.0, 2.0])];
+    let config = peft(&json!({"r": 1, "lora_alpha": 1}));
+    let folder = adapter("adapter_model.safetensors", &tensors, &config);
+    let adapter = Adapter::open(folder.path()).expect("an adapter");
+    let merged = Adapter::merged(&base, &[(adapter, 1.0)]).expect("a merged model");
+    let found = values(&merged, &format!("{name}.weight"));
+    assert_eq!(found, [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]);
+}
+
+/// Programs that divide parameters save such files if they gather nothing.
+#[test]
+fn an_adapter_without_tensors_changes_nothing_and_is_refused() {
+    let folder = adapter("adapter_model.safetensors", &[], &peft(&json!({})));
+    let error = merged(folder.path()).expect_err("nothing to merge");
+    assert!(error.to_string().contains("changes no tensor"), "{error}");
+}

@@ -290,3 +290,69 @@ fn a_config_that_agrees_stays_as_it_is() {
     let read = |folder: &Path| std::fs::read(folder.join("config.json")).expect("a file");
     assert_eq!(read(source.path()), read(&written.folder.path().join("out")));
 }
+
+#[test]
+fn a_vocabulary_that_no_key_states_is_that_of_the_embedding() {
+    let mut unstated = config(&json!({ TIED: true }));
+    unstated.as_object_mut().expect("an object").remove("vocab_size");
+    let source = write(&llama(false), &unstated, "F32");
+    let model = Model::open(source.path()).expect("a model");
+    let report = ops::verify(&model, &ops::VerifyOptions::new()).expect("a report");
+    let notes = report.notes.concat();
+    assert!(
+        notes.contains("config.json has no vocab_size, and the embedding has 8 rows"),
+        "{notes}"
+    );
+    for to in [&MLX, &SAFETENSORS] {
+        let written = converted(source.path(), &ConvertOptions::new(to)).expect("a directory");
+        assert_eq!(written.config["vocab_size"], json!(WORDS));
+    }
+}
+
+/// mlx-lm's class of the family has a router without a quantized form.
+#[test]
+fn a_router_that_mlx_lm_has_in_plain_form_is_decoded() {
+    let name = "model.layers.0.mlp.gate";
+    let quantized = json!({"group_size": 32, "bits": 8});
+    let config = json!({
+        "model_type": "glm4_moe_lite", "hidden_size": 32, "num_attention_heads": 1,
+        "num_hidden_layers": 1, "quantization": quantized,
+    });
+    let file = Safetensors::new()
+        .tensor(&format!("{name}.weight"), "U32", &[2, 8], vec![1; 64])
+        .tensor(&format!("{name}.scales"), "F32", &[2, 1], f32s(&[1.0, 2.0]))
+        .tensor(&format!("{name}.biases"), "F32", &[2, 1], f32s(&[0.0; 2]));
+    let text = config.to_string().into_bytes();
+    let source = folder(&[("config.json", text), ("model.safetensors", file.build())]);
+    let plan =
+        ops::convert(&Model::open(source.path()).expect("a model"), &ConvertOptions::new(&MLX));
+    let plan = plan.expect("a plan");
+    assert!(plan.notes.iter().any(|note| note.contains("no quantized form")));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    plan.run(&out, &WriteOptions::new().allow_incomplete(true)).expect("a directory");
+    let written = Model::open(&out).expect("a directory");
+    let config = written.document("config.json").expect("a config");
+    assert_eq!(config.get("quantization"), None);
+    let gate = written.stored_tensor(&format!("{name}.weight")).expect("the router");
+    assert_eq!(*gate.dequantize().expect("values"), [[1.0_f32; 32], [2.0; 32]].concat());
+}
+
+/// mlx-lm divides the weights of Jamba's chosen experts by their sum; transformers does not.
+#[test]
+fn what_mlx_lm_computes_otherwise_with_experts_is_noted() {
+    let noted = |name: &str| {
+        let config = json!({
+            "model_type": "jamba", "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
+            "intermediate_size": 32, "vocab_size": 8,
+        });
+        let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
+        let text = config.to_string().into_bytes();
+        let source = folder(&[("config.json", text), ("model.safetensors", file.build())]);
+        let model = Model::open(source.path()).expect("a model");
+        let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan");
+        plan.notes.iter().any(|note| note.contains("divides the weights of the chosen experts"))
+    };
+    assert!(noted("model.layers.0.feed_forward.experts.0.gate_proj.weight"));
+    assert!(!noted("model.layers.0.feed_forward.gate_proj.weight"));
+}

@@ -543,6 +543,7 @@ fn no_part_of_a_config_describes_a_quantization_that_is_gone() {
 #[test]
 fn all_tokens_that_end_a_text_come_back() {
     let files = reconfigured(|config| config["eos_token_id"] = json!([2, 1]));
+    put(files.path(), "generation_config.json", json!({"eos_token_id": [2, 1]}).to_string());
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("m.gguf");
     let model = Model::open(files.path()).unwrap();
@@ -607,4 +608,128 @@ fn a_pre_tokenizer_that_gguf_cannot_state_is_noted() {
     for usual in [json!(null), json!({"type": "Metaspace"}), space] {
         assert!(!notes(usual).contains("pre-tokenizer"));
     }
+}
+
+/// The note of verifying, or the error of opening, a directory whose config begins with these bytes.
+#[test]
+fn byte_order_marks_of_documents_are_named() {
+    for (mark, encoding) in [(&b"\xef\xbb\xbf"[..], "UTF-8"), (&b"\xff\xfe"[..], "UTF-16")] {
+        let files = copy_of(sample("hf"));
+        let text = std::fs::read(files.path().join("config.json")).unwrap();
+        put(files.path(), "config.json", [mark, &text].concat());
+        let said = told(&Model::open(files.path()).unwrap_err());
+        assert!(said.contains(&format!("the byte order mark of {encoding}")), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_one_header_lists_twice_is_called_so() {
+    let x = |name: &str| Safetensors::new().tensor(name, "F32", &[2], f32s(&[1.0; 2]));
+    let twice = x("abc").tensor("abd", "F32", &[2], f32s(&[2.0; 2])).build();
+    let at = twice.windows(3).position(|window| window == b"abd").unwrap();
+    let twice = [&twice[..at], b"abc", &twice[at + 3..]].concat();
+    let files = folder(&[("m.safetensors", twice)]);
+    let said = told(&Model::open(files.path().join("m.safetensors")).unwrap_err());
+    assert!(said.contains("the header lists it twice") && !said.contains("two files"), "{said}");
+}
+
+#[test]
+fn a_model_of_images_is_not_quantized() {
+    let file = Gguf::new().key("general.architecture", Kv::text("flux"));
+    let file = file.tensor("double_blocks.0.x.weight", DType::F32, &[2, 32], f32s(&[1.0; 64]));
+    let files = folder(&[("m.gguf", file.build())]);
+    let model = Model::open(files.path().join("m.gguf")).unwrap();
+    let options = LlamaOptions::new(FileType::Q8_0);
+    let error = ops::quantize(&model, &options, None, files.path()).unwrap_err();
+    let said = told(&error);
+    assert!(said.contains("a diffusion model"), "{said}");
+}
+
+/// A decoder ranks by the logit of a word, and has no labels.
+#[test]
+fn a_decoder_that_classifies_is_a_reranker() {
+    for (line, ranks) in [("pipeline_tag: text-classification", true), ("license: mit", false)] {
+        let files = copy_of(sample("hf"));
+        put(files.path(), "README.md", format!("---\n{line}\n---\n"));
+        let model = Model::open(files.path()).unwrap();
+        let notes = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap().notes.concat();
+        assert_eq!(notes.contains("README.md calls the model a reranker"), ranks, "{notes}");
+    }
+}
+
+/// A token of the generation config that the tokenizer does not call its end: llama.cpp reads it from a key of its
+/// own, and the way back has the same documents.
+#[test]
+fn settings_of_generation_come_back() {
+    let files = copy_of(sample("hf"));
+    let stated = json!({"eos_token_id": 300, "do_sample": true, "temperature": 0.5});
+    put(files.path(), "generation_config.json", stated.to_string());
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("m.gguf");
+    let plan = ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&GGUF));
+    plan.unwrap().run(&path, &weighbridge::WriteOptions::new()).unwrap();
+    let model = Model::open(&path).unwrap();
+    assert_eq!(model.metadata().u64("tokenizer.ggml.eot_token_id"), Some(300));
+    assert_ne!(model.metadata().u64("tokenizer.ggml.eos_token_id"), Some(300));
+    let (back, _) = written(&model, &ConvertOptions::new(&SAFETENSORS));
+    let text = std::fs::read(back.path().join("m/generation_config.json")).unwrap();
+    let generation: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    for (key, value) in stated.as_object().unwrap() {
+        assert_eq!(generation[key], *value, "{key}");
+    }
+}
+
+/// mlx-lm refuses a directory whose config names a scheme, although no tensor has codes.
+#[test]
+fn a_plain_mlx_directory_names_no_scheme() {
+    let cache = json!({"num_bits": 8, "type": "float"});
+    let files = reconfigured(|config| {
+        config["quantization_config"] = json!({
+            "quant_method": "compressed-tensors", "format": "naive-quantized",
+            "config_groups": {"group_0": {"targets": [], "weights": null}},
+            "kv_cache_scheme": cache, "ignore": [],
+        });
+    });
+    let model = Model::open(files.path()).unwrap();
+    let (_folder, config) = written(&model, &ConvertOptions::new(&weighbridge::container::MLX));
+    assert_eq!(config.get("quantization_config"), None);
+    // Where transformers reads the directory, its statement stays.
+    let (_folder, config) = written(&model, &ConvertOptions::new(&SAFETENSORS));
+    assert_eq!(config["quantization_config"]["kv_cache_scheme"], cache);
+}
+
+/// The index of Flan-T5 lists the names under which its modules share one embedding.
+#[test]
+fn an_index_may_list_the_modules_of_a_shared_embedding() {
+    let names = |listed: &[&str]| {
+        let file = Safetensors::new().tensor("shared.weight", "F32", &[2, 2], f32s(&[1.0; 4]));
+        let map: serde_json::Map<String, serde_json::Value> =
+            listed.iter().map(|name| ((*name).to_owned(), json!("model.safetensors"))).collect();
+        let files = folder(&[
+            ("model.safetensors", file.build()),
+            ("model.safetensors.index.json", json!({"weight_map": map}).to_string().into_bytes()),
+        ]);
+        Model::open(files.path()).map(|model| notes(&model)).map_err(|error| told(&error))
+    };
+    let noted = names(&["shared.weight", "decoder.embed_tokens.weight"]).unwrap();
+    assert!(noted.contains("which shared.weight serves as"), "{noted}");
+    let error = names(&["shared.weight", "decoder.final_layer_norm.weight"]).unwrap_err();
+    assert!(error.contains("no file contains it"), "{error}");
+}
+
+/// transformers reads both lists.
+#[test]
+fn tokens_that_only_the_config_of_the_tokenizer_lists_are_added() {
+    let files = copy_of(sample("hf"));
+    let path = files.path().join("tokenizer_config.json");
+    let mut config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let added = json!({"content": "<|more|>", "special": true});
+    let taken = json!({"content": "<|taken|>", "special": true});
+    config["added_tokens_decoder"] = json!({"512": added, "40": taken});
+    put(files.path(), "tokenizer_config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    let tables = weighbridge::translate::tokenizer_tables(&model).unwrap().unwrap();
+    let listed = tables.settings.get("added_tokens").unwrap().to_string();
+    assert!(listed.contains("<|more|>") && !listed.contains("<|taken|>"), "{listed}");
 }

@@ -282,3 +282,16 @@ fn words_in_lines_have_all_keys() {
     assert_eq!(made["normalizer"]["lowercase"], false);
     assert_eq!(made["post_processor"]["single"][0]["SpecialToken"]["id"], "[CLS]");
 }
+
+/// llama.cpp ends the texts of Unigram tokenizers unless a key says otherwise.
+#[test]
+fn texts_of_unigram_tokenizers_end_as_their_class_says() {
+    for (class, ends) in [("LlamaTokenizer", Some("false")), ("T5Tokenizer", None)] {
+        let config = json!({"tokenizer_class": class, "eos_token": "</s>"}).to_string();
+        let files =
+            [("tokenizer.model", pieces(1)), ("tokenizer_config.json", config.into_bytes())];
+        let own = tokenizer(&keys(&beside("qwen3", 5, &files)));
+        assert_eq!(own["model"], "t5");
+        assert_eq!(own.get("add_eos_token").map(String::as_str), ends, "{class}");
+    }
+}

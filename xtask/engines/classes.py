@@ -41,7 +41,10 @@ def exceptions(program):
 
 
 SAME_CLASS, FIXED = exceptions("transformers")
-MLX_MODULES, READ_ELSEWHERE = exceptions("mlx-lm")
+MLX_MODULES, MLX_FACTS = exceptions("mlx-lm")
+# Sentences on what a class computes with experts; the other lines are keys.
+EXPERTS = {name: [" ".join(words) for words in rest if words[0] == "experts"] for name, rest in MLX_FACTS.items()}
+READ_ELSEWHERE = {name: [words for words in rest if words[0] != "experts"] for name, rest in MLX_FACTS.items()}
 # The fields that causal classes of transformers read.
 FIELDS = {name: fields for (name, *_), fields in lines.blocks("transformers/read.txt")}
 ASSUMED = {key for (key,) in READ_ELSEWHERE.pop("*")}
@@ -62,7 +65,7 @@ IGNORED = """
     max_source_positions max_target_positions classifier_proj_size median_filter_width use_weighted_layer_sum
     deterministic_flash_attn sparse_prediction sparse_pred_ignore_index initializer_cutoff_factor cls_token_id
     sep_token_id scale_embedding decoder_start_token_id num_mel_bins tie_word_embeddings add_cross_attention
-    num_mtp_layers dropout_rate initializer_factor attn_config
+    num_mtp_layers dropout_rate initializer_factor attn_config use_mamba_kernels use_mambapy
 """.split()
 IGNORED_ENDS = ("dropout", "pdrop", "drop")
 
@@ -216,7 +219,8 @@ def ignored_by_mlx_lm(model_type, source):
     # The kinds of layers and the numbers of rotary embeddings have several spellings.
     fields = [key for key in fields if key not in ("layer_types", "rope_parameters", "sliding_window_pattern", "no_rope_layers")]
     if any(key == "rope_parameters" for key, *_ in FIELDS.get(model_type, [])):
-        scaled = re.search(r"rope_scaling|rope_parameters", source)
+        # A class may declare the field and never use it.
+        scaled = re.search(r"(rope_scaling|rope_parameters)(?!: )", source)
         fields += ["rope.attention_factor", "rope.truncate"] if scaled else ["rope.factor"]
     return [key for key in fields if not re.search(rf"[.\"']{key.removeprefix('rope.')}\b", source)]
 
@@ -239,7 +243,7 @@ def of_mlx_class(model_type, classes):
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
     known = {key: value for key, value in (values or {}).items() if value is not None}
     elsewhere = [*STATED, *(key for (key,) in READ_ELSEWHERE.get(model_type, []))]
-    needed = []
+    needed = [*EXPERTS.get(model_type, [])]
     for key, default in sorted(arguments.items()):
         required = default is inspect.Parameter.empty
         differs = key in known and known[key] != default

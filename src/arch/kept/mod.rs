@@ -29,6 +29,10 @@ pub(crate) const DERIVED: &str = "weighbridge.config.derived";
 /// `true` if [`CONFIG`] is a whole document, which needs no derived one.
 const WHOLE: &str = "weighbridge.config.whole";
 
+/// The same two keys for `generation_config.json`.
+pub(crate) const GENERATION: [&str; 2] =
+    ["weighbridge.generation", "weighbridge.generation.derived"];
+
 /// Keys that describe the files, not the model. They are set anew for each written model.
 const OF_FILES: &[&str] =
     &["torch_dtype", "dtype", "quantization", "quantization_config", "compression_config"];
@@ -123,12 +127,33 @@ impl Kept {
         self.derived.extend(derived.map(|derived| (key.to_owned(), derived.clone())));
     }
 
+    /// Keeps what `generation_config.json` says and `derived`, which GGUF keys give, does not. `skipped` are
+    /// the keys that GGUF has.
+    pub(crate) fn generation(
+        stated: &Map<String, Json>,
+        derived: &Map<String, Json>,
+        skipped: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut kept = Self::default();
+        for (key, value) in stated.iter().filter(|(key, _)| !skipped(key)) {
+            if derived.get(key) != Some(value) {
+                kept.keep(key, value.clone(), derived.get(key));
+            }
+        }
+        kept
+    }
+
     /// Adds this library's keys to a GGUF file's.
     pub(crate) fn write(&self, keys: &mut KeyValues) {
         if self.whole {
             keys.set(WHOLE, Value::Bool(true));
         }
-        for (key, map) in [(CONFIG, &self.config), (DERIVED, &self.derived)] {
+        self.write_as([CONFIG, DERIVED], keys);
+    }
+
+    /// Adds the same under other keys.
+    pub(crate) fn write_as(&self, names: [&str; 2], keys: &mut KeyValues) {
+        for (key, map) in names.into_iter().zip([&self.config, &self.derived]) {
             if !map.is_empty() {
                 keys.set_text(key, Json::Object(map.clone()).to_string());
             }
@@ -141,13 +166,22 @@ impl Kept {
     ///
     /// `Malformed` if the value is not a JSON object.
     pub(crate) fn read(metadata: &Metadata) -> Result<Self> {
+        let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
+        Ok(Self { whole, ..Self::read_from(metadata, [CONFIG, DERIVED])? })
+    }
+
+    /// Reads the same from other keys.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`read`](Self::read).
+    pub(crate) fn read_from(metadata: &Metadata, names: [&'static str; 2]) -> Result<Self> {
         let object = |key: &'static str| match metadata.str(key) {
             None => Ok(Map::new()),
             Some(text) => Map::parse(text.as_bytes()).map_err(|error| error.in_key(key)),
         };
-        let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
-        let (config, derived) = (object(CONFIG)?, object(DERIVED)?);
-        Ok(Self { config, derived, whole, ..Self::default() })
+        let [config, derived] = names;
+        Ok(Self { config: object(config)?, derived: object(derived)?, ..Self::default() })
     }
 
     /// Whether a key is kept.

@@ -128,7 +128,7 @@ pub(in super::super) fn open_directory(
     })?;
     let mut indexed = build(builder, parsed)?;
     if let Some((name, map)) = choice.index {
-        check_map(&indexed, &map, &choice.files)
+        check_map(&mut indexed, &map, &choice.files)
             .map_err(|error| error.in_file(&folder.join(name)))?;
     }
     gather(&mut indexed)?;
@@ -203,11 +203,10 @@ fn build(mut builder: StoreBuilder, files: Vec<SafetensorsHeader>) -> Result<Ind
         builder.add(StoredFile { source, header, big_endian: false }, listing)?;
     }
     builder.index(|_, first, second| {
-        let fault = if first == second {
-            "duplicate tensor name".to_owned()
-        } else {
-            format!("{} has a tensor with the same name", first.display())
-        };
+        if first == second {
+            return Error::malformed("duplicate tensor name: the header lists it twice");
+        }
+        let fault = format!("{} has a tensor with the same name", first.display());
         Error::malformed(fault).advise("keep one of the two files")
     })
 }
@@ -245,8 +244,11 @@ fn check_packed(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
     }
 }
 
+/// Names of a shared embedding in the modules that use it.
+const SHARED: [&[u8]; 2] = [b"encoder.embed_tokens.weight", b"decoder.embed_tokens.weight"];
+
 /// Checks that every tensor of the index is in the file that the index names.
-fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
+fn check_map(indexed: &mut Indexed, map: &WeightMap, files: &[String]) -> Result<()> {
     // The position of each of the map's files among the opened files.
     let places: HashMap<&str, usize> =
         files.iter().enumerate().map(|(place, file)| (file.as_str(), place)).collect();
@@ -254,9 +256,16 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
         map.files.iter().map(|name| places.get(name.as_str()).copied()).collect();
     // The index mostly lists names in the same order as the files.
     let mut guess = 0;
+    let has_embedding = indexed.find(b"shared.weight").is_some();
+    let mut copies = Vec::new();
     for (name, file) in map.iter() {
         let found = if indexed.is_named(guess, name) { Some(guess) } else { indexed.find(name) };
         let Some(number) = found else {
+            // T5's published indexes list the names under which its modules share one embedding.
+            if has_embedding && SHARED.contains(&name) {
+                copies.push(String::from_utf8_lossy(name).into_owned());
+                continue;
+            }
             return Err(Error::malformed("the index lists the tensor, but no file contains it")
                 .in_tensor(crate::bytes::Text::new(name))
                 .advise("a shard belongs to another version of the model: fetch the files again"));
@@ -272,6 +281,11 @@ fn check_map(indexed: &Indexed, map: &WeightMap, files: &[String]) -> Result<()>
                 format!("the index says {}, but the tensor is in {}", name_of(said), name_of(lies));
             return Err(Error::malformed(fault).in_tensor(crate::bytes::Text::new(name)));
         }
+    }
+    if !copies.is_empty() {
+        let root = indexed.root().to_path_buf();
+        let listed = copies.join(" and ");
+        indexed.note(&root, format!("the index lists {listed}, which shared.weight serves as"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::arch::Dialect;
 use crate::container::Shards;
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
+use crate::json::{Json, Map};
 use crate::model::Model;
 use crate::ollama::{self, BlobModel};
 use crate::ops::agreement::PlannedDirectory;
@@ -23,6 +24,14 @@ struct WrittenDocuments {
     others: NamedFiles,
     /// The documents that the container does not hold.
     absent: NamedFiles,
+}
+
+/// Whether a config names a scheme, which mlx-lm would apply to plain tensors or refuse.
+fn states_scheme(config: Option<&ConfigDocument>) -> Result<bool> {
+    let keys = config.map(ConfigDocument::keys).transpose()?;
+    let scheme =
+        |keys: &Map<String, Json>| keys.get("quantization_config")?.get("quant_method").cloned();
+    Ok(keys.is_some_and(|keys| scheme(&keys).is_some()))
 }
 
 impl Conversion<'_> {
@@ -46,7 +55,8 @@ impl Conversion<'_> {
             why_plain.extend(share.why_plain.take());
             self.push_share(share, &mut rules, &mut builder)?;
         }
-        let keeps_config = builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor));
+        let keeps_config = builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor))
+            && (writer.dialect != Dialect::Mlx || !states_scheme(config.as_ref())?);
         let mut documents = Vec::new();
         if let Some(config) = config {
             let content = match (keeps_config, config) {

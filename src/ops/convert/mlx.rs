@@ -1,6 +1,7 @@
 //! MLX directories: mlx-lm's choice of dtypes.
 
-use crate::arch::Resolution;
+use crate::arch::{Dialect, Resolution};
+use crate::container::writer::Writer;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::json::Json;
@@ -35,6 +36,18 @@ pub(super) fn recipe(
         mlx_lm::Module { path: path.unwrap_or(tensor.name()), shape }
     });
     mlx_lm::MlxRecipe::new(&numbers, &modules.collect::<Vec<_>>(), options)
+}
+
+/// Whether a quantized tensor would be written for a module that mlx-lm's class has in plain form only.
+pub(super) fn is_bare(model: &Model, writer: &Writer, tensor: &Tensor) -> bool {
+    let stated =
+        model.document("config.json").and_then(|config| config.get("model_type")?.as_str());
+    let named = || model.config().ok().map(|config| config.architecture.value.as_str());
+    writer.dialect == Dialect::Mlx
+        && tensor.dtype().is_ok_and(DType::is_quantized)
+        && tensor.name().strip_suffix(".weight").is_some_and(|path| {
+            stated.or_else(named).is_some_and(|model_type| mlx_lm::is_bare(model_type, path))
+        })
 }
 
 /// The dtype of all floats in an MLX directory, as mlx-lm would have written it: it casts every

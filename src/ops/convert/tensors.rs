@@ -154,7 +154,15 @@ impl Conversion<'_> {
         let uncast = resolution.architecture.map_or(&[][..], |row| row.mlx_uncast);
         for (experts, tensor) in tensors {
             let cast = !uncast.iter().any(|piece| tensor.name().contains(piece));
-            let precision = Precision { floats: floats.filter(|_| cast), ..self.options.precision };
+            let mut precision =
+                Precision { floats: floats.filter(|_| cast), ..self.options.precision };
+            if mlx::is_bare(self.model, self.writer, &tensor) {
+                precision.dtype = precision.dtype.or(floats).or(Some(DType::BF16));
+                builder.note(format!(
+                    "{}: decoded, since mlx-lm's class has no quantized form of it",
+                    tensor.name()
+                ));
+            }
             let chosen = rules.output(&tensor, floats, precision)?;
             let output = match (in_mxfp4.remove(tensor.name()), chosen) {
                 (Some(repacking), _) => {

@@ -9,6 +9,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::Model;
+use crate::ops::agreement::VOCABULARY_KEYS;
 use crate::translate;
 
 /// A token of `tokenizer.json`.
@@ -397,10 +398,9 @@ impl TokenEdit {
 
 /// States the number of rows in a config.
 pub(super) fn set_count(keys: &mut Map<String, Json>, count: u64) {
-    const NAMES: [&str; 3] = ["vocab_size", "n_vocab", "n_words"];
     let mut is_set = false;
     let mut set = |keys: &mut Map<String, Json>| {
-        for name in NAMES {
+        for name in VOCABULARY_KEYS {
             if let Some(value) = keys.get_mut(name) {
                 *value = count.into();
                 is_set = true;

@@ -3,7 +3,9 @@
 
 use crate::arch::{Resolution, family, graph};
 use crate::bytes::Text;
+use crate::dtype::DType;
 use crate::engines::{llama_cpp, mlx_lm};
+use crate::recipe;
 use crate::store::{Encoding, Store};
 
 /// Why the reference reader does not load a model, one sentence for each fault. Empty for a model of
@@ -13,10 +15,25 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
         (Encoding::Gguf, _) => graph_faults(store),
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
-            _ => Vec::new(),
+            Some(_) => Vec::new(),
+            None => bare_modules(store).into_iter().collect(),
         },
         _ => Vec::new(),
     }
+}
+
+/// The fault of a directory with a quantized tensor that mlx-lm's class has in plain form only.
+fn bare_modules(store: &Store) -> Option<String> {
+    let model_type = store.document("config.json")?.get("model_type")?.as_str()?;
+    let is_bare = |name: &str| {
+        name.strip_suffix(".weight").is_some_and(|path| recipe::mlx_lm::is_bare(model_type, path))
+    };
+    let quantized = store.tensors().filter(|tensor| tensor.dtype().is_ok_and(DType::is_quantized));
+    let mut names = quantized.map(|tensor| tensor.name().to_string()).filter(|name| is_bare(name));
+    let first = names.next()?;
+    Some(format!(
+        "{first} is quantized, and mlx-lm's class of {model_type} has no quantized form of it: mlx-lm does not load the model"
+    ))
 }
 
 /// The fault of a GGUF file whose architecture llama.cpp does not know.

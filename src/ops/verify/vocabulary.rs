@@ -5,6 +5,7 @@ use crate::arch::ModelConfig;
 use crate::engines::llama_cpp;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
+use crate::ops::agreement::VOCABULARY_KEYS;
 use crate::store::{Encoding, Store};
 #[cfg(feature = "chat-template")]
 use crate::tokenizer::{ChatTemplate, chat_templates};
@@ -53,6 +54,14 @@ pub(super) fn check(
     }
     if let Some(rows) = rows {
         stated(store, rows, faults);
+        let unstated = |(at, config): &(String, &Json)| {
+            at.is_empty() && VOCABULARY_KEYS.iter().all(|key| config.get(key).is_none())
+        };
+        if configs(store).as_ref().is_some_and(unstated) {
+            refused.push(format!(
+                "config.json has no vocab_size, and the embedding has {rows} rows: transformers assumes the number of its class, mlx-lm requires one"
+            ));
+        }
         faults.extend(special_tokens(store, rows));
     }
     #[cfg(feature = "chat-template")]

@@ -1,6 +1,7 @@
 //! The model that is quantized: the numbers and tensors that dtypes depend on.
 
 use super::setting::MetadataSetting;
+use crate::arch::diffusion;
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -54,7 +55,11 @@ impl Hparams {
         let layers = number("block_count").or((architecture == PROJECTOR).then_some(0));
         Ok(Self {
             architecture: architecture.to_owned(),
-            layers: layers.ok_or_else(|| missing(&format!("{architecture}.block_count")))?,
+            layers: layers.ok_or_else(|| match diffusion::named(architecture) {
+                Some(kind) => Error::unsupported(format!("\"{architecture}\": {kind}"))
+                    .in_key("general.architecture"),
+                None => missing(&format!("{architecture}.block_count")),
+            })?,
             nextn_layers: number("nextn_predict_layers").unwrap_or(0),
             heads,
             kv_heads: number("attention.head_count_kv").unwrap_or(heads),
