@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
+use super::ends;
 use super::pre;
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
@@ -150,15 +151,7 @@ pub(crate) fn gguf_keys(
     let note = source.token_keys(out)?;
     let KeySource { files, tokenizer, .. } = source;
     special_keys(store, &files, exceptions, rows, out)?;
-    // llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does.
-    let ends = "tokenizer.ggml.add_eos_token";
-    let unended = tokenizer.add_eos.as_ref().is_some_and(|flag| !flag.value);
-    if tokenizer.kind.value == TokenizerKind::Unigram
-        && out.get(ends).is_none()
-        && (unended || files.tokenizer.is_some())
-    {
-        out.set(ends, Value::Bool(false));
-    }
+    ends::of_unigram(&tokenizer, files.tokenizer.is_some(), out);
     if *tokenizer.kind.source == *FAIRSEQ {
         surrounding_keys(&tokenizer, out);
     }
@@ -615,57 +608,8 @@ fn special_keys(
             out.set(&key, Value::U32(*id));
         }
     }
-    further_ends(store, config.as_deref(), out)?;
+    ends::further(store, config.as_deref(), out)?;
     normalizer_keys(files, out);
-    Ok(())
-}
-
-/// The texts of tokens at which llama.cpp ends a text without a key (src/llama-vocab.cpp).
-const ENDS: [&str; 19] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<eos>",
-    "<turn|>",
-];
-
-/// The further tokens that end a text, of which `generation_config.json` or `config.json` has a list, and which
-/// llama.cpp does not know by their texts: it has two more keys for such tokens.
-fn further_ends(store: &Store, config: Option<&Json>, out: &mut KeyValues) -> Result<()> {
-    let generation = store.read_document("generation_config.json")?;
-    let of = |json: Option<&Json>| json?.get("eos_token_id").filter(|ids| !ids.is_null()).cloned();
-    let Some(ids) = of(generation.as_deref()).or_else(|| of(config)) else { return Ok(()) };
-    let ids = ids.as_array().cloned().unwrap_or_else(|| vec![ids]);
-    let ids = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok());
-    let key = |name: &str| format!("tokenizer.ggml.{name}_token_id");
-    let eos = out.get(&key("eos")).and_then(|value| value.to_u64());
-    let texts = out.get("tokenizer.ggml.tokens").and_then(|value| value.to_array());
-    let text = |id: u32| texts.as_ref()?.texts()?.nth(id as usize);
-    let unknown = |id: &u32| {
-        let known = |text: crate::bytes::Text<'_>| ENDS.iter().any(|end| text == *end);
-        eos.is_some() && eos != Some(u64::from(*id)) && text(*id).is_some_and(|text| !known(text))
-    };
-    let mut unknown: Vec<u32> = ids.filter(unknown).collect();
-    unknown.dedup();
-    for (name, id) in ["eot", "eom"].into_iter().zip(unknown) {
-        if out.get(&key(name)).is_none() {
-            out.set(&key(name), Value::U32(id));
-        }
-    }
     Ok(())
 }
 

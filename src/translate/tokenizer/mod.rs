@@ -1,5 +1,6 @@
 //! Translates the tokenizer of a model to the form of another container.
 
+mod ends;
 pub(super) mod gguf;
 pub(super) mod hf;
 mod pre;

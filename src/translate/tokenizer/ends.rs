@@ -1,0 +1,68 @@
+//! The tokens that end a text, for llama.cpp.
+
+use crate::bytes::Text;
+use crate::error::Result;
+use crate::json::Json;
+use crate::metadata::{KeyValues, Value};
+use crate::store::Store;
+use crate::tokenizer::{Tokenizer, TokenizerKind};
+
+/// The texts of tokens at which llama.cpp ends a text without a key (src/llama-vocab.cpp).
+const ENDS: [&str; 19] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+];
+
+/// The further tokens that end a text, of which `generation_config.json` or `config.json` has a list, and which
+/// llama.cpp does not know by their texts: it has two more keys for such tokens.
+pub(super) fn further(store: &Store, config: Option<&Json>, out: &mut KeyValues) -> Result<()> {
+    let generation = store.read_document("generation_config.json")?;
+    let of = |json: Option<&Json>| json?.get("eos_token_id").filter(|ids| !ids.is_null()).cloned();
+    let Some(ids) = of(generation.as_deref()).or_else(|| of(config)) else { return Ok(()) };
+    let ids = ids.as_array().cloned().unwrap_or_else(|| vec![ids]);
+    let ids = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok());
+    let key = |name: &str| format!("tokenizer.ggml.{name}_token_id");
+    let eos = out.get(&key("eos")).and_then(|value| value.to_u64());
+    let texts = out.get("tokenizer.ggml.tokens").and_then(|value| value.to_array());
+    let text = |id: u32| texts.as_ref()?.texts()?.nth(id as usize);
+    let unknown = |id: &u32| {
+        let known = |text: Text<'_>| ENDS.iter().any(|end| text == *end);
+        eos.is_some() && eos != Some(u64::from(*id)) && text(*id).is_some_and(|text| !known(text))
+    };
+    let mut unknown: Vec<u32> = ids.filter(unknown).collect();
+    unknown.dedup();
+    for (name, id) in ["eot", "eom"].into_iter().zip(unknown) {
+        if out.get(&key(name)).is_none() {
+            out.set(&key(name), Value::U32(id));
+        }
+    }
+    Ok(())
+}
+
+/// llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does. `complete` says that
+/// a `tokenizer.json` has stated all that is added.
+pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, complete: bool, out: &mut KeyValues) {
+    let key = "tokenizer.ggml.add_eos_token";
+    let unended = tokenizer.add_eos.as_ref().is_some_and(|flag| !flag.value);
+    let is_unigram = tokenizer.kind.value == TokenizerKind::Unigram;
+    if is_unigram && out.get(key).is_none() && (unended || complete) {
+        out.set(key, Value::Bool(false));
+    }
+}
