@@ -1,5 +1,6 @@
 //! The `diff` verb: compares the names, shapes and values of two models in any containers.
 
+mod clipping;
 mod error;
 mod report;
 
@@ -13,6 +14,7 @@ use crate::progress::{Meter, Watch};
 use crate::quant::{PAIR_LANES, pair_sums};
 use crate::threads::{self, Threads};
 
+pub use clipping::{ClippedValue, Clipping};
 pub use error::MeanError;
 pub use report::{
     DiffReport, DiffedModel, DiffedTensor, DifferentTensor, DifferentValues, UnreadTensor,

@@ -35,9 +35,9 @@ pub use convert::{ConvertOptions, QuantizationRules, convert};
 pub use create::create;
 pub use dialect::{TranslatedTensors, tensors_of_rank};
 pub use diff::{
-    DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor, DifferentTensor,
-    DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair, TensorPairs,
-    UnreadTensor, ValueDiff, WorstElement, diff,
+    ClippedValue, Clipping, DiffOptions, DiffOutcome, DiffReport, DiffedModel, DiffedTensor,
+    DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair,
+    TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff,
 };
 pub use extract::{ExtractedAdapter, extract_adapter};
 pub(crate) use hash::of_values as values_sha256;

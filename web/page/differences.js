@@ -2,13 +2,14 @@
 
 import { busy, h, shortName, shown, trouble } from './dom.js';
 import { overlay } from './charts.js';
-import { elements, parsed, percent, plural } from './format.js';
+import { elements, parsed, percent, plural, sides } from './format.js';
 import { ask } from './source.js';
 import { link } from './state.js';
+import { position } from './tensor.js';
 
 /** The rows of the tensors that two models have. */
 export const pairRows = (table) => table.name.map((pair, at) => ({
-  pair: at, name: pair, shape: table.shape[at], elements: elements(table.shape[at]), stored: table.stored_b[at],
+  pair: at, name: pair, shape: table.shape[at], elements: elements(table.shape[at]), stored: table.stored_b[at], needsImatrix: table.needs_importance[at],
   a: table.dtypes[table.dtype_a[at]], b: table.dtypes[table.dtype_b[at]], bytesA: table.bytes_a[at], bytesB: table.bytes_b[at],
 }));
 
@@ -46,7 +47,9 @@ async function drawPair(row, { a, b, signal }, place, note) {
     const series = [[first, 'fill-a'], [second, 'fill-b']].map(([found, css]) => ({ histogram: found.histogram, total: found.elements, css }));
     place.replaceChildren(overlay(series, `Histograms of ${shown(row.name, 80)} in A and B`));
     const found = await clippingOf(pair, signal);
-    if (found) note.textContent = clipped(found);
+    if (!found) return;
+    const at = found.worst && position([found.worst.row, found.worst.column], sides(row.shape), (part) => link('compare', a, b, row.name, part));
+    note.replaceChildren(h('span', {}, clipped(found), at && [', the worst at ', at]));
   } catch (error) {
     place.replaceChildren(trouble(error) ?? '');
   }

@@ -3,25 +3,25 @@
 import { busy, h, head, name, section, shortName, shown, trouble } from './dom.js';
 import { base, bytes, plural, quoted, sides, whole } from './format.js';
 import { ask } from './source.js';
-import { link, tensors } from './state.js';
+import { limits, link, tensors } from './state.js';
 import * as take from './take.js';
 import { span } from './tensor.js';
 
 /** The kinds of findings, in words. */
-const KINDS = {
+const kinds = ({ far, alike, growth }) => ({
   unread: ['Not readable', 'The values of these tensors cannot be read.'],
   'not-finite': ['NaN and infinities', 'One such value spoils every result that depends on it.'],
   'dead-rows': ['Rows that are 0', 'In an embedding: tokens that were never trained.'],
   'dead-columns': ['Columns that are 0', 'An input that has no effect.'],
   'dead-expert': ['Experts that are 0', 'All values of the expert are 0.'],
-  'alike-experts': ['Experts that are alike', 'The cosine of their values exceeds about 0.8.'],
+  'alike-experts': ['Experts that are alike', `The cosine of their values exceeds about ${alike}.`],
   'duplicate-layer': ['Layers that are copies', 'Every tensor of the layer has the values of another layer.'],
   duplicate: ['Tensors with the same values', 'A matrix that is stored twice.'],
-  'small-router-row': ['Experts that the router hardly tells apart', 'The row of the expert is less than a fifth of the median.'],
-  'outlier-rows': ['Outlier rows', 'The root mean square exceeds five times the median of the rows.'],
-  'outlier-columns': ['Outlier columns', 'The root mean square exceeds five times the median of the columns.'],
-  'growing-norms': ['Norms that grow', 'The root mean square at least doubles over the layers.'],
-};
+  'small-router-row': ['Experts that the router hardly tells apart', `The root mean square of the row is less than the median divided by ${far}.`],
+  'outlier-rows': ['Outlier rows', `The root mean square exceeds ${far} times the median of the rows.`],
+  'outlier-columns': ['Outlier columns', `The root mean square exceeds ${far} times the median of the columns.`],
+  'growing-norms': ['Norms that grow', `The root mean square of the last layer is at least ${growth} times that of the first.`],
+});
 
 /** Models of more bytes are read only when asked. */
 const SMALL = 1 << 30;
@@ -45,7 +45,7 @@ const part = (range, count) => {
 export async function show({ model, list, signal }) {
   const { path } = list[model];
   const key = `${path} ${list[model].file_bytes}`;
-  const table = await tensors(model);
+  const [table, words] = [await tensors(model), kinds(await limits())];
   const shapes = new Map(table.name.map((stored, at) => [stored, table.shape[at]]));
   const place = h('div', {});
   const status = h('p', { class: 'num', role: 'status' }, '');
@@ -56,7 +56,7 @@ export async function show({ model, list, signal }) {
   };
   const draw = (found) => {
     status.textContent = `${plural(found.total, 'finding')} in ${plural(found.tensors, 'tensor')}`;
-    const groups = Object.entries(KINDS).map(([kind, words]) => [kind, words, found.findings.filter((one) => one.kind === kind)]);
+    const groups = Object.entries(words).map(([kind, text]) => [kind, text, found.findings.filter((one) => one.kind === kind)]);
     place.replaceChildren(
       ...groups.filter(([, , some]) => some.length > 0).map(([kind, [title, text], some]) => section(`${title}: ${whole(some.length)}`, text, null,
         h('ul', { class: 'findings', 'data-kind': kind }, some.slice(0, 50).map((one) => h('li', {}, h('a', { href: address(one) }, shortName(one.tensor)), h('span', {}, shown(one.text, 300)),

@@ -16,6 +16,8 @@ export function once(question, parameters = {}) {
 }
 
 export const models = async () => (await once('models')).models;
+/** The limits beyond which something stands out. */
+export const limits = async () => (await once('models')).limits;
 export const overview = (model) => once('overview', { model });
 export const tensors = (model) => once('tensors', { model });
 export const pairsOf = (a, b) => once('pairs', { a, b });

@@ -5,7 +5,7 @@ import { base, bits, bytes, number, percent, plural, quoted, shape, sides, whole
 import { histogram, profile } from './charts.js';
 import { heatmap } from './heatmap.js';
 import { ask } from './source.js';
-import { keep, link, tensors } from './state.js';
+import { keep, limits, link, tensors } from './state.js';
 import * as take from './take.js';
 
 /** A position in a tensor, as a link that shows the values around it. */
@@ -24,8 +24,8 @@ export function span(at, count, around = 8) {
   return `${first}-${Math.min(count, first + 2 * around)}`;
 }
 
-/** The facts about values. `href` gives the address of a part of the tensor. */
-export function figures(found, href) {
+/** The facts about values. `href` gives the address of a part of the tensor; outliers are beyond `outlier` deviations. */
+export function figures(found, href, outlier) {
   const extreme = (end) => (end ? [number(end.value), end.at.length > 0 && ['at ', position(end.at, found.shape, href)]] : ['–']);
   return facts([
     ['Mean', number(found.mean)],
@@ -33,7 +33,7 @@ export function figures(found, href) {
     ['Least', ...extreme(found.min)],
     ['Largest', ...extreme(found.max)],
     ['Zeros', percent(found.zeros / Math.max(1, found.elements)), found.zeros > 0 && plural(found.zeros, 'value')],
-    ['Outliers', whole(found.outliers), 'beyond 6 deviations'],
+    ['Outliers', whole(found.outliers), `beyond ${outlier} deviations`],
     ['NaN', found.nan > 0 ? whole(found.nan) : null],
     ['Infinite', found.infinite > 0 ? whole(found.infinite) : null],
   ]);
@@ -130,7 +130,7 @@ export function matrix({ dims, get, signal, block, query, title, words, heading 
 }
 
 /** The section of what stands out: the largest values, and the rows and columns with most outliers. */
-function standouts({ model, at, dims, here, signal }) {
+function standouts({ model, at, dims, here, signal, outlier }) {
   const place = h('div', {}, busy('Looking for values that stand out…'));
   const [rows, columns] = sides(dims);
   const lines = (title, found, to) => h('div', {}, h('h3', {}, title), found.outliers.length === 0 ? h('p', { class: 'muted small' }, 'None has outliers.') : h('table', { class: 'plain' },
@@ -147,11 +147,11 @@ function standouts({ model, at, dims, here, signal }) {
       matrixLike && lines('Rows with most outliers', found.rows, (index) => region(index, rows, 'columns')),
       matrixLike && lines('Columns with most outliers', found.columns, (index) => region(index, columns, 'rows'))));
   }, (error) => place.replaceChildren(trouble(error) ?? ''));
-  return section('What stands out', 'Outliers are beyond 6 deviations from the mean', null, place);
+  return section('What stands out', `Outliers are beyond ${outlier} deviations from the mean`, null, place);
 }
 
 export async function show({ model, list, name: wanted, query, signal }) {
-  const table = await tensors(model);
+  const [table, { outlier }] = await Promise.all([tensors(model), limits()]);
   let at = table.name.indexOf(wanted);
   if (at < 0) at = table.canonical.indexOf(wanted);
   if (at < 0) throw new Error(`no tensor is named ${shown(wanted, 200)}`);
@@ -185,7 +185,7 @@ export async function show({ model, list, name: wanted, query, signal }) {
     spread.first.then((found) => {
       if (!found) { place.replaceChildren(); return; }
       const [{ found: values }] = found;
-      place.replaceChildren(figures(values, here));
+      place.replaceChildren(figures(values, here, outlier));
       const { scales } = values;
       details.replaceChildren(h('div', { class: 'two' },
         section('Quantiles', null, null, h('table', { class: 'plain' },
@@ -201,7 +201,7 @@ export async function show({ model, list, name: wanted, query, signal }) {
       });
     nodes.push(place, spread.node);
     nodes.push(...matrix({ dims: detail.shape, signal, block, query, title: stored, get: (parameters, until, told) => ask('grid', { model, at, ...parameters }, until, told) }));
-    if (detail.elements > 1) nodes.push(standouts({ model, at, dims: detail.shape, here, signal }));
+    if (detail.elements > 1) nodes.push(standouts({ model, at, dims: detail.shape, here, signal, outlier }));
     nodes.push(h('section', {}, details));
   }
   nodes.push(take.command(`weighbridge inspect ${quoted(path)} ${quoted(stored)}`));

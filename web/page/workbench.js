@@ -59,9 +59,6 @@ function pick(row, limit) {
   return { chosen: within[0] ?? [...known].sort((x, y) => x.error - y.error)[0] ?? null, within: within.length > 0 };
 }
 
-/** Types for which `quantize` requires an importance matrix, as llama-quantize does. */
-const NEEDS_IMATRIX = /^IQ(1|2|3_XXS)/;
-
 /** The largest error in percent, unless the address has another. */
 const LIMIT = 5;
 
@@ -90,7 +87,7 @@ function cellOf(one, tensor) {
   const row = one.byName.get(tensor);
   if (!row) return null;
   const error = one.state.found[row.pair]?.matrix_error ?? null;
-  return { dtype: row.b, bytes: row.bytesB, stored: row.stored, original: row.bytesA, other: one.other, error };
+  return { dtype: row.b, bytes: row.bytesB, stored: row.stored, needsImatrix: row.needsImatrix, original: row.bytesA, other: one.other, error };
 }
 
 const hasError = (cell) => cell !== null && cell.error !== null;
@@ -171,7 +168,7 @@ class Workbench {
     for (const { chosen } of ruled) sizes.set(chosen.other, (sizes.get(chosen.other) ?? 0) + chosen.bytes);
     const [[most]] = [...sizes].sort((x, y) => y[1] - x[1]);
     const left = picked.length - ruled.length;
-    const needsImatrix = ruled.some(({ chosen }) => NEEDS_IMATRIX.test(chosen.dtype));
+    const needsImatrix = ruled.some(({ chosen }) => chosen.needsImatrix);
     this.rules.replaceChildren(
       h('pre', { class: 'text lines', tabindex: 0, role: 'region', 'aria-label': 'Rules for quantize' }, list.map((rule) => `--tensor-type '${rule}'`).join('\n')),
       ...(left > 0 ? [h('p', { class: 'muted small' }, `${plural(left, 'tensor')} whose cheapest candidate is no GGUF file have no rule.`)] : []),

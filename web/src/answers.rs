@@ -6,14 +6,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
-    self, ConfigReport, DiffOutcome, DifferentValues, GridOptions, InspectOptions, InspectReport,
-    InspectedTensors, StatisticsOptions, TensorStatistics,
+    self, Clipping, ConfigReport, DiffOptions, DiffOutcome, DifferentValues, GridOptions,
+    InspectOptions, InspectReport, InspectedTensors, StatisticsOptions, TensorStatistics,
+    ValueStatistics,
 };
 use weighbridge::tokenizer::{Token, TokenKind};
 use weighbridge::{Error, ErrorKind, Model, Result, Strictness, Tensor};
 
-use crate::clipping::Clipping;
 use crate::fault::{SCHEMA, not_found};
+use crate::findings;
 use crate::pairs::{batch, pair};
 use crate::standouts::Standouts;
 use crate::tables::{PairTable, TensorTable};
@@ -31,7 +32,7 @@ static ANSWERS: &[(&str, Answer)] = &[
     ("tensor", tensor),
     ("statistics", statistics),
     ("standouts", standouts),
-    ("findings", findings),
+    ("findings", findings_of),
     ("progress", progress),
     ("grid", grid),
     ("tokens", tokens),
@@ -112,7 +113,14 @@ fn models(viewer: &Viewer, _: &Parameters, _: Watch<'_>) -> Result<Vec<u8>> {
         })
     };
     let models: Vec<Value> = viewer.models.iter().map(model).collect();
-    json(json!({ "models": models }))
+    // What the page says in words about outliers and findings.
+    let limits = json!({
+        "outlier": ValueStatistics::OUTLIER,
+        "far": findings::FAR,
+        "alike": findings::ALIKE,
+        "growth": findings::GROWTH,
+    });
+    json(json!({ "models": models, "limits": limits }))
 }
 
 #[derive(Serialize)]
@@ -317,9 +325,9 @@ fn standouts(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Resu
 }
 
 /// `findings`: what is odd in a model.
-fn findings(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
+fn findings_of(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
     let (_, model) = viewer.model(parameters, "model")?;
-    json(crate::findings::findings(model, watch)?)
+    json(findings::findings(model, watch)?)
 }
 
 /// `progress`: how far the work on another question is.
@@ -436,7 +444,8 @@ fn token(token: Token<'_>) -> Value {
 /// `pairs`: the tensors that two models have in common, and those that only one has.
 fn pairs(viewer: &Viewer, parameters: &Parameters, _: Watch<'_>) -> Result<Vec<u8>> {
     let pairs = viewer.pairs(parameters)?;
-    json(PairTable::of(&pairs))
+    let (_, of_b) = viewer.model(parameters, "b")?;
+    json(PairTable::of(&pairs, of_b))
 }
 
 #[derive(Serialize)]
@@ -485,9 +494,14 @@ fn differences(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Re
     json(json!({ "differences": found, "next": (next < pairs.both.len()).then_some(next) }))
 }
 
+#[derive(Serialize)]
+struct Clipped {
+    clipping: Option<Clipping>,
+}
+
 /// `clipping`: the values of a pair that the quantization clipped; `null` if that is unknown.
 fn clipping(viewer: &Viewer, parameters: &Parameters, watch: Watch<'_>) -> Result<Vec<u8>> {
     let pairs = viewer.pairs(parameters)?;
-    let found = Clipping::of(pair(&pairs, parameters)?, watch)?;
-    json(json!({ "clipping": found }))
+    let found = pair(&pairs, parameters)?.clipping(&DiffOptions::new().progress(watch))?;
+    json(Clipped { clipping: found })
 }

@@ -15,16 +15,16 @@ use crate::names::layer_of;
 use crate::standouts::usual;
 
 /// A row or column whose root mean square exceeds the median this many times is an outlier.
-const FAR: f64 = 5.0;
+pub(crate) const FAR: f64 = 5.0;
 
 /// With fewer rows or columns, a median says little.
 const FEW: usize = 8;
 
 /// Experts whose sketches have a larger cosine are alike.
-const ALIKE: f64 = 0.8;
+pub(crate) const ALIKE: f64 = 0.8;
 
 /// Norms grow if their root mean square does by this factor, in three of four steps.
-const GROWTH: f64 = 2.0;
+pub(crate) const GROWTH: f64 = 2.0;
 
 /// The number of pairs of experts that are named in one tensor.
 const PAIRS: usize = 3;

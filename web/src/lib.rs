@@ -6,7 +6,6 @@
 #![deny(missing_docs)]
 
 mod answers;
-mod clipping;
 mod fault;
 mod files;
 mod findings;

@@ -5,13 +5,12 @@ use std::fmt::Write;
 
 use weighbridge::bytes::Text;
 use weighbridge::ops::{
-    self, DiffOptions, DiffOutcome, Histogram, MeanError, ModelDiff, StatisticsOptions,
+    self, Clipping, DiffOptions, DiffOutcome, Histogram, MeanError, ModelDiff, StatisticsOptions,
     StatisticsReport, TensorDiff, TensorPairs, ValueStatistics,
 };
 use weighbridge::{Model, Result, Tensor};
 
 use crate::Watch;
-use crate::clipping::Clipping;
 use crate::findings::{Findings, findings};
 use crate::names::{layer_of, natural};
 
@@ -95,7 +94,7 @@ fn worst<'d>(diff: &'d ModelDiff, watch: Watch<'_>) -> Result<Vec<Worst<'d>>> {
         let Some(bins) = &a.histogram else { continue };
         let options = options.range(bins.low, bins.high);
         let Some(b) = values(&tensor.pair.b, &options)? else { continue };
-        let clipping = Clipping::of(&tensor.pair, watch)?;
+        let clipping = tensor.pair.clipping(&DiffOptions::new().progress(watch))?;
         found.push(Worst { tensor, error, values: [a, b], clipping });
     }
     Ok(found)

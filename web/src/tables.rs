@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use weighbridge::ops::{self, InspectOptions, InspectedTensors, TensorPairs};
+use weighbridge::ops::{self, InspectOptions, InspectedTensors, TensorPair, TensorPairs};
+use weighbridge::recipe::{FileType, llama_cpp};
 use weighbridge::{Model, Result, Tensor};
 
 /// The stored tensors of a model. The lists have one entry for each tensor.
@@ -74,13 +75,21 @@ pub(crate) struct PairTable<'p> {
     bytes_b: Vec<u64>,
     /// The stored name in the second model; the first, if a pair has several.
     stored_b: Vec<Option<String>>,
+    /// Whether an importance matrix is required to quantize a tensor to the dtype of the second model.
+    needs_importance: Vec<bool>,
     /// The names of tensors that the other model lacks.
     only_a: Vec<&'p str>,
     only_b: Vec<&'p str>,
 }
 
 impl<'p> PairTable<'p> {
-    pub(crate) fn of(pairs: &'p TensorPairs) -> Self {
+    pub(crate) fn of(pairs: &'p TensorPairs, of_b: &Model) -> Self {
+        let named = ops::summarize(of_b).file_type;
+        let file_type = named.and_then(|name| FileType::from_name(&name)).unwrap_or(FileType::COPY);
+        let needs_importance = |pair: &TensorPair, stored: &str| {
+            let dtype = pair.b.dtype();
+            dtype.is_ok_and(|dtype| llama_cpp::needs_importance(file_type, stored, dtype))
+        };
         let mut dtypes = Names::default();
         let mut table = Self { notes: &pairs.notes, ..Self::default() };
         for pair in &pairs.both {
@@ -90,8 +99,10 @@ impl<'p> PairTable<'p> {
             table.dtype_b.push(dtypes.place(&pair.b.dtype_label()));
             table.bytes_a.push(pair.a.stored_bytes());
             table.bytes_b.push(pair.b.stored_bytes());
-            let stored = pair.b.stored_names().next();
-            table.stored_b.push(stored.map(|name| name.spelling().into_owned()));
+            let stored = pair.b.stored_names().next().map(|name| name.spelling().into_owned());
+            let needs = stored.as_ref().is_some_and(|stored| needs_importance(pair, stored));
+            table.needs_importance.push(needs);
+            table.stored_b.push(stored);
         }
         table.dtypes = dtypes.texts;
         table.only_a = pairs.only_a.iter().map(Tensor::name).collect();

@@ -484,6 +484,15 @@ def test_clipped_values_are_counted(watched, bench, quantized, number, width):
     assert int(fact(page, "Clipped").split()[0].replace(",", "")) == count > 0
     shown = float(fact(page, "Their part of the squared error").split("\u00a0")[0].replace("e−", "e-"))
     assert abs(shown - share * 100) <= share * 1
+    command = shlex.split(page.locator(".command code").last.inner_text())
+    printed = program(*command[1:])
+    assert printed.returncode == 1
+    assert f"clipped: {count} of {len(values[0])} values" in " ".join(printed.stdout.decode().split())
+    found = json.loads(program(*command[1:], "--json").stdout)["clipping"]
+    worst = [fact(page, "Clipped most"), f"{found['worst']['row']}, {found['worst']['column']}"]
+    assert page.locator("dd a").last.inner_text() == worst[1]
+    a, b = (float(text.replace("−", "-")) for text in worst[0].split(" to "))
+    assert abs(a - found["worst"]["a"]) <= abs(a) * 1e-3 and abs(b - found["worst"]["b"]) <= abs(b) * 1e-3
     page.locator("dd a").last.click()
     until(page, "location.hash.includes('rows=')")
 

@@ -317,6 +317,7 @@ pub(crate) enum DiffSort {
   weighbridge diff a.gguf b.gguf --by-layer
   weighbridge diff a.gguf b.gguf --sort relative
   weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
+  weighbridge diff a.gguf b.gguf --filter output.weight   also what was clipped
   weighbridge diff a.gguf b.gguf --json | jq '.different[].name'")]
 pub(crate) struct Diff {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
@@ -326,7 +327,8 @@ pub(crate) struct Diff {
     /// Treat elements as equal if they differ by at most T
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_tolerance, allow_negative_numbers = true)]
     pub(crate) tolerance: f64,
-    /// Compare only tensors whose stored or canonical name contains or matches this
+    /// Compare only tensors whose stored or canonical name contains or matches this; a full canonical name is that
+    /// tensor alone. For a single tensor, the values that quantization clipped are counted too
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
     /// Show one row per tensor, also for equal tensors, instead of grouping equal layers

@@ -293,3 +293,26 @@ fn remarks_come_with_texts_alone() {
         assert_eq!(run(&[words, &["--json"]].concat()).err, "", "{words:?}");
     }
 }
+
+#[test]
+fn a_single_tensor_has_its_clipped_values() {
+    let ran = found(&["diff", HF, GGUF, "--filter", "layers.0.ffn.down.weight"]);
+    assert_snapshot!(ran, @"
+    A assets/sample/hf: safetensors
+    B assets/sample/sample-Q8_0.gguf: gguf
+    1 of 1 tensor differs, relative RMS 0.555 % (mean over 1 matrix, weighted by size)
+    largest difference: layers.0.ffn.down.weight, relative RMS 0.555 %; at [34, 342]: 0.10595703 in A, 0.107185364 in B
+    clipped: 2 of 131072 values, 0.003 % of the squared error; the worst at row 117, column 41: 0.10595703 in A, 0.10537338 in B
+
+    NAME                      A     B         SHAPE    DIFFER      MAX      RMS  RELATIVE     COSINE
+    layers.0.ffn.down.weight  BF16  Q8_0  256 x 512  130.65 k  1.23e-3  3.32e-4   0.555 %  0.9999846
+    ");
+    let one = |filter: &str| -> serde_json::Value {
+        serde_json::from_str(&found(&["diff", HF, GGUF, "--json", "--filter", filter]))
+            .expect("JSON")
+    };
+    let named = one("token_embedding.weight");
+    assert_eq!(named["compared"], 1);
+    assert_eq!(named["clipping"]["width"], 32);
+    assert!(one("layers.0.ffn").get("clipping").is_none());
+}

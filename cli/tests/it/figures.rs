@@ -43,6 +43,9 @@ pub(crate) const DIFFERENCES: &[&str] = &[
 /// A larger tensor is not dumped.
 const DUMPED: u64 = 1 << 18;
 
+/// The number of tensors of two models whose clipped values are compared.
+const CLIPPED: usize = 3;
+
 /// The files and folders below one that may be models.
 fn candidates(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
@@ -153,6 +156,16 @@ fn same_values(viewer: &Viewer, number: usize, path: &str, (at, name): &(usize, 
     assert_eq!(largest, sizes, "{path}: {name}");
 }
 
+/// Compares the clipped values of a tensor with what `diff` prints of it alone.
+fn same_clipping(viewer: &Viewer, query: &str, [of_a, of_b, name]: [&str; 3]) {
+    let Ok(shown) = ask(viewer, "clipping", query) else { return };
+    let ran = run(&["diff", of_a, of_b, "--json", "--filter", name]);
+    let printed: Value = serde_json::from_str(&ran.out).expect(name);
+    assert_eq!(printed["compared"], 1, "{of_a} {of_b}: {name}");
+    let printed = printed.get("clipping").unwrap_or(&Value::Null);
+    assert_eq!(&shown["clipping"], printed, "{of_a} {of_b}: {name}");
+}
+
 /// Compares two models. Gives the number of tensors whose values differ; `None` if they cannot be compared.
 fn same_differences(viewer: &Viewer, [(a, of_a), (b, of_b)]: [(usize, &str); 2]) -> Option<usize> {
     let both = format!("{of_a} {of_b}");
@@ -184,6 +197,9 @@ fn same_differences(viewer: &Viewer, [(a, of_a), (b, of_b)]: [(usize, &str); 2])
         changed += 1;
         for figure in DIFFERENCES {
             assert_eq!(entry.get(figure), different[name].get(figure), "{both}: {name}: {figure}");
+        }
+        if changed <= CLIPPED {
+            same_clipping(viewer, &format!("{query}&pair={pair}"), [of_a, of_b, name]);
         }
     }
     assert_eq!(changed, different.len(), "{both}");

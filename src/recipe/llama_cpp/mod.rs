@@ -17,6 +17,7 @@ use crate::dtype::DType;
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::recipe::ImportanceMatrix;
 pub use options::{LlamaOptions, TensorType, target};
+pub use rules::needs_importance;
 use rules::{FALLBACKS, LOW, LOW_RULES, OUTPUT_RULES, RULES, Role, TensorPosition};
 pub use setting::{MetadataSetting, SettingValue};
 pub use source::{Hparams, SourceTensor};
@@ -147,7 +148,7 @@ impl<'a> LlamaRecipe<'a> {
             let (to, reason, fallback_from) = found?;
             let needs_importance = reason != Reason::Kept
                 && to != tensor.dtype
-                && rules::needs_importance(options.file_type, Role::of(&name), to);
+                && rules::role_needs_importance(options.file_type, Role::of(&name), to);
             let (stored_name, from) = (tensor.name, tensor.dtype);
             choices.push(TensorChoice {
                 source,

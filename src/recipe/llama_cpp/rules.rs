@@ -3,6 +3,7 @@
 use super::source::Hparams;
 use crate::arch::habits::Exceptions;
 use crate::dtype::DType;
+use crate::quant::Importance;
 use crate::recipe::{FileType, more_bits};
 
 /// The role of a tensor, as far as rules distinguish it (`tensor_category`). It follows from the
@@ -269,9 +270,17 @@ pub(super) static FALLBACKS: &[(&[DType], DType)] = &[
 static NEED_IMPORTANCE: &[DType] =
     &[D::IQ3_XXS, D::IQ2_XXS, D::IQ2_XS, D::IQ2_S, D::IQ1_M, D::IQ1_S];
 
-pub(super) fn needs_importance(file_type: FileType, role: Role, dtype: DType) -> bool {
+pub(super) fn role_needs_importance(file_type: FileType, role: Role, dtype: DType) -> bool {
     !matches!(role, Role::Output | Role::TokenEmbedding)
         && (NEED_IMPORTANCE.contains(&dtype) || (dtype, file_type) == (D::Q2_K, F::Q2_K_S))
+}
+
+/// Whether an importance matrix is required to quantize the tensor with this name in GGUF to a dtype, in a file of this
+/// type: by llama-quantize, or by the quantizer.
+pub fn needs_importance(file_type: FileType, name: &str, dtype: DType) -> bool {
+    let quantizer = dtype.descriptor().quantizer;
+    role_needs_importance(file_type, Role::of(name), dtype)
+        || quantizer.is_some_and(|quantizer| quantizer.importance() == Importance::Required)
 }
 
 impl FileType {
@@ -281,6 +290,6 @@ impl FileType {
         let base = self.descriptor().base;
         let ruled = RULES.iter().filter(|rule| rule.1.contains(&self)).map(|rule| (rule.0, rule.3));
         let mut all = base.map(|base| (Role::Up, base)).into_iter().chain(ruled);
-        all.any(|(role, dtype)| needs_importance(self, role, dtype))
+        all.any(|(role, dtype)| role_needs_importance(self, role, dtype))
     }
 }

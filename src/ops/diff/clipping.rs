@@ -1,39 +1,49 @@
 //! Values of an original that a quantization clipped: its code for them is the last one of their block, and the
 //! scale of the block is too small.
 
-use serde::Serialize;
-use weighbridge::model::{DecodeOptions, Derivation};
-use weighbridge::ops::TensorPair;
-use weighbridge::{Progress, Result, Tensor, shape};
+use super::{DiffOptions, TensorPair};
+use crate::error::Result;
+use crate::model::{DecodeOptions, Derivation, Tensor};
+use crate::progress::report;
+use crate::shape;
 
-use crate::watch::{Watch, go_on};
-
-/// The values that are compared at a time.
+/// The number of values that are compared at a time.
 const PIECE: u64 = 1 << 20;
 
 /// Blocks of so many values have parts with separate scales. If these are unknown, so are the last codes.
 const SUPER_BLOCK: u64 = 256;
 
-/// The clipped values of a tensor.
-#[derive(Debug, Serialize)]
-pub(crate) struct Clipping {
+/// The values of a tensor that a quantization clipped; see [`TensorPair::clipping`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Clipping {
     /// The number of values that share a scale.
-    width: u64,
-    elements: u64,
-    pub(crate) clipped: u64,
+    pub width: u64,
+    /// The number of compared values.
+    pub elements: u64,
+    /// The number of clipped ones.
+    pub clipped: u64,
     /// Their part of the squared error.
-    pub(crate) share_of_error: f64,
-    /// The value that lost most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worst: Option<Cut>,
+    pub share_of_error: f64,
+    /// The clipped value that lost most.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub worst: Option<ClippedValue>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-struct Cut {
-    row: u64,
-    column: u64,
-    a: f64,
-    b: f64,
+/// A clipped value. Rows are counted over all dimensions but the last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ClippedValue {
+    /// Its row.
+    pub row: u64,
+    /// Its column.
+    pub column: u64,
+    /// Its value in the original.
+    pub a: f32,
+    /// Its value in the quantization.
+    pub b: f32,
 }
 
 /// Sums over the values read so far.
@@ -42,13 +52,20 @@ struct Sums {
     clipped: u64,
     squares: f64,
     clipped_squares: f64,
-    worst: Option<Cut>,
+    worst: Option<ClippedValue>,
 }
 
-impl Clipping {
-    /// Compares an original with its quantization; `None` unless each run of values in a row of B has one scale.
-    pub(crate) fn of(pair: &TensorPair, watch: Watch<'_>) -> Result<Option<Self>> {
-        let (a, b) = (&pair.a, &pair.b);
+impl TensorPair {
+    /// Counts the values of the first tensor that the second, a quantization of it, clipped: those beyond the largest or
+    /// the smallest value of their block, by more than half the distance from there to the next. `None` unless the
+    /// values of each block in a row share one scale. The tolerance of the options is ignored, and the progress is
+    /// that of rows.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Tensor::dequantize_rows`]; `Cancelled` if the progress callback cancels.
+    pub fn clipping(&self, options: &DiffOptions<'_>) -> Result<Option<Clipping>> {
+        let (a, b) = (&self.a, &self.b);
         let columns = shape::columns(b.shape());
         let width = width(b)?.filter(|width| columns > 0 && columns.is_multiple_of(*width));
         let Some(width) = width.filter(|_| a.shape() == b.shape()) else { return Ok(None) };
@@ -58,9 +75,7 @@ impl Clipping {
         let mut sums = Sums::default();
         let [mut of_a, mut of_b] = [const { Vec::<f32>::new() }; 2];
         for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-            let mut progress = Progress::default();
-            (progress.done, progress.total) = (first, rows);
-            go_on(&|_| watch(progress))?;
+            report(options.watch, first, rows)?;
             let end = first.saturating_add(step).min(rows);
             let count = usize::try_from((end - first) * columns).unwrap_or(usize::MAX);
             for (tensor, values) in [(a, &mut of_a), (b, &mut of_b)] {
@@ -75,7 +90,7 @@ impl Clipping {
         let share_of_error =
             if sums.squares > 0.0 { sums.clipped_squares / sums.squares } else { 0.0 };
         let (elements, Sums { clipped, worst, .. }) = (b.elements(), sums);
-        Ok(Some(Self { width, elements, clipped, share_of_error, worst }))
+        Ok(Some(Clipping { width, elements, clipped, share_of_error, worst }))
     }
 }
 
@@ -127,8 +142,9 @@ impl Sums {
             }
             self.clipped += 1;
             self.clipped_squares += lost * lost;
-            if self.worst.is_none_or(|worst| lost.abs() > (worst.a - worst.b).abs()) {
-                self.worst = Some(Cut { row, column, a: a.into(), b: b.into() });
+            let of = |worst: ClippedValue| (f64::from(worst.a) - f64::from(worst.b)).abs();
+            if self.worst.is_none_or(|worst| lost.abs() > of(worst)) {
+                self.worst = Some(ClippedValue { row, column, a, b });
             }
         }
     }
@@ -150,7 +166,7 @@ mod tests {
         let b = [-2.0, -1.0, 0.0, 1.0, 2.0, 2.0, 2.0];
         let found = sums(&[-2.4, -1.4, 0.4, 1.4, 2.4, 2.6, 5.0], &b);
         assert_eq!(found.clipped, 2);
-        assert_eq!(found.worst, Some(Cut { row: 3, column: 38, a: 5.0, b: 2.0 }));
+        assert_eq!(found.worst, Some(ClippedValue { row: 3, column: 38, a: 5.0, b: 2.0 }));
         assert!(found.clipped_squares > 9.0 && found.squares < 10.5, "{found:?}");
         let found = sums(&[-2.6, -1.0, 0.0, 1.0, 2.0, 2.0, 2.0], &b);
         assert_eq!((found.clipped, found.worst.map(|worst| worst.column)), (1, Some(32)));
