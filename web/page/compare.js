@@ -114,7 +114,7 @@ class Comparison {
     this.numbers.replaceChildren(facts([
       ['Relative RMS', percent(error), `mean over ${plural(matrices, 'matrix', 'matrices')}, weighted by size`],
       ['Tensors that differ', whole(differing), state.done ? `of ${whole(this.total)}` : `of ${whole(state.found.length)} compared so far`],
-      ['Equal', whole(equal + identical), `${whole(identical)} with the same bytes`],
+      ['Equal', whole(equal + identical), `${identical > 0 && equal > 0 ? `${whole(identical)} of them` : identical > 0 ? 'all' : 'none'} with the same bytes`],
       ['Size of A', bytes(list[this.a].file_bytes)],
       ['Size of B', bytes(list[this.b].file_bytes)],
       ['Only in A, only in B', `${whole(table.only_a.length)}, ${whole(table.only_b.length)}`],

@@ -88,7 +88,7 @@ export function segments(label, choices, chosen, choose) {
 
 export function facts(rows) {
   return h('dl', { class: 'facts' }, rows.filter((row) => row[1] !== null && row[1] !== undefined)
-    .map(([label, value, note]) => h('div', {}, h('dt', {}, label), h('dd', {}, typeof value === 'string' && value.length < 14 ? h('span', { class: 'whole' }, value) : value, note && h('small', {}, ' ', note)))));
+    .map(([label, value, note]) => h('div', {}, h('dt', {}, label), h('dd', {}, typeof value === 'string' && value.length < 14 ? h('span', { class: 'whole' }, value) : value, note && [' ', h('small', {}, note)]))));
 }
 
 export function pairs(rows) {

@@ -17,11 +17,11 @@ const WORDS = {
 function clippedFacts(found, dims, href) {
   if (!found) return [];
   const { worst } = found;
-  const place = worst && ['the worst at ', position([worst.row, worst.column], sides(dims), href)];
+  const place = worst && ['at ', position([worst.row, worst.column], sides(dims), href)];
   return [
     ['Clipped', whole(found.clipped), `values, ${percent(found.clipped / found.elements)}`],
-    ['Their part of the squared error', found.clipped > 0 ? percent(found.share_of_error) : null, place],
-    ['Clipped most', worst ? `${number(worst.a)} to ${number(worst.b)}` : null],
+    ['Their part of the squared error', found.clipped > 0 ? percent(found.share_of_error) : null],
+    ['Clipped most', worst ? `${number(worst.a)} to ${number(worst.b)}` : null, place],
   ];
 }
 

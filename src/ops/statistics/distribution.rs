@@ -73,25 +73,20 @@ impl Distribution {
 
     /// What was counted, in a form that is short if there are few values.
     pub(super) fn buckets(&self) -> Buckets {
-        // The width of a bucket whose values differ only in the lower 16 bits that occur.
-        let rest = self.low_bits;
-        let ends = move |bucket: u16| {
+        let negative = (0x8000..0x8000 | INFINITE).rev();
+        let occupied = negative.chain(0..INFINITE).filter_map(|bucket: u16| {
+            let count = self.counts.get(usize::from(bucket)).copied().filter(|count| *count > 0)?;
+            // The width of a bucket whose values differ only in the lower 16 bits that occur.
             let first = u32::from(bucket) << 16;
-            [first, first | rest].map(|bits| f64::from(f32::from_bits(bits)))
-        };
-        let negative = (0x8000..0x8000 | INFINITE).rev().map(move |bucket| {
-            let [near, far] = ends(bucket);
-            (bucket, far, near)
-        });
-        let positive = (0..INFINITE).map(move |bucket| {
-            let [near, far] = ends(bucket);
-            (bucket, near, far)
-        });
-        let occupied = negative.chain(positive).filter_map(|(bucket, low, high)| {
-            let count = *self.counts.get(usize::from(bucket))?;
-            // What is so close to 0 is counted as 0.
-            let (low, high) = if bucket & 0x7fff == 0 { (0.0, 0.0) } else { (low, high) };
-            (count > 0).then_some(Bucket { low, high, count })
+            let ends = [first, first | self.low_bits];
+            let [near, far] = ends.map(|bits| f64::from(f32::from_bits(bits)));
+            let (low, high) = match bucket {
+                // What is so close to 0 is counted as 0.
+                0 | 0x8000 => (0.0, 0.0),
+                0x8001.. => (far, near),
+                _ => (near, far),
+            };
+            Some(Bucket { low, high, count })
         });
         Buckets(occupied.collect())
     }
