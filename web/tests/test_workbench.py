@@ -491,7 +491,7 @@ def test_clipped_values_are_counted(watched, bench, quantized, number, width):
     found = json.loads(program(*command[1:], "--json").stdout)["clipping"]
     worst = [fact(page, "Clipped most"), f"{found['worst']['row']}, {found['worst']['column']}"]
     assert page.locator("dd a").last.inner_text() == worst[1]
-    a, b = (float(text.replace("−", "-")) for text in worst[0].split(" to "))
+    a, b = (float(text.replace("−", "-")) for text in worst[0].split(" at ")[0].split(" to "))
     assert abs(a - found["worst"]["a"]) <= abs(a) * 1e-3 and abs(b - found["worst"]["b"]) <= abs(b) * 1e-3
     page.locator("dd a").last.click()
     until(page, "location.hash.includes('rows=')")
