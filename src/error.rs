@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -206,6 +207,13 @@ impl Error {
             None => format!("{device} has no memory for {requested} bytes"),
         };
         Self::new(ErrorKind::OutOfMemory, fault)
+    }
+
+    /// The error of a `Device` that is asked for bytes that its buffer does not have.
+    #[cold]
+    pub fn outside_buffer(range: &Range<u64>, len: u64) -> Self {
+        let Range { start, end } = range;
+        Self::mismatch(format!("bytes {start} to {end} exceed the buffer of {len} bytes"))
     }
 
     /// Adds the error that caused this one, unless a deeper call already did.

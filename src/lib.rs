@@ -92,7 +92,6 @@
 //! | `sha256` | yes | verifies digests, hashes tensors and writes to Ollama's store |
 //! | `write` | yes | writes models in other containers, and quantizes; without it all containers can be read |
 //! | `chat-template` | no | [`ops::check_consistency`] and [`ops::verify`] also parse chat templates |
-//! | `gpu` | no | `device::gpu`: weights in the memory of a GPU, and kernels that compute with them |
 //! | `http` | no | opens and downloads models on servers by their names: [`remote`], `ops::plan_pull` |
 //! | `serde` | no | the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON |
 //!

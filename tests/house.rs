@@ -19,6 +19,7 @@ use crate::tokens::{Token, functions, tokens};
 const CRATES: &[&str] = &[
     "capi/src",
     "cli/src",
+    "crates/weighbridge-gpu/src",
     "crates/weighbridge-quant/src",
     "dlpack/src",
     "python/src",
@@ -33,8 +34,8 @@ const CRATES: &[&str] = &[
 const UNSAFE: &[&str] = &[
     "bytes/bounce.rs",
     "bytes/mmap.rs",
-    "device/gpu/import.rs",
-    "device/gpu/pipelines.rs",
+    "weighbridge_gpu/import.rs",
+    "weighbridge_gpu/pipelines.rs",
     "weighbridge_quant/kernel.rs",
     "weighbridge_quant/simd/aarch64.rs",
     "weighbridge_quant/simd/aarch64/registers.rs",
@@ -75,6 +76,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// before their tests.
 fn sources() -> BTreeMap<String, String> {
     let mut all = sources_in("src", "");
+    all.extend(sources_in("crates/weighbridge-gpu/src", "weighbridge_gpu/"));
     all.extend(sources_in("crates/weighbridge-quant/src", "weighbridge_quant/"));
     all
 }

@@ -10,8 +10,8 @@ use crate::failure::note;
 
 /// A GPU that the user named.
 #[cfg(feature = "gpu")]
-pub(crate) fn gpu(which: Option<&str>) -> Result<weighbridge::device::gpu::Gpu, Stop> {
-    Ok(weighbridge::device::gpu::Gpu::open(which)?)
+pub(crate) fn gpu(which: Option<&str>) -> Result<weighbridge_gpu::Gpu, Stop> {
+    Ok(weighbridge_gpu::Gpu::open(which)?)
 }
 
 /// The error for a GPU that the user named.

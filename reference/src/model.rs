@@ -131,11 +131,7 @@ impl Reference {
     ///
     /// As [`new`](Self::new); `Model` if the GPU fails or lacks memory.
     #[cfg(feature = "gpu")]
-    pub fn on_gpu(
-        model: &Model,
-        plan: Plan,
-        gpu: Arc<weighbridge::device::gpu::Gpu>,
-    ) -> Result<Self> {
+    pub fn on_gpu(model: &Model, plan: Plan, gpu: Arc<weighbridge_gpu::Gpu>) -> Result<Self> {
         let loading = Loading::new(model, gpu)?;
         let reference = Self::load(model, plan, Some(&loading))?;
         loading.engine().check()?;

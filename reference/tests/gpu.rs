@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::{Expected, agrees, outside};
 use weighbridge::Model;
-use weighbridge::device::gpu::Gpu;
+use weighbridge_gpu::Gpu;
 use weighbridge_reference::{Plan, Reference};
 
 /// The folder of this crate: where Cargo or `cargo xtask device-check` says it is, or else where it was built.

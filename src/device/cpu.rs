@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{BufferLayout, Device, DeviceLimits, beyond, split_at};
+use super::{BufferLayout, Device, DeviceLimits, split_at};
 use crate::bytes::AlignedBytes;
 use crate::error::{Error, Result};
 
@@ -55,7 +55,9 @@ impl Device for Cpu {
             .zip(usize::try_from(range.end).ok())
             .and_then(|(start, end)| buffer.get(start..end));
         let bytes = bytes.filter(|bytes| bytes.len() == out.len());
-        out.copy_from_slice(bytes.ok_or_else(|| beyond(&range, buffer.len() as u64))?);
+        out.copy_from_slice(
+            bytes.ok_or_else(|| Error::outside_buffer(&range, buffer.len() as u64))?,
+        );
         Ok(())
     }
 }

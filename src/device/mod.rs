@@ -1,8 +1,6 @@
 //! Devices: memory that tensors are loaded to.
 
 mod cpu;
-#[cfg(feature = "gpu")]
-pub mod gpu;
 pub mod kernel;
 mod paper;
 
@@ -317,17 +315,11 @@ pub fn split_at<'b>(memory: &'b mut [u8], ranges: &[Range<u64>]) -> Result<Vec<&
                 let (_, rest) = std::mem::take(&mut rest).split_at_mut_checked(skip)?;
                 rest.split_at_mut_checked(len)
             })
-            .ok_or_else(|| beyond(range, len as u64))?;
+            .ok_or_else(|| Error::outside_buffer(range, len as u64))?;
         regions.push(region);
         (rest, at) = (later, range.end);
     }
     Ok(regions)
-}
-
-/// The error for a range that a buffer does not have.
-fn beyond(range: &Range<u64>, len: u64) -> Error {
-    let Range { start, end } = range;
-    Error::mismatch(format!("bytes {start} to {end} exceed the buffer of {len} bytes"))
 }
 
 /// A device that several providers share.

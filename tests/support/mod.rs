@@ -34,10 +34,12 @@ pub(crate) fn resolved(model: Model) -> weighbridge::Result<Model> {
     Ok(model)
 }
 
-/// The folder of the library: where Cargo or `cargo xtask device-check` says it is, or else where it was built.
+/// The folder of the library, at or above the one that Cargo or `cargo xtask device-check` names.
 pub(crate) fn root() -> PathBuf {
     let said = std::env::var_os("CARGO_MANIFEST_DIR");
-    said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+    let folder = said.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let root = folder.ancestors().find(|one| one.join("assets/sample").exists());
+    root.map_or_else(|| folder.clone(), Path::to_owned)
 }
 
 /// The path of the sample model in one of its formats.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weighbridge::device::Device as _;
-use weighbridge::device::gpu::{Gpu, KernelCall, wgpu};
 use weighbridge::device::kernel::Operation;
 use weighbridge::{Model, OpenOptions, WeightProvider};
+use weighbridge_gpu::{Gpu, KernelCall, wgpu};
 
 use crate::files::{DTYPES, Gguf, Stored};
 

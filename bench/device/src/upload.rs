@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weighbridge::device::gpu::{Gpu, wgpu};
 use weighbridge::device::{BufferLayout, Device as _};
 use weighbridge::{LoadOptions, Model, WeightProvider};
+use weighbridge_gpu::{Gpu, wgpu};
 
 use crate::cuda;
 use crate::files::{F16, Gguf};

@@ -131,7 +131,7 @@ fn devices() -> TableRows {
         ("max_buffer_bytes", Value::Null),
     ];
     #[cfg(feature = "gpu")]
-    let gpus = weighbridge::device::gpu::Gpu::list();
+    let gpus = weighbridge_gpu::Gpu::list();
     #[cfg(feature = "gpu")]
     let gpus = gpus.iter().enumerate().map(|(number, gpu)| {
         vec![

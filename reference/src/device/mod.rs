@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weighbridge::device::Device as _;
-use weighbridge::device::gpu::{ChosenExperts, Gpu, KernelCall, wgpu};
 use weighbridge::device::kernel::{KernelTensor, Operation, WIDTH};
 use weighbridge::load::LoadedTensor;
 use weighbridge::{DType, Error, ErrorKind, Model, WeightProvider};
+use weighbridge_gpu::{ChosenExperts, Gpu, KernelCall, wgpu};
 
 use crate::error::Result;
 

@@ -6,7 +6,7 @@
     reason = "the sizes are the tests' own"
 )]
 
-#[path = "support/mod.rs"]
+#[path = "../../../tests/support/mod.rs"]
 #[allow(unreachable_pub, reason = "shared with other tests")]
 mod support;
 
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use support::{Gguf, Safetensors, f32s, fixture, folder, root};
 use weighbridge::device::Device as _;
-use weighbridge::device::gpu::{ChosenExperts, Gpu, KernelCall};
 use weighbridge::device::kernel::{Exactness, KERNELS, Operation, WIDTH};
 use weighbridge::load::{Fusion, LoadedTensor};
 use weighbridge::{
     DType, ErrorKind, LoadOptions, Model, OpenOptions, Part, Policy, WeightProvider,
 };
+use weighbridge_gpu::{ChosenExperts, Gpu, KernelCall};
 
 /// The GPU, or `None` after a line that names the skipped test.
 fn gpu(test: &str) -> Option<Gpu> {

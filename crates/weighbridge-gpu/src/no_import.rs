@@ -1,6 +1,6 @@
 //! What stands for `import.rs` where there is no Vulkan: nothing is imported.
 
-use super::super::HostMemory;
+use weighbridge::device::HostMemory;
 
 #[derive(Debug)]
 pub(super) enum Stage {}

@@ -1,8 +1,8 @@
 //! Whether the driver's conversion of `f16` is exact: WGSL lets it flush subnormal numbers, as which the scales
 //! of many blocks are stored. Where it does, kernels convert by integer operations.
 
-use super::Gpu;
-use crate::error::Result;
+use crate::Gpu;
+use weighbridge::Result;
 
 /// Subnormal numbers, the largest ones, infinities, and an ordinary one.
 const PAIRS: [u32; 6] =

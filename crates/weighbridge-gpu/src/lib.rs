@@ -1,8 +1,11 @@
-//! The memory of a GPU, by Vulkan, Metal or Direct3D 12.
+//! Loads weights to the memory of a GPU, by Vulkan, Metal or Direct3D 12, and computes with them.
+//!
+//! [`Gpu`] is a [`Device`]: pass it to [`WeightProvider::new`](weighbridge::WeightProvider::new). `docs/devices.md` in the
+//! repository describes uploads and kernels.
 
 mod compute;
 mod halves;
-#[cfg_attr(not(any(windows, all(unix, not(target_vendor = "apple")))), path = "gpu/no_import.rs")]
+#[cfg_attr(not(any(windows, all(unix, not(target_vendor = "apple")))), path = "no_import.rs")]
 mod import;
 mod pipelines;
 mod upload;
@@ -15,20 +18,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::kernel::WIDTH;
-use super::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout, beyond};
-use crate::dtype::DType;
-use crate::error::{Error, ErrorKind, Result};
 pub use compute::{ChosenExperts, KernelCall};
 use pipelines::Pipelines;
 use upload::{Place, STAGE, Uploads};
+use weighbridge::device::kernel::{self, WIDTH};
+use weighbridge::device::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout};
+use weighbridge::{DType, Error, ErrorKind, Result};
 /// The version of wgpu whose types are in this module.
 pub use wgpu;
 
 /// What the driver of a GPU says about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GpuInfo {
     /// The name.
     pub name: String,
@@ -144,13 +145,13 @@ impl Gpu {
         let adapter = adapter.ok_or_else(|| {
             let found: Vec<String> = adapters.iter().map(|one| one.get_info().name).collect();
             match (which, found.as_slice()) {
-                (_, []) => Error::unsupported("no GPU was found").advise(
+                (_, []) => Error::new(ErrorKind::Unsupported, "no GPU was found").advise(
                     "install a driver for Vulkan; Mesa's (mesa-vulkan-drivers) also runs on the CPU",
                 ),
                 (which, found) => {
                     let which = which.unwrap_or_default();
                     let fault = format!("no GPU \"{which}\"; there are: {}", found.join(", "));
-                    Error::unsupported(fault).advise("list them with `weighbridge list devices`")
+                    Error::new(ErrorKind::Unsupported, fault).advise("list them with `weighbridge list devices`")
                 }
             }
         })?;
@@ -333,15 +334,15 @@ impl Device for Gpu {
     }
 
     fn supports(&self, dtype: DType) -> bool {
-        super::kernel::supports(dtype)
+        kernel::supports(dtype)
     }
 
     fn computes(&self, tensor: &TensorLayout<'_>) -> bool {
-        super::kernel::computes(tensor, self.limits)
+        kernel::computes(tensor, self.limits)
     }
 
     fn instead(&self, dtype: DType) -> Option<DType> {
-        Some(super::kernel::instead(dtype))
+        Some(kernel::instead(dtype))
     }
 
     fn import(&self, memory: HostMemory) -> Option<GpuBuffer> {
@@ -381,7 +382,7 @@ impl Device for Gpu {
         let buffer = &*buffer;
         let outside = |range: &&Range<u64>| range.end > buffer.bytes || range.start > range.end;
         if let Some(range) = ranges.iter().find(outside) {
-            return Err(beyond(range, buffer.bytes));
+            return Err(Error::outside_buffer(range, buffer.bytes));
         }
         Ok(ranges.iter().map(|range| (buffer, range.clone())).collect())
     }
@@ -405,16 +406,16 @@ impl Device for Gpu {
     fn read(&self, buffer: &GpuBuffer, offset: u64, out: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(out.len() as u64);
         if end > buffer.bytes {
-            return Err(beyond(&(offset..end), buffer.bytes));
+            return Err(Error::outside_buffer(&(offset..end), buffer.bytes));
         }
         let (mut rest, mut at) = (out, offset);
         while !rest.is_empty() {
             let chunk = buffer.chunks.iter().find(|chunk| chunk.range.contains(&at));
-            let chunk = chunk.ok_or_else(|| beyond(&(offset..end), buffer.bytes))?;
+            let chunk = chunk.ok_or_else(|| Error::outside_buffer(&(offset..end), buffer.bytes))?;
             let len = (chunk.range.end - at).min(rest.len() as u64).min(STAGE);
             let (now, later) = std::mem::take(&mut rest)
                 .split_at_mut_checked(usize::try_from(len).unwrap_or(usize::MAX))
-                .ok_or_else(|| beyond(&(offset..end), buffer.bytes))?;
+                .ok_or_else(|| Error::outside_buffer(&(offset..end), buffer.bytes))?;
             self.read_chunk(chunk, at - chunk.range.start, now)?;
             (rest, at) = (later, at + len);
         }

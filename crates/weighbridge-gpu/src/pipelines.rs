@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::super::kernel::{Operation, Parameters};
-use crate::dtype::DType;
+use weighbridge::DType;
+use weighbridge::device::kernel::{Operation, Parameters};
 
 /// What distinguishes the texts of shaders: a dtype, and those of scales and biases.
 type Text = (DType, Option<DType>, Option<DType>);

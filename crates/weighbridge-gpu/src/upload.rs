@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use zerocopy::IntoBytes;
 
-use super::import;
-use crate::error::{Error, ErrorKind, Result};
+use crate::import;
+use weighbridge::{Error, ErrorKind, Result};
 
 /// The most bytes that are staged at a time for one transfer, and that are read back at a time.
 pub(super) const STAGE: u64 = 8 << 20;

@@ -11,7 +11,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan::Buffer;
 
-use super::super::HostMemory;
+use weighbridge::device::HostMemory;
 
 /// Opens a device with the extension, if the adapter has it: the device, its queue, and the alignment of
 /// memory that it imports.

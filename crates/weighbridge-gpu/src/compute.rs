@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use super::super::kernel::{Binding, KernelTensor, Operation, WIDTH, Window};
-use super::{Gpu, GpuBuffer, block_on, pipelines};
-use crate::error::{Error, Result};
+use crate::{Gpu, GpuBuffer, block_on, pipelines};
+use weighbridge::device::kernel::{Binding, KernelTensor, Operation, WIDTH, Window};
+use weighbridge::{Error, ErrorKind, Result};
 
 /// A call of a kernel: what it computes, and the buffers of its input and output.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub struct ChosenExperts<'a> {
 
 impl Gpu {
     /// Computes with all rows of a tensor: one dispatch for each window. The caller waits, if it
-    /// wants to, with [`Device::finish`](super::super::Device::finish).
+    /// wants to, with [`Device::finish`](weighbridge::device::Device::finish).
     ///
     /// # Errors
     ///
@@ -89,11 +89,11 @@ impl Gpu {
     ) -> Result<()> {
         if call.experts.is_some() != (call.operation == Operation::ExpertVectors) {
             let fault = format!("{} with or without experts", call.operation.name());
-            return Err(Error::mismatch(fault));
+            return Err(Error::new(ErrorKind::Mismatch, fault));
         }
         if let Some(input) = call.input.filter(|input| !input.size().is_multiple_of(WIDTH)) {
             let fault = format!("the input has {} bytes, not a multiple of {WIDTH}", input.size());
-            return Err(Error::mismatch(fault));
+            return Err(Error::new(ErrorKind::Mismatch, fault));
         }
         let windows = tensor.windows(call.operation, rows)?;
         let pipeline = self.pipeline(tensor, call.operation)?;
@@ -195,11 +195,13 @@ impl Gpu {
         let table = self.table(tensor)?;
         let whole = |buffer| wgpu::BufferBinding { buffer, offset: 0, size: None };
         let part = |binding: &'_ Option<Binding>| -> Result<wgpu::BufferBinding<'_>> {
-            let Some(Binding { buffer: number, offset, bytes }) = binding else {
+            let Some(Binding { buffer: number, offset, bytes, .. }) = binding else {
                 return Ok(whole(&held.nothing));
             };
             let chunk = buffer.chunks().get(*number);
-            let chunk = chunk.ok_or_else(|| Error::mismatch("the tensor is in another buffer"))?;
+            let chunk = chunk.ok_or_else(|| {
+                Error::new(ErrorKind::Mismatch, "the tensor is in another buffer")
+            })?;
             let size = std::num::NonZeroU64::new(*bytes);
             Ok(wgpu::BufferBinding { buffer: &chunk.buffer, offset: *offset, size })
         };
