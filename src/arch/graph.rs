@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use super::rule::expand;
-use crate::engines::expression::{Expression, Term};
-use crate::engines::llama_cpp::{self, Check, Graph};
+use crate::engines::expression::{Check, Expression, Term};
+use crate::engines::llama_cpp::{self, Graph};
 use crate::json::{Json, Map};
 use crate::metadata::Metadata;
 
@@ -97,7 +97,11 @@ impl Numbers<'_> {
             Term::Layers => Some(self.layers().into()),
             Term::Labels => Some(self.labels()),
             Term::TokenTypes => self.metadata.u64("tokenizer.ggml.token_type_count"),
-            Term::Key(key) => self.metadata.u64(&self.key(key)),
+            Term::Key(key) => {
+                let key = self.key(key);
+                let flag = || self.metadata.get(&key)?.to_bool().map(u64::from);
+                self.metadata.u64(&key).or_else(flag)
+            }
             Term::Element(key, position) => self.each(key, position.unwrap_or(layer)),
             Term::Flag(key) => self.flag(key, layer).map(u64::from),
             Term::Elements(key) => self.elements(key),
@@ -125,15 +129,6 @@ impl Numbers<'_> {
             }
             sentence
         })
-    }
-}
-
-/// The value of a term in a `config.json`.
-fn stated_term(stated: &Map<String, Json>, term: &Term) -> Option<u64> {
-    match term {
-        Term::Key(key) => stated.get(key)?.as_bool().map(u64::from),
-        Term::Is(key, text) => Some((stated.get(key).and_then(Json::as_str) == Some(text)).into()),
-        _ => None,
     }
 }
 
@@ -227,10 +222,8 @@ pub(crate) fn ignored(
     let mut out = Vec::new();
     let numbers = Numbers { metadata, architecture, vocab: 0 };
     out.extend(graph.remarks.iter().filter_map(|remark| numbers.fault(remark)));
-    for remark in &graph.stated_remarks {
-        let holds = remark.holds.value(&|term| stated_term(stated, term)).unwrap_or(0) != 0;
-        out.extend((!holds).then(|| remark.fault.to_owned()));
-    }
+    let faults = graph.stated_remarks.iter().filter_map(|remark| remark.fault_of(stated));
+    out.extend(faults.map(str::to_owned));
     for (key, usual) in BETAS {
         let key = format!("{architecture}.{key}");
         let Some(value) = metadata.f64(&key).filter(|value| (value - usual).abs() > 1e-6) else {

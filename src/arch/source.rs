@@ -120,7 +120,9 @@ impl<'a> SourceModel<'a> {
     /// The value of the field that a key of `config.json` names.
     pub(crate) fn named(&self, json: &str) -> Result<Option<Json>> {
         for key in KEYS.iter().copied().flatten().filter(|key| key.json.contains(&json)) {
-            let found = match self.derived(key.name) {
+            // The config has one epsilon, whatever the kind of norms.
+            let name = if key.name.ends_with("_eps") { "norm_eps" } else { key.name };
+            let found = match self.derived(name) {
                 None => self.row(key.name)?,
                 derived => derived,
             };

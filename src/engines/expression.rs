@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::json::{Json, Map};
+
 /// An expression. Conditions are numbers: 0 is false.
 #[derive(Debug)]
 pub(crate) enum Expression {
@@ -46,6 +48,59 @@ pub(crate) enum Term {
 
 /// Expressions by name.
 pub(crate) type Names = HashMap<&'static str, Arc<Expression>>;
+
+/// A condition that must hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub(crate) holds: Arc<Expression>,
+    /// The fault otherwise; expressions in braces stand for their values.
+    pub(crate) fault: &'static str,
+}
+
+impl Check {
+    /// Parses `CONDITION else FAULT`.
+    pub(crate) fn parse(text: &'static str, names: &Names) -> Option<Self> {
+        let (holds, fault) = text.split_once(" else ")?;
+        Some(Self { holds: Expression::parse(holds, names)?, fault })
+    }
+
+    /// The fault of a `config.json` that does not meet the condition. A key may be a path; a text is also equal to a list
+    /// that has it.
+    pub(crate) fn fault_of(&self, config: &Map<String, Json>) -> Option<&'static str> {
+        let holds = self.holds.value(&|term| stated(config, term)).unwrap_or(0) != 0;
+        (!holds).then_some(self.fault)
+    }
+}
+
+/// A number that has no fraction: JSON may write it with a point.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+fn whole(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64)
+}
+
+/// The value of a term in a `config.json`.
+fn stated(config: &Map<String, Json>, term: &Term) -> Option<u64> {
+    let value = |key: &str| {
+        let mut names = key.split('.');
+        let first = config.get(names.next()?)?;
+        names.try_fold(first, |json, name| json.get(name)).filter(|json| !json.is_null())
+    };
+    match term {
+        Term::Key(key) => {
+            let json = value(key)?;
+            json.as_bool().map(u64::from).or_else(|| whole(json.as_f64()?))
+        }
+        Term::Has(key) => Some(value(key).is_some().into()),
+        Term::Elements(key) => Some(value(key)?.as_array()?.len() as u64),
+        Term::Is(key, text) => {
+            let is = |json: &Json| json.as_str() == Some(text);
+            let json = value(key);
+            let list = json.and_then(Json::as_array).into_iter().flatten();
+            Some(json.into_iter().chain(list).any(is).into())
+        }
+        _ => None,
+    }
+}
 
 /// Operators between two operands, those that bind loosest first.
 const OPERATORS: &[&[&str]] = &[
@@ -263,6 +318,27 @@ mod tests {
             ("flag(missing) | n < 3", Some(0)),
         ] {
             assert_eq!(value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn configs_are_checked() {
+        let config = crate::json::json!({
+            "on": true, "none": null, "base": 1e4, "half": 0.5, "kinds": ["a", "b"], "rope": {"type": "linear"},
+        });
+        let config = config.as_object().expect("an object");
+        for (text, expected) in [
+            ("on and not none", true),
+            ("base == 10000", true),
+            ("half | 7 == 7", true),
+            ("kinds == \"b\" and elements(kinds) == 2", true),
+            ("kinds == \"c\"", false),
+            ("rope.type == \"linear\" and has(rope)", true),
+            ("has(none) or has(rope.factor)", false),
+        ] {
+            let text = format!("{text} else it differs").leak();
+            let check = Check::parse(text, &Names::new()).expect("a condition");
+            assert_eq!(check.fault_of(config).is_none(), expected, "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::expression::{Expression, Names};
+use super::expression::{Check, Expression, Names};
 use super::{Block, Table};
 
 /// What the loader of an architecture accepts and requires.
@@ -38,14 +38,6 @@ pub(crate) struct Row {
     pub(crate) unless: Option<&'static str>,
     /// A tensor in whose absence this one is not read.
     pub(crate) with: Option<&'static str>,
-}
-
-/// A condition that must hold.
-#[derive(Clone, Debug)]
-pub(crate) struct Check {
-    pub(crate) holds: Arc<Expression>,
-    /// The fault otherwise; expressions in braces stand for their values.
-    pub(crate) fault: &'static str,
 }
 
 static GRAPHS: Table<Graph> =
@@ -124,17 +116,17 @@ impl Graph {
     /// Adds the fact of a line; `None` if it is none.
     fn add(&mut self, line: &'static str) -> Option<()> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (names, checks) = &*NUMBERS;
         match kind {
             "key" => self.keys.push(rest),
             "check" => {
-                let (_, checks) = &*NUMBERS;
                 let (_, check) = checks.iter().find(|(name, _)| *name == rest)?;
                 self.checks.push(check.clone());
             }
             "nextn" => self.nextn = true,
             "betas" => self.reads_betas = true,
-            "remark" => self.remarks.push(Check::parse(rest)?),
-            "stated" => self.stated_remarks.push(Check::parse(rest)?),
+            "remark" => self.remarks.push(Check::parse(rest, names)?),
+            "stated" => self.stated_remarks.push(Check::parse(rest, names)?),
             "must" | "may" => self.tensors.push(Row::parse(rest, kind == "must")?),
             _ => return None,
         }
@@ -149,13 +141,6 @@ impl Graph {
     /// Whether the loader requires this tensor of every model.
     pub(crate) fn requires(&self, name: &str) -> bool {
         self.tensors.iter().any(|row| row.required && row.when.is_none() && row.name == name)
-    }
-}
-
-impl Check {
-    fn parse(text: &'static str) -> Option<Self> {
-        let (holds, fault) = text.split_once(" else ")?;
-        Some(Self { holds: expression(holds)?, fault })
     }
 }
 

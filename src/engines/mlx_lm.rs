@@ -1,6 +1,7 @@
 //! Facts about mlx-lm: its classes, what they require of `config.json`, and what they build otherwise
 //! than transformers' classes.
 
+use super::expression::{Check, Names};
 use super::{Block, Table};
 
 /// The class that runs a `model_type`.
@@ -17,12 +18,49 @@ pub(crate) struct Class {
     tied: bool,
     unbiased: Vec<&'static str>,
     ignored: Vec<&'static str>,
-    /// What it computes otherwise with experts.
-    experts: Option<&'static str>,
 }
 
 static CLASSES: Table<Class> =
     Table::new(include_str!("../../engines/mlx-lm/classes.txt"), Class::parse);
+
+/// What the class of a `model_type` requires of the values in `config.json`.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    /// Otherwise it does not load the model.
+    pub(crate) loads: Vec<Check>,
+    /// Otherwise it computes something else.
+    pub(crate) computes: Vec<Check>,
+}
+
+static CONDITIONS: Table<Conditions> =
+    Table::new(include_str!("../../engines/mlx-lm/conditions.txt"), Conditions::parse);
+
+impl Conditions {
+    fn parse(block: Block) -> Self {
+        let mut conditions = Self::default();
+        for line in block.lines() {
+            let understood = conditions.add(line);
+            debug_assert!(understood.is_some(), "{}: {line}", block.first);
+        }
+        conditions
+    }
+
+    fn add(&mut self, line: &'static str) -> Option<()> {
+        let (kind, rest) = line.split_once(' ')?;
+        let checks = match kind {
+            "loads" => &mut self.loads,
+            "computes" => &mut self.computes,
+            _ => return None,
+        };
+        checks.push(Check::parse(rest, &Names::new())?);
+        Some(())
+    }
+}
+
+/// The conditions of the class of a `model_type`.
+pub(crate) fn conditions(model_type: &str) -> impl Iterator<Item = &'static Conditions> {
+    CONDITIONS.all(model_type)
+}
 
 impl Class {
     fn parse(block: Block) -> Self {
@@ -40,10 +78,8 @@ impl Class {
                 }
             }
         }
-        class.experts = block.lines().find_map(|line| line.strip_prefix("experts "));
         // Every config.json has the others.
         let lines = block.lines().filter(|line| !line.ends_with(" required stated"));
-        let lines = lines.filter(|line| !line.starts_with("experts "));
         class.stated.extend(lines.filter_map(|line| line.split(' ').next()));
         class
     }
@@ -82,14 +118,19 @@ pub(crate) fn ignored(model_type: &str) -> &'static [&'static str] {
     class(model_type).map_or(&[], |class| &class.ignored)
 }
 
-/// What mlx-lm's class of a `model_type` computes otherwise with experts.
-pub(crate) fn of_experts(model_type: &str) -> Option<&'static str> {
-    class(model_type)?.experts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conditions_are_of_classes() {
+        for (block, _) in CONDITIONS.blocks() {
+            for name in block.names() {
+                assert!(class(name).is_some(), "{name}");
+                assert!(conditions(name).count() > 0, "{name}");
+            }
+        }
+    }
 
     #[test]
     fn classes_require_keys() {
@@ -100,10 +141,9 @@ mod tests {
         );
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
-        assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor"]);
+        assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor", "rope.partial_rotary_factor"]);
         // The class declares rope_scaling and does not use it.
         assert!(ignored("qwen3_moe").contains(&"rope.factor"));
-        assert!(of_experts("jamba").is_some_and(|said| said.starts_with("divides")));
         // The text model of Qwen 3.5 has a class inside of that of the whole model.
         assert!(has_class("qwen3_5") && !has_class("qwen3_5_text"));
         assert!(class("qwen3_5_text").is_some_and(|class| !class.stated.is_empty()));

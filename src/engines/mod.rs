@@ -94,9 +94,14 @@ impl<T> Table<T> {
     }
 
     fn get(&self, name: &str) -> Option<&T> {
-        let (block, parsed) =
-            self.blocks().iter().find(|(block, _)| block.names().any(|known| known == name))?;
-        Some(parsed.get_or_init(|| (self.parse)(*block)))
+        self.all(name).next()
+    }
+
+    /// Every block of a name.
+    fn all(&self, name: &str) -> impl Iterator<Item = &T> {
+        let named = move |(block, _): &&(Block, _)| block.names().any(|known| known == name);
+        let blocks = self.blocks().iter().filter(named);
+        blocks.map(|(block, parsed)| parsed.get_or_init(|| (self.parse)(*block)))
     }
 }
 

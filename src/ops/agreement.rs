@@ -23,9 +23,6 @@ const VOCABULARY: &str = "vocab_size";
 /// The names of that key in the configs of older classes.
 pub(super) const VOCABULARY_KEYS: [&str; 3] = [VOCABULARY, "n_vocab", "n_words"];
 
-/// The beginning of a note on what a class of mlx-lm computes.
-const OTHERWISE: &str = "mlx-lm will compute this model differently: its class of";
-
 /// What to do about a model that the reader of its container refuses.
 pub(super) const FOR_OTHERS: &str = "{} writes it for other readers";
 
@@ -80,8 +77,7 @@ impl PlannedDirectory<'_> {
             }
         }
         notes.extend(self.doubles(tensors));
-        notes.extend(self.ignored(config));
-        notes.extend(self.of_experts(config, &names));
+        notes.extend(self.not_loaded(config).or_else(|| self.ignored(config)));
         notes.into_iter().for_each(|note| builder.note(note));
         Ok(())
     }
@@ -305,16 +301,26 @@ impl PlannedDirectory<'_> {
             counts.then(|| format!("{key} ({value})"))
         };
         let stated: Vec<String> = ignored.filter_map(stated).collect();
-        (!stated.is_empty())
-            .then(|| format!("{OTHERWISE} {model_type} does not read {}", stated.join(", ")))
+        let unread = (!stated.is_empty()).then(|| format!("does not read {}", stated.join(", ")));
+        let faults = self.conditions(model_type).flat_map(|one| &one.computes);
+        let faults = faults.filter_map(|check| check.fault_of(text)).map(str::to_owned);
+        let faults: Vec<String> = unread.into_iter().chain(faults).collect();
+        let first = "mlx-lm will compute this model differently: its class of";
+        (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
     }
 
-    /// A note on what mlx-lm's class computes otherwise with experts.
-    fn of_experts(&self, config: &Map<String, Json>, names: &[(String, String)]) -> Option<String> {
-        let model_type = Level::Text.model_type(config);
-        let said = mlx_lm::of_experts(model_type).filter(|_| self.dialect == Dialect::Mlx)?;
-        let has_experts = names.iter().any(|(canonical, _)| canonical.contains(".ffn.experts."));
-        has_experts.then(|| format!("{OTHERWISE} {model_type} {said}"))
+    /// What mlx-lm's class of a model that is written for it requires of the config.
+    fn conditions(&self, model_type: &str) -> impl Iterator<Item = &'static mlx_lm::Conditions> {
+        mlx_lm::conditions(model_type).filter(|_| self.dialect == Dialect::Mlx)
+    }
+
+    /// A note on values with which mlx-lm's class does not load the model.
+    fn not_loaded(&self, config: &Map<String, Json>) -> Option<String> {
+        let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
+        let checks = self.conditions(model_type).flat_map(|one| &one.loads);
+        let faults: Vec<&str> = checks.filter_map(|check| check.fault_of(text)).collect();
+        let first = "mlx-lm will not load this model: its class of";
+        (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
     }
 
     /// Whether a layer of the model attends to a window.
@@ -351,18 +357,27 @@ fn find<'t>(
 /// A number of rotary embeddings that `config.json` states, under any of the names that hold them, if their kind
 /// depends on it.
 fn rope_number<'c>(text: &'c Map<String, Json>, key: &str) -> Option<&'c Json> {
-    let whole = ["rope_parameters", "rope_scaling"].into_iter().filter_map(|name| text.get(name));
+    let object = |map: &'c Map<String, Json>, name| map.get(name).and_then(Json::as_object);
+    let whole =
+        ["rope_parameters", "rope_scaling"].into_iter().filter_map(|name| object(text, name));
     let kinds = ["full_attention", "sliding_attention"];
-    let every =
-        whole.flat_map(|rope| kinds.map(|kind| rope.get(kind)).into_iter().flatten().chain([rope]));
-    let is_read =
-        |rope: &&Json| match rope.get("rope_type").or(rope.get("type")).and_then(Json::as_str) {
-            None | Some("default") => false,
-            Some(kind) => key == "factor" || kind.contains("yarn"),
-        };
-    let usual =
-        |value: &&Json| value.is_null() || (key == "truncate" && value.as_bool() == Some(true));
-    every.filter(is_read).filter_map(|rope| rope.get(key)).find(|value| !usual(value))
+    let every = whole
+        .flat_map(|rope| kinds.into_iter().filter_map(|kind| object(rope, kind)).chain([rope]));
+    let is_read = |rope: &&Map<String, Json>| {
+        let kind = rope.get("rope_type").or(rope.get("type")).and_then(Json::as_str);
+        match (key, kind) {
+            ("partial_rotary_factor", _) => true,
+            (_, None | Some("default")) => false,
+            (_, Some(kind)) => key == "factor" || kind.contains("yarn"),
+        }
+    };
+    let usual = |value: &&Json| match key {
+        "truncate" => value.as_bool() == Some(true),
+        "partial_rotary_factor" => value.as_f64() == Some(1.0),
+        _ => false,
+    };
+    let stated = every.chain([text]).filter(is_read).filter_map(|rope| rope.get(key));
+    stated.filter(|value| !value.is_null()).find(|value| !usual(value))
 }
 
 /// The part of a `config.json` that describes the language model.

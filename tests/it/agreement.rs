@@ -341,9 +341,9 @@ fn a_router_that_mlx_lm_has_in_plain_form_is_decoded() {
 /// mlx-lm divides the weights of Jamba's chosen experts by their sum; transformers does not.
 #[test]
 fn what_mlx_lm_computes_otherwise_with_experts_is_noted() {
-    let noted = |name: &str| {
+    let noted = |name: &str, experts: u32| {
         let config = json!({
-            "model_type": "jamba", "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
+            "model_type": "jamba", "num_experts": experts, "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
             "intermediate_size": 32, "vocab_size": 8,
         });
         let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
@@ -353,6 +353,6 @@ fn what_mlx_lm_computes_otherwise_with_experts_is_noted() {
         let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan");
         plan.notes.iter().any(|note| note.contains("divides the weights of the chosen experts"))
     };
-    assert!(noted("model.layers.0.feed_forward.experts.0.gate_proj.weight"));
-    assert!(!noted("model.layers.0.feed_forward.gate_proj.weight"));
+    assert!(noted("model.layers.0.feed_forward.experts.0.gate_proj.weight", 2));
+    assert!(!noted("model.layers.0.feed_forward.gate_proj.weight", 1));
 }

@@ -41,10 +41,7 @@ def exceptions(program):
 
 
 SAME_CLASS, FIXED = exceptions("transformers")
-MLX_MODULES, MLX_FACTS = exceptions("mlx-lm")
-# Sentences on what a class computes with experts; the other lines are keys.
-EXPERTS = {name: [" ".join(words) for words in rest if words[0] == "experts"] for name, rest in MLX_FACTS.items()}
-READ_ELSEWHERE = {name: [words for words in rest if words[0] != "experts"] for name, rest in MLX_FACTS.items()}
+MLX_MODULES, READ_ELSEWHERE = exceptions("mlx-lm")
 # The fields that causal classes of transformers read.
 FIELDS = {name: fields for (name, *_), fields in lines.blocks("transformers/read.txt")}
 ASSUMED = {key for (key,) in READ_ELSEWHERE.pop("*")}
@@ -203,26 +200,34 @@ def names_in_configs():
     yield "rope_types", sorted(set(kinds))
 
 
-def source_of(module):
+def source_of(module, apart=("base", "cache")):
     """The code of a module of mlx-lm with that of the modules that it takes classes from."""
     source = inspect.getsource(module)
     for name in re.findall(r"^from \.(?: import )?(\w+)", source, re.M):
-        if name not in ("base", "cache"):
+        if name not in apart:
             source += inspect.getsource(importlib.import_module(f"mlx_lm.models.{name}"))
     return source
 
 
-def ignored_by_mlx_lm(model_type, source):
+def ignored_by_mlx_lm(model_type, module):
     """The fields that change the logits of transformers' class, and that the code of mlx-lm's class does not read."""
-    elsewhere = {key for (key,) in READ_ELSEWHERE.get(model_type, [])}
+    source, elsewhere = source_of(module), {key for (key,) in READ_ELSEWHERE.get(model_type, [])}
     fields = [key for key, change, *_ in FIELDS.get(model_type, []) if change == "logits" and key not in elsewhere and not key.endswith(("eps", "epsilon"))]
     # The kinds of layers and the numbers of rotary embeddings have several spellings.
     fields = [key for key in fields if key not in ("layer_types", "rope_parameters", "sliding_window_pattern", "no_rope_layers")]
+    unread = [key for key in fields if not is_read(key, source)]
     if any(key == "rope_parameters" for key, *_ in FIELDS.get(model_type, [])):
-        # A class may declare the field and never use it.
-        scaled = re.search(r"(rope_scaling|rope_parameters)(?!: )", source)
-        fields += ["rope.attention_factor", "rope.truncate"] if scaled else ["rope.factor"]
-    return [key for key in fields if not re.search(rf"[.\"']{key.removeprefix('rope.')}\b", source)]
+        if re.search(r"\.(rope_scaling|rope_parameters)\b", source):
+            unread += [f"rope.{key}" for key in ("attention_factor", "truncate") if not is_read(key, source)]
+        else:
+            unread.append("rope.factor")
+        if not re.search(r"partial_rotary_factor|rotary_dim|rotary_pct|rope_pct|head_dim // 2", source_of(module, ("base", "cache", "rope_utils"))):
+            unread.append("rope.partial_rotary_factor")
+    return unread
+
+
+def is_read(key, source):
+    return re.search(rf"[.\"']{key}\b", source)
 
 
 def of_mlx_class(model_type, classes):
@@ -238,12 +243,12 @@ def of_mlx_class(model_type, classes):
     if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
         flags = ("attention_bias", "mlp_bias")
         words += [f"unbiased={flag}" for flag in flags if flag in values and not re.search(rf"\.{flag}\b", source_of(module))]
-    ignored = ignored_by_mlx_lm(model_type, source_of(module)) if values and arguments else []
+    ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
     words += ["ignores=" + ",".join(ignored)] if ignored else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
     known = {key: value for key, value in (values or {}).items() if value is not None}
     elsewhere = [*STATED, *(key for (key,) in READ_ELSEWHERE.get(model_type, []))]
-    needed = [*EXPERTS.get(model_type, [])]
+    needed = []
     for key, default in sorted(arguments.items()):
         required = default is inspect.Parameter.empty
         differs = key in known and known[key] != default

@@ -268,7 +268,7 @@ class Comparison:
             if made:
                 self.ours("mlx", self.folder / "mlx")
             if made and "mlx-lm" in wanted:
-                self.mlx_lm(self.folder / "mlx", "mlx-lm will compute" in words)
+                self.mlx_lm(self.folder / "mlx", "mlx-lm will " in words)
         if "ollama" in wanted and gguf.exists():
             store = os.environ | {"OLLAMA_MODELS": str(self.folder / "ollama")}
             made, words = self.convert("ollama", gguf, "drawn", "--to", "ollama", env=store)

@@ -43,6 +43,7 @@ const STEPS: &[(&str, Step)] = &[
     ("gemma_activation", gemma_activation),
     ("gemma_directions", gemma_directions),
     ("halved_window", halved_window),
+    ("heads_of_experts", heads_of_experts),
     ("latent_epsilon", latent_epsilon),
     ("layer_bases", layer_bases),
     ("llama4_heads", llama4_heads),
@@ -95,6 +96,16 @@ fn big_bird_blocks(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         let random = facts.real(&["num_random_blocks"]).unwrap_or(3.0) as usize;
         let block = facts.real(&["block_size"]).unwrap_or(64.0) as usize;
         plan.longest = Some(random.saturating_mul(2).saturating_add(5).saturating_mul(block));
+    }
+    Ok(())
+}
+
+/// Each chosen expert has a query for every key head, whatever the config says of heads.
+fn heads_of_experts(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    for layer in &mut plan.layers {
+        if let MixerPlan::Attention(attention) = &mut layer.mixer {
+            attention.heads = attention.kv_heads * layer.network.routing.used;
+        }
     }
     Ok(())
 }
@@ -207,11 +218,11 @@ fn corrected_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// Attention and network are added together, but in models with ALiBi.
 fn falcon_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    // The models with ALiBi are those whose parts follow each other.
+    // The GGUF files with ALiBi are those of models whose parts follow each other.
     let slopes = facts.real(&["attention.max_alibi_bias"]).is_some_and(|most| most > 0.0);
     let alibi = facts.flag(&["alibi"]).unwrap_or(slopes);
     let newer = facts.flag(&["new_decoder_architecture"]).unwrap_or(false);
-    if newer || facts.flag(&["parallel_attn"]).unwrap_or(!alibi) {
+    if newer || facts.flag(&["parallel_attn"]).unwrap_or(!slopes) {
         plan.arrangement = Arrangement::Parallel;
     }
     if alibi {
@@ -556,7 +567,7 @@ fn chosen_blocks(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn partial_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let part = facts.config.rope.partial_factor.as_ref().map_or(1.0, |part| part.value);
     let rotated = (size(facts.config.head_dim.value) as f32 * part) as usize;
-    plan.ropes.fill(Rope::plain(facts, facts.config.rope_theta.value, rotated));
+    plan.ropes.fill(Rope::scaled(facts, facts.config.rope_theta.value, rotated)?);
     Ok(())
 }
 

@@ -35,7 +35,12 @@ pub(crate) fn state_for_mlx_lm(
     }
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
     let class = mlx_lm::class(&model_type);
-    if !class.is_some_and(|class| class.reads_rope_parameters) {
+    state_rope(text, &model_type);
+    let newer = class.is_some_and(|class| class.reads_rope_parameters);
+    if newer {
+        rope_in_one_object(text);
+    }
+    if !newer || is_scaled(text) {
         rope_under_both_names(text);
     }
     let encodes = text.get("use_bidirectional_attention").and_then(Json::as_bool) == Some(true);
@@ -77,6 +82,10 @@ fn of_layers(model: &SourceModel<'_>, key: &str, encodes: bool) -> Result<Option
             let kinds = model.kinds().unwrap_or_default();
             Ok(Some(kinds.into_iter().map(|kind| kind.name()).collect()))
         }
+        ("layer_types", None) => {
+            let full = std::iter::repeat_n(LayerKind::Full.name(), model.own_layers() as usize);
+            Ok(Some(full.collect()))
+        }
         ("sliding_window_pattern", None) => Ok(Some(1.into())),
         ("sliding_window_pattern", Some(LayerLayout::Period(period, LayerKind::Sliding)))
         | ("full_attention_interval", Some(LayerLayout::Period(period, LayerKind::Linear))) => {
@@ -92,6 +101,45 @@ fn of_layers(model: &SourceModel<'_>, key: &str, encodes: bool) -> Result<Option
         }
         _ => Ok(None),
     }
+}
+
+/// The keys that hold the numbers of rotary embeddings: the newer form, and the older one.
+const ROPE: [&str; 2] = ["rope_parameters", "rope_scaling"];
+
+fn is_stated(config: &Map<String, Json>, key: &str) -> bool {
+    config.get(key).is_some_and(|value| !value.is_null())
+}
+
+/// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not.
+fn state_rope(config: &mut Map<String, Json>, model_type: &str) {
+    if ROPE.iter().any(|key| is_stated(config, key)) {
+        return;
+    }
+    if let Some(Json::Object(mut rope)) = transformers::rope_of_class(model_type) {
+        rope.extend(config.get("rope_theta").map(|base| ("rope_theta".to_owned(), base.clone())));
+        config.insert(ROPE[0].to_owned(), Json::Object(rope));
+    }
+}
+
+/// Gathers the numbers of rotary embeddings in `rope_parameters`, for classes that read nothing else.
+fn rope_in_one_object(config: &mut Map<String, Json>) {
+    if is_stated(config, ROPE[0]) {
+        return;
+    }
+    let scaling = config.get(ROPE[1]).and_then(Json::as_object).cloned();
+    let Some(base) = config.get("rope_theta") else { return };
+    let mut rope = scaling.unwrap_or_default();
+    let kind = rope.get("rope_type").or(rope.get("type")).cloned();
+    rope.insert("rope_type".to_owned(), kind.unwrap_or_else(|| "default".into()));
+    rope.insert("rope_theta".to_owned(), base.clone());
+    config.insert(ROPE[0].to_owned(), Json::Object(rope));
+}
+
+/// Whether the newer form states another kind of rotary embeddings than the usual one. Some classes read the base there, and
+/// the kind in the older form.
+fn is_scaled(config: &Map<String, Json>) -> bool {
+    let kind = config.get(ROPE[0]).and_then(|rope| rope.get("rope_type")?.as_str());
+    kind.is_some_and(|kind| kind != "default")
 }
 
 /// Transformers 5 saves the numbers of rotary embeddings in `rope_parameters`; mlx-lm's classes read
