@@ -12,6 +12,19 @@ use crate::engines::transformers;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, Number, json};
 
+/// Writes a value under a key, or at a path of keys with points between them.
+fn put(out: &mut Map<String, Json>, path: &str, value: Json) {
+    match path.split_once('.') {
+        None => drop(out.insert(path.to_owned(), value)),
+        Some((key, rest)) => {
+            let object = out.entry(key.to_owned()).or_insert_with(|| Json::Object(Map::new()));
+            if let Json::Object(object) = object {
+                put(object, rest, value);
+            }
+        }
+    }
+}
+
 /// The `config.json` that the keys and tensors of a model give.
 ///
 /// # Errors
@@ -32,15 +45,19 @@ pub(crate) fn hf_config(model: &SourceModel<'_>) -> Result<Map<String, Json>> {
             ConfigRule::Field(field, key) => {
                 alike_in_all_layers(model, field)?;
                 if let Some(value) = model.derived(field) {
-                    out.insert((*key).to_owned(), value);
+                    put(&mut out, key, value);
                 }
             }
             ConfigRule::Needed(field, key) => {
                 let value = model.derived(field).ok_or_else(|| model.missing_in_model(key))?;
-                out.insert((*key).to_owned(), value);
+                put(&mut out, key, value);
             }
-            ConfigRule::Stated(key, name) => {
-                out.insert((*name).to_owned(), model.gguf_value(key)?);
+            ConfigRule::Stated(key, name, usual) => {
+                let value = match (model.gguf_value(key), usual) {
+                    (Err(_), Some(usual)) => (*usual).into(),
+                    (value, _) => value?,
+                };
+                put(&mut out, name, value);
             }
             ConfigRule::Fixed(key, value) => {
                 out.insert((*key).to_owned(), (*value).into());

@@ -63,6 +63,25 @@ impl Numbers<'_> {
         self.metadata.array(&self.key(key)).map(|list| list.len())
     }
 
+    /// The number of layers for which a list has a number above 0, or true; a number is that of all.
+    fn layers_with(&self, key: &str) -> Option<u64> {
+        let layers = 0..self.layers();
+        let has = |layer: &u32| {
+            self.flag(key, *layer).unwrap_or_else(|| self.each(key, *layer).is_some_and(|n| n > 0))
+        };
+        self.has(key).then(|| layers.filter(has).count() as u64)
+    }
+
+    /// Whether the value of a key is this text, or the number that it spells.
+    #[expect(clippy::cast_possible_truncation, reason = "llama.cpp reads an f32")]
+    fn is(&self, key: &str, text: &str) -> bool {
+        let number = || self.metadata.get(&self.key(key))?.to_f64();
+        match self.text(key) {
+            Some(stated) => stated == text,
+            None => number().is_some_and(|number| text.parse() == Ok(number as f32)),
+        }
+    }
+
     /// A flag of a layer, from a list of flags or of integers.
     pub(crate) fn flag(&self, key: &str, layer: u32) -> Option<bool> {
         let list = self.metadata.array(&self.key(key))?;
@@ -105,9 +124,10 @@ impl Numbers<'_> {
             Term::Element(key, position) => self.each(key, position.unwrap_or(layer)),
             Term::Flag(key) => self.flag(key, layer).map(u64::from),
             Term::Elements(key) => self.elements(key),
+            Term::LayersWith(key) => self.layers_with(key),
             Term::Has(key) => Some(self.has(key).into()),
             Term::HasGeneral(key) => Some(self.has_whole(key).into()),
-            Term::Is(key, text) => Some((self.text(key) == Some(text)).into()),
+            Term::Is(key, text) => Some(self.is(key, text).into()),
         }
     }
 

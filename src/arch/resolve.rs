@@ -140,7 +140,10 @@ pub(crate) fn stated_config<'m>(
     key: &str,
 ) -> Option<ConfigValue<'m>> {
     let named = architecture_name(store).ok().flatten();
-    config::stated(store, named.as_ref().map(|named| named.value.as_str()), kept, key)
+    let named = named.as_ref().map(|named| named.value.as_str());
+    let of_class = || named.into_iter().flat_map(|named| family::keys_in_gguf(named, key));
+    config::stated(store, named, kept, key)
+        .or_else(|| of_class().find_map(|key| config::stated(store, named, kept, key)))
 }
 
 /// See [`Model::unused_config`](crate::Model::unused_config).

@@ -136,11 +136,14 @@ impl<'a> SourceModel<'a> {
     /// The value in `config.json` at a path that the table has no row for.
     pub(crate) fn config_value(&self, path: &str) -> Option<&Json> {
         let root = self.reader.store.document("config.json")?;
-        let found = nested_configs(root).into_iter().find_map(|(_, config)| {
-            let found = path.split('.').try_fold(config, |json, name| json.get(name));
-            found.filter(|json| !json.is_null())
-        });
-        found.or_else(|| self.reader.of_class(&[path]).map(|(_, value)| value))
+        let configs = nested_configs(root).into_iter();
+        let at = |config| path.split('.').try_fold(config, |json: &Json, name| json.get(name));
+        let (nulls, values): (Vec<_>, Vec<_>) =
+            configs.filter_map(|(_, config)| at(config)).partition(|json| json.is_null());
+        let of_class = || self.reader.of_class(&[path]).map(|(_, value)| value);
+        // A null that is stated is none, whatever the class has without it.
+        let usual = if nulls.is_empty() { of_class() } else { None };
+        values.into_iter().next().or(usual)
     }
 
     /// A count in `config.json` at such a path.

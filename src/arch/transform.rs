@@ -102,6 +102,8 @@ pub enum Change {
     PlusOne,
     /// x became -e^x: logarithms of decay rates.
     NegExp,
+    /// x became e^x.
+    Exp,
     /// x became ln(1 + e^x): scales that are stored so that none is negative.
     Softplus,
 }
@@ -231,6 +233,7 @@ impl fmt::Display for Transform {
             Change::None => None,
             Change::PlusOne => Some("plus_one".to_owned()),
             Change::NegExp => Some("neg_exp".to_owned()),
+            Change::Exp => Some("exp".to_owned()),
             Change::Softplus => Some("softplus".to_owned()),
         };
         let steps: Vec<String> = [axes, rows, columns, values].into_iter().flatten().collect();

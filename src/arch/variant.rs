@@ -14,6 +14,8 @@ use crate::json::{Json, Map};
 pub(crate) struct Variant {
     /// `general.architecture`; empty if GGUF has no architecture for such models.
     pub(crate) gguf: &'static str,
+    /// Why there is none, if more is known than that.
+    pub(crate) refused: Option<&'static str>,
     /// Values of `model_type` that map to it.
     pub(crate) hf: &'static [&'static str],
     /// The class in `architectures` that distinguishes it from another variant of the same
@@ -55,7 +57,7 @@ impl Variant {
         self.when.iter().all(|condition| match condition {
             Condition::Is(is) => is(config),
             Condition::Not(is) => !is(config),
-            Condition::Has(_) => false,
+            Condition::Has(_) | Condition::Lacks(_) => false,
         })
     }
 
@@ -63,6 +65,7 @@ impl Variant {
     pub(crate) const EMPTY: Self = Self {
         gguf: "",
         hf: &[],
+        refused: None,
         class: None,
         when: &[],
         keys: &[],
@@ -96,8 +99,18 @@ pub(crate) enum KeyRule {
     FileType,
     /// No key: a value of `config.json` that must be one of these, since GGUF cannot express others.
     Only(&'static str, &'static [&'static str]),
+    /// A number of this type under this key, which `config.json` states at this path.
+    Stated(KeyType, &'static str, &'static str),
     /// Keys derived from several numbers, or from one that the table has no row for.
     By(fn(&SourceModel<'_>, &mut KeyWriter<'_>) -> Result<()>),
+}
+
+/// The type of a value in GGUF.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyType {
+    Count,
+    Real,
+    Flag,
 }
 
 /// A condition that a family's file names.
@@ -109,6 +122,8 @@ pub(crate) enum Condition<F> {
     Not(F),
     /// The model has a tensor with this canonical name.
     Has(&'static str),
+    /// The model has no tensor with this canonical name.
+    Lacks(&'static str),
 }
 
 /// A condition on a `config.json`.
@@ -139,6 +154,7 @@ impl Class {
             Condition::Is(is) => is(model),
             Condition::Not(is) => !is(model),
             Condition::Has(canonical) => model.has(canonical),
+            Condition::Lacks(canonical) => !model.has(canonical),
         })
     }
 
@@ -155,8 +171,9 @@ pub(crate) enum ConfigRule {
     /// Like `Field`, but required: an error if the model lacks it, since the class's default is
     /// wrong.
     Needed(&'static str, &'static str),
-    /// A GGUF key that is in no field, without the architecture's prefix, and the key here.
-    Stated(&'static str, &'static str),
+    /// A GGUF key that is in no field, without the architecture's prefix, the key here, and the value
+    /// without it: an error if there is none.
+    Stated(&'static str, &'static str, Option<Constant>),
     /// The same value for every model.
     Fixed(&'static str, Constant),
     /// Keys derived from several fields, or from tensors.

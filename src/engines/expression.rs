@@ -38,11 +38,13 @@ pub(crate) enum Term {
     Flag(&'static str),
     /// The length of a list.
     Elements(&'static str),
+    /// The number of layers for which a list has a number above 0, or true.
+    LayersWith(&'static str),
     /// Whether a key exists.
     Has(&'static str),
     /// Whether a key of any architecture exists.
     HasGeneral(&'static str),
-    /// Whether the value of a key is this text.
+    /// Whether the value of a key is this text, or the number that it spells.
     Is(&'static str, &'static str),
 }
 
@@ -237,7 +239,7 @@ impl Parser<'_> {
             "layers" => Term::Layers,
             "labels" => Term::Labels,
             "token_types" => Term::TokenTypes,
-            "has" | "general" | "flag" | "elements" => {
+            "has" | "general" | "flag" | "elements" | "layers_with" => {
                 self.take(&["("])?;
                 let key = self.token()?;
                 self.take(&[")"])?;
@@ -245,6 +247,7 @@ impl Parser<'_> {
                     "has" => Term::Has(key),
                     "general" => Term::HasGeneral(key),
                     "flag" => Term::Flag(key),
+                    "layers_with" => Term::LayersWith(key),
                     _ => Term::Elements(key),
                 }
             }

@@ -393,7 +393,7 @@ fn deepseek_states_a_width_of_experts_in_any_case() {
 /// llama.cpp requires sections, and aborts if they are wider than a head.
 #[test]
 fn qwen3_5_has_sections_for_texts_alone() {
-    for (width, sections) in [(256, [11, 11, 10, 0]), (16, [2, 0, 0, 0])] {
+    for (width, sections) in [(256, [11, 11, 10, 0]), (16, [1, 1, 0, 0])] {
         let more = json!({
             "head_dim": width, "partial_rotary_factor": 0.25, "full_attention_interval": 4,
             "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16, "linear_num_key_heads": 2,

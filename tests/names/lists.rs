@@ -1457,7 +1457,7 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "solar_open",
-        source: "SolarOpenForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        source: "SolarOpenForCausalLM of transformers 5.24 as it is saved",
         config: config!("solar_open", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
         form: Form::HuggingFace,
         gguf: "",
@@ -1567,7 +1567,7 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "sarvam_moe",
-        source: "SarvamMoE of transformers 5.24 (conversion_mapping.py) as it is saved; GGUF has no architecture for it",
+        source: "SarvamMoE of transformers 5.24 (conversion_mapping.py) as it is saved",
         config: config!("sarvam_moe", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
         form: Form::HuggingFace,
         gguf: "",
@@ -1680,23 +1680,93 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "dbrx",
-        source: "DbrxForCausalLM of transformers 5.24 as it is saved",
+        source: "DbrxForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of dbrx requires",
         config: r#"{"model_type": "dbrx", "d_model": 8, "n_layers": 1, "n_heads": 4, "vocab_size": 10,
+            "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 6,
             "attn_config": {"kv_n_heads": 2, "clip_qkv": 8}, "ffn_config": {"ffn_hidden_size": 6, "moe_num_experts": 2, "moe_top_k": 1}}"#,
-        form: Form::HuggingFace,
-        gguf: "",
+        form: Form::Gguf,
+        gguf: "dbrx",
         tensors: &["
-            transformer.wte.weight                                 10,8  =
-            transformer.norm_f.weight                              8     =
-            lm_head.weight                                         10,8  =
-            transformer.blocks.0.norm_attn_norm.norm_1.weight      8     =
-            transformer.blocks.0.norm_attn_norm.norm_2.weight      8     =
-            transformer.blocks.0.norm_attn_norm.attn.Wqkv.weight   16,8  =
-            transformer.blocks.0.norm_attn_norm.attn.out_proj.weight  8,8  =
-            transformer.blocks.0.ffn.router.layer.weight           2,8   =
-            transformer.blocks.0.ffn.experts.mlp.w1                12,8  =
-            transformer.blocks.0.ffn.experts.mlp.v1                12,8  =
-            transformer.blocks.0.ffn.experts.mlp.w2                12,8  =
+            transformer.wte.weight                                    10,8  token_embd.weight
+            transformer.norm_f.weight                                 8     output_norm.weight
+            lm_head.weight                                            10,8  output.weight
+            transformer.blocks.0.norm_attn_norm.norm_1.weight         8     blk.0.attn_norm.weight
+            transformer.blocks.0.norm_attn_norm.norm_2.weight         8     blk.0.attn_output_norm.weight
+            transformer.blocks.0.norm_attn_norm.attn.Wqkv.weight      16,8  blk.0.attn_qkv.weight
+            transformer.blocks.0.norm_attn_norm.attn.out_proj.weight  8,8   blk.0.attn_output.weight
+            transformer.blocks.0.ffn.router.layer.weight              2,8   blk.0.ffn_gate_inp.weight
+            transformer.blocks.0.ffn.experts.mlp.w1                   12,8  blk.0.ffn_gate_exps.weight  per_head(n=2,rows=6).slice(start=0,len=6)
+            transformer.blocks.0.ffn.experts.mlp.v1                   12,8  blk.0.ffn_up_exps.weight    per_head(n=2,rows=6).slice(start=0,len=6)
+            transformer.blocks.0.ffn.experts.mlp.w2                   12,8  blk.0.ffn_down_exps.weight  per_head(n=2,rows=6).slice(start=0,len=6)+transpose_last_two
+        "],
+    },
+    List {
+        name: "bailing_hybrid in GGUF",
+        source: "BailingHybridForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of bailingmoe3 requires",
+        config: config!("bailing_hybrid", r#", "layer_group_size": 2, "linear_num_heads": 4, "linear_head_dim": 4, "num_experts": 0"#),
+        form: Form::Gguf,
+        gguf: "bailingmoe3",
+        tensors: &[NORMS, "
+            model.word_embeddings.weight              10,8    token_embd.weight
+            model.norm.weight                         8       output_norm.weight
+            model.layers.0.attention.q_proj.weight    16,8    blk.0.attn_q.weight
+            model.layers.0.attention.k_proj.weight    16,8    blk.0.attn_k.weight
+            model.layers.0.attention.v_proj.weight    16,8    blk.0.attn_v.weight
+            model.layers.0.attention.dense.weight     8,16    blk.0.attn_output.weight
+            model.layers.0.attention.f_proj.weight    16,8    blk.0.ssm_f_a.weight
+            model.layers.0.attention.g_proj.weight    16,8    blk.0.ssm_g_a.weight
+            model.layers.0.attention.b_proj.weight    4,8     blk.0.ssm_beta.weight
+            model.layers.0.attention.A_log            4       blk.0.ssm_a                exp
+            model.layers.0.attention.dt_bias          16      blk.0.ssm_dt.bias
+            model.layers.0.attention.o_norm.weight    4       blk.0.ssm_norm.weight
+            model.layers.0.attention.q_conv1d.weight  16,1,4  blk.0.ssm_conv1d_q.weight
+            model.layers.0.attention.k_conv1d.weight  16,1,4  blk.0.ssm_conv1d_k.weight
+            model.layers.0.attention.v_conv1d.weight  16,1,4  blk.0.ssm_conv1d_v.weight
+            model.layers.0.mlp.gate_proj.weight       6,8     blk.0.ffn_gate.weight
+            model.layers.0.mlp.up_proj.weight         6,8     blk.0.ffn_up.weight
+            model.layers.0.mlp.down_proj.weight       8,6     blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "minimax in GGUF",
+        source: "MiniMaxForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of minimax-01 requires",
+        config: config!("minimax", r#", "layer_types": ["linear_attention"], "num_local_experts": 2, "num_experts_per_tok": 1"#),
+        form: Form::Gguf,
+        gguf: "minimax-01",
+        tensors: &[EMBEDDINGS, NORMS, "
+            model.layers.0.self_attn.qkv_proj.weight               48,8  blk.0.attn_qkv.weight
+            model.layers.0.self_attn.output_gate.weight            16,8  blk.0.attn_gate.weight
+            model.layers.0.self_attn.norm.weight                   16    blk.0.attn_norm_2.weight
+            model.layers.0.self_attn.out_proj.weight               8,16  blk.0.attn_output.weight
+            model.layers.0.block_sparse_moe.gate.weight            2,8   blk.0.ffn_gate_inp.weight
+            model.layers.0.block_sparse_moe.experts.{e}.w1.weight  6,8   blk.0.ffn_gate_exps.weight  stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w3.weight  6,8   blk.0.ffn_up_exps.weight    stacked[{e}]
+            model.layers.0.block_sparse_moe.experts.{e}.w2.weight  8,6   blk.0.ffn_down_exps.weight  stacked[{e}]
+        "],
+    },
+    List {
+        name: "minimax_m3 in GGUF",
+        source: "MiniMaxM3VLForCausalLM of transformers 5.24 as it is saved, and the names that llama.cpp's graph of minimax-m3 requires",
+        config: config!("minimax_m3_vl_text", r#", "layer_types": ["minimax_m3_sparse"], "num_local_experts": 2, "num_experts_per_tok": 1,
+            "index_n_heads": 2, "index_head_dim": 4"#),
+        form: Form::Gguf,
+        gguf: "minimax-m3",
+        tensors: &[ATTENTION, "
+            model.embed_tokens.weight                         10,8    token_embd.weight
+            model.norm.weight                                 8       output_norm.weight           plus_one
+            model.layers.0.input_layernorm.weight             8       blk.0.attn_norm.weight       plus_one
+            model.layers.0.post_attention_layernorm.weight    8       blk.0.ffn_norm.weight        plus_one
+            model.layers.0.self_attn.q_norm.weight            4       blk.0.attn_q_norm.weight     plus_one
+            model.layers.0.self_attn.k_norm.weight            4       blk.0.attn_k_norm.weight     plus_one
+            model.layers.0.self_attn.indexer.q_proj.weight    8,8     blk.0.indexer.q_proj.weight
+            model.layers.0.self_attn.indexer.k_proj.weight    4,8     blk.0.indexer.k_proj.weight
+            model.layers.0.self_attn.indexer.q_norm.weight    4       blk.0.indexer.q_norm.weight  plus_one
+            model.layers.0.self_attn.indexer.k_norm.weight    4       blk.0.indexer.k_norm.weight  plus_one
+            model.layers.0.mlp.gate.weight                    2,8     blk.0.ffn_gate_inp.weight
+            model.layers.0.mlp.gate.e_score_correction_bias   2       blk.0.exp_probs_b.bias
+            model.layers.0.mlp.experts.gate_up_proj           2,12,8  blk.0.ffn_gate_exps.weight   slice(axis=1,start=0,len=6)
+            model.layers.0.mlp.experts.gate_up_proj           2,12,8  blk.0.ffn_up_exps.weight     slice(axis=1,start=6,len=6)
+            model.layers.0.mlp.experts.down_proj              2,8,6   blk.0.ffn_down_exps.weight
         "],
     },
     List {
@@ -1733,7 +1803,7 @@ pub(crate) const LISTS: &[List] = &[
     },
     List {
         name: "mimo_v2_flash",
-        source: "MiMoV2FlashForCausalLM of transformers 5.24 as it is saved; GGUF has no architecture for it",
+        source: "MiMoV2FlashForCausalLM of transformers 5.24 as it is saved",
         config: config!("mimo_v2_flash", r#", "n_routed_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6"#),
         form: Form::HuggingFace,
         gguf: "",

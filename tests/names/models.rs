@@ -120,6 +120,7 @@ impl Array {
             "" | "reshape" => self,
             "plus_one" => self.map(|value| value + 1.0),
             "neg_exp" => self.map(|value| -value.exp()),
+            "exp" => self.map(f32::exp),
             "transpose_last_two" | "moveaxis" => self.transposed(),
             "rope_row_interleave" => {
                 let width = number("head_dim=").expect("a head's width");

@@ -101,6 +101,10 @@ class Expression:
         if word == "elements":
             found = self.argument()
             return len(found) if isinstance(found, list) else None
+        if word == "layers_with":
+            found = self.argument()
+            layers = self.keys["block_count"]
+            return sum(map(bool, found)) if isinstance(found, list) else found and layers
         if word in ("has", "general"):
             return int(self.argument() is not None)
         if word == "n":
@@ -268,6 +272,11 @@ OWN = {
     "bert|nomic-bert.*|jina-bert-v2|modern-bert": {"attention.causal": False},
     "granite_swa": EXPERTS | {"attention.sliding_window_pattern": [True, False, True, False]},
     "glm-dsa": LATENT | ABSORBED,
+    "mimo2": EXPERTS | {"attention.head_count_kv": [2, 4, 4, 2], "attention.value_length": 12, "attention.sliding_window_pattern": [False, True, True, False]},
+    "bailingmoe3|kimi-linear": LATENT | ABSORBED | {"attention.head_count_kv": [0, 1, 0, 1], "kda.head_dim": 12, "kda.gate_lower_bound": -5.0, "kda.safe_gate": True, "ssm.conv_kernel": 3},
+    "dbrx": {"attention.clamp_kqv": 8.0},
+    "minimax-m3": LATENT | {"attention.indexer.block_size": 2, "attention.indexer.local_blocks": 1, "attention.indexer.head_count": 2},
+    "minimax-01": {"residual_scale": 1.0, "rope.dimension_count": 20},
 }
 # Other values that make conditions true and false, for architectures whose rows have these words.
 OTHERS = [
@@ -281,7 +290,7 @@ OTHERS = [
     ("long", {"rope.scaling.type": "longrope"}),
     ("absorbed", ABSORBED),
     ("ranked", {"attention.q_lora_rank": 0}),
-    ("recurrent", {"attention.recurrent_layers": [1, 1, 0, 0]}),
+    ("recurrent|decays", {"attention.recurrent_layers": [1, 1, 0, 0]}),
     ("has_per_layer", {"embedding_length_per_layer_input": 0}),
 ]
 

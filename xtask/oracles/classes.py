@@ -40,6 +40,7 @@ ROC = {"shape_embed_dim": 6, "pronunciation_embed_dim": 4, "shape_vocab_size": 3
 
 L, F = "linear_attention", "full_attention"
 K = H | {"num_key_value_heads": 1, "head_dim": 4}
+ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
 LAYERED = {key: value for key, value in K.items() if key != "num_hidden_layers"}
 M = {"mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4, "mamba_n_groups": 2, "mamba_d_conv": 3, "mamba_expand": 2}
 LATENT = {"kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4, "num_key_value_heads": 2}
@@ -158,6 +159,13 @@ CASES = [
     ("aria_text, with another activation, refused", "aria_text", H | {"num_key_value_heads": 1, "moe_num_experts": 4, "moe_topk": 2, "hidden_act": "gelu"}),
     ("ministral3, with rotary embeddings that the class chooses", "ministral3", K),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
+    ("jetmoe, with a number of heads that the class ignores", "jetmoe", H | EXPERTS | {"kv_channels": 4, "num_attention_heads": 6, "num_key_value_heads": 1}),
+    ("mimo_v2_flash, with an even number of rotated elements", "mimo_v2_flash", K | ROUTED | {"num_hidden_layers": 2, "v_head_dim": 2, "sliding_window": 3, "layer_types": [F, "sliding_attention"], "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": 0.5} for kind, theta in ((F, 1e4), ("sliding_attention", 1e3))}}),
+    ("minimax, with one factor for all parts", "minimax", K | {"num_hidden_layers": 2, "layer_types": [L, F], "num_local_experts": 3, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6} | {f"{part}_alpha_factor": 1.5 for part in ("full_attn", "linear_attn", "mlp")}),
+    ("solar_open", "solar_open", K | ROUTED),
+    ("sarvam_moe, with a dense layer", "sarvam_moe", K | ROUTED | {"num_hidden_layers": 2, "first_k_dense_replace": 1, "n_shared_experts": 1}),
+    ("bailing_hybrid, with layers of both kinds", "bailing_hybrid", H | {"num_hidden_layers": 2, "layer_group_size": 2, "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4}),
+    ("minimax_m3_vl_text, with shared experts as wide as the others", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rotary_dim": 4}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.

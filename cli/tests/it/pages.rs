@@ -68,7 +68,7 @@ fn blocks(path: &str) -> Vec<Vec<String>> {
 struct Known {
     /// Whether the decoder runs it.
     logits: &'static str,
-    /// `general.architecture`.
+    /// `general.architecture`; `-` if a reason is given why there is none.
     gguf: Option<String>,
 }
 
@@ -101,6 +101,10 @@ fn known() -> BTreeMap<String, Known> {
                     let gguf = (section == "gguf" && name != "-").then(|| name.to_owned());
                     own.extend(types.iter().map(|of| ((*of).to_owned(), gguf.clone())));
                 }
+                ["reason", ..] => {
+                    own.iter_mut()
+                        .for_each(|(_, gguf)| *gguf = gguf.take().or(Some("-".to_owned())));
+                }
                 ["refuse", why, ..] if why.starts_with('"') => logits = "no",
                 ["refuse", ..] if logits == "yes" => logits = "in part",
                 ["step", step] if section == "decoder" && step.starts_with("refuse") => {
@@ -132,7 +136,13 @@ fn coverage() -> String {
     let mlx: BTreeSet<String> =
         blocks("engines/mlx-lm/classes.txt").into_iter().map(first).collect();
     let graphs = ["engines/llama.cpp/graphs.txt", "engines/llama.cpp/extracted.txt"];
-    let gguf: BTreeSet<String> = graphs.into_iter().flat_map(blocks).map(first).collect();
+    let named = text("engines/llama.cpp/names.txt");
+    let named = named.split("\n\n").filter_map(|block| block.strip_prefix("architectures"));
+    let named = named.flat_map(str::split_whitespace).map(str::to_owned);
+    let known_by_llama = graphs.into_iter().flat_map(blocks).map(first).chain(named);
+    let gguf: BTreeSet<String> = known_by_llama
+        .flat_map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>())
+        .collect();
     for name in &mlx {
         rows.entry(name.clone()).or_default();
     }
@@ -160,6 +170,7 @@ fn coverage() -> String {
             own.map_or(if is_named { "usual keys" } else { "no" }, |_| "yes"),
             own.map_or("no", |own| own.logits),
             match own.and_then(|own| own.gguf.as_deref()) {
+                Some("-") => "no",
                 Some(_) => "yes",
                 None if llama => "no",
                 None => "engine has none",

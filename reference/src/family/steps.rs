@@ -100,16 +100,6 @@ fn big_bird_blocks(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Each chosen expert has a query for every key head, whatever the config says of heads.
-fn heads_of_experts(_: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    for layer in &mut plan.layers {
-        if let MixerPlan::Attention(attention) = &mut layer.mixer {
-            attention.heads = attention.kv_heads * layer.network.routing.used;
-        }
-    }
-    Ok(())
-}
-
 /// A window that counts the positions on both sides is half as long for a decoder.
 fn halved_window(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let window = facts.config.attention.sliding_window.as_ref();
@@ -503,10 +493,12 @@ fn minimax_residuals(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let window = facts.config.attention.sliding_window.as_ref().map(|window| size(window.value));
     plan.attentions().for_each(|attention| attention.window = window);
     plan.arrangement = Arrangement::NormedStream;
+    // GGUF has one factor of the stream for all parts.
+    let of_all = facts.config.scales.residual_scale.as_ref().map_or(1.0, |scale| scale.value);
+    plan.residual = Residual::Scaled(1.0);
     let pair = |part: &str| {
-        let factor =
-            |which: &str| facts.real(&[format!("{part}_{which}_factor").as_str()]).unwrap_or(1.0);
-        (factor("alpha"), factor("beta"))
+        let factor = |which: &str| facts.real(&[format!("{part}_{which}_factor").as_str()]);
+        (factor("alpha").unwrap_or(of_all), factor("beta").unwrap_or(1.0))
     };
     let (full, linear, network) = (pair("full_attn"), pair("linear_attn"), pair("mlp"));
     for layer in &mut plan.layers {
@@ -781,16 +773,19 @@ fn cohere_experts(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// MiMo V2's layers with a window have twice as many key heads, and all have scaled values.
+/// Each chosen expert has a query for each key head, whatever number of heads the config states.
+fn heads_of_experts(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if let Some(used) = &facts.config.experts.n_experts_used {
+        plan.attentions().for_each(|own| own.heads = own.kv_heads * size(used.value));
+    }
+    Ok(())
+}
+
+/// MiMo V2's values are scaled. GGUF states the factor, if there is one.
 fn mimo_attention(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let key = "attention_value_scale";
-    let usual = if facts.is_stated(key) { 1.0 } else { 0.707 };
-    let scale = facts.real(&[key]).unwrap_or(usual);
-    for attention in plan.attentions() {
-        attention.value_scale = scale;
-        if attention.window.is_some() {
-            attention.kv_heads *= 2;
-        }
-    }
+    let is_known = facts.is_stated(key) || facts.model.encoding() == Encoding::Gguf;
+    let scale = facts.real(&[key]).unwrap_or(if is_known { 1.0 } else { 0.707 });
+    plan.attentions().for_each(|attention| attention.value_scale = scale);
     Ok(())
 }

@@ -129,6 +129,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     draft.encoder(&dim, &n_heads, ffn_dim.as_ref());
     let (norm_kind, norm_eps) = draft.norm();
     let layers = draft.layout(n_layers.value);
+    let n_kv_heads = draft.heads_in_windows(n_kv_heads, layers.as_ref(), n_layers.value);
     draft.rotary(&head_dim)?;
     draft.scales(&dim, &n_heads, n_layers.value);
     let n_experts = draft.experts(ffn_dim.as_ref());
@@ -262,6 +263,27 @@ impl<'d> ConfigDraft<'d> {
             }
         }
         Ok((n_heads, n_kv_heads))
+    }
+
+    /// The number of key heads, for families with more of them in layers with a window. GGUF lists them.
+    fn heads_in_windows(
+        &mut self,
+        stated: Field<u32>,
+        layers: Option<&Field<LayerLayout>>,
+        n_layers: u32,
+    ) -> Field<u32> {
+        let is_listed = self.attention.n_kv_heads_per_layer.is_some();
+        let times = self.core.key_heads_in_windows.as_ref().filter(|_| !is_listed);
+        let (Some(times), Some(layers)) = (times, layers) else { return stated };
+        let of_layer = |layer| match layers.value.kind(layer) {
+            Some(LayerKind::Sliding) => stated.value.saturating_mul(times.value),
+            _ => stated.value,
+        };
+        let each: Vec<u32> = (0..n_layers).map(of_layer).collect();
+        let largest = each.iter().copied().max().unwrap_or(stated.value);
+        let source = format!("{}, {} times in windows", stated.source, times.value);
+        self.attention.n_kv_heads_per_layer = Some(Field::derived(each, source.clone()));
+        Field::derived(largest, source)
     }
 
     /// How outputs are pooled, as documents next to the weights say it.

@@ -73,7 +73,7 @@ parts! {
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
         head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head", "kv_channels"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "dense_intermediate_size", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
@@ -112,6 +112,7 @@ parts! {
         scaled_by_dim_layers: u32 = count, gguf [],                                                        json [];
         ffn_four_times: bool = flag,    gguf [],                                                           json [];
         usual_value_width: bool = flag, gguf [],                                                           json [];
+        key_heads_in_windows: u32 = count, gguf [],                                                        json [];
     }
 
     /// Rotary position embeddings.

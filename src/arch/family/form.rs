@@ -18,8 +18,12 @@ const AXES: &[(&str, Axes)] = &[
     ("joined_transposed", Axes::JoinedTransposed),
 ];
 
-const CHANGES: &[(&str, Change)] =
-    &[("plus_one", Change::PlusOne), ("neg_exp", Change::NegExp), ("softplus", Change::Softplus)];
+const CHANGES: &[(&str, Change)] = &[
+    ("plus_one", Change::PlusOne),
+    ("neg_exp", Change::NegExp),
+    ("exp", Change::Exp),
+    ("softplus", Change::Softplus),
+];
 
 const ROWS: &[(&str, RowOrder)] = &[
     ("pairs_q", RowOrder::PairsQ),

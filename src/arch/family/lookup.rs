@@ -10,7 +10,7 @@ use crate::arch::config::Defaults;
 use crate::arch::habits::{Exceptions, MlxModules};
 use crate::arch::source::SourceModel;
 use crate::arch::tower::{Tower, TowerConfig};
-use crate::arch::variant::{Class, Variant};
+use crate::arch::variant::{Class, ConfigRule, Variant};
 use crate::engines::transformers;
 
 /// What the files that mention a name describe, those that are given first.
@@ -61,6 +61,18 @@ pub(crate) fn classes(gguf: &str) -> impl Iterator<Item = &'static Class> {
     variants_of(gguf)
         .filter(move |variant| variant.gguf == gguf)
         .flat_map(|variant| variant.classes)
+}
+
+/// The keys of GGUF, after the architecture's name, for a key of `config.json` that is in no field.
+pub(crate) fn keys_in_gguf<'k>(
+    gguf: &'k str,
+    key: &'k str,
+) -> impl Iterator<Item = &'static str> + use<'k> {
+    let rules = classes(gguf).flat_map(|class| class.rules.iter().copied().flatten());
+    rules.filter_map(move |rule| match rule {
+        ConfigRule::Stated(gguf, path, _) if *path == key => Some(*gguf),
+        _ => None,
+    })
 }
 
 /// The class in `config.json` that a GGUF model maps to.

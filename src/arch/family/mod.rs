@@ -36,6 +36,7 @@ mod lookup;
 mod mamba;
 mod mimo_v2;
 mod minicpm3;
+mod minimax;
 mod modernbert;
 mod nemotron;
 mod nemotron_h;
@@ -64,6 +65,6 @@ pub use lookup::architectures;
 #[cfg(test)]
 pub(crate) use lookup::towers;
 pub(crate) use lookup::{
-    architecture, class_of, defaults, llama_quantize, mlx_modules, tower, variants,
+    architecture, class_of, defaults, keys_in_gguf, llama_quantize, mlx_modules, tower, variants,
 };
 pub(crate) use rankers::{RANKERS, Ranker};

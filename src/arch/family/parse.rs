@@ -319,6 +319,7 @@ impl VariantDraft {
         let variant = &mut self.variant;
         match line.keyword {
             "hf" => variant.hf = line.list(0),
+            "reason" => variant.refused = Some(line.word(0)?),
             "family" => {
                 line.word(0)?;
                 self.is_elsewhere = true;
@@ -395,6 +396,7 @@ fn condition<F>(tables: &Tables, line: &Line, kind: fn(Step) -> Option<F>) -> Pa
     match (line.word(0)?, line.words.get(1)) {
         ("not", Some(word)) => tables.step(line, word.text, kind).map(Condition::Not),
         ("has", Some(word)) => Ok(Condition::Has(word.text)),
+        ("lacks", Some(word)) => Ok(Condition::Lacks(word.text)),
         (name, _) => tables.step(line, name, kind).map(Condition::Is),
     }
 }

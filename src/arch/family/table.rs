@@ -10,7 +10,7 @@ use super::text::{Fault, Line, Parsed, Section, Word, sections};
 use crate::arch::rule::{NameRule, StoredForm};
 use crate::arch::tensor::is_required;
 use crate::arch::transform::SAME;
-use crate::arch::variant::{ConfigRule, KeyRule};
+use crate::arch::variant::{ConfigRule, KeyRule, KeyType};
 use crate::engines::Constant;
 
 /// Tables of one kind, by name.
@@ -152,6 +152,11 @@ impl Tables {
             },
             "derived" => KeyRule::Derived(line.word(0)?),
             "fixed" => KeyRule::Fixed(line.word(0)?, value(line, 1)?),
+            "count" => {
+                line.words().map(|[key, path]| KeyRule::Stated(KeyType::Count, key, path))?
+            }
+            "real" => line.words().map(|[key, path]| KeyRule::Stated(KeyType::Real, key, path))?,
+            "flag" => line.words().map(|[key, path]| KeyRule::Stated(KeyType::Flag, key, path))?,
             "rotated" => KeyRule::Rotated(number(line, 0)?),
             "file_type" => KeyRule::FileType,
             "only" => KeyRule::Only(line.word(0)?, line.list(1)),
@@ -160,7 +165,7 @@ impl Tables {
                 KeyRule::By(self.step(line, line.word(0)?, of_keys)?)
             }
             _ => {
-                let known = "row, derived, fixed, rotated, file_type, only or step is needed";
+                let known = "row, derived, fixed, count, real, flag, rotated, file_type, only or step is needed";
                 return Err(line.fault(known));
             }
         })
@@ -171,7 +176,13 @@ impl Tables {
         Ok(match line.keyword {
             "field" => line.words().map(|[field, key]| ConfigRule::Field(field, key))?,
             "needed" => line.words().map(|[field, key]| ConfigRule::Needed(field, key))?,
-            "stated" => line.words().map(|[gguf, key]| ConfigRule::Stated(gguf, key))?,
+            "stated" => match line.words.as_slice() {
+                [gguf, key] => ConfigRule::Stated(gguf.text, key.text, None),
+                [gguf, key, word, usual] if word.text == "or" => {
+                    ConfigRule::Stated(gguf.text, key.text, Some(constant(line, *usual)?))
+                }
+                _ => return Err(line.fault("GGUF KEY, or GGUF KEY or VALUE is needed")),
+            },
             "fixed" => ConfigRule::Fixed(line.word(0)?, value(line, 1)?),
             "step" => {
                 let of_config =

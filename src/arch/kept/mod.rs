@@ -309,6 +309,7 @@ const OF_SHAPES: &[&str] = &[
     "bias",
     "ffn_hidden_size",
     "head_dim",
+    "layer_group_size",
     "mlp_bias",
     "multi_query",
     "n_inner",

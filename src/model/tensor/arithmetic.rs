@@ -12,6 +12,10 @@ pub(super) enum Arithmetic {
     NegExp,
     /// x becomes log(-x).
     LogNeg,
+    /// x becomes e^x.
+    Exp,
+    /// x becomes log(x).
+    Log,
     /// x becomes log(1 + e^x).
     Softplus,
     /// x becomes log(e^x - 1).
@@ -35,6 +39,7 @@ impl Arithmetic {
             Change::None => Self::None,
             Change::PlusOne => Self::SubtractOne,
             Change::NegExp => Self::LogNeg,
+            Change::Exp => Self::Log,
             Change::Softplus => Self::LogExpMinusOne,
         }
     }
@@ -45,6 +50,7 @@ impl Arithmetic {
             Change::None => Self::None,
             Change::PlusOne => Self::AddOne,
             Change::NegExp => Self::NegExp,
+            Change::Exp => Self::Exp,
             Change::Softplus => Self::Softplus,
         }
     }
@@ -57,6 +63,8 @@ impl Arithmetic {
             Self::SubtractOne => Self::AddOne,
             Self::NegExp => Self::LogNeg,
             Self::LogNeg => Self::NegExp,
+            Self::Exp => Self::Log,
+            Self::Log => Self::Exp,
             Self::Softplus => Self::LogExpMinusOne,
             Self::LogExpMinusOne => Self::Softplus,
         }
@@ -69,6 +77,8 @@ impl Arithmetic {
             Self::SubtractOne => values.iter_mut().for_each(|value| *value -= 1.0),
             Self::NegExp => values.iter_mut().for_each(|value| *value = -value.exp()),
             Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
+            Self::Exp => values.iter_mut().for_each(|value| *value = value.exp()),
+            Self::Log => values.iter_mut().for_each(|value| *value = value.ln()),
             Self::Softplus => values.iter_mut().for_each(|value| *value = softplus(*value)),
             Self::LogExpMinusOne => {
                 let inverse = |value: f64| value + (-(-value).exp()).ln_1p();

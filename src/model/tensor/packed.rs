@@ -99,11 +99,15 @@ impl Tensor {
         self.sources.iter().find_map(|source| match source.change {
             Arithmetic::AddOne => Some("1 is added to the stored values"),
             Arithmetic::SubtractOne => Some("1 is subtracted from the stored values"),
-            Arithmetic::NegExp => Some("its values are the exponentials of the stored values"),
+            Arithmetic::NegExp | Arithmetic::Exp => {
+                Some("its values are the exponentials of the stored values")
+            }
             Arithmetic::Softplus | Arithmetic::LogExpMinusOne => {
                 Some("its values are computed by softplus or its inverse")
             }
-            Arithmetic::LogNeg => Some("its values are the logarithms of the stored values"),
+            Arithmetic::LogNeg | Arithmetic::Log => {
+                Some("its values are the logarithms of the stored values")
+            }
             Arithmetic::None if source.transposed.is_some() => {
                 Some("its rows are stored as columns")
             }

@@ -4,7 +4,7 @@ use crate::arch::config::key;
 use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
-use crate::arch::variant::{KeyRule, Variant};
+use crate::arch::variant::{KeyRule, KeyType, Variant};
 use crate::arch::{Field, Resolution, RopeScalingKind, config_reader, source_model};
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -33,7 +33,11 @@ pub(crate) fn gguf_variant(store: &Store) -> Result<&'static Variant> {
     };
     let is_usual = |variant: &&Variant| variant.class.is_none() && variant.when.is_empty();
     rows().find(is_own).or_else(|| rows().find(is_usual)).ok_or_else(|| {
-        let fault = format!("no GGUF architecture is known for the model_type \"{model_type}\"");
+        let mut known = family::variants().filter(|variant| variant.hf.contains(&model_type));
+        let fault = match known.find_map(|variant| variant.refused) {
+            Some(reason) => format!("\"{model_type}\" has no GGUF: {reason}"),
+            None => format!("no GGUF architecture is known for the model_type \"{model_type}\""),
+        };
         let advice = "safetensors and MLX keep its names; a file of families may describe its GGUF";
         Error::unsupported(fault).in_file(store.path()).advise(advice)
     })
@@ -85,6 +89,10 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 only(&model, key, values)?;
                 continue;
             }
+            KeyRule::Stated(kind, key, path) => {
+                stated(&model, *kind, key, path, &mut keys)?;
+                continue;
+            }
             KeyRule::By(rule) => {
                 rule(&model, &mut keys)?;
                 continue;
@@ -100,6 +108,26 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
             out.set_array(tensor.key, values);
         }
     }
+    Ok(())
+}
+
+/// Writes a value of `config.json`, if it is stated.
+fn stated(
+    model: &SourceModel<'_>,
+    kind: KeyType,
+    key: &str,
+    path: &str,
+    keys: &mut KeyWriter<'_>,
+) -> Result<()> {
+    let value = match kind {
+        KeyType::Count => model.count(path)?.map(Json::from),
+        KeyType::Flag => model.config_value(path).and_then(Json::as_bool).map(Json::from),
+        KeyType::Real => {
+            model.real(path)?.into_iter().for_each(|real| keys.real(key, real));
+            None
+        }
+    };
+    value.into_iter().for_each(|value| keys.set(key, &value));
     Ok(())
 }
 

@@ -101,8 +101,8 @@ pub(crate) fn sections_or(
     // are equal, and any sections give the same result.
     let pairs = model.config.rope.dimension_count.as_ref().map_or(0, |rotated| rotated.value / 2);
     let fits = |sections: &[u32; 3]| sections.iter().sum::<u32>() <= model.config.head_dim.value;
-    let third = pairs / 3;
-    let thirds = [pairs.saturating_sub(third.saturating_mul(2)), third, third];
+    // llama.cpp takes the sections in turn: a pair whose section has no more pairs is not rotated.
+    let thirds = [0, 1, 2].map(|section| pairs.saturating_sub(section).div_ceil(3));
     let usual = usual.map(|usual| if fits(&usual) { usual } else { thirds });
     if let Some(mut sections) = found.or(usual.map(Vec::from)) {
         sections.resize(4, 0);
@@ -209,7 +209,12 @@ fn rotated_in_windows(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Resu
     for (ending, part) in parts {
         let part = part.as_ref().map_or(1.0, |part| f64::from(part.value));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction")]
-        keys.count(&format!("rope.dimension_count{ending}"), (width * part) as u32);
+        let rotated = (width * part) as u32;
+        if !rotated.is_multiple_of(2) {
+            let what = format!("{rotated} rotated elements of a head, an odd number");
+            return Err(model.inexpressible_in_gguf(&what));
+        }
+        keys.count(&format!("rope.dimension_count{ending}"), rotated);
     }
     Ok(())
 }
