@@ -291,10 +291,15 @@ fn names_with_one_meaning_are_not_kept() {
 
 /// Fields that say in another form what other fields say too, and those that follow from the stored tensors:
 /// the start of the model's name, and the field.
-const ANOTHER_FORM: [(&str, &str); 14] = [
+const ANOTHER_FORM: [(&str, &str); 18] = [
     // All of a head, or the fraction that `rope_dimension_count` says.
     ("", "rope_partial_factor"),
     ("mellum", "rope_local_dimension_count"),
+    ("dbrx", "rope_dimension_count"),
+    ("dbrx", "rope_scaling_kind"),
+    // The layers before the first one with a router.
+    ("bailing_hybrid in GGUF", "n_leading_dense_layers"),
+    ("minimax_m3 in GGUF", "n_leading_dense_layers"),
     // The layers of `rope_skip_interval`.
     ("", "rope_layers"),
     // As llama.cpp requires them, where the model has one section.
