@@ -343,7 +343,7 @@ fn a_router_that_mlx_lm_has_in_plain_form_is_decoded() {
 fn what_mlx_lm_computes_otherwise_with_experts_is_noted() {
     let noted = |name: &str, experts: u32| {
         let config = json!({
-            "model_type": "jamba", "num_experts": experts, "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
+            "model_type": "jamba", "num_experts": experts, "attn_layer_offset": 0, "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
             "intermediate_size": 32, "vocab_size": 8,
         });
         let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
