@@ -165,6 +165,9 @@ CASES = [
     ("solar_open", "solar_open", K | ROUTED),
     ("sarvam_moe, with a dense layer", "sarvam_moe", K | ROUTED | {"num_hidden_layers": 2, "first_k_dense_replace": 1, "n_shared_experts": 1}),
     ("bailing_hybrid, with layers of both kinds", "bailing_hybrid", H | {"num_hidden_layers": 2, "layer_group_size": 2, "num_key_value_heads": 2, "num_experts": 4, "num_experts_per_token": 2, "moe_intermediate_size": 8, "kv_lora_rank": 4, "q_lora_rank": 4, "qk_rope_head_dim": 2, "qk_nope_head_dim": 4, "v_head_dim": 4}),
+    ("minimax_m3_vl_text, with scaled rotary embeddings", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}}),
+    ("falcon with biases of distances, arranged as the class chooses", "falcon", H | {"alibi": True}),
+    ("beam, with kinds of layers that the class chooses", "beam", K | {"num_hidden_layers": 3, "sliding_window": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}),
     ("minimax_m3_vl_text, with shared experts as wide as the others", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rotary_dim": 4}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
@@ -203,7 +206,7 @@ def case(name, model_type, numbers, folder):
     training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size", "time_step_limit")
     skipped = [key for key in stated if key.startswith(training) or "drop" in key or key.endswith(("bos_token_id", "eos_token_id", "start_token_id"))]
     if name.endswith("the class chooses"):
-        skipped += ["layer_types", "rope_parameters"]
+        skipped += ["layer_types", "rope_parameters", "parallel_attn"]
     return {
         "name": name,
         "config": {key: value for key, value in stated.items() if key not in skipped},
