@@ -59,7 +59,7 @@ impl Conditions {
 
 /// The conditions of the class of a `model_type`.
 pub(crate) fn conditions(model_type: &str) -> impl Iterator<Item = &'static Conditions> {
-    CONDITIONS.all(model_type)
+    CONDITIONS.all(model_type).chain(CONDITIONS.all("*"))
 }
 
 impl Class {
@@ -126,7 +126,7 @@ mod tests {
     fn conditions_are_of_classes() {
         for (block, _) in CONDITIONS.blocks() {
             for name in block.names() {
-                assert!(class(name).is_some(), "{name}");
+                assert!(name == "*" || class(name).is_some(), "{name}");
                 assert!(conditions(name).count() > 0, "{name}");
             }
         }

@@ -2,6 +2,8 @@
 
 pub(crate) mod counts;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -348,37 +350,48 @@ fn values(kind: usize, len: usize, bytes: &[u8]) -> Vec<f32> {
 /// importance.
 #[test]
 fn quantizers_agree() {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(row) = DTYPES.get(next.fetch_add(1, Ordering::Relaxed)) {
+            quantizer_agrees(row);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+}
+
+fn quantizer_agrees(row: &DTypeDescriptor) {
     let bytes: Vec<u8> = (0..199u32).map(|i| (i * i * 17 + i * 5).to_le_bytes()[0]).collect();
-    for row in DTYPES {
-        let Some(quantizer) = row.quantizer else { continue };
-        for kind in 0..15 {
-            let rows = 1 + kind * 5 % 19;
-            let columns = 256 * (1 + kind % 3);
-            let values = values(kind, rows * columns, &bytes);
-            let mut importance = self::values(0, columns, &bytes[kind..]);
-            match kind % 5 {
-                0 => importance.fill(0.0),
-                1 => importance[3] = f32::NAN,
-                2 => importance[200] = f32::INFINITY,
-                3 => {}
-                _ => importance.iter_mut().for_each(|weight| *weight = weight.abs()),
+    let Some(quantizer) = row.quantizer else { return };
+    for kind in 0..15 {
+        let rows = 1 + kind * 5 % 19;
+        let columns = 256 * (1 + kind % 3);
+        let values = values(kind, rows * columns, &bytes);
+        let mut importance = self::values(0, columns, &bytes[kind..]);
+        match kind % 5 {
+            0 => importance.fill(0.0),
+            1 => importance[3] = f32::NAN,
+            2 => importance[200] = f32::INFINITY,
+            3 => {}
+            _ => importance.iter_mut().for_each(|weight| *weight = weight.abs()),
+        }
+        for importance in [None, Some(&*importance)] {
+            if importance.is_none() && quantizer.importance() == Importance::Required {
+                continue;
             }
-            for importance in [None, Some(&*importance)] {
-                if importance.is_none() && quantizer.importance() == Importance::Required {
-                    continue;
-                }
-                let given = QuantizerInput { values: &values, columns, importance };
-                let len = rows * columns / row.block_len as usize * row.block_bytes as usize;
-                let mut all = Isa::available().map(|isa| {
-                    let mut out = vec![0xa5; len];
-                    quantizer.run_on(isa, &given, &mut out);
-                    (isa, out)
-                });
-                let (_, expected) = all.next().unwrap();
-                for (isa, found) in all {
-                    let with = importance.is_some();
-                    assert_eq!(found, expected, "{}, {isa:?}, kind {kind}, {with}", row.name);
-                }
+            let given = QuantizerInput { values: &values, columns, importance };
+            let len = rows * columns / row.block_len as usize * row.block_bytes as usize;
+            let mut all = Isa::available().map(|isa| {
+                let mut out = vec![0xa5; len];
+                quantizer.run_on(isa, &given, &mut out);
+                (isa, out)
+            });
+            let (_, expected) = all.next().unwrap();
+            for (isa, found) in all {
+                let with = importance.is_some();
+                assert_eq!(found, expected, "{}, {isa:?}, kind {kind}, {with}", row.name);
             }
         }
     }
