@@ -70,8 +70,9 @@ fn make(quick: bool) -> Done {
         stripped(&built.join(program), &out.join("bin").join(program))?;
     }
     // The same command as `cargo xtask ci` has, so that nothing is built twice.
-    let packages = ["--package", "weighbridge-gpu", "--package", "weighbridge-reference"];
-    let words = ["--features", "weighbridge-reference/gpu", "--test", "gpu", "--no-run"];
+    let packages = ["weighbridge-cli", "weighbridge-gpu", "weighbridge-reference"];
+    let packages = packages.iter().flat_map(|name| ["--package", name]);
+    let words = ["--features", "weighbridge-cli/gpu", "--test", "gpu", "--no-run"];
     for program in test_programs(cargo(&["test"]).args(packages).args(words))? {
         let is_reference = said(Command::new(&program).arg("--list"))?.contains("logits");
         let name = if is_reference { "tests-reference" } else { "tests-weighbridge" };

@@ -65,16 +65,19 @@ const CLIPPY_GPU: Step = step(&[
     "warnings",
 ]);
 /// On a machine without a GPU, and without a driver that runs on the CPU, the tests are skipped by
-/// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set.
+/// name, unless `WEIGHBRIDGE_REQUIRE_GPU` is set. The program is among the packages so that all have the
+/// features of the other builds, and nothing is built again.
 const TEST_GPU: Step = step(&[
     "cargo",
     "test",
+    "--package",
+    "weighbridge-cli",
     "--package",
     "weighbridge-gpu",
     "--package",
     "weighbridge-reference",
     "--features",
-    "weighbridge-reference/gpu",
+    "weighbridge-cli/gpu",
     "--test",
     "gpu",
 ]);
