@@ -442,6 +442,7 @@ impl DType {
     }
 
     /// The dtype's row in the table.
+    #[inline]
     pub fn descriptor(self) -> &'static DTypeDescriptor {
         &DTYPES[self as usize]
     }
@@ -474,6 +475,7 @@ impl DType {
     }
 
     /// Bits of an element or of its code, without scales. For a block, the number in its name.
+    #[inline]
     pub fn bits(self) -> u32 {
         let row = self.descriptor();
         if row.packing == Packing::Block {
@@ -516,6 +518,7 @@ impl DType {
 
     /// Bytes of `columns` elements of one row, or `None` if they are not a whole number of blocks
     /// or overflow.
+    #[inline]
     pub fn row_bytes(self, columns: u64) -> Option<u64> {
         let row = self.descriptor();
         // Most dtypes in large headers are plain, and a division would cost as much as everything

@@ -6,11 +6,13 @@
 /// A shape without dimensions is a scalar: one element. Dimensions are multiplied in the order
 /// written, so `[0, 2^40, 2^40]` is empty while `[2^40, 2^40, 0]` overflows, as in the safetensors
 /// crate.
+#[inline]
 pub fn elements(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim))
 }
 
 /// The last dimension: the length of a row. A scalar is one row of one element.
+#[inline]
 pub fn columns(shape: &[u64]) -> u64 {
     shape.last().copied().unwrap_or(1)
 }
