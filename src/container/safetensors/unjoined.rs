@@ -104,9 +104,10 @@ fn kind(listed: &ListedArray<'_>) -> Kind {
 
 /// Whether a dtype is one of integers or of floats with at most 8 bits.
 fn may_be_code(dtype: DType) -> bool {
-    dtype.descriptor().packing == Packing::Plain
-        && (dtype.bits() <= 8 || dtype.is_integer())
-        && dtype != DType::BOOL
+    let row = dtype.descriptor();
+    // At most 8 bits, without the division: this is asked for every tensor.
+    let is_narrow = row.block_bytes <= row.block_len;
+    row.packing == Packing::Plain && (is_narrow || dtype.is_integer()) && dtype != DType::BOOL
 }
 
 /// Whether one of the words between underscores is in the list.

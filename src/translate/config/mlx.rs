@@ -110,14 +110,15 @@ fn is_stated(config: &Map<String, Json>, key: &str) -> bool {
     config.get(key).is_some_and(|value| !value.is_null())
 }
 
-/// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not.
+/// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not, if the config states
+/// none of their numbers.
 fn state_rope(config: &mut Map<String, Json>, model_type: &str) {
-    if ROPE.iter().any(|key| is_stated(config, key)) {
+    const NUMBERS: [&str; 3] = ["rope_theta", "rope_local_base_freq", "partial_rotary_factor"];
+    if ROPE.iter().chain(&NUMBERS).any(|key| is_stated(config, key)) {
         return;
     }
-    if let Some(Json::Object(mut rope)) = transformers::rope_of_class(model_type) {
-        rope.extend(config.get("rope_theta").map(|base| ("rope_theta".to_owned(), base.clone())));
-        config.insert(ROPE[0].to_owned(), Json::Object(rope));
+    if let Some(rope) = transformers::rope_of_class(model_type) {
+        config.insert(ROPE[0].to_owned(), rope);
     }
 }
 
