@@ -338,21 +338,38 @@ fn a_router_that_mlx_lm_has_in_plain_form_is_decoded() {
     assert_eq!(*gate.dequantize().expect("values"), [[1.0_f32; 32], [2.0; 32]].concat());
 }
 
-/// mlx-lm divides the weights of Jamba's chosen experts by their sum; transformers does not.
+/// The notes of converting a model of one matrix to MLX.
+fn mlx_notes(own: &Json, name: &str) -> Vec<String> {
+    let mut config = json!({
+        "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 8,
+    });
+    let keys = own.as_object().expect("an object").clone();
+    config.as_object_mut().expect("an object").extend(keys);
+    let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
+    let text = config.to_string().into_bytes();
+    let source = folder(&[("config.json", text), ("model.safetensors", file.build())]);
+    let model = Model::open(source.path()).expect("a model");
+    ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan").notes
+}
+
+/// The conditions of `engines/mlx-lm/conditions.txt`: on values that the class computes otherwise, and on those with
+/// which it does not load the model.
 #[test]
-fn what_mlx_lm_computes_otherwise_with_experts_is_noted() {
-    let noted = |name: &str, experts: u32| {
-        let config = json!({
-            "model_type": "jamba", "num_experts": experts, "attn_layer_offset": 0, "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1,
-            "intermediate_size": 32, "vocab_size": 8,
-        });
-        let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
-        let text = config.to_string().into_bytes();
-        let source = folder(&[("config.json", text), ("model.safetensors", file.build())]);
-        let model = Model::open(source.path()).expect("a model");
-        let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan");
-        plan.notes.iter().any(|note| note.contains("divides the weights of the chosen experts"))
-    };
-    assert!(noted("model.layers.0.feed_forward.experts.0.gate_proj.weight", 2));
-    assert!(!noted("model.layers.0.feed_forward.gate_proj.weight", 1));
+fn values_that_mlx_lm_does_not_compute_are_noted() {
+    let noted =
+        |own: Json, name, said: &str| mlx_notes(&own, name).iter().any(|note| note.contains(said));
+    let query = "model.layers.0.self_attn.q_proj.weight";
+    let said = "will compute this model differently: its class of mistral lets every layer attend to all positions";
+    assert!(noted(json!({"model_type": "mistral", "sliding_window": 4}), query, said));
+    assert!(!noted(json!({"model_type": "mistral", "sliding_window": null}), query, said));
+    assert!(!noted(json!({"model_type": "llama", "sliding_window": 4}), query, said));
+    // mlx-lm divides the weights of Jamba's chosen experts by their sum; transformers does not.
+    let expert = "model.layers.0.feed_forward.experts.0.gate_proj.weight";
+    let said = "divides the weights of the chosen experts";
+    let jamba = |experts: u32| json!({"model_type": "jamba", "num_experts": experts, "attn_layer_offset": 0});
+    assert!(noted(jamba(2), expert, said));
+    assert!(!noted(jamba(1), "model.layers.0.feed_forward.gate_proj.weight", said));
+    let said = "will not load this model: its class of jamba requires a layer with attention";
+    assert!(noted(json!({"model_type": "jamba", "num_experts": 2}), expert, said));
+    assert!(!noted(jamba(2), expert, said));
 }
