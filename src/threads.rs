@@ -43,6 +43,58 @@ impl Threads {
             || std::thread::available_parallelism().unwrap_or(const { NonZeroUsize::MIN });
         self.0.unwrap_or_else(|| *PROCESSORS.get_or_init(processors)).get()
     }
+
+    /// Runs `work` on each item and returns the results in the order of the items. Each thread,
+    /// including the caller's, takes the next item when it has finished one. It passes `work` its own
+    /// state, which `start` creates once per thread. In a browser there is only the caller's thread.
+    ///
+    /// ```
+    /// use weighbridge::Threads;
+    ///
+    /// let squares = Threads::default().in_order(0..4, || (), |(), n: u32| Ok(n * n))?;
+    /// assert_eq!(squares, [0, 1, 4, 9]);
+    /// # Ok::<(), weighbridge::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the first failing item, in the order of the items. Items after it are not started.
+    pub fn in_order<I: Send, S, T: Send>(
+        self,
+        items: impl ExactSizeIterator<Item = I> + Send,
+        start: impl Fn() -> S + Sync,
+        work: impl Fn(&mut S, I) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let count = items.len();
+        // The number of processors is queried only if there is work to share.
+        let alone = count < 2 || cfg!(target_family = "wasm");
+        let threads = if alone { 1 } else { self.get().min(count) };
+        if threads == 1 {
+            let mut own = start();
+            return items.map(|item| work(&mut own, item)).collect();
+        }
+        let results: Vec<Option<Result<T>>> = (0..count).map(|_| None).collect();
+        let shared = Mutex::new((items.enumerate().fuse(), results));
+        run_on(threads, &|| {
+            let mut own = start();
+            let mut done: Option<(usize, Result<T>)> = None;
+            loop {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let (queue, results) = &mut *shared;
+                if let Some((number, result)) = done.take() {
+                    if result.is_err() {
+                        queue.for_each(drop);
+                    }
+                    results[number] = Some(result);
+                }
+                let Some((number, item)) = queue.next() else { return };
+                drop(shared);
+                done = Some((number, work(&mut own, item)));
+            }
+        });
+        let (_, results) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.into_iter().flatten().collect()
+    }
 }
 
 impl From<usize> for Threads {
@@ -59,51 +111,6 @@ impl fmt::Debug for Threads {
             None => write!(f, "one thread for each processor"),
         }
     }
-}
-
-/// Runs `work` on each item and returns the results in the order of the items. Each thread,
-/// including the caller's, takes the next item when it has finished one. It passes `work` its own
-/// state, which `start` creates once per thread.
-///
-/// # Errors
-///
-/// The error of the first failing item, in the order of the items. Items after it are not started.
-pub(crate) fn in_order<I: Send, S, T: Send>(
-    threads: Threads,
-    items: impl ExactSizeIterator<Item = I> + Send,
-    start: impl Fn() -> S + Sync,
-    work: impl Fn(&mut S, I) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let count = items.len();
-    // The number of processors is queried only if there is work to share. In a browser no thread can be
-    // started.
-    let alone = count < 2 || cfg!(target_family = "wasm");
-    let threads = if alone { 1 } else { threads.get().min(count) };
-    if threads == 1 {
-        let mut own = start();
-        return items.map(|item| work(&mut own, item)).collect();
-    }
-    let results: Vec<Option<Result<T>>> = (0..count).map(|_| None).collect();
-    let shared = Mutex::new((items.enumerate().fuse(), results));
-    run_on(threads, &|| {
-        let mut own = start();
-        let mut done: Option<(usize, Result<T>)> = None;
-        loop {
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            let (queue, results) = &mut *shared;
-            if let Some((number, result)) = done.take() {
-                if result.is_err() {
-                    queue.for_each(drop);
-                }
-                results[number] = Some(result);
-            }
-            let Some((number, item)) = queue.next() else { return };
-            drop(shared);
-            done = Some((number, work(&mut own, item)));
-        }
-    });
-    let (_, results) = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.into_iter().flatten().collect()
 }
 
 /// Runs `share` on some threads, the caller's among them. The same code for everything that is shared:
@@ -131,7 +138,7 @@ mod tests {
     fn results_keep_the_order_of_the_items() {
         for threads in [1, 2, 7, 200] {
             for count in [0, 1, 2, 100] {
-                let made = in_order(Threads::new(threads), 0..count, || (), |(), n| Ok(n * n));
+                let made = Threads::new(threads).in_order(0..count, || (), |(), n| Ok(n * n));
                 assert_eq!(made.unwrap(), (0..count).map(|n| n * n).collect::<Vec<_>>());
             }
         }
@@ -147,7 +154,7 @@ mod tests {
             if n % 3 == 2 { Err(Error::mismatch(n.to_string())) } else { Ok(n) }
         };
         for threads in [1, 2, 5] {
-            let error = in_order(Threads::new(threads), 0..100_000, || (), work).unwrap_err();
+            let error = Threads::new(threads).in_order(0..100_000, || (), work).unwrap_err();
             assert_eq!(error.to_string(), "2");
         }
         assert!(begun.into_inner() < 100_000);
@@ -157,6 +164,6 @@ mod tests {
     #[should_panic(expected = "item 5")]
     fn a_panic_reaches_the_caller() {
         let work = |(): &mut (), n: i32| if n == 5 { panic!("item 5") } else { Ok(n) };
-        let _ = in_order(Threads::new(3), 0..9, || (), work);
+        let _ = Threads::new(3).in_order(0..9, || (), work);
     }
 }

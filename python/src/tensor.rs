@@ -1,8 +1,7 @@
 //! Tensors.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -225,37 +224,11 @@ fn load_all(
     watch: &Watch,
 ) -> Result<Vec<Memory>> {
     watch.of(tensors.iter().map(|tensor| tensor.tensor.elements()).sum());
-    let next = AtomicUsize::new(0);
-    let made = Mutex::new(Vec::with_capacity(tensors.len()));
-    let failed = Mutex::new(None);
-    let share = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(Tensor { tensor, maps }) = tensors.get(number).copied() else { return };
-            let maps = own.filter(|_| maps.is_some());
-            match Memory::load(tensor, dtype, maps, &|| watch.goes_on()) {
-                Ok(array) => {
-                    watch.add(tensor.elements());
-                    made.lock().unwrap_or_else(PoisonError::into_inner).push((number, array));
-                }
-                Err(error) => {
-                    next.store(tensors.len(), Ordering::Relaxed);
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-                    return;
-                }
-            }
-        }
+    let load = |(): &mut (), Tensor { tensor, maps }: &Tensor| {
+        let maps = own.filter(|_| maps.is_some());
+        let array = Memory::load(tensor, dtype, maps, &|| watch.goes_on())?;
+        watch.add(tensor.elements());
+        Ok(array)
     };
-    std::thread::scope(|scope| {
-        for _ in 1..Threads::new(threads).get().min(tensors.len()) {
-            scope.spawn(share);
-        }
-        share();
-    });
-    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
-    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    made.sort_unstable_by_key(|(number, _)| *number);
-    Ok(made.into_iter().map(|(_, array)| array).collect())
+    Threads::new(threads).in_order(tensors.iter().copied(), || (), load)
 }

@@ -6,7 +6,7 @@ use crate::bytes::{Access, FileSystem, Files};
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::remote::Network;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// How strictly a file must follow its format.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -107,5 +107,5 @@ pub(super) fn in_parallel<I: Sync, T: Send>(
         Files::Custom(_) => Threads::new(options.threads.get().max(REQUESTS)),
         _ => options.threads,
     };
-    threads::in_order(threads, items.iter(), || (), |(), item| parse(item))
+    threads.in_order(items.iter(), || (), |(), item| parse(item))
 }

@@ -17,7 +17,6 @@ use crate::error::{ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops;
 use crate::progress::{Meter, Progress};
-use crate::threads;
 
 /// Models with the same content.
 #[derive(Clone, Debug)]
@@ -320,8 +319,7 @@ fn hash_files(
             .and_then(|source| digest::sha256_with(&source, |bytes| meter.add(bytes)));
         readable(hashed).map(|digest| Some((file.identity, digest?)))
     };
-    let hashed = threads::in_order(
-        options.threads,
+    let hashed = options.threads.in_order(
         missing.into_values().collect::<Vec<_>>().into_iter(),
         || (),
         hash,
@@ -336,7 +334,7 @@ fn hash_files(
 /// are different.
 fn comparable<'k>(models: Alike<'k>, options: &InventoryOptions<'_>) -> Result<Alike<'k>> {
     let probe = |(): &mut (), files: &&[FoundFile]| Ok(samples(files));
-    let samples = threads::in_order(options.threads, models.iter(), || (), probe)?;
+    let samples = options.threads.in_order(models.iter(), || (), probe)?;
     let names: Vec<Option<Vec<&String>>> = models.iter().map(|files| names(files)).collect();
     let mut by_sample: HashMap<u64, usize> = HashMap::new();
     let mut by_name: HashMap<&Option<Vec<&String>>, usize> = HashMap::new();
@@ -513,7 +511,7 @@ fn digest_values(
         Ok(tensors.map(|tensors| (shapes(&tensors), tensors)))
     };
     let wanted: Vec<(usize, &Known)> = places.iter().filter_map(can_open).collect();
-    let opened = threads::in_order(options.threads, wanted.iter(), || (), open)?;
+    let opened = options.threads.in_order(wanted.iter(), || (), open)?;
     let mut nameless = Vec::new();
     /// A model, its place in the list, and its tensors.
     type Opened<'k> = (usize, &'k Known, Vec<Tensor>);
@@ -538,7 +536,7 @@ fn digest_values(
             let sample = small.map(|tensor| ops::values_sha256(tensor, &quiet)).transpose();
             Ok((readable(sample)?.flatten(), place, model.entry.values.is_some(), tensors))
         };
-        let probed = threads::in_order(options.threads, models.into_iter(), || (), probe)?;
+        let probed = options.threads.in_order(models.into_iter(), || (), probe)?;
         let mut same: BTreeMap<String, Vec<(usize, bool, Vec<Tensor>)>> = BTreeMap::new();
         for (sample, place, is_known, tensors) in probed {
             same.entry(sample.unwrap_or_default()).or_default().push((place, is_known, tensors));
@@ -558,7 +556,7 @@ fn digest_values(
         let digest = readable(digest_of(&tensors, &meter))?;
         Ok(digest.map(|digest| (place, format!("{shapes:0SHAPES$x}{digest}"))))
     };
-    let found = threads::in_order(options.threads, wanted.into_iter(), || (), digest)?;
+    let found = options.threads.in_order(wanted.into_iter(), || (), digest)?;
     for (place, values) in found.into_iter().flatten().chain(nameless) {
         if let Some(model) = known.get_mut(place) {
             model.entry.values = Some(values);

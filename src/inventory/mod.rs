@@ -30,7 +30,7 @@ use crate::container::OpenOptions;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::ops;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 pub use duplicates::{Action, DamagedFile, DuplicateGroup, Saving};
 use index::{Entry, Index};
@@ -218,7 +218,7 @@ fn open(
         options.report(InventoryStage::Opening, done, total)?;
         Ok((place, entry.unwrap_or_default()))
     };
-    let opened = threads::in_order(options.threads, unknown.into_iter(), || (), look)?;
+    let opened = options.threads.in_order(unknown.into_iter(), || (), look)?;
     let opened: HashMap<usize, Entry> = opened.into_iter().collect();
     let of_place = |(place, (candidate, entry)): (usize, (Candidate, Option<Entry>))| {
         let fresh = entry.is_none();

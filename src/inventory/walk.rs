@@ -19,7 +19,7 @@ use crate::bytes::{Text, is_content_addressed};
 use crate::container::{OpenOptions, ollama};
 use crate::error::{Error, ErrorKind, Result};
 use crate::place;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// Folders in folders: deeper ones are not looked at.
 const DEEPEST: u32 = 32;
@@ -110,7 +110,7 @@ pub(super) fn walk(roots: &[(Option<&'static str>, PathBuf)], threads: Threads) 
     while !level.is_empty() {
         let read = |(): &mut (), folder: &Folder| Ok(read(folder, &seen, threads));
         let mut next = Vec::new();
-        for part in threads::in_order(threads, level.iter(), || (), read)? {
+        for part in threads.in_order(level.iter(), || (), read)? {
             let (folders, more) = part;
             next.extend(folders);
             found.candidates.extend(more.candidates);

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Tensor, prefetch};
 use crate::progress::{self, Watch};
 use crate::quant::Narrowing;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 impl<D: Device> WeightProvider<D> {
     /// Loads tensors into one buffer.
@@ -137,7 +137,7 @@ impl<D: Device> WeightProvider<D> {
         work.sort_by_key(|(place, ..)| *place);
         let start = || (Scratch::default(), Vec::new());
         let threads = options.threads.at_most(limits.threads);
-        let filled = threads::in_order(threads, work.into_iter(), start, |own, work| {
+        let filled = threads.in_order(work.into_iter(), start, |own, work| {
             let (_, number, view, planned, region) = work;
             let (scratch, stored) = own;
             let mut lost = Narrowing::default();

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
 use crate::quant::{PAIR_LANES, pair_sums};
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 pub use clipping::{ClippedValue, Clipping};
 pub use error::MeanError;
@@ -298,7 +298,7 @@ impl TensorPairs {
             meter.add(bytes(&pair))?;
             Ok(TensorDiff { pair, outcome })
         };
-        let tensors = threads::in_order(options.threads, both.into_iter(), || (), compare)?;
+        let tensors = options.threads.in_order(both.into_iter(), || (), compare)?;
         Ok(ModelDiff { a, b, tolerance, tensors, only_a, only_b, notes })
     }
 }

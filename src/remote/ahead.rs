@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// The most bytes of one request. Longer ranges are divided.
 pub(super) const REQUEST: u64 = 8 << 20;
@@ -61,8 +61,7 @@ impl Ahead {
         if planned.iter().skip(first).take(count).any(is_missing) {
             let some = planned.iter_mut().skip(first).take(count.max(TOGETHER));
             let mut next: Vec<&mut Request> = some.filter(|request| is_missing(request)).collect();
-            let answers = threads::in_order(
-                Threads::new(TOGETHER),
+            let answers = Threads::new(TOGETHER).in_order(
                 next.iter(),
                 || (),
                 |(), request| fetch(&request.range),

@@ -15,7 +15,7 @@ use super::range::{Located, no_ranges, plain, sent, version, wrong_range};
 use crate::bytes::{ReadAt, Source, try_vec, try_zeroed};
 use crate::digest::FileDigest;
 use crate::error::{AdvisedOption, Error, ErrorKind, Result};
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// The most bytes that are kept of the start of a file: more than any header.
 const MOST_KEPT: u64 = 128 << 20;
@@ -264,7 +264,7 @@ impl RemoteFile {
         let pieces = (0..).map(|number| offset.saturating_add(number * REQUEST));
         let pieces: Vec<(u64, &mut [u8])> = pieces.zip(out.chunks_mut(piece)).collect();
         let fetch = |(): &mut (), (at, piece): (u64, &mut [u8])| self.fetch_piece(at, piece);
-        threads::in_order(Threads::new(TOGETHER), pieces.into_iter(), || (), fetch).map(drop)
+        Threads::new(TOGETHER).in_order(pieces.into_iter(), || (), fetch).map(drop)
     }
 
     fn fetch_piece(&self, offset: u64, out: &mut [u8]) -> Result<()> {

@@ -13,7 +13,7 @@ use super::file::RemoteFiles;
 use crate::bytes::{FileSystem, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// The files of a folder on a server that cannot list them. Those that a model may have are tried.
 struct Site {
@@ -97,7 +97,7 @@ pub(crate) fn files_at(name: &str, client: &Arc<Client>) -> Result<(Vec<SiteFile
             false => Err(Error::mismatch("the address ends in no name of a file").in_file(&path)),
         }
     };
-    let files = threads::in_order(Threads::new(TOGETHER), names.into_iter(), || (), found)?;
+    let files = Threads::new(TOGETHER).in_order(names.into_iter(), || (), found)?;
     Ok((files, is_folder))
 }
 

@@ -23,7 +23,7 @@ use crate::json::Json;
 use crate::limits::Limits;
 use crate::metadata::Metadata;
 use crate::place::choice::is_companion;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 pub(crate) use beside::CompanionFiles;
 pub(crate) use build::{DescribedTensor, Indexed, NewGroup, StoreBuilder, single};
 use listing::TensorGroup;
@@ -234,7 +234,7 @@ impl Store {
             let found = crate::digest::like(expected, &source, &progress)?;
             Ok((found != *expected).then(|| (path.clone(), Some(found))))
         };
-        let checked = threads::in_order(threads, expected.iter(), || (), check)?;
+        let checked = threads.in_order(expected.iter(), || (), check)?;
         Ok(checked.into_iter().flatten().collect())
     }
 

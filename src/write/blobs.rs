@@ -29,7 +29,7 @@ use crate::container::writer::{BlobStore, NewBlob};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::Json;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// The prefix of the names of unfinished files.
 const PREFIX: &str = "sha256-weighbridge-";
@@ -165,7 +165,7 @@ impl BlobTarget {
     /// Hashes files that have been written, and syncs them unless the store already has them.
     fn hash_batch(&mut self, batch: &[OpenFile]) -> Result<()> {
         let hash = |(): &mut (), open: &OpenFile| self.blob(open);
-        let blobs = threads::in_order(Threads::new(SYNCED), batch.iter(), || (), hash)?;
+        let blobs = Threads::new(SYNCED).in_order(batch.iter(), || (), hash)?;
         self.blobs.extend(blobs);
         if self.renewed.elapsed() > RENEWED {
             self.renew();

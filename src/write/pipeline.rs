@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 use super::producer::{OutputPiece, Producer, ProducerBuffers, room};
 use super::target::WriteTarget;
@@ -151,17 +152,14 @@ impl Pipeline<'_, '_> {
         let empty = Mutex::new(empty);
         let lost = Mutex::new(Vec::<(usize, Loss)>::new());
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| self.write(made, free, open, done));
-            let makers: Vec<_> = (0..self.threads)
-                .map(|_| {
-                    let full = full.clone();
-                    scope.spawn(|| self.make(&jobs, &tensors, &empty, full, &lost))
-                })
-                .collect();
+            let make = |full| || self.make(&jobs, &tensors, &empty, full, &lost);
+            let start = |full| Builder::new().spawn_scoped(scope, make(full));
+            // What cannot be started leaves its share to the others.
+            let mut makers = vec![start(full.clone()).map_err(cannot_start)?];
+            makers.extend((1..self.threads).map_while(|_| start(full.clone()).ok()));
             drop(full);
-            let mut ends: Vec<Result<()>> = makers.into_iter().map(joined).collect();
-            ends.insert(0, joined(writer));
-            ends.into_iter().collect::<Result<()>>()
+            let written = self.write(made, free, open, done);
+            makers.into_iter().map(joined).fold(written, Result::and)
         })?;
         let lost = lost.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut sums: TensorLosses = Vec::new();
@@ -259,6 +257,10 @@ impl Pipeline<'_, '_> {
 
 fn interrupted(error: Error) -> Error {
     Error::new(error.kind(), "interrupted; nothing was written")
+}
+
+fn cannot_start(error: std::io::Error) -> Error {
+    Error::io("cannot start a thread", error)
 }
 
 fn joined(thread: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {

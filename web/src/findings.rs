@@ -1,13 +1,11 @@
 //! What is odd in a model: one pass over all tensors, then a look at what belongs together.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use weighbridge::ops::{self, StatisticsOptions};
-use weighbridge::{Error, ErrorKind, Model, Progress, Result, Tensor, shape};
+use weighbridge::{ErrorKind, Model, Progress, Result, Tensor, Threads, shape};
 
 use crate::Watch;
 use crate::lines::{Line, Lines, Sketch, cosine};
@@ -95,7 +93,6 @@ pub struct Findings {
 
 /// What is kept of a tensor until all have been read.
 struct Kept {
-    at: usize,
     name: String,
     canonical: Option<String>,
     shape: Vec<u64>,
@@ -115,25 +112,20 @@ struct Kept {
 pub fn findings(model: &Model, watch: Watch<'_>) -> Result<Findings> {
     let canonical = canonical_names(model);
     let total = model.stored_bytes();
-    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let kept = Mutex::new(Vec::new());
-    let read = || -> Result<()> {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(tensor) = model.stored_tensor_at(at) else { return Ok(()) };
-            let mut progress = Progress::default();
-            (progress.done, progress.total) = (done.load(Ordering::Relaxed), total);
-            // What a single tensor reports would hide how far the model is.
-            let within = |_| watch(progress);
-            let known = canonical.get(tensor.name()).map(ToString::to_string);
-            let one = Kept::of(at, &tensor, known, &within)?;
-            kept.lock().unwrap_or_else(PoisonError::into_inner).push(one);
-            done.fetch_add(tensor.stored_bytes(), Ordering::Relaxed);
-        }
+    let done = AtomicU64::new(0);
+    let read = |(): &mut (), at: usize| {
+        let Some(tensor) = model.stored_tensor_at(at) else { return Ok(None) };
+        let mut progress = Progress::default();
+        (progress.done, progress.total) = (done.load(Ordering::Relaxed), total);
+        // What a single tensor reports would hide how far the model is.
+        let within = |_| watch(progress);
+        let known = canonical.get(tensor.name()).map(ToString::to_string);
+        let one = Kept::of(&tensor, known, &within)?;
+        done.fetch_add(tensor.stored_bytes(), Ordering::Relaxed);
+        Ok(Some(one))
     };
-    in_threads(&read)?;
-    let mut kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-    kept.sort_unstable_by_key(|one| one.at);
+    let kept = Threads::default().in_order(0..model.len(), || (), read)?;
+    let mut kept: Vec<Kept> = kept.into_iter().flatten().collect();
     let mut found: Vec<Finding> =
         kept.iter_mut().flat_map(|one| std::mem::take(&mut one.findings)).collect();
     found.extend(duplicates(&kept));
@@ -154,27 +146,9 @@ fn canonical_names(model: &Model) -> HashMap<&str, &str> {
         .collect()
 }
 
-/// Runs the work in as many threads as there are processors; in a browser, in this one.
-fn in_threads(work: &(dyn Fn() -> Result<()> + Sync)) -> Result<()> {
-    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if cfg!(target_family = "wasm") || count == 1 {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        // What cannot be started leaves its share to the others.
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (1..count).map_while(start).collect();
-        let own = work();
-        let panicked = |_| Err(Error::new(ErrorKind::Io, "a thread panicked"));
-        let ends = others.into_iter().map(|thread| thread.join().unwrap_or_else(panicked));
-        ends.fold(own, Result::and)
-    })
-}
-
 impl Kept {
-    fn of(at: usize, tensor: &Tensor, canonical: Option<String>, watch: Watch<'_>) -> Result<Self> {
+    fn of(tensor: &Tensor, canonical: Option<String>, watch: Watch<'_>) -> Result<Self> {
         let mut kept = Self {
-            at,
             name: tensor.name().to_owned(),
             shape: tensor.shape().to_vec(),
             canonical,

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::progress::{Meter, Watch};
 use crate::store::Part;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 pub use list::{HashLine, HashList};
 
@@ -146,7 +146,7 @@ pub fn hash(model: &Model, options: &HashOptions<'_>) -> Result<HashReport> {
     let bytes = tensors.iter().map(|tensor| options.bytes(tensor)).fold(0, u64::saturating_add);
     let meter = Meter::new(bytes, options.watch);
     let work = |(): &mut (), tensor: Tensor| TensorHash::of(&tensor, options, &meter);
-    let tensors = threads::in_order(options.threads, tensors.into_iter(), || (), work)?;
+    let tensors = options.threads.in_order(tensors.into_iter(), || (), work)?;
     Ok(HashReport { container: model.container(), tensors })
 }
 

@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, json};
 use crate::progress::{Meter, Watch};
 use crate::remote::{Client, Located, Version};
+use crate::threads::Threads;
 use crate::write::{is_same, open_or_create};
 
 /// How long a run waits before it looks again whether another has finished a file.
@@ -181,16 +182,9 @@ pub(super) fn run(downloads: &[Download], settings: &Settings<'_>) -> Result<()>
         changed: Condvar::new(),
         stopped: AtomicBool::new(false),
     };
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..settings.connections.max(1)).map(|_| scope.spawn(|| run.work())).collect();
-        let joined = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        joined.collect()
-    });
     // A thread that was stopped because of another's error has none.
-    results.into_iter().collect()
+    let connections = settings.connections.max(1);
+    Threads::new(connections).in_order(0..connections, || (), |(), _| run.work()).map(drop)
 }
 
 /// All files of a run, and what is left to do.

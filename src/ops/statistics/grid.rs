@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::model::Tensor;
 use crate::progress::{Meter, Watch};
 use crate::shape;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// Options of [`grid`].
 #[derive(Clone)]
@@ -305,7 +305,7 @@ impl Layout {
             }
             Ok(found)
         };
-        let found = threads::in_order(options.threads, items.into_iter(), || (), work)?;
+        let found = options.threads.in_order(items.into_iter(), || (), work)?;
         let mut cells = vec![EMPTY; height.saturating_mul(width)];
         for (row, more) in found.iter().flatten() {
             let own = cells.iter_mut().skip(row.saturating_mul(width));

@@ -13,7 +13,7 @@ use crate::model::Tensor;
 use crate::ops::odd_name;
 use crate::progress::{Meter, Watch};
 use crate::shape;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 pub use distribution::Histogram;
 pub use grid::{Grid, GridOptions, grid};
@@ -231,7 +231,7 @@ pub fn statistics(tensors: &[Tensor], options: &StatisticsOptions<'_>) -> Result
         _ => Threads::one(),
     };
     let work = |(): &mut (), tensor: &Tensor| TensorStatistics::of(tensor, options, within, &meter);
-    let tensors = threads::in_order(options.threads, tensors.iter(), || (), work)?;
+    let tensors = options.threads.in_order(tensors.iter(), || (), work)?;
     Ok(StatisticsReport { tensors })
 }
 
@@ -304,7 +304,7 @@ impl ValueStatistics {
             Ok(moments)
         };
         let ranges = row_ranges(tensor, 0..u64::MAX, PIECE);
-        let pieces = threads::in_order(threads, ranges.into_iter(), start, work)?;
+        let pieces = threads.in_order(ranges.into_iter(), start, work)?;
         let mut moments = Moments::default();
         pieces.iter().for_each(|piece| moments.merge(piece));
         let counted = total.into_inner().unwrap_or_else(PoisonError::into_inner);

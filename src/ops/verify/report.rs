@@ -17,7 +17,7 @@ use crate::ops::odd_name;
 use crate::progress::{Meter, Watch};
 use crate::remote::Network;
 use crate::store::tensor::Finding;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// Options of [`verify`].
 #[derive(Clone, Copy, Default)]
@@ -370,7 +370,7 @@ fn findings(
         Ok(found)
     };
     let checked: Vec<Result<Vec<TensorFinding>>> =
-        threads::in_order(options.threads, tensors.into_iter(), || (), check)?;
+        options.threads.in_order(tensors.into_iter(), || (), check)?;
     let mut findings = Vec::new();
     for found in checked {
         match found {
@@ -418,7 +418,7 @@ fn differences(
         };
         Ok((name.to_vec(), changes))
     };
-    let compared = threads::in_order(options.threads, tensors.into_iter(), || (), compare)?;
+    let compared = options.threads.in_order(tensors.into_iter(), || (), compare)?;
     let mut found = HashMap::new();
     let mut extra = Vec::new();
     for (name, changes) in compared {

@@ -15,7 +15,7 @@ use crate::quant::{
 };
 use crate::shape;
 use crate::store::Part;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// Options for decoding values.
 #[derive(Clone, Copy, Debug)]
@@ -358,7 +358,7 @@ impl<'a> DecodePlan<'a> {
         }
         let pieces: Vec<_> = pieces.collect();
         let decode = |(): &mut (), piece| decode(piece);
-        for piece in threads::in_order(decoding.threads, pieces.into_iter(), || (), decode)? {
+        for piece in decoding.threads.in_order(pieces.into_iter(), || (), decode)? {
             lost += piece;
         }
         Ok(lost)

@@ -15,7 +15,7 @@ use crate::container::writer::Placement;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
 use crate::progress;
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 use crate::write::set::{self, Move};
 use crate::write::target::{self, claimed, open_in_folder, open_or_create};
 use crate::write::{WriteOptions, WriteReport, directory};
@@ -211,8 +211,7 @@ impl Slices<'_> {
         let open = self.open(folder, &pieces)?;
         let done = AtomicU64::new(0);
         let total = self.work_of_finishing();
-        let checksums = threads::in_order(
-            options.threads,
+        let checksums = options.threads.in_order(
             pieces.into_iter(),
             || None,
             |buffer, piece| {

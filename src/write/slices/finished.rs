@@ -15,7 +15,7 @@ use super::records::{Checksum, SliceRecord, missing};
 use crate::bytes::{Access, Source, Text};
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
-use crate::threads::{self, Threads};
+use crate::threads::Threads;
 
 /// What a record says about a plan.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ pub(super) fn checksum(
         Ok(Checksum::of(&bytes))
     };
     let blocks = usize::try_from(len.div_ceil(PIECE)).unwrap_or(usize::MAX);
-    let blocks = threads::in_order(threads, 0..blocks, || (), of_block)?;
+    let blocks = threads.in_order(0..blocks, || (), of_block)?;
     Ok(Checksum::of_all(&blocks))
 }
 

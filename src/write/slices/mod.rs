@@ -38,7 +38,6 @@ use crate::place;
 use crate::progress;
 #[cfg(feature = "http")]
 use crate::remote::WritableBucket;
-use crate::threads;
 use cut::{ItemKind, SlicedItem};
 use description::{described, digest_of, identity};
 use finished::{FinishedFile, FinishedState, status_of};
@@ -282,8 +281,7 @@ impl<'p> Slices<'p> {
         }
         let open = self.open(&folder, &pieces)?;
         let done = AtomicU64::new(0);
-        let checksums = threads::in_order(
-            options.threads,
+        let checksums = options.threads.in_order(
             pieces.into_iter(),
             || SliceBench::new(options),
             |bench, piece| {

@@ -20,7 +20,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, json};
 use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
-use crate::threads;
 use crate::write::rename::exists;
 use crate::write::{WriteOptions, WritePlan};
 
@@ -146,8 +145,7 @@ pub(super) fn run(
     let uploads = uploads(slices, bucket)?.ok_or_else(|| not_begun(slices))?;
     let places = places(slices.plan, &slices.path);
     let done = AtomicU64::new(0);
-    let sent = threads::in_order(
-        options.threads,
+    let sent = options.threads.in_order(
         pieces.into_iter(),
         || SliceBench::new(options),
         |bench, piece| {
