@@ -48,10 +48,10 @@ pub(super) fn pattern(name: &str) -> Pattern {
     let (mut layer, mut experts) = (None, None::<(String, u32)>);
     for (place, component) in name.split('.').enumerate() {
         let dot = if place > 0 { "." } else { "" };
-        let number = component.parse::<u32>().ok().filter(|_| {
-            let digits = component.as_bytes();
-            digits.len() == 1 || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit))
-        });
+        let number = match component.as_bytes() {
+            [b'0'] | [b'1'..=b'9', ..] => component.parse::<u32>().ok(),
+            _ => None,
+        };
         let (mut first, mut second) = (component, component);
         match number {
             Some(number) if layer.is_none() => {
@@ -75,7 +75,7 @@ pub(super) fn pattern(name: &str) -> Pattern {
 /// Inserts the layer number into a pattern.
 pub(super) fn expand(pattern: &str, layer: Option<u32>) -> String {
     match layer.zip(pattern.split_once("{n}")) {
-        Some((layer, (before, after))) => format!("{before}{layer}{after}"),
+        Some((layer, (before, after))) => [before, &layer.to_string(), after].concat(),
         None => pattern.to_owned(),
     }
 }

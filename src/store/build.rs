@@ -236,6 +236,14 @@ impl Indexed {
         self.builder.listing.dtype(entry).ok()
     }
 
+    /// The known dtypes of entries that are no part of a group, in order, without repeating the last one.
+    pub(crate) fn dtypes(&self) -> impl Iterator<Item = DType> {
+        let mut last = None;
+        let alone = self.builder.listing.entries.iter().filter(|entry| entry.group == NO_GROUP);
+        let known = alone.filter_map(|entry| self.builder.listing.dtype(entry).ok());
+        known.filter(move |dtype| last.replace(*dtype) != Some(*dtype))
+    }
+
     /// The number of the file that holds entry `number`.
     pub(crate) fn file(&self, number: u32) -> Option<u32> {
         self.builder.listing.entries.get(number as usize).map(|entry| entry.file)

@@ -59,7 +59,7 @@ fn parse_file(source: Source, options: &OpenOptions) -> Result<SafetensorsHeader
     parsed.or_else(|error| header.check_text().and(Err(error)))?;
     let mut header = header.bytes;
     let needed = || parser.listing.iter(&header).filter_map(|entry| entry.end()).max();
-    let needed = needed().filter(|needed| options.partial && *needed > source.len());
+    let needed = options.partial.then(needed).flatten().filter(|needed| *needed > source.len());
     if let Some(needed) = needed {
         parser.rules.noted(source.len(), || cut_short(source.len(), needed));
     }

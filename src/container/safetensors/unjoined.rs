@@ -42,13 +42,12 @@ pub(super) fn find(
     faults: &HashMap<u32, String>,
 ) -> BTreeMap<u32, String> {
     let count = u32::try_from(indexed.len()).unwrap_or(u32::MAX);
-    let alone = || (0..count).filter(|number| !indexed.is_grouped(*number));
     // Most models need no look at their names.
-    if stated.is_none() && !alone().any(|number| indexed.dtype(number).is_some_and(may_be_code)) {
+    if stated.is_none() && !indexed.dtypes().any(may_be_code) {
         return BTreeMap::new();
     }
     let (mut codes, mut companions) = (Vec::new(), Vec::new());
-    for number in alone() {
+    for number in (0..count).filter(|number| !indexed.is_grouped(*number)) {
         match indexed.get(number).map(|listed| kind(&listed)) {
             Some(Kind::Codes) => codes.push(number),
             Some(Kind::Companion) => companions.push(number),
@@ -104,10 +103,9 @@ fn kind(listed: &ListedArray<'_>) -> Kind {
 
 /// Whether a dtype is one of integers or of floats with at most 8 bits.
 fn may_be_code(dtype: DType) -> bool {
-    let row = dtype.descriptor();
-    // At most 8 bits, without the division: this is asked for every tensor.
-    let is_narrow = row.block_bytes <= row.block_len;
-    row.packing == Packing::Plain && (is_narrow || dtype.is_integer()) && dtype != DType::BOOL
+    dtype.descriptor().packing == Packing::Plain
+        && (dtype.bits() <= 8 || dtype.is_integer())
+        && dtype != DType::BOOL
 }
 
 /// Whether one of the words between underscores is in the list.
