@@ -46,6 +46,9 @@ const UNSAFE: &[&str] = &[
 /// Lines that a file may have before its tests.
 const LINES: usize = 800;
 
+/// Bytes that a snapshot may have: a person can still read what changes.
+const SNAPSHOT: u64 = 20_000;
+
 /// Lines that a function may have.
 const FUNCTION_LINES: usize = 80;
 
@@ -204,6 +207,17 @@ fn files_are_short() {
         for (file, text) in sources_in(folder, "") {
             let lines = text.lines().count();
             assert!(lines <= LINES, "{folder}/{file} has {lines} lines before its tests");
+        }
+    }
+}
+
+#[test]
+fn snapshots_are_short() {
+    for folder in ["tests/it/snapshots", "cli/tests/it/snapshots"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("snapshots") {
+            let path = entry.expect("an entry").path();
+            let bytes = path.metadata().expect("a size").len();
+            assert!(bytes <= SNAPSHOT, "{} has {bytes} bytes", path.display());
         }
     }
 }

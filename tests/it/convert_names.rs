@@ -92,8 +92,8 @@ fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> 
     faults
 }
 
-/// What is told of conversions: what happens, and to which models.
-type Told = BTreeMap<String, BTreeSet<String>>;
+/// What is told of the conversions of each model: what happens, and to which names.
+type Told = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Puts `{e}` for the number of an expert.
 fn expert(name: &str) -> String {
@@ -111,8 +111,9 @@ fn spoken(
     told: &mut Told,
 ) -> Vec<String> {
     let at = format!("{}, {:?} to {form:?}", model.name, opened.form);
-    let mut tell = |what: String| {
-        told.entry(what).or_default().insert(at.clone());
+    let mut tell = |what: String, name: &str| {
+        let told = told.entry(at.clone()).or_default();
+        told.entry(what).or_default().insert(expert(name));
     };
     let architecture = opened.model.resolution().expect("resolved").architecture;
     let known = architecture.map_or("", |known| known.gguf.first().copied().unwrap_or_default());
@@ -123,7 +124,7 @@ fn spoken(
     let spoken = match opened.model.tensors_in(dialect) {
         Ok(spoken) => spoken,
         Err(error) => {
-            tell(format!("names: {error}"));
+            tell(format!("names: {error}"), "");
             return Vec::new();
         }
     };
@@ -136,7 +137,7 @@ fn spoken(
         }
     }
     for (name, reason) in &spoken.left_out {
-        tell(format!("left out: {}: {reason}", expert(name)));
+        tell(format!("left out: {reason}"), name);
     }
     let left = spoken.left_out.iter().map(|(name, _)| name.clone()).collect();
     // A list without a GGUF form has no name of the architecture there.
@@ -167,13 +168,13 @@ fn spoken(
                 (None, Some((other, listed))) if as_listed(found, listed) => {
                     used.insert(other);
                     let prefix = other.strip_suffix(stem).unwrap_or_default();
-                    tell(format!("the list has the prefix \"{prefix}\""));
+                    tell(format!("the list has the prefix \"{prefix}\""), "");
                 }
-                _ => tell(format!("the list has no {}", expert(name))),
+                _ => tell("not in the list".to_owned(), name),
             }
         }
         for name in listed.keys().filter(|name| !used.contains(&***name)) {
-            tell(format!("not written, but in the list: {}", expert(name)));
+            tell("not written, but in the list".to_owned(), name);
         }
     }
     faults
@@ -187,8 +188,9 @@ fn converted(
     told: &mut Told,
 ) -> Vec<String> {
     let at = format!("{}, {:?} to {form:?}", model.name, opened.form);
-    let mut tell = |what: String| {
-        told.entry(what).or_default().insert(at.clone());
+    let mut tell = |what: String, name: &str| {
+        let told = told.entry(at.clone()).or_default();
+        told.entry(what).or_default().insert(expert(name));
     };
     let plan =
         match ops::convert(&opened.model, &ConvertOptions::new(format).allow_unloadable(true)) {
@@ -196,7 +198,7 @@ fn converted(
             Err(error) => {
                 let folder = format!("{}", opened.model.path().display());
                 let text = error.to_string().replace(&format!("{folder}: "), "");
-                tell(format!("convert: {}", text.replace(&folder, ".")));
+                tell(format!("convert: {}", text.replace(&folder, ".")), "");
                 return Vec::new();
             }
         };
@@ -219,7 +221,7 @@ fn converted(
     let left = spoken.left_out.into_iter().map(|(name, _)| name).collect();
     if let (Ok(a), Ok(b)) = (opened.model.config(), again.config()) {
         if (a.head_dim.value, a.q_dim.value) != (b.head_dim.value, b.q_dim.value) {
-            tell("the config that was written says another width of heads".to_owned());
+            tell("the config that was written says another width of heads".to_owned(), "");
             return Vec::new();
         }
         let numbers = |model: &Model, c: &ModelConfig| {
@@ -237,8 +239,27 @@ fn converted(
     compare(&format!("{at}, convert"), &opened.model, &again, &left)
 }
 
-/// All that is refused, left out or named otherwise than in the lists stands in the snapshot, with
-/// the models that it happens to.
+/// What is told of each model; models of which the same is told share its lines.
+fn listed<'t>(
+    told: impl Iterator<Item = (&'t String, &'t BTreeMap<String, BTreeSet<String>>)>,
+) -> String {
+    let line = |(what, names): (&String, &BTreeSet<String>)| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        format!("    {what}: {}", names.join(" ")).trim_end_matches(": ").to_owned()
+    };
+    let mut shared = BTreeMap::<String, Vec<&str>>::new();
+    for (at, told) in told {
+        let lines: Vec<String> = told.iter().map(line).collect();
+        shared.entry(lines.join("\n")).or_default().push(at);
+    }
+    let mut told: Vec<String> =
+        shared.iter().map(|(lines, models)| format!("{}\n{lines}", models.join("; "))).collect();
+    told.sort();
+    told.join("\n")
+}
+
+/// All that is refused, left out or named otherwise than in the lists stands in a snapshot for each form,
+/// with the models that it happens to.
 #[test]
 fn every_form_in_every_other() {
     let (mut faults, mut told) = (Vec::new(), Told::new());
@@ -260,12 +281,10 @@ fn every_form_in_every_other() {
         return;
     }
     assert!(done > 180, "{done} pairs");
-    let line = |(what, models): (&String, &BTreeSet<String>)| {
-        let models: Vec<&str> = models.iter().map(String::as_str).collect();
-        format!("{what}\n    {}", models.join("; "))
-    };
-    let told: Vec<String> = told.iter().map(line).collect();
-    insta::assert_snapshot!(told.join("\n"));
+    for (target, ..) in TARGETS {
+        let told = told.iter().filter(|(at, _)| at.ends_with(&format!("{target:?}")));
+        insta::assert_snapshot!(format!("every_form_in_{target:?}"), listed(told));
+    }
 }
 
 /// mlx-lm's class of Gemma 3n has the language model within one that sees and hears, and takes names

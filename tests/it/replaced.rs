@@ -1,9 +1,9 @@
 //! Each value of the documents and metadata of a model is replaced, one at a time: what changes in
 //! all that the library derives from them.
 //!
-//! A snapshot has a line for each replacement that changes anything: the model, the value, how many
-//! lines of [`derived`] change, a digest of these, and the first. To see all lines of a replacement,
-//! run the test with `REPLACED` set to a part of its line.
+//! A snapshot has, for each value, a digest of what changes in [`derived`] with each replacement, and `!` if
+//! something is refused. To see the lines that change, run the test with `REPLACED` set to a part of
+//! "MODEL PLACE REPLACEMENT".
 #![allow(
     clippy::cast_possible_truncation,
     clippy::disallowed_methods,
@@ -197,17 +197,49 @@ fn digest<'l>(lines: impl Iterator<Item = &'l String>) -> u64 {
     })
 }
 
-/// Adds the line of one replacement, if it changes anything.
-pub(crate) fn tell(told: &mut Vec<String>, label: &str, before: &Lines, after: &Lines) {
-    let lost = before.difference(after).map(|line| format!("- {line}"));
-    let new = after.difference(before).map(|line| format!("+ {line}"));
-    let changed: Vec<String> = new.chain(lost).collect();
-    let Some(first) = changed.first() else { return };
-    if std::env::var("REPLACED").is_ok_and(|part| label.contains(&part)) {
-        eprintln!("{label}\n  {}", changed.join("\n  "));
+/// What the replacements change, by model and place.
+#[derive(Default)]
+pub(crate) struct Told {
+    text: String,
+    model: String,
+    place: String,
+}
+
+impl Told {
+    /// Adds one replacement, if it changes anything.
+    pub(crate) fn add(
+        &mut self,
+        (model, place, other): (&str, &str, &str),
+        before: &Lines,
+        after: &Lines,
+    ) {
+        let lost = before.difference(after).map(|line| format!("- {line}"));
+        let new = after.difference(before).map(|line| format!("+ {line}"));
+        let changed: Vec<String> = new.chain(lost).collect();
+        if changed.is_empty() {
+            return;
+        }
+        if std::env::var("REPLACED")
+            .is_ok_and(|part| format!("{model} {place} {other}").contains(&part))
+        {
+            eprintln!("{model} {place} {other}\n  {}", changed.join("\n  "));
+        }
+        if self.model != model {
+            self.text.push_str(&format!("\n{model}"));
+            (self.model, self.place) = (model.to_owned(), String::new());
+        }
+        if self.place != place {
+            self.text.push_str(&format!("\n {place}"));
+            place.clone_into(&mut self.place);
+        }
+        let refused = changed.iter().any(|line| line.starts_with("+ error"));
+        let mark = if refused { "!" } else { "" };
+        self.text.push_str(&format!(" {:04x}{mark}", digest(changed.iter()) as u16));
     }
-    let first: String = first.replace('\n', " ").chars().take(150).collect();
-    told.push(format!("{label}: {} {:08x} {first}", changed.len(), digest(changed.iter()) as u32));
+
+    pub(crate) fn text(&self) -> &str {
+        self.text.trim_start()
+    }
 }
 
 /// Other values for a value: first another of its kind, then zeros, what is too large, and other
@@ -308,7 +340,7 @@ fn most(number: usize) -> u32 {
 
 /// Replaces values of a document in a folder, but for those that other models have had.
 pub(crate) fn replace_in(
-    told: &mut Vec<String>,
+    told: &mut Told,
     seen: &mut BTreeMap<String, u32>,
     (name, folder): (&str, &Path),
     (file, document): (&str, &Json),
@@ -328,15 +360,15 @@ pub(crate) fn replace_in(
                 continue;
             }
             put(folder, file, replaced(document, &place, other.as_ref()).to_string());
-            let label = format!("{name}: {file}{place} {}", label(other.as_ref()));
-            tell(told, &label, &before, &look());
+            let (at, label) = (format!("{file}{place}"), label(other.as_ref()));
+            told.add((name, &at, &label), &before, &look());
         }
     }
     put(folder, file, document.to_string());
 }
 
 fn replace_configs(models: &[NamedModel]) -> String {
-    let (mut told, mut seen) = (Vec::new(), BTreeMap::new());
+    let (mut told, mut seen) = (Told::default(), BTreeMap::new());
     for model in models {
         let tensors = first(model, Form::HuggingFace).expect("a form");
         let folder = folder(&[("model/model.safetensors", weights(tensors))]);
@@ -344,7 +376,7 @@ fn replace_configs(models: &[NamedModel]) -> String {
         let config = ("config.json", &model.config);
         replace_in(&mut told, &mut seen, (&model.name, &place), config, Also::Gguf);
     }
-    told.join("\n")
+    told.text().to_owned()
 }
 
 #[test]
@@ -482,7 +514,7 @@ fn keys_of_configs() -> Vec<Json> {
 #[test]
 fn keys_added_to_config_json() {
     let keys = keys_of_configs();
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for (number, model) in named(false).into_iter().enumerate() {
         let tensors = first(&model, Form::HuggingFace).expect("a form");
         let folder = folder(&[("model/model.safetensors", weights(tensors))]);
@@ -500,16 +532,10 @@ fn keys_added_to_config_json() {
             };
             let added = more.as_object().expect("an object").clone();
             text.as_object_mut().expect("an object").extend(added);
-            let name = label(Some(more));
-            tell(
-                &mut told,
-                &format!("{} ({}) {name}", model.name, model.gguf),
-                &before,
-                &look(&config),
-            );
+            told.add((&model.name, "", &label(Some(more))), &before, &look(&config));
         }
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
 
 fn kv(value: &Value<'_>) -> Option<Kv> {
@@ -595,7 +621,7 @@ fn keys_of(model: &NamedModel) -> Vec<(String, Kv)> {
 
 #[test]
 fn values_of_gguf_keys() {
-    let (mut told, mut seen) = (Vec::new(), BTreeMap::<String, u32>::new());
+    let (mut told, mut seen) = (Told::default(), BTreeMap::<String, u32>::new());
     let nowhere = Path::new("/nowhere");
     for model in named(true) {
         let Some(tensors) = first(&model, Form::Gguf) else { continue };
@@ -612,17 +638,17 @@ fn values_of_gguf_keys() {
                 if *times > most(number) {
                     continue;
                 }
-                let name = format!("{}: {key} {}", model.name, shown_key(other.as_ref()));
+                let shown = shown_key(other.as_ref());
                 let mut keys = keys.clone();
                 match other {
                     Some(other) => keys[place].1 = other,
                     None => drop(keys.remove(place)),
                 }
-                tell(&mut told, &name, &before, &look(&keys));
+                told.add((&model.name, key, &shown), &before, &look(&keys));
             }
         }
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
 
 pub(crate) fn shown_key(value: Option<&Kv>) -> String {
@@ -717,7 +743,7 @@ fn keys_added_to_gguf() {
         one("swiglu_clamp_exp", Kv::Array(6, vec![f(7.0)])),
         one("classifier.output_labels", Kv::texts(&["a", "b"])),
     ]);
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for (number, model) in named(false).into_iter().enumerate() {
         let Some(tensors) = first(&model, Form::Gguf) else { continue };
         let before = keys_of(&model);
@@ -732,10 +758,9 @@ fn keys_added_to_gguf() {
             let shown = more.clone().next().map(|(_, value)| shown_key(Some(&value)));
             all.extend(more);
             let all: Vec<(String, Kv)> = all.into_iter().collect();
-            let label =
-                format!("{} ({}) {name} {}", model.name, model.gguf, shown.unwrap_or_default());
-            tell(&mut told, &label, &sound, &look(&all));
+            let other = format!("{name} {}", shown.unwrap_or_default());
+            told.add((&model.name, "", &other), &sound, &look(&all));
         }
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::replaced::{
-    Also, derived_or_refused, label, other_keys, others, places, replace_in, replaced, shown_key,
-    tell,
+    Also, Told, derived_or_refused, label, other_keys, others, places, replace_in, replaced,
+    shown_key,
 };
 use crate::support::{
     Gguf, Kv, Safetensors, copy_of, f32s, fixture, folder, put, told as error_text, without_path,
@@ -140,17 +140,16 @@ fn weights() -> Vec<u8> {
 }
 
 /// Replaces values of each document of a folder `model`, which stays as it was.
-fn replace_all(name: &str, documents: &[(&str, Json)], also: Also) -> String {
-    let (mut told, mut seen) = (Vec::new(), BTreeMap::new());
+fn replace_all(told: &mut Told, name: &str, documents: &[(&str, Json)], also: Also) {
+    let mut seen = BTreeMap::new();
     let folder = folder(&[("model/model.safetensors", weights())]);
     let place = folder.path().join("model");
     for (file, document) in documents {
         put(&place, file, document.to_string());
     }
     for (file, document) in documents.iter().filter(|(file, _)| *file != "config.json") {
-        replace_in(&mut told, &mut seen, (name, &place), (file, document), also);
+        replace_in(told, &mut seen, (name, &place), (file, document), also);
     }
-    told.join("\n")
 }
 
 #[test]
@@ -161,7 +160,7 @@ fn tokenizers_of_directories() {
         "repetition_penalty": 1.1, "max_new_tokens": 64, "bos_token_id": 1, "eos_token_id": [2, 3],
         "pad_token_id": 0, "stop_strings": ["x"], "other": {"a": 1},
     });
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for (name, model_type, tokenizer) in [
         ("bpe", "qwen2", bpe()),
         ("digits", "llama", digits()),
@@ -171,7 +170,7 @@ fn tokenizers_of_directories() {
         ("unigram", "xlm-roberta", unigram()),
     ] {
         let alone = [("config.json", config(model_type)), ("tokenizer.json", tokenizer.clone())];
-        told.push(replace_all(name, &alone, Also::Nothing));
+        replace_all(&mut told, name, &alone, Also::Nothing);
         let mut settings = settings();
         if name == "wordpiece" {
             settings["bos_token"] = Json::Null;
@@ -187,7 +186,7 @@ fn tokenizers_of_directories() {
             ("chat_template.json", json!({"chat_template": "{{ d }}"})),
         ];
         // Of `tokenizer.json`, what changes has been seen.
-        let (mut lines, mut seen) = (Vec::new(), BTreeMap::new());
+        let mut seen = BTreeMap::new();
         let folder = folder(&[("model/model.safetensors", weights())]);
         let place = folder.path().join("model");
         for (file, document) in &all {
@@ -195,11 +194,10 @@ fn tokenizers_of_directories() {
         }
         for (file, document) in &all[2..] {
             let name = format!("{name} with settings");
-            replace_in(&mut lines, &mut seen, (&name, &place), (file, document), Also::Nothing);
+            replace_in(&mut told, &mut seen, (&name, &place), (file, document), Also::Nothing);
         }
-        told.push(lines.join("\n"));
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
 
 /// The keys of a tokenizer, and those that every model has.
@@ -283,7 +281,7 @@ fn tokenizers_of_gguf() {
         case.push(chat.clone());
         case.extend(named.clone());
     }
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for keys in cases {
         let look = |keys: &[(String, Kv)]| {
             let file =
@@ -299,23 +297,23 @@ fn tokenizers_of_gguf() {
                 continue;
             }
             for other in other_keys(value) {
-                let label = format!("{name}: {key} {}", shown_key(other.as_ref()));
+                let shown = shown_key(other.as_ref());
                 let mut keys = keys.clone();
                 match other {
                     Some(other) => keys[place].1 = other,
                     None => drop(keys.remove(place)),
                 }
-                tell(&mut told, &label, &before, &look(&keys));
+                told.add((&name, key, &shown), &before, &look(&keys));
             }
         }
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
 
 #[test]
 fn configs_of_quantized_checkpoints() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let mut told = Vec::new();
+    let mut told = Told::default();
     let mut folders: Vec<_> = ["hfq", "mlx"]
         .iter()
         .flat_map(|set| std::fs::read_dir(root.join(set)).expect("fixtures"))
@@ -341,12 +339,12 @@ fn configs_of_quantized_checkpoints() {
         let config: Json = serde_json::from_str(&text).expect("JSON");
         replace_in(&mut told, &mut seen, (&name, &place), ("config.json", &config), Also::Plans);
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
 
 #[test]
 fn configs_of_adapters() {
-    let mut told = Vec::new();
+    let mut told = Told::default();
     for case in ["llama", "llama-rslora", "gpt2"] {
         let path = fixture(&format!("lora/{case}/adapter")).expect("the repository has it");
         let copy = copy_of(&path);
@@ -377,8 +375,7 @@ fn configs_of_adapters() {
         for place in all {
             for other in others(config.pointer(&place).expect("a value")) {
                 let after = look(&replaced(&config, &place, other.as_ref()));
-                let name = format!("{case}{place} {}", label(other.as_ref()));
-                tell(&mut told, &name, &before, &after);
+                told.add((case, &place, &label(other.as_ref())), &before, &after);
             }
         }
         // Keys that peft has and these adapters have not.
@@ -409,8 +406,8 @@ fn configs_of_adapters() {
                 .as_object_mut()
                 .expect("an object")
                 .extend(more.as_object().expect("an object").clone());
-            tell(&mut told, &format!("{case} {more}"), &before, &look(&config));
+            told.add((case, "", &more.to_string()), &before, &look(&config));
         }
     }
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(told.text());
 }
