@@ -284,10 +284,7 @@ impl StateSpacePlan {
     /// A state-space layer, by its tensors.
     fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
         let shape = |name: &str| -> Result<Vec<usize>> {
-            let tensor = facts.model.tensor(&format!("layers.{layer}.ssm.{name}"))?;
-            let shape =
-                tensor.shape().iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX));
-            Ok(shape.collect())
+            Ok(facts.model.tensor(&format!("layers.{layer}.ssm.{name}"))?.dims()?)
         };
         let fault = || Error::Mismatch(format!("layers.{layer}.ssm has tensors that do not fit"));
         let first = |name: &str| shape(name)?.first().copied().ok_or_else(fault);
@@ -405,9 +402,7 @@ fn shape(facts: &Facts<'_>, layer: u32, name: &str) -> Result<Option<Vec<usize>>
     if !facts.model.has(&name) {
         return Ok(None);
     }
-    let tensor = facts.model.tensor(&name)?;
-    let shape = tensor.shape().iter().map(|&dim| usize::try_from(dim).unwrap_or(usize::MAX));
-    Ok(Some(shape.collect()))
+    Ok(Some(facts.model.tensor(&name)?.dims()?))
 }
 
 impl GatedLruPlan {

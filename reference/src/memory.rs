@@ -603,8 +603,7 @@ fn of_config(config: &ModelConfig, layer: usize) -> Result<Kept, String> {
 /// short convolution.
 fn of_tensors(model: &Model, config: &ModelConfig, layer: usize) -> Kept {
     let shape = |name: &str| -> Option<Vec<usize>> {
-        let tensor = model.tensor(&format!("layers.{layer}.{name}.weight")).ok()?;
-        tensor.shape().iter().map(|dim| usize::try_from(*dim).ok()).collect()
+        model.tensor(&format!("layers.{layer}.{name}.weight")).ok()?.dims().ok()
     };
     let rows = |name: &str| Some(*shape(name)?.first()?);
     if let (Some(keys), Some(values)) = (rows("attention.k"), rows("attention.v")) {

@@ -52,8 +52,7 @@ impl<'m> Loader<'m> {
     /// The matrix `{name}.weight` and, where the model has it, the bias `{name}.bias`.
     pub(crate) fn weight(&self, name: &str, inputs: usize) -> Result<Weight> {
         let tensor = self.model.tensor(&format!("{name}.weight"))?;
-        let shape: Vec<usize> =
-            tensor.shape().iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        let shape = tensor.dims()?;
         let (outer, outputs, found) = match shape.as_slice() {
             [outer @ .., outputs, inputs] => (outer, *outputs, *inputs),
             // llama-quantize drops outermost dimensions of 1.
@@ -81,8 +80,7 @@ impl<'m> Loader<'m> {
     /// The convolution `{name}.weight` as a matrix: inputs are windows of positions, channel by channel.
     pub(crate) fn convolution(&self, name: &str, inputs: usize) -> Result<Weight> {
         let tensor = self.model.tensor(&format!("{name}.weight"))?;
-        let shape: Vec<usize> =
-            tensor.shape().iter().filter_map(|n| usize::try_from(*n).ok()).collect();
+        let shape = tensor.dims()?;
         let [outputs, rows, width] = *shape.as_slice() else {
             return Err(misfit(name, tensor.shape(), "three dimensions were expected"));
         };

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! let model = weighbridge::Model::open("model-Q4_K_M.gguf")?;
-//! let config: LlamaConfig = serde_json::from_value(weighbridge_candle::config(&model)?.into())?;
+//! let config = weighbridge::translate::hf_documents(&model)?.config;
+//! let config: LlamaConfig = serde_json::from_slice(&config.into_bytes())?;
 //! let weights = weighbridge_candle::Weights::new(&model)?;
 //! let llama = Llama::load(weights.var_builder(DType::F32, Device::Cpu), &config.into_config(false))?;
 //! ```
@@ -44,17 +45,6 @@ impl Weights {
     }
 }
 
-/// The `config.json` of a model: the file beside its weights, or what GGUF's metadata say in that form.
-///
-/// # Errors
-///
-/// Same as [`weighbridge::translate::hf_documents`].
-pub fn config(model: &Model) -> weighbridge::Result<serde_json::Value> {
-    let bytes = weighbridge::translate::hf_documents(model)?.config.into_bytes();
-    serde_json::from_slice(&bytes)
-        .map_err(|error| weighbridge::Error::new(weighbridge::ErrorKind::Malformed, error.to_string()))
-}
-
 impl SimpleBackend for Weights {
     fn get(
         &self,
@@ -89,7 +79,6 @@ impl SimpleBackend for Weights {
 }
 
 fn decode<T: Element + WithDType>(tensor: &weighbridge::Tensor, device: &Device) -> Result<Tensor> {
-    let sizes = tensor.shape().iter().map(|size| usize::try_from(*size));
-    let shape = sizes.collect::<std::result::Result<Vec<usize>, _>>().map_err(Error::wrap)?;
-    Tensor::from_vec(tensor.to_vec::<T>().map_err(Error::wrap)?, shape, device)
+    let (values, shape) = (tensor.to_vec::<T>(), tensor.dims());
+    Tensor::from_vec(values.map_err(Error::wrap)?, shape.map_err(Error::wrap)?, device)
 }

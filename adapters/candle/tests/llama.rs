@@ -15,8 +15,8 @@ fn sample(name: &str) -> PathBuf {
 }
 
 fn config(model: &Model) -> Config {
-    let keys = weighbridge_candle::config(model).expect("a config");
-    let config: LlamaConfig = serde_json::from_value(keys).expect("candle's config");
+    let keys = weighbridge::translate::hf_documents(model).expect("a config").config;
+    let config: LlamaConfig = serde_json::from_slice(&keys.into_bytes()).expect("candle's config");
     config.into_config(false)
 }
 

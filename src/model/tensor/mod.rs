@@ -382,6 +382,23 @@ impl Tensor {
         &self.shape
     }
 
+    /// The dimensions as the lengths of arrays in memory, outermost first.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this machine cannot address an array of this length.
+    pub fn dims(&self) -> Result<Vec<usize>> {
+        let dim = |dim: &u64| {
+            let too_long = |_| {
+                let fault =
+                    format!("{dim} values in a row exceed the memory that can be addressed");
+                Error::unsupported(fault).in_tensor(self.name())
+            };
+            usize::try_from(*dim).map_err(too_long)
+        };
+        self.shape.iter().map(dim).collect()
+    }
+
     /// The number of values.
     pub fn elements(&self) -> u64 {
         shape::elements(&self.shape).unwrap_or(0)
