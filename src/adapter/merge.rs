@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
-use crate::arch::{Axes, Dialect, RowOrder, Transform, canonical_of};
+use crate::arch::{Axes, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::model::{Adaptation, Model, ProductUse, Tensor};
 use crate::store::{Encoding, Part};
 
 /// The canonical names of the embedding and of the output matrix, whose rows are tokens.
-const EMBEDDING: &str = "token_embedding.weight";
-const OUTPUT: &str = "output.weight";
+pub(super) const EMBEDDING: &str = "token_embedding.weight";
+pub(super) const OUTPUT: &str = "output.weight";
 
 impl Adapter {
     /// The model with adapters merged, each with a factor that its products are multiplied by. Several
@@ -224,10 +224,10 @@ fn is_copy_of_embedding(
 }
 
 /// A canonical tensor that a product changes, or one of its experts.
-struct Target {
-    tensor: Tensor,
-    expert: Option<u32>,
-    transform: Transform,
+pub(super) struct Target {
+    pub(super) tensor: Tensor,
+    pub(super) expert: Option<u32>,
+    pub(super) transform: Transform,
 }
 
 impl Target {
@@ -244,7 +244,7 @@ impl Target {
 }
 
 /// An error for tensors that an adapter changes and the model lacks.
-fn lacks(model: &Model, first: &str, count: usize) -> Error {
+pub(super) fn lacks(model: &Model, first: &str, count: usize) -> Error {
     let more = match count.saturating_sub(1) {
         0 => String::new(),
         more => format!(", and {more} more that the adapter changes"),
@@ -270,7 +270,7 @@ fn added(target: &str) -> Error {
 }
 
 /// Checks that a GGUF adapter states an architecture of the model's family.
-fn check_architecture(model: &Model, adapter: &Adapter) -> Result<()> {
+pub(super) fn check_architecture(model: &Model, adapter: &Adapter) -> Result<()> {
     let Some(architecture) = model.resolution()?.architecture else { return Ok(()) };
     match adapter.model.metadata().str("general.architecture") {
         Some(name) if !architecture.gguf.contains(&name) => {
@@ -289,7 +289,7 @@ fn spellings(name: &str) -> [String; 3] {
 }
 
 /// The canonical tensors that an adapter changes under a name; empty if the model lacks them.
-fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> {
+pub(super) fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> {
     let resolution = model.resolution()?;
     let names: Vec<Cow<'_, str>> = match adapter.dialect {
         Dialect::Gguf => vec![Cow::Borrowed(name)],
@@ -318,19 +318,16 @@ fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> 
     Ok(stored().map(Target::stored).into_iter().collect())
 }
 
-/// Adds a product to one of its targets.
-fn add(
-    all: &mut Adaptation,
-    model: &Model,
+/// The two matrices of a product, in the rows and columns of the canonical tensor that it changes.
+pub(super) fn factors(
     adapter: &Adapter,
     product: &LowRankPair,
     target: &Target,
-    scale: f64,
-) -> Result<()> {
-    let config = model.config().ok();
+    config: Option<&ModelConfig>,
+) -> Result<(Tensor, Tensor)> {
     let (a, b) = (adapter.stored(&product.a)?, adapter.stored(&product.b)?);
     let of_embedding = target.tensor.name() == EMBEDDING;
-    let (left, right) = match (product.layout, a.shape()) {
+    Ok(match (product.layout, a.shape()) {
         (Layout::PeftEmbedding, _) => (a.transpose()?, b.transpose()?),
         (Layout::GgufEmbedding, _) => (a, b.transpose()?),
         (Layout::Mlx, [_, _]) if of_embedding => (a, b),
@@ -342,7 +339,20 @@ fn add(
                 right.in_canonical_columns(target.transform.columns, config)?,
             )
         }
-    };
+    })
+}
+
+/// Adds a product to one of its targets.
+fn add(
+    all: &mut Adaptation,
+    model: &Model,
+    adapter: &Adapter,
+    product: &LowRankPair,
+    target: &Target,
+    scale: f64,
+) -> Result<()> {
+    let config = model.config().ok();
+    let (left, right) = factors(adapter, product, target, config)?;
     let magnitudes = product.magnitudes.as_deref().map(|name| {
         let norms = adapter.stored(name)?;
         let norms = norms.clone().with_shape(&[norms.elements()]);

@@ -6,6 +6,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod gguf;
+mod in_gguf;
 mod merge;
 mod mlx;
 mod open;

@@ -39,7 +39,7 @@ pub use diff::{
     DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair,
     TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff,
 };
-pub use extract::{ExtractedAdapter, extract_adapter};
+pub use extract::{ExtractedAdapter, adapter_in_gguf, extract_adapter};
 pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
 pub use inspect::{

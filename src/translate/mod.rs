@@ -90,6 +90,19 @@ pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> 
     Ok((keys, notes))
 }
 
+/// The `general.architecture` of a model in GGUF.
+///
+/// # Errors
+///
+/// `Unsupported` if there is none for the model.
+pub(crate) fn gguf_architecture(model: &Model) -> Result<String> {
+    let own = model.metadata().str("general.architecture");
+    match own.filter(|_| model.encoding() == Encoding::Gguf) {
+        Some(name) => Ok(name.to_owned()),
+        None => Ok(config::gguf::gguf_variant(model.store())?.gguf.to_owned()),
+    }
+}
+
 /// The metadata of a model's vision model in GGUF, as llama.cpp's converter writes it with
 /// `--mmproj`. `weights` is the number of its weights.
 ///

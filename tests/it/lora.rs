@@ -123,15 +123,7 @@ fn merging_and_converting_are_one_step() {
 #[test]
 fn an_adapter_in_gguf_is_the_same_adapter() {
     // llama.cpp has one alpha for all tensors, so the patterns of alpha are taken out of PEFT's.
-    let adapter = lora("llama/adapter");
-    let config = std::fs::read_to_string(adapter.join("adapter_config.json")).expect("a config");
-    let mut config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
-    config["alpha_pattern"] = serde_json::json!({});
-    let weights = std::fs::read(adapter.join("adapter_model.safetensors")).expect("weights");
-    let plain = folder(&[
-        ("adapter_config.json", config.to_string().into_bytes()),
-        ("adapter_model.safetensors", weights),
-    ]);
+    let plain = with_one_alpha();
     let (base, gguf) = (lora("llama/base"), lora("llama/adapter.gguf"));
     let expected = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), plain.path()));
     let merged = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &gguf));
@@ -349,6 +341,88 @@ fn refuses_what_is_more_than_a_product() {
     let options = with(ConvertOptions::new(&OLLAMA), &lora("llama/adapter"));
     let error = ops::convert(&open(&gguf.path), &options).expect_err("no GGUF in Ollama's store");
     assert!(error.advice().is_some_and(|advice| advice.contains("GGUF file")), "{error}");
+}
+
+/// Writes an adapter as a GGUF file for a base.
+fn in_gguf(adapter: &Path, base: &Path) -> Result<(PathBuf, TempDir), Error> {
+    let plan = ops::adapter_in_gguf(&Adapter::open(adapter)?, &Model::open(base)?, None)?;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("adapter.gguf");
+    plan.run(&path, &WriteOptions::new())?;
+    Ok((path, folder))
+}
+
+/// The adapter of `llama` with one alpha, as llama.cpp has it.
+fn with_one_alpha() -> TempDir {
+    adapter_with(|config| config["alpha_pattern"] = serde_json::json!({}))
+}
+
+#[test]
+fn adapters_are_written_as_llama_cpp_s_converter_writes_them() {
+    let (base, adapter) = (lora("llama/base"), with_one_alpha());
+    let expected = open(&lora("llama/adapter.gguf"));
+    let gguf = convert(&base, &ConvertOptions::new(&GGUF));
+    for base in [&base, &gguf.path] {
+        let (path, _folder) = in_gguf(adapter.path(), base).expect("an adapter");
+        let found = open(&path);
+        assert_eq!(found.len(), expected.len());
+        same_bytes(&found, &expected);
+        let keys = |model: &Model| {
+            let metadata = model.metadata();
+            let text = |key: &str| metadata.str(key).map(str::to_owned);
+            let texts = ["general.architecture", "general.type", "adapter.type"].map(text);
+            (texts, metadata.f64("adapter.lora.alpha"))
+        };
+        assert_eq!(keys(&found), keys(&expected));
+    }
+    // Fused matrices, and matrices that are stored transposed: the merged models are the same.
+    for case in ["llama-rslora", "gpt2"] {
+        let (base, adapter) = (lora(&format!("{case}/base")), lora(&format!("{case}/adapter")));
+        let (path, _folder) = in_gguf(&adapter, &base).unwrap_or_else(|error| panic!("{error}"));
+        let by_gguf = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &path));
+        let by_peft = convert(&base, &with(ConvertOptions::new(&SAFETENSORS), &adapter));
+        same_bytes(&by_gguf.model, &by_peft.model);
+    }
+}
+
+#[test]
+fn refuses_adapters_that_gguf_cannot_hold() {
+    let base = lora("llama/base");
+    let refusal = |adapter: &Path, base: &Path| in_gguf(adapter, base).expect_err("no such GGUF");
+    let error = refusal(&lora("llama/adapter"), &base);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("llama.cpp has one alpha for all matrices"), "{error}");
+    let error = refusal(with_one_alpha().path(), &lora("gpt2/base"));
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let error = refusal(adapter_with(|config| config["bias"] = "all".into()).path(), &base);
+    assert!(error.to_string().contains("only \"none\" can be merged"), "{error}");
+    let pair = |module: &str, rows: u64, columns: u64, more: &[&str]| {
+        let name = |side: &str| format!("base_model.model.{module}.lora_{side}.weight");
+        let zeros = |count: u64| f32s(&vec![0.0; count as usize]);
+        let mut file = Safetensors::new()
+            .tensor(&name("A"), "F32", &[1, columns], zeros(columns))
+            .tensor(&name("B"), "F32", &[rows, 1], zeros(rows));
+        for other in more {
+            file = file.tensor(other, "F32", &[32], zeros(32));
+        }
+        let config = br#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1}"#.to_vec();
+        folder(&[("adapter_config.json", config), ("adapter_model.safetensors", file.build())])
+    };
+    let q = "model.layers.0.self_attn.q_proj";
+    let norm = "base_model.model.model.norm.weight";
+    let error = refusal(pair(q, 32, 32, &[norm]).path(), &base);
+    assert_eq!(error.tensor(), Some(norm));
+    assert!(error.to_string().contains("llama.cpp's adapters have nothing else"), "{error}");
+    let mixtral = fixture("hf/mixtral-bf16").expect("the repository has it");
+    let expert = "model.layers.0.block_sparse_moe.experts.1.w1";
+    let shape = open(&mixtral).stored_tensor(&format!("{expert}.weight")).expect("an expert");
+    let &[rows, columns] = shape.shape() else { panic!("{:?}", shape.shape()) };
+    let error = refusal(pair(expert, rows, columns, &[]).path(), &mixtral);
+    assert!(error.to_string().contains("an adapter of experts"), "{error}");
+    // The sample's embedding is also its output matrix.
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/sample/hf");
+    let error = refusal(pair("model.embed_tokens", 256, 512, &[]).path(), &sample);
+    assert!(error.to_string().contains("also the output matrix"), "{error}");
 }
 
 #[test]

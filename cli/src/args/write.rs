@@ -457,10 +457,10 @@ Examples:
   weighbridge convert ./Qwen3-8B Qwen3-8B.gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
-  weighbridge convert model-Q8_0.gguf model.safetensors
   weighbridge convert ./model-4bit model.gguf --lossless
   weighbridge convert ./Qwen3-8B ./merged --to safetensors --lora ./my-adapter
   weighbridge convert ./tuned ./my-adapter --lora-from ./Qwen3-8B --rank 32
+  weighbridge convert ./my-adapter my-adapter.gguf --base ./Qwen3-8B
   weighbridge convert ./gemma-3-4b-it mmproj-gemma-3-4b-it.gguf --mmproj
   weighbridge convert ./Qwen3-32B ./Qwen3-32B-tp8 --shards tp=8
   weighbridge convert ./model-4bit qwen3:4bit --to ollama"
@@ -479,8 +479,8 @@ pub(crate) struct Convert {
     pub(crate) dtype: Option<DType>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Write instead a LoRA adapter that makes SRC of the model BASE: a directory of PEFT
-    #[arg(long, value_name = "BASE", conflicts_with_all = ["to", "dtype", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
+    /// Write a LoRA adapter: one that makes SRC of BASE, or if SRC is one of BASE, the same as GGUF
+    #[arg(long, visible_alias = "base", value_name = "BASE", conflicts_with_all = ["to", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
     pub(crate) lora_from: Option<PathBuf>,
     /// With --lora-from: the rank of the changes
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 16, requires = "lora_from",

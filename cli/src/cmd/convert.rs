@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Error, ErrorKind, Model};
@@ -14,6 +15,9 @@ use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
 
 pub(crate) fn run(args: &Convert) -> Done {
+    if let Some(adapter) = adapter(&args.src) {
+        return in_gguf(args, &adapter);
+    }
     if let Some(base) = &args.lora_from {
         return extract(args, base);
     }
@@ -21,8 +25,43 @@ pub(crate) fn run(args: &Convert) -> Done {
     writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
 }
 
+/// The adapter at a path. A whole model may have the config of an adapter next to it.
+fn adapter(path: &Path) -> Option<Adapter> {
+    let adapter = path.exists().then(|| Adapter::open(path).ok()).flatten();
+    adapter.filter(|adapter| adapter.len() > 0 || adapter.obstacle().is_some())
+}
+
+/// Writes an adapter as a GGUF file.
+fn in_gguf(args: &Convert, adapter: &Adapter) -> Done {
+    let src = shown(&args.src);
+    let base = args.lora_from.clone().or_else(|| adapter.base_model().map(PathBuf::from));
+    let base = base.ok_or_else(|| {
+        let fault = format!("{src} is an adapter, and a GGUF file needs the names of its model");
+        let advice = format!(
+            "`weighbridge convert {src} DST.gguf --base MODEL` writes it as GGUF, `weighbridge convert MODEL DST \
+             --lora {src}` merges it"
+        );
+        Error::new(ErrorKind::Mismatch, fault).advise(advice)
+    })?;
+    let dst = args.dst.path()?.map(Path::to_path_buf);
+    let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, ".gguf"));
+    if by_ending(&dst) != Some(&GGUF) {
+        let fault = format!("an adapter is written as GGUF: {} must end in .gguf", shown(&dst));
+        return Err(Stop::Usage(fault));
+    }
+    let open = args.writing.open.options();
+    let base = open.open(&base)?;
+    remark(&base);
+    let plan = ops::adapter_in_gguf(adapter, &base, args.dtype)?;
+    writing::run(&open.open(&args.src)?, &plan, &dst, &args.writing)
+}
+
 /// `--lora-from`: writes the difference of two models as an adapter.
 fn extract(args: &Convert, base: &Path) -> Done {
+    if args.dtype.is_some() {
+        let fault = "--dtype is for adapters that are converted; a new one has F32";
+        return Err(Stop::Usage(fault.to_owned()));
+    }
     let open = args.writing.open.options();
     let (base, tuned) = (open.open(base)?, open.open(&args.src)?);
     [&base, &tuned].into_iter().for_each(remark);

@@ -1,5 +1,6 @@
-//! A LoRA adapter from the difference of two models.
+//! LoRA adapters: from the difference of two models, and in another form.
 
+mod in_gguf;
 mod low_rank;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{Model, Tensor};
 use crate::write::{Builder, WritePlan};
+pub use in_gguf::adapter_in_gguf;
 use low_rank::{Factors, nearest};
 
 /// The name of PEFT's file of matrices, without its ending.

@@ -1,0 +1,42 @@
+//! A LoRA adapter as a GGUF file.
+
+use crate::adapter::Adapter;
+use crate::container::GGUF;
+use crate::dialect::Dialect;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::metadata::Value;
+use crate::model::{Model, Tensor};
+use crate::translate;
+use crate::write::{Builder, WritePlan};
+
+/// Plans an adapter as the GGUF file that llama.cpp's `convert_lora_to_gguf.py` writes: the matrices in the
+/// names and the row order that the base has in GGUF, with one alpha. They keep their dtypes unless one is
+/// given.
+///
+/// # Errors
+///
+/// `NotFound` and `Mismatch` if the adapter does not fit the base; `Unsupported` if the base has no form in
+/// GGUF, or for changes that are no products of two matrices of one GGUF tensor with a common alpha.
+pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) -> Result<WritePlan> {
+    let tensors = base.tensors_in(Dialect::Gguf)?.tensors;
+    let names: Vec<&str> = tensors.iter().map(Tensor::name).collect();
+    let matrices = adapter.in_gguf(base, &names)?;
+    let mut builder = Builder::new(&GGUF)?;
+    let keys = builder.metadata();
+    keys.set_text("general.architecture", &translate::gguf_architecture(base)?);
+    keys.set_text("general.type", "adapter");
+    keys.set_text("adapter.type", "lora");
+    keys.set("adapter.lora.alpha", Value::F32(matrices.alpha));
+    if let Some(name) = adapter.base_model() {
+        keys.set("general.base_model.count", Value::U32(1));
+        keys.set_text("general.base_model.0.name", name);
+    }
+    for tensor in &matrices.tensors {
+        match dtype {
+            Some(dtype) => builder.add_as(tensor.name(), tensor, dtype)?,
+            None => builder.add(tensor.name(), tensor)?,
+        }
+    }
+    builder.plan()
+}
