@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::json::Json;
 
 use super::QuantType;
+use super::go_template::GoTemplate;
 use super::parameters::Parameters;
 use super::prompt::{PromptFormat, message_layer, stop_words};
 use crate::bytes::Access;
@@ -128,7 +129,9 @@ pub(crate) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
         let draft = add_files(new, &mut layers, &mut builder)?;
         let settings = ConfigSettings { draft, base, ..new.settings.clone() };
         layers = new.edit(layers, default_stop(role, store.metadata(), &settings))?;
-        layers.push(gguf_config(role, store, &settings));
+        let config = gguf_config(role, store, &settings);
+        dropped_prompt(&layers, &config)?.into_iter().for_each(|note| builder.note(note));
+        layers.push(config);
     }
     layers.into_iter().for_each(|layer| builder.push_document(layer));
     let mut plan = builder.plan()?;
@@ -318,6 +321,29 @@ pub(crate) fn stored_layers(
 
 fn layer(role: &str, content: DocumentContent) -> NewDocument {
     NewDocument { name: String::new(), role: role.to_owned(), content }
+}
+
+/// A note if the template has no place for the system prompt. A renderer needs no template.
+pub(super) fn dropped_prompt(
+    layers: &[NewDocument],
+    config: &NewDocument,
+) -> Result<Option<&'static str>> {
+    let content = |layer: &NewDocument| match &layer.content {
+        DocumentContent::Bytes(bytes) => Ok(bytes.clone()),
+        DocumentContent::Copy(source) => Ok(source.bytes(0..source.len())?.to_vec()),
+        DocumentContent::Json(_) | DocumentContent::Config(_) => Ok(Vec::new()),
+    };
+    let layer = |role: &str| layers.iter().find(|layer| layer.role == role);
+    let is_rendered = Json::parse(&content(config)?)
+        .is_ok_and(|config| !ConfigBlob::parse(&config).renderer.is_empty());
+    if layer("system").is_none() || is_rendered {
+        return Ok(None);
+    }
+    let template: Result<Vec<u8>> = layer("template").map_or(Ok(Vec::new()), content);
+    let template = GoTemplate::parse(&String::from_utf8_lossy(&template?));
+    let drops = template.is_ok_and(|it| !it.names("system") && !it.names("messages"));
+    let note = "Ollama drops the system prompt: the template has neither .System nor .Messages";
+    Ok(drops.then_some(note))
 }
 
 fn text_layer(role: &str, text: String) -> NewDocument {

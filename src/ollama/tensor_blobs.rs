@@ -2,7 +2,7 @@
 
 use crate::json::Json;
 
-use super::layers::{NewLayers, base_config, stored_layers};
+use super::layers::{NewLayers, base_config, dropped_prompt, stored_layers};
 use super::quantization::OllamaModel;
 use super::{QuantType, QuantTypeDescriptor};
 use crate::bytes::Text;
@@ -154,9 +154,10 @@ impl BlobModel<'_> {
             chat_template: template.unwrap_or_default(),
             ..new.settings.clone()
         };
-        let layers = layers(store, new.draft.as_ref())?;
-        new.edit(layers, &[])?.into_iter().for_each(|layer| builder.push_document(layer));
+        let layers = new.edit(layers(store, new.draft.as_ref())?, &[])?;
+        layers.iter().cloned().for_each(|layer| builder.push_document(layer));
         let config = tensor_config(builder.documents(), types, &settings)?;
+        dropped_prompt(&layers, &config)?.into_iter().for_each(|note| builder.note(note));
         builder.push_document(config);
         Ok(())
     }

@@ -101,8 +101,6 @@ fn reports() {
     assert_snapshot!(told(store, &["create", "a", HF, "--quantize", "int6"]), @"
     2
     error: invalid value 'int6' for '--quantize <TYPE>': not one of int4, int8, nvfp4, mxfp4, mxfp8
-
-    For more information, try '--help'.
     ");
 }
 
@@ -172,7 +170,17 @@ fn modelfiles_and_show() {
     ");
     // Texts are printed as they are: with the end of line that they have, or with one if they lack it.
     let words = ["create", "peach", HF, "--system", "Be Peach.\n"];
-    assert_eq!(run(&store, &words).status, Some(0));
+    let dropped = "Ollama drops the system prompt";
+    for (template, is_dropped) in [("{{ .System }} {{ .Prompt }}", false), ("{{ .Prompt }}", true)]
+    {
+        let made = run(&store, &[&words[..], &["--template", template, "--overwrite"]].concat());
+        assert_eq!(
+            (made.status, made.err.contains(dropped)),
+            (Some(0), is_dropped),
+            "{}",
+            made.err
+        );
+    }
     assert_eq!(run(&store, &["show", "peach", "--system"]).out, "Be Peach.\n");
     assert_eq!(run(&store, &["show", "peach", "--license"]).out, "");
     let json = run(&store, &["show", "peach", "--json"]).out;
@@ -326,14 +334,10 @@ fn wrong_modelfiles_and_options() {
     assert_snapshot!(said(&["create", "m", HF, "--parameter", "top_k"]), @"
     2
     error: invalid value 'top_k' for '--parameter <NAME=VALUE>': expected NAME=VALUE
-
-    For more information, try '--help'.
     ");
     assert_snapshot!(said(&["create", "m", HF, "--message", "tool=x"]), @r#"
     2
     error: invalid value 'tool=x' for '--message <ROLE=TEXT>': "tool" is not one of system, user, assistant
-
-    For more information, try '--help'.
     "#);
     assert_snapshot!(said(&["create", "m", HF, "--template", "@no/such/file"]), @"
     5
