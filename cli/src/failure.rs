@@ -82,26 +82,32 @@ impl Failure {
     }
 
     /// A wrong command line, from the message of the argument parser: its first paragraph says what
-    /// is wrong, a later one gives a tip or the usage.
+    /// is wrong, a later one gives the usage. Its tips are by letters, and often wrong.
     pub(crate) fn usage(said: &str) -> Self {
         let mut parts = said
             .trim()
             .split("\n\n")
             .map(|part| part.lines().map(str::trim).collect::<Vec<_>>().join(" "));
         let first = parts.next().unwrap_or_default();
-        let message = first.strip_prefix("error: ").unwrap_or(&first).to_owned();
-        let rest: Vec<String> = parts.collect();
-        let find = |start: &str| rest.iter().find(|part| part.starts_with(start));
-        let advice = match find("tip: ") {
-            Some(tip) => Some(tip.trim_start_matches("tip: ").to_owned()),
-            None => find("Usage: ").cloned(),
+        let message = first.strip_prefix("error: ").unwrap_or(&first);
+        let message = match message.split_once(" [possible values: ") {
+            Some((fault, values)) => {
+                format!("{fault}: not one of {}", values.trim_end_matches(']'))
+            }
+            None => message.to_owned(),
         };
+        let advice = parts.find(|part| part.starts_with("Usage: "));
         Self { advice, ..Self::new("usage", 2, message) }
     }
 
     /// A wrong command line, and what to type instead.
     pub(crate) fn advised(message: String, advice: String) -> Self {
         Self { advice: Some(advice), ..Self::new("usage", 2, message) }
+    }
+
+    /// The same with other advice, if there is any.
+    pub(crate) fn or_advice(self, advice: Option<String>) -> Self {
+        Self { advice: advice.or(self.advice), ..self }
     }
 
     /// Adds text to the message.
@@ -259,8 +265,11 @@ mod tests {
         let failure = Failure::usage(said);
         assert_eq!((failure.kind, failure.status), ("usage", 2));
         assert_eq!(failure.message, "unexpected argument '--nope' found");
-        let advice = "to pass '--nope' as a value, use '-- --nope'";
+        let advice = "Usage: weighbridge inspect [OPTIONS] <PATH>...";
         assert_eq!(failure.advice.as_deref(), Some(advice));
+        let said = "error: invalid value 'x' for '--as <FORM>'\n  [possible values: text, npy]\n";
+        let fault = "invalid value 'x' for '--as <FORM>': not one of text, npy";
+        assert_eq!(Failure::usage(said).message, fault);
         let said = "error: the following required arguments were not provided:\n  <NAME>\n\n\
                     Usage: weighbridge dump <PATH> <NAME>\n";
         let failure = Failure::usage(said);

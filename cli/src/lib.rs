@@ -19,6 +19,7 @@ mod writing;
 use std::ffi::OsString;
 use std::io::Write;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use weighbridge::arch::FamilyFile;
 
 use failure::Failure;
@@ -80,13 +81,24 @@ fn in_words(message: &str) -> String {
         .replace("invalid float literal", "a number is needed")
 }
 
+/// The value that was meant by a wrong one, of those that an argument may have.
+fn meant(error: &clap::Error) -> Option<String> {
+    let word = error.get(ContextKind::InvalidValue)?.to_string();
+    let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) else {
+        return None;
+    };
+    let near = spelling::nearest(&word, values.iter(), |value| spelling::distance(&word, value))?;
+    Some(format!("did you mean {near}?"))
+}
+
 /// Prints the help or the version if they were requested; otherwise the command line is wrong.
 fn parsed_nothing(error: &clap::Error) -> Done {
-    if error.use_stderr() && failure::is_json() {
-        complain(Failure::usage(&in_words(&error.to_string())));
+    let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if error.use_stderr() && (failure::is_json() || !is_help) {
+        complain(Failure::usage(&in_words(&error.to_string())).or_advice(meant(error)));
     } else if error.use_stderr() {
         let mut err = print::stderr();
-        for line in in_words(&error.render().ansi().to_string()).lines() {
+        for line in error.render().ansi().to_string().lines() {
             err.paragraph(line, 2)?;
         }
     } else {

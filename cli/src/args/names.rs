@@ -248,7 +248,13 @@ pub(crate) fn quant_type() -> Named<QuantType> {
     Named {
         parse: |text| {
             let names = TYPES.iter().map(|row| row.name);
-            QuantType::from_name(text).map_or_else(|| none_of(names), Ok)
+            match (QuantType::from_name(text), FileType::from_name(text)) {
+                (Some(found), _) => Ok(found),
+                (None, Some(_)) => Err(format!(
+                    "a type of GGUF files: `weighbridge quantize SRC FILE {text}` writes one to create from"
+                )),
+                (None, None) => none_of(names),
+            }
         },
         names: || TYPES.iter().map(|row| (row.name, "")).collect(),
     }

@@ -2,6 +2,7 @@
 #![allow(clippy::result_large_err, reason = "an error ends the program")]
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::{Arg, Command, ValueEnum};
@@ -51,6 +52,19 @@ pub(super) fn complete(program: &Command, words: &mut Vec<OsString>, at: usize) 
     }
 }
 
+/// Options without which `run generate` needs a prompt.
+const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
+
+/// The text on standard input, if it is not a terminal and there is any.
+fn piped() -> Option<String> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        return None;
+    }
+    let text = std::io::read_to_string(input.lock()).ok()?;
+    Some(text.strip_suffix('\n').unwrap_or(&text).to_owned()).filter(|text| !text.is_empty())
+}
+
 /// Puts the arguments of a verb in the order of this program. Its options are those of this program.
 pub(super) fn arrange(
     mut program: Command,
@@ -70,6 +84,12 @@ pub(super) fn arrange(
         && is_adapter(word_at(words, *first))
     {
         words.swap(*first, *second);
+    }
+    if let ("run generate", [_]) = (name.as_str(), places.as_slice())
+        && !has(words, &PROMPTS)
+        && let Some(prompt) = piped()
+    {
+        words.push(format!("--prompt={prompt}").into());
     }
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     refused(&name, words, &places)?;
@@ -171,19 +191,6 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
                     .to_owned(),
             )
         }
-        ("convert", 1 | 2)
-            if Path::new(nth(0)).join("adapter_config.json").is_file()
-                && (nth(1).is_empty() || nth(1).ends_with(".gguf"))
-                && !has(words, &["--to", "--dst", "--lora", "--lora-from"]) =>
-        {
-            (
-                format!("{} is an adapter, and none is converted to GGUF", nth(0)),
-                format!(
-                    "`weighbridge convert MODEL DST --lora {}` merges it into its model",
-                    nth(0)
-                ),
-            )
-        }
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
             format!("`weighbridge create {} {}`", nth(1), nth(0)),
@@ -192,17 +199,13 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             format!("{} is a file on this machine", nth(0)),
             format!("`weighbridge {0}` shows it, `weighbridge meta get {0}` its metadata", nth(0)),
         ),
-        ("run generate", 1)
-            if !has(words, &["--prompt", "--ids", "--encoder-ids", "-h", "--help"]) =>
-        {
-            (
-                "there is no prompt".to_owned(),
-                format!(
-                    "`weighbridge run generate {} --prompt 'Once upon a time'`; each command answers one prompt",
-                    nth(0)
-                ),
-            )
-        }
+        ("run generate", 1) if !has(words, &PROMPTS) => (
+            "there is no prompt".to_owned(),
+            format!(
+                "`weighbridge run generate {} --prompt 'Once upon a time'`; each command answers one prompt",
+                nth(0)
+            ),
+        ),
         ("run logits", 2) => (
             "logits are those of tokens: give their numbers as --ids".to_owned(),
             format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),

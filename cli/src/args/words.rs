@@ -36,7 +36,6 @@ const UPLOADS: &str = "Weighbridge uploads to no hub: use `hf upload` or `ollama
 const LOGIN: &str = "Weighbridge needs no login: set HF_TOKEN, or use `hf auth login`, for models of the hub that are not public";
 const TRAINS: &str =
     "Weighbridge does not train; `weighbridge convert MODEL DST --lora ADAPTER` merges an adapter";
-const LORA: &str = "`weighbridge convert MODEL DST --lora ADAPTER` merges an adapter into a model";
 const CALIBRATES: &str = "Weighbridge quantizes without calibration: `weighbridge quantize MODEL Q4_K_M` for GGUF, \
     `weighbridge quantize MODEL --type mlx4` for MLX, or with `--imatrix FILE` of llama-imatrix";
 const BITS: &str = "the type has them: `--type mlx4` is 4 bits, `mlx4,64` also sets the group size, `mlx4,32,mxfp4` \
@@ -75,7 +74,7 @@ const VERBS: &[(&str, Meaning)] = &[
         "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head",
         Is("inspect"),
     ),
-    ("gguf-dump|gguf_dump|gguf_dump.py", Is("inspect --metadata")),
+    ("gguf-dump", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
     (
         "metadata|kv|keys|meta list|meta ls|meta show|meta print|list metadata|list keys",
@@ -84,15 +83,15 @@ const VERBS: &[(&str, Meaning)] = &[
     ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
-    ("set|edit|gguf-set-metadata|gguf_set_metadata.py", Is("meta set")),
+    ("set|edit|gguf-set-metadata", Is("meta set")),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values", Is("dump")),
-    ("ppl|perplexity|llama-perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
+    ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     ("vram|ram|mem|fit|fits|estimate", Is("memory")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor|test", Is("verify")),
-    ("gguf-hash|llama-gguf-hash", Is("hash")),
+    ("gguf-hash", Is("hash")),
     (
         "sha256|sha256sum|shasum|checksum|digest",
         Says(
@@ -100,26 +99,23 @@ const VERBS: &[(&str, Meaning)] = &[
              each tensor",
         ),
     ),
-    (
-        "convert_hf_to_gguf|convert_hf_to_gguf.py|convert-hf-to-gguf|hf-to-gguf|mlx_lm.convert|export",
-        Is("convert"),
-    ),
+    ("convert-hf-to-gguf|hf-to-gguf|convert-lora|convert-lora-to-gguf|export", Is("convert")),
     ("to-gguf", Is("convert --to gguf")),
     ("to-mlx", Is("convert --to mlx")),
     ("to-safetensors|to-hf", Is("convert --to safetensors")),
-    ("quant|quantise|llama-quantize", Is("quantize")),
+    ("quant|quantise", Is("quantize")),
     ("requant|requantize|requantise", Is("quantize --allow-requantize")),
     (
-        "gguf-new-metadata|gguf_new_metadata|gguf_new_metadata.py",
+        "gguf-new-metadata",
         Says("`weighbridge meta set SRC name='My model' -o DST` writes a changed copy"),
     ),
     (
-        "gguf-convert-endian|gguf_convert_endian|gguf_convert_endian.py",
+        "gguf-convert-endian",
         Says(
             "Weighbridge reads both byte orders, and writes little-endian files: `weighbridge convert SRC DST`",
         ),
     ),
-    ("gguf-split|llama-gguf-split|shard|reshard", Is("split")),
+    ("gguf-split|shard|reshard", Is("split")),
     ("join|unsplit|unshard|concat|combine", Is("merge")),
     ("dedupe|dedup|duplicates", Is("models --duplicates")),
     (
@@ -127,16 +123,16 @@ const VERBS: &[(&str, Meaning)] = &[
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
     ),
     ("tokenizer|vocab|vocabulary", Says(TOKENS)),
-    ("special-tokens|special_tokens", Is("run tokens")),
+    ("special-tokens", Is("run tokens")),
     ("download|fetch|get|clone|snapshot-download", Is("pull")),
     ("cache rm|cache delete|cache prune", Says(DELETES)),
-    ("cache ls|cache list|cache scan|cache|scan|scan-cache|ls|du", Is("models")),
+    ("cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du", Is("models")),
     ("import", Is("create")),
-    ("chat|ask|mlx_lm.chat", Is("run generate --chat")),
-    ("gen|complete|infer|prompt|sample|llama-cli|llama-simple|mlx_lm.generate", Is("run generate")),
-    ("tokenize|encode|llama-tokenize", Is("run tokens")),
-    ("embedding|embeddings|llama-embedding", Is("run embed")),
-    ("benchmark|llama-bench|time", Is("bench")),
+    ("chat|ask", Is("run generate --chat")),
+    ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
+    ("tokenize|encode", Is("run tokens")),
+    ("embedding|embeddings", Is("run embed")),
+    ("benchmark|time", Is("bench")),
     ("dtypes", Is("list dtypes")),
     ("types", Is("list types")),
     ("architectures|families|list families|list archs", Is("list architectures")),
@@ -144,7 +140,7 @@ const VERBS: &[(&str, Meaning)] = &[
     ("devices", Is("list devices")),
     ("completion", Is("completions")),
     ("version", Is("--version")),
-    ("serve|server|start|llama-server|mlx_lm.server", Says(SERVES)),
+    ("serve|server|start", Says(SERVES)),
     ("rm|remove|delete|uninstall", Says(DELETES)),
     ("average|mean|mix|prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
     ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
@@ -172,28 +168,18 @@ const VERBS: &[(&str, Meaning)] = &[
         "search|find",
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
-    ("train|finetune|lora|mlx_lm.lora", Says(TRAINS)),
-    ("export-lora|llama-export-lora", Is("convert")),
-    ("fuse|merge-lora|mlx_lm.fuse", Says(LORA)),
-    (
-        "template|chat-template|chat_template",
-        Says("`weighbridge meta get FILE chat_template` prints it"),
-    ),
-    (
-        "convert-lora|convert-lora-to-gguf|convert_lora_to_gguf|convert_lora_to_gguf.py",
-        Says(
-            "`--lora` takes the adapter as it is, a PEFT directory or a GGUF file: `weighbridge convert MODEL DST --lora ADAPTER`",
-        ),
-    ),
+    ("train|finetune|lora", Says(TRAINS)),
+    ("export-lora", Is("convert")),
+    ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
     (
         "mergekit-extract-lora|extract-lora",
         Says(
             "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
         ),
     ),
-    ("mergekit|mergekit-yaml", Is("merge")),
+    ("fuse|merge-lora|mergekit|mergekit-yaml", Is("merge")),
     (
-        "imatrix|llama-imatrix",
+        "imatrix",
         Says(
             "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix",
         ),
@@ -212,8 +198,13 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-m|--model", Value),
     ("bench", "-t", Is("--threads")),
     ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    (
+        "bench",
+        "-p|-n|-pg|--n-prompt|--n-gen",
+        Says("it times loading; `weighbridge run generate` prints tokens a second"),
+    ),
     ("convert", "--outtype", Is("--dtype")),
-    ("convert", "-o|--out|--output|--outfile|--mlx-path", Is("--dst")),
+    ("convert", "-o|--out|--output|--outfile|--mlx-path|--save-path", Is("--dst")),
     ("convert", "-m|--hf-path|--model", Value),
     ("convert", "--format", Is("--to")),
     ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
@@ -222,13 +213,8 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--bigendian|--big-endian", Says("leave it out: files are written little-endian")),
     ("convert", "--print-supported-models", Says("`weighbridge list families` lists the families")),
     ("convert", "--remote", Says("`hf://ORG/NAME` as SRC is a model on the hub")),
-    (
-        "convert",
-        "--base|--base-model|--base-model-id",
-        Says(
-            "no adapter is converted to GGUF: `weighbridge convert MODEL DST --lora ADAPTER` merges one",
-        ),
-    ),
+    ("convert", "--base-model", Is("--base")),
+    ("convert", "--adapter|--adapter-path", Is("--lora")),
     ("convert", "--upload-repo", Says(UPLOADS)),
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
@@ -257,11 +243,16 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("create", "--from", Value),
     ("diff", "--atol|--tol|--eps", Is("--tolerance")),
     ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
-    ("diff", "--top|-n|--worst", Says("`--sort rms` puts the largest differences first")),
+    (
+        "diff",
+        "-q|--quiet|--brief|--name-only",
+        Says("the exit status says it: 0 for equal models, 1 for different ones"),
+    ),
+    ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
     ("dump", "--format", Is("--as")),
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("inspect", "--json-array", Is("--json")),
-    ("inspect", "--format|--output-format", Says("`--json` prints JSON")),
+    ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
     ("inspect", "-v|--verbose|--tensors|--list-tensors|-l", Is("--all")),
     ("inspect", "--meta|--kv|--keys", Is("--metadata")),
     ("inspect", "--vocab|--tokens|--tokenizer|--special-tokens", Says(TOKENS)),
@@ -304,8 +295,9 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "--kv-cache-dtype", Is("--kv")),
     ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
-    ("merge", "-o|--output", Is("--dst")),
+    ("merge", "-o|--output|--save-path", Is("--dst")),
     ("merge", "--merge", Needless),
+    ("merge", "--model|--lora|--adapter|--adapter-path", Value),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "--sort-by", Is("--sort")),
     ("pull", "--local-dir", Is("-o")),
@@ -427,6 +419,9 @@ const ANY: &str = "*";
 /// Programs whose verbs are words of their own: `hf download`, `ollama list`.
 const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
 
+/// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`.
+const PREFIXES: [&str; 2] = ["llama-", "mlx-lm."];
+
 /// Options of the program that have a value, and may come before the verb.
 const GLOBAL: [&str; 2] = ["--color", "--family"];
 
@@ -467,7 +462,13 @@ fn verb_place(words: &[OsString]) -> Option<usize> {
 
 /// Puts the words of this program for a verb.
 fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
-    let one = word_at(words, at).to_owned();
+    let typed = word_at(words, at).to_owned();
+    let mut one = bare(&typed);
+    if program.find_subcommand(&one).is_some() {
+        words[at] = one.clone().into();
+    } else if Path::new(&typed).exists() {
+        one.clone_from(&typed);
+    }
     let two = format!("{one} {}", word_at(words, at + 1));
     let named = |name: &String| {
         let row = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(|it| it == name));
@@ -480,10 +481,10 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
                 order::complete(program, words, at);
                 Ok(())
             }
-            false => model_or_mistake(words, at, &one),
+            false => model_or_mistake(words, at, &typed),
         };
     };
-    let merges = name.ends_with("gguf-split") && words.iter().any(|word| word == "--merge");
+    let merges = name == "gguf-split" && words.iter().any(|word| word == "--merge");
     let here = match meaning {
         _ if merges => "merge",
         Is(here) => here,
@@ -496,6 +497,13 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
     };
     words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
     Ok(())
+}
+
+/// A verb of another program without the program's name and the ending of a script.
+fn bare(typed: &str) -> String {
+    let name = typed.strip_suffix(".py").unwrap_or(typed).replace('_', "-");
+    let verb = PREFIXES.iter().find_map(|program| name.strip_prefix(program));
+    verb.map_or(name.clone(), str::to_owned)
 }
 
 /// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
@@ -568,13 +576,16 @@ fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<()
 
 /// The meaning of an option of a verb; `None` if it is one of this program, or unknown.
 fn meaning(verb: &str, option: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
+    // Programs differ in the number of dashes before a long name.
+    let bare = option.trim_start_matches('-');
+    let is = |spelling: &str| spelling.trim_start_matches('-') == bare;
     let mut rows = OPTIONS.iter().filter(|(_, spellings, _)| {
-        option.starts_with('-') && spellings.split('|').any(|spelling| spelling == option)
+        option.starts_with('-') && !has(option) && spellings.split('|').any(is)
     });
     let fits = |of: &str, meaning: &Meaning| match meaning {
         _ if of == verb => true,
-        Is(here) => of == ANY && !has(option) && has(here),
-        _ => of == ANY && !has(option),
+        Is(here) => of == ANY && has(here),
+        _ => of == ANY,
     };
     rows.find(|(of, _, meaning)| fits(of, meaning)).map(|(_, _, meaning)| *meaning)
 }
@@ -681,6 +692,10 @@ mod tests {
             ("w quantize q4_0 d", "w quantize d q4_0"),
             ("w special-tokens m", "w run tokens m"),
             ("w to-mlx d", "w convert --to mlx d"),
+            ("w mlx_lm.perplexity --model d -f x", "w quality d --text x"),
+            ("w memory m -ctx-size 8", "w memory m --context 8"),
+            ("w convert_lora_to_gguf.py --base m a", "w convert --base m a"),
+            ("w mlx_lm.fuse --model m --save-path x", "w merge m --dst x"),
             ("w run -m m -p Hello", "w run generate m --prompt Hello"),
         ] {
             assert_eq!(here(typed), meant, "{typed}");

@@ -264,14 +264,10 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "-1"]), @"
     2
     error: invalid value '-1' for '--tolerance <T>': expected a number that is not negative, as in 1e-6
-
-    For more information, try '--help'.
     ");
     assert_snapshot!(refused(&["diff", HF, GGUF, "--tolerance", "NaN"]), @"
     2
     error: invalid value 'NaN' for '--tolerance <T>': expected a number that is not negative, as in 1e-6
-
-    For more information, try '--help'.
     ");
     assert_snapshot!(refused(&["diff", HF, "nowhere"]), @"
     5

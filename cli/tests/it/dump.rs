@@ -205,14 +205,10 @@ fn what_is_not_there() {
     assert_snapshot!(said(&["m", "--rows", "2..1"]), @"
     2
     error: invalid value '2..1' for '--rows <A..B>': expected the first row and the row after the last, as in 0..4 or 0:4, or one row
-
-    For more information, try '--help'.
     ");
     assert_snapshot!(said(&["m", "--rows", "x"]), @"
     2
     error: invalid value 'x' for '--rows <A..B>': expected the first row and the row after the last, as in 0..4 or 0:4, or one row
-
-    For more information, try '--help'.
     ");
 }
 

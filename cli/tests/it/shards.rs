@@ -109,7 +109,5 @@ fn what_cannot_be_shared_is_refused() {
     assert_snapshot!(refused(&["inspect", HF, "--shard", "dp=2"]), @r#"
     2
     error: invalid value 'dp=2' for '--shard <COUNTS>': "dp=2" is no list of ranks: expected tp=N, pp=N and ep=N, as in tp=4,pp=2
-
-    For more information, try '--help'.
     "#);
 }
