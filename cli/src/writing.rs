@@ -305,11 +305,11 @@ fn write_tensors(
     }
     // A split or merged model has the dtypes that it had.
     let copies = plan.tensors.iter().all(|tensor| tensor.method == Method::Copied);
-    let mut columns = vec![left("NAME").middle(28)];
-    let shape_column = right("SHAPE").optional(1);
+    let mut columns = vec![left("NAME").middle(22)];
+    let shape_column = right("SHAPE").optional(2);
     columns.extend(match copies {
         true => vec![left("DTYPE"), shape_column],
-        false => vec![shape_column, left("FROM"), left("TO"), left("METHOD")],
+        false => vec![shape_column, left("FROM"), left("TO"), left("METHOD").optional(1)],
     });
     columns.push(right("SIZE"));
     if shards {

@@ -97,7 +97,7 @@ fn dtypes() -> TableRows {
             right("BYTES"),
             right("GGML").optional(2),
             left("SAFETENSORS").optional(3),
-            left("VALUES"),
+            left("VALUES").optional(1),
             left("DESCRIPTION").end(30).optional(1),
         ],
         DTYPES

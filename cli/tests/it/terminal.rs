@@ -39,21 +39,38 @@ fn no_report_is_wider_than_the_terminal() {
         &["inspect", GGUF, "--canonical"],
         &["inspect", GGUF, "--metadata", "--all"],
         &["inspect", "--config", GGUF],
+        &["inspect", GGUF, "blk.0.attn_q.weight"],
+        &["inspect", GGUF, "--stats"],
+        &["inspect", GGUF, "--findings"],
         &["diff", HF, GGUF],
+        &["diff", HF, GGUF, "--by-layer"],
+        &["dump", GGUF, "output_norm.weight", "--rows", "0:1"],
+        &["memory", GGUF, "--layers"],
+        &["memory", GGUF, "--room", "1MB"],
+        &["quantize", GGUF, "--list-types"],
         &["verify", HF],
         &["hash", GGUF, "--values"],
         &["convert", GGUF, "no-such-folder/out", "--to", "mlx", "--dry-run"],
         &["quantize", HF, "out.gguf", "--type", "Q4_K_M", "--dry-run"],
         &["split", GGUF, "out", "--max-tensors", "6", "--dry-run"],
         &["merge", HF, "out.safetensors", "--dry-run"],
+        &["meta", "set", GGUF, "general.name=Tales", "--dry-run"],
+        &["models", "assets/sample"],
+        &["create", "tales", GGUF, "--dry-run"],
+        &["demo"],
+        &["bench", GGUF],
+        &["job", "plan", "-h"],
         &["list", "containers"],
         &["list", "architectures"],
         &["list", "dtypes"],
         &["meta", "get", GGUF],
+        &["list", "types"],
         &["run", "logits", GGUF, "--ids", "1,2,3"],
+        &["run", "tokens", GGUF, "--text", "Once upon a time"],
+        &["run", "embed", GGUF, "--text", "Once"],
     ];
     for arguments in reports {
-        for columns in [60, 80, 200] {
+        for columns in [40, 60, 80, 100] {
             let Some(text) = shown(columns, arguments) else { return };
             assert!(text.lines().count() > 0, "{arguments:?}");
             for line in text.lines() {
@@ -68,9 +85,13 @@ fn no_report_is_wider_than_the_terminal() {
 
 #[test]
 fn the_help_fits_the_terminal() {
-    for arguments in
-        [&["-h"][..], &["quantize", "-h"], &["run", "generate", "--help"], &["convert", "--bogus"]]
-    {
+    for arguments in [
+        &["-h"][..],
+        &["quantize", "-h"],
+        &["run", "generate", "--help"],
+        &["convert", "--bogus"],
+        &["completions", "tcsh"],
+    ] {
         for columns in [40, 60] {
             let Some(text) = on_terminal(columns, arguments, "2>&1") else { return };
             for line in text.lines() {

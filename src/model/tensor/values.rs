@@ -285,7 +285,8 @@ impl Tensor {
         let columns = shape::columns(self.shape());
         let count = self.elements().checked_div(columns).unwrap_or(0);
         if rows.start > rows.end || rows.end > count {
-            let fault = format!("rows {}..{} exceed the {count} rows", rows.start, rows.end);
+            let noun = if count == 1 { "row" } else { "rows" };
+            let fault = format!("rows {}..{} exceed the {count} {noun}", rows.start, rows.end);
             return Err(self.located(Error::mismatch(fault)));
         }
         // In a vector that was assembled by elements, each element is a gathered row.

@@ -167,12 +167,14 @@ fn write_text(
     fields.add("dtype", format!("{}, {bits} bits per weight", found.dtype));
     fields.add("shape", print::shape(&found.shape));
     fields.add("values", print::grouped(values.elements));
+    let counted =
+        |count: u64| format!("{} ({})", print::grouped(count), share(count, values.elements));
     for (label, count) in [("NaN", values.nan), ("infinite", values.infinite)] {
         if count > 0 {
-            fields.add(label, format!("{count} ({})", share(count, values.elements)));
+            fields.add(label, counted(count));
         }
     }
-    fields.add("zeros", format!("{} ({})", values.zeros, share(values.zeros, values.elements)));
+    fields.add("zeros", counted(values.zeros));
     for (label, end) in [("least", &values.min), ("largest", &values.max)] {
         if let Some(Extreme { value, at, .. }) = end {
             let at: Vec<String> = at.iter().map(u64::to_string).collect();
@@ -193,7 +195,7 @@ fn write_text(
             .map(|(min, max)| format!(", magnitudes {} to {}", number(min), number(max)));
         let zeros = plural(scales.zeros, "zero");
         let ends = ends.unwrap_or_default();
-        fields.add("scales", format!("{}, {zeros}{ends}", scales.count));
+        fields.add("scales", format!("{}, {zeros}{ends}", print::grouped(scales.count)));
     }
     let mut out = print::stdout();
     let name = Text::new(found.name.as_bytes()).brief();
