@@ -2,8 +2,8 @@
 //! that reads 8 MiB at a time and calls `write_buffer_with`. The file is in the page cache.
 
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,7 +97,8 @@ fn raw(gpu: &Gpu, path: &Path, count: usize) -> f64 {
             mapped_at_creation: false,
         });
         for at in (0..TENSOR).step_by(PIECE) {
-            file.read_exact_at(&mut stage, first + at as u64).expect("it is read");
+            (&file).seek(SeekFrom::Start(first + at as u64)).expect("a position");
+            (&file).read_exact(&mut stage).expect("it is read");
             let size = NonZeroU64::new(PIECE as u64).expect("a size");
             let mut view =
                 gpu.wgpu_queue().write_buffer_with(&buffer, at as u64, size).expect("staging");
