@@ -76,7 +76,7 @@ export function histogram(series, { logarithmic = false, height = 280, label = '
 }
 
 /** One stacked column for each layer. `layers` are `{label, parts: [size by kind]}`. */
-export function columns(layers, kinds, format, { height = 220, label } = {}) {
+export function columns(layers, format, { height = 220, label } = {}) {
   const W = room();
   const [left, top, bottom] = [64, 10, height - 26];
   const most = Math.max(...layers.map((layer) => layer.parts.reduce((sum, part) => sum + part, 0))) || 1;

@@ -139,7 +139,7 @@ class Comparison {
     const groups = this.byGroup();
     if (groups.every((group) => group.value === 0)) { this.groups.replaceChildren(); return; }
     const picture = this.by === 'layer'
-      ? columns(groups.map(({ label, key, dtypes, href, value }) => ({ label, title: `${key}, ${dtypes}`, href, parts: [value] })), ['error'], percent, { label: 'Relative RMS by layer' })
+      ? columns(groups.map(({ label, key, dtypes, href, value }) => ({ label, title: `${key}, ${dtypes}`, href, parts: [value] })), percent, { label: 'Relative RMS by layer' })
       : bars(groups.map(({ key, dtypes, href, value, rows }) => ({ label: key, note: `${dtypes}, ${plural(rows.length, 'tensor')}`, value, href })), percent, { label: `Relative RMS by ${this.by}` });
     const choice = segments('Groups', [['layer', 'By layer'], ['kind', 'By kind'], ['dtype', 'By dtype']], this.by, (chosen) => {
       this.by = chosen;

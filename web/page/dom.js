@@ -26,19 +26,19 @@ export function s(tag, attributes, ...children) {
 // Controls, and marks that change the direction of text or are invisible.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 const PLAIN = /^[\x20-\x7e]*$/;
-const escape = (mark) => `\\u{${mark.codePointAt(0).toString(16)}}`;
+const spelled = (mark) => `\\u{${mark.codePointAt(0).toString(16)}}`;
 
 /** A text from a model on one line: marks that cannot be seen are escaped, and what is very long is cut. */
 export function shown(text, most = 300) {
   const all = String(text);
   if (all.length <= most && PLAIN.test(all)) return all;
   const cut = all.length > most ? `${all.slice(0, most)}… (${all.length.toLocaleString('en')} characters)` : all;
-  return cut.replace(HIDDEN, escape).replace(/[\n\t]/g, (mark) => (mark === '\n' ? '\\n' : '\\t'));
+  return cut.replace(HIDDEN, spelled).replace(/[\n\t]/g, (mark) => (mark === '\n' ? '\\n' : '\\t'));
 }
 
 /** A text of several lines from a model. */
 export function shownText(text) {
-  return String(text).replace(HIDDEN, escape);
+  return String(text).replace(HIDDEN, spelled);
 }
 
 /** A name from a model. */

@@ -25,7 +25,9 @@ function value(found) {
 /** The sizes of dtypes, the largest first. */
 function byDtype(table) {
   const sums = new Map();
-  table.dtype.forEach((dtype, at) => sums.set(dtype, (sums.get(dtype) ?? 0) + table.bytes[at]));
+  table.dtype.forEach((dtype, at) => {
+    sums.set(dtype, (sums.get(dtype) ?? 0) + table.bytes[at]);
+  });
   const sorted = [...sums].sort((a, b) => b[1] - a[1]);
   const parts = sorted.slice(0, 4).map(([dtype, size], place) => ({ label: table.dtypes[dtype], size, color: `var(--k${place})` }));
   const rest = sorted.slice(4).reduce((sum, [, size]) => sum + size, 0);
@@ -115,7 +117,7 @@ export async function show({ model, list }) {
   const [outside, layers] = [byLayer(table).filter((layer) => layer.order < 0), byLayer(table).filter((layer) => layer.order >= 0)];
   const outsideSize = outside.flatMap((group) => group.parts).reduce((sum, size) => sum + size, 0);
   const inFiles = byFile(table);
-  const sizes = layers.length > 1 && columns(layers.map((layer) => ({ ...layer, href: link(model, 'tensors', { filter: layer.prefix }) })), KINDS, bytes, { label: `Size of ${layers.length} layers by kind of tensor` });
+  const sizes = layers.length > 1 && columns(layers.map((layer) => ({ ...layer, href: link(model, 'tensors', { filter: layer.prefix }) })), bytes, { label: `Size of ${layers.length} layers by kind of tensor` });
   let group = null;
   const configTable = fields.length > 0 && h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Config' }, h('table', { class: 'plain' },
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Field'), h('th', { scope: 'col' }, 'Value'), h('th', { scope: 'col', class: 'hide-s' }, 'Source'))),

@@ -54,7 +54,7 @@ export class Table {
   }
 
   layout() {
-    const shown = this.columns.map((column, place) => getComputedStyle(this.headers[place]).display !== 'none');
+    const shown = this.columns.map((_, place) => getComputedStyle(this.headers[place]).display !== 'none');
     const widths = this.columns.filter((_, place) => shown[place]).map((column) => (window.innerWidth <= 560 ? column.narrow : null) ?? column.width ?? 'minmax(90px, 1fr)');
     this.box.style.setProperty('--cols', widths.join(' '));
     if (this.rowHeight !== rowHeight()) {

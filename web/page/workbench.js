@@ -1,6 +1,6 @@
 // Several quantizations of one original: size against error, and the cheapest type of each tensor.
 
-import { h, head, name, notice, section, segments, shortName, shown } from './dom.js';
+import { h, head, notice, section, segments, shortName, shown } from './dom.js';
 import { scatter } from './charts.js';
 import { base, bytes, number, percent, plural, quoted, whole } from './format.js';
 import { differencesOf, keep, labelsOf, link, pairsOf } from './state.js';
