@@ -19,6 +19,29 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([root().join("README.md")]).collect()
 }
 
+#[test]
+fn no_cell_is_too_long() {
+    let folders = [
+        ".",
+        "docs",
+        "docs/formats",
+        "docs/decisions",
+        "engines",
+        "families",
+        "fuzz",
+        "tests/fixtures",
+    ];
+    let entries = folders.map(|folder| std::fs::read_dir(root().join(folder)).expect("a folder"));
+    let paths = entries.into_iter().flatten().map(|entry| entry.expect("an entry").path());
+    for path in paths.filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
+        let page = std::fs::read_to_string(&path).expect("a page");
+        let rows = page.lines().filter(|line| line.starts_with('|'));
+        for cell in rows.flat_map(|row| row.split('|')).map(str::trim) {
+            assert!(cell.chars().count() <= CELL, "{}: {cell}", path.display());
+        }
+    }
+}
+
 /// `name` `name`, in lines of at most `CELL` characters: one for each row of the table.
 fn names(list: &Value) -> Vec<String> {
     let mut lines = vec![String::new()];
