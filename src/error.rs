@@ -71,7 +71,7 @@ pub enum AdvisedOption {
     Overwrite,
     /// Write the shares of several ranks.
     Shares,
-    /// Refuse what the strictest reader refuses.
+    /// Apply the strictest reader's rules.
     Strict,
     /// Set the dtype of tensors by name.
     TensorType,
@@ -265,7 +265,7 @@ impl Error {
         self
     }
 
-    /// What is wrong, without the place.
+    /// The fault, without the place.
     pub(crate) fn fault(&self) -> &str {
         &self.0.fault
     }
@@ -352,7 +352,7 @@ impl Error {
         }
     }
 
-    /// What to do about it, if there is advice. Not part of the message.
+    /// Advice on what to do, if there is any. Not part of the message.
     pub fn advice(&self) -> Option<&str> {
         self.0.advice.as_deref()
     }

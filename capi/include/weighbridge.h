@@ -284,7 +284,7 @@ typedef struct {
 
 // A stored array of a tensor: its elements, or the scales and other parts of a quantized tensor.
 typedef struct {
-  // What it is: "weight", "scale", "bias", "zero_point" and others.
+  // Its kind: "weight", "scale", "bias", "zero_point" and others.
   wb_str part;
   // Its own name in the file.
   wb_str name;
@@ -315,7 +315,7 @@ typedef struct {
   float score;
 } wb_token;
 
-// What wb_create makes of a model.
+// Options of wb_create.
 typedef struct {
   // sizeof(wb_create_options).
   size_t size;
@@ -621,7 +621,7 @@ int32_t wb_verify(const char *path, const wb_open_options *options, uint32_t dee
 // WB_FOUND if they differ. As `weighbridge diff --json`. Free *json with wb_string_free.
 int32_t wb_diff(const wb_model *a, const wb_model *b, double tolerance, wb_progress progress, void *user, char **json);
 
-// Writes a model in another container: a file, a directory, or a model in Ollama's store. As
+// Converts a model to another container: a file, a directory, or a model in Ollama's store. As
 // `weighbridge convert --json`. `options` may be NULL. Free *json with wb_string_free.
 int32_t wb_convert(const wb_model *model, const char *destination, const wb_write_options *options, char **json);
 

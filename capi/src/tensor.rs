@@ -215,7 +215,7 @@ pub unsafe extern "C" fn wb_tensor_why_computed(tensor: *const WbTensor) -> WbSt
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WbSegment {
-    /// What it is: "weight", "scale", "bias", "zero_point" and others.
+    /// Its kind: "weight", "scale", "bias", "zero_point" and others.
     pub part: WbStr,
     /// Its own name in the file.
     pub name: WbStr,

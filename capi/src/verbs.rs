@@ -219,7 +219,7 @@ pub unsafe extern "C" fn wb_diff(
     })
 }
 
-/// Writes a model in another container: a file, a directory, or a model in Ollama's store. As
+/// Converts a model to another container: a file, a directory, or a model in Ollama's store. As
 /// `weighbridge convert --json`. `options` may be NULL. Free *json with wb_string_free.
 ///
 /// # Safety
@@ -344,7 +344,7 @@ pub unsafe extern "C" fn wb_merge(
     })
 }
 
-/// What wb_create makes of a model.
+/// Options of wb_create.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct WbCreateOptions {

@@ -329,7 +329,7 @@ class ConvertOptions(SourceOptions, total=False):
 
 @takes(ConvertOptions)
 def convert(source: Source, path: PathLike, **options: Unpack[ConvertOptions]) -> WriteReport:
-    """Writes a model in another container: `gguf`, `safetensors`, `mlx` or `ollama`. Quantized tensors keep
+    """Converts a model to another container: `gguf`, `safetensors`, `mlx` or `ollama`. Quantized tensors keep
     their codes if the container has a packing with the same values.
 
     >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run

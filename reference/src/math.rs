@@ -89,7 +89,7 @@ pub struct Xielu {
     pub alpha_p: f32,
     /// Slope at 0.
     pub beta: f32,
-    /// What the exponent is bounded by.
+    /// The bound of the exponent.
     pub eps: f32,
 }
 
@@ -141,7 +141,7 @@ impl Activation {
         }
     }
 
-    /// What a gated network computes of a gate and what it lets through.
+    /// The gated activation: `activation(gate) * up`.
     pub(crate) fn gated(self, gate: f32, up: f32) -> f32 {
         match self {
             Self::ClampedSwiglu { alpha, limit } => {

@@ -152,7 +152,7 @@ impl Memory {
 pub struct Placement {
     /// The share of each device, in order.
     pub devices: Vec<Share>,
-    /// What stays in the memory of the host.
+    /// The share of the host.
     pub host: Share,
 }
 
@@ -163,7 +163,7 @@ impl Placement {
     }
 }
 
-/// What a device has of a model, in bytes.
+/// The share of a device, in bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Share {
     /// The first of its layers.
@@ -185,7 +185,7 @@ impl Share {
     }
 }
 
-/// What a layer keeps of the positions before.
+/// The state that a layer keeps for earlier positions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kept {
     /// A row of keys and one of values for each position, or for those of a window.
@@ -219,7 +219,7 @@ impl Kept {
     }
 }
 
-/// What the memory of a model depends on besides the context: see [`at`](Self::at).
+/// The facts that determine a model's memory, besides the context: see [`at`](Self::at).
 #[derive(Clone, Debug)]
 pub struct Footprint {
     weights: Vec<u64>,
@@ -355,7 +355,7 @@ impl Footprint {
         Ok(())
     }
 
-    /// What each layer keeps; empty if that is unknown.
+    /// The state that each layer keeps; empty if it is unknown.
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }

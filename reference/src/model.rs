@@ -76,13 +76,13 @@ struct LayerEmbeddings {
     width: usize,
 }
 
-/// What an encoder gives for a text.
+/// The output of an encoder of text.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EncodedText {
     /// The residual stream behind the last layer, for each position.
     pub hidden: Rows,
-    /// What the pooler makes of the first position, where the model has one.
+    /// The output of the pooler for the first position, if the model has one.
     pub pooled: Option<Vec<f32>>,
     /// For each position the scores of all tokens, where the model has a head for masked words.
     pub logits: Option<Rows>,
@@ -213,7 +213,7 @@ impl Reference {
         })
     }
 
-    /// What the model is made of.
+    /// The plan of the model.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -238,7 +238,7 @@ impl Reference {
         Session { reference: self, caches, encoded: Vec::new(), length: 0, padded: 0 }
     }
 
-    /// What the encoder of sound gives for a spectrum: a row for each band, a column for each frame.
+    /// The output of the encoder of sound for a spectrum: a row for each band, a column for each frame.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl Reference {
         Ok(Session { encoded: remembered.collect::<Result<_>>()?, ..self.session() })
     }
 
-    /// What an encoder of text gives, also that beside a decoder. `segments` says of each token which of
+    /// The output of an encoder of text, also one next to a decoder. `segments` says of each token which of
     /// the texts it belongs to; without, all belong to the first.
     ///
     /// # Errors

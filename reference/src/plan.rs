@@ -38,7 +38,7 @@ pub struct Plan {
     pub norms_embedding: bool,
     /// How attention, network and norms follow each other.
     pub arrangement: Arrangement,
-    /// What becomes of the residual stream where attention and network are added to it.
+    /// The update of the residual stream by attention and network.
     pub residual: Residual,
     /// Whether each layer has one part alone, a mixer or a network.
     pub has_single_parts: bool,
@@ -64,7 +64,7 @@ pub struct Plan {
     pub text_encoder: Option<TextEncoderPlan>,
 }
 
-/// What norms compute.
+/// The computation of norms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormPlan {
     /// The kind.
@@ -77,7 +77,7 @@ pub struct NormPlan {
     pub bare: bool,
 }
 
-/// What becomes of the residual stream where attention and network are added to it.
+/// The update of the residual stream by attention and network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Residual {
@@ -108,7 +108,7 @@ pub enum Arrangement {
 pub struct LayerPlan {
     /// How it mixes positions.
     pub mixer: MixerPlan,
-    /// What it computes of each position.
+    /// The network that it applies to each position.
     pub network: NetworkPlan,
     /// For [`Arrangement::NormedStream`], the factors of the stream and of what is added, for attention
     /// and for the network.
@@ -163,7 +163,7 @@ pub struct GatedLruPlan {
     pub blocks: usize,
     /// Positions that its convolution sees.
     pub kernel: usize,
-    /// Of what the output is multiplied with.
+    /// The activation of the gate that the output is multiplied by.
     pub activation: Activation,
 }
 
@@ -267,7 +267,7 @@ pub struct AttentionPlan {
     pub kept_keys: Option<usize>,
 }
 
-/// What queries of position `p` are multiplied by.
+/// The factor of queries at position `p`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Temperature {
@@ -340,7 +340,7 @@ pub struct DistancePlan {
     pub of_layers: bool,
 }
 
-/// What latent attention has beside.
+/// Settings of latent attention.
 #[derive(Clone, Copy, Debug)]
 pub struct LatentPlan {
     /// Rank of the compressed queries, where they are compressed.
@@ -408,7 +408,7 @@ pub struct StateSpacePlan {
     pub heads: Option<usize>,
     /// Positions that its convolution sees.
     pub kernel: usize,
-    /// Of what the convolution gives.
+    /// The activation after the convolution.
     pub activation: Activation,
     /// Bounds of the time steps.
     pub step_bounds: Option<(f32, f32)>,
@@ -432,7 +432,7 @@ impl StateSpacePlan {
     }
 }
 
-/// What a layer computes of each position.
+/// The network that a layer applies to each position.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkPlan {
     /// Between the matrices.

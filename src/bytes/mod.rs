@@ -79,8 +79,8 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     /// ahead may stop.
     fn opened(&self) {}
 
-    /// What tells this content from an earlier or later one of the same name, such as an ETag. A plan that
-    /// is run in slices is compared with it. The default knows nothing.
+    /// An identifier of this version of the content, such as an ETag. A plan that is run in slices is
+    /// compared with it. `None` by default.
     fn version(&self) -> Option<String> {
         None
     }

@@ -140,7 +140,7 @@ pub trait Device: Debug + Send + Sync + 'static {
     fn read(&self, buffer: &Self::Buffer, offset: u64, out: &mut [u8]) -> Result<()>;
 }
 
-/// What a device requires of buffers and of their parts. A GPU's come from its driver.
+/// The requirements of a device for buffers and their parts. A GPU's come from its driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceLimits {

@@ -41,7 +41,7 @@ pub struct DuplicateGroup {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Saving {
-    /// What to do with `file`.
+    /// The action for `file`.
     pub action: Action,
     /// The file that is superfluous.
     #[cfg_attr(feature = "serde", serde(serialize_with = "super::path"))]
@@ -67,7 +67,7 @@ pub struct DamagedFile {
     pub sha256: String,
 }
 
-/// How a file could be saved.
+/// A way to save the space of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]

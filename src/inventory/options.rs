@@ -24,7 +24,7 @@ pub enum DuplicateSearch {
     Values,
 }
 
-/// What an inventory is doing.
+/// A stage of an inventory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InventoryStage {
     /// It opens models. The progress counts models.

@@ -35,7 +35,7 @@ pub struct Dispatch {
     pub tensor: Option<KernelTensor>,
 }
 
-/// What one operation of an entry takes.
+/// The cost of one operation of an entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DispatchCost {
@@ -99,7 +99,7 @@ impl DispatchTable {
 }
 
 impl Dispatch {
-    /// What an operation on all rows takes, with `count` indices or vectors; `None` if there is no
+    /// The cost of an operation on all rows, with `count` indices or vectors; `None` if there is no
     /// kernel.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::place::ollama::name_of_manifest;
 use crate::recipe::FILE_TYPES;
 use crate::store::{Attachment, Encoding, Store};
 
-/// What `ollama show` tells about a model. The fields have the names of Ollama's API.
+/// The facts that `ollama show` prints about a model. The fields have the names of Ollama's API.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -46,7 +46,7 @@ pub struct ShowReport {
     pub projector_info: Option<BTreeMap<String, Json>>,
     /// The architecture of the draft model.
     pub draft: Option<String>,
-    /// What the model can do, in Ollama's order.
+    /// The model's capabilities, in Ollama's order.
     pub capabilities: Vec<String>,
     /// The oldest version of Ollama that runs the model; empty if any does.
     pub requires: String,

@@ -119,7 +119,7 @@ pub fn diff(a: &Model, b: &Model, options: &DiffOptions<'_>) -> Result<ModelDiff
     TensorPairs::new(a, b)?.compare(options)
 }
 
-/// How two models differ.
+/// The differences of two models.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ModelDiff {
@@ -136,7 +136,7 @@ pub struct ModelDiff {
     pub notes: Vec<String>,
 }
 
-/// How one tensor differs.
+/// The differences of one tensor.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TensorDiff {

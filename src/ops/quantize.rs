@@ -120,7 +120,7 @@ fn check_pruned(options: &LlamaOptions, layers: u64) -> Result<()> {
     )))
 }
 
-/// What a model would be in one file type.
+/// The size of a model in one file type.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileTypeSize {

@@ -8,8 +8,8 @@ use crate::error::{AdvisedOption, Error, Result};
 use crate::load::Fusion;
 use crate::model::{Mesh, Tensor};
 
-/// What tensors that are joined have in their names, in order, and what the joined tensor has instead,
-/// by the name of the fusion. The names are those of vLLM's `packed_modules_mapping`.
+/// For each fusion, the parts of names of its inputs, in order, and that of the joined tensor, as in vLLM's
+/// `packed_modules_mapping`.
 static JOINED: &[(&str, &[&str], &str)] = &[
     ("qkv", &[".q_proj.", ".k_proj.", ".v_proj."], ".qkv_proj."),
     ("gate-up", &[".gate_proj.", ".up_proj."], ".gate_up_proj."),

@@ -22,7 +22,7 @@ pub struct SharesReport {
     pub tensors: Vec<SharedTensor>,
 }
 
-/// What one rank loads.
+/// The share of one rank.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -35,7 +35,7 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) place: Place,
-    /// What else the name could mean, and how to name that.
+    /// A note about another model that the name also matches.
     pub(crate) note: Option<String>,
 }
 

@@ -61,7 +61,7 @@ pub struct Detokenizer {
 const MOST: usize = 1 << 24;
 
 impl Tokenizer<'_> {
-    /// What turns tokens into text.
+    /// The decoder of tokens to text.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ impl TokenizerKind {
     }
 }
 
-/// What a token stands for, numbered as in GGUF and SentencePiece.
+/// The kind of a token, numbered as in GGUF and SentencePiece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -75,7 +75,7 @@ pub struct Token<'a> {
     pub text: Cow<'a, [u8]>,
     /// The score, for tokenizers that use scores.
     pub score: Option<f32>,
-    /// What the token stands for, if the file states it.
+    /// The kind, if the file states it.
     pub kind: Option<TokenKind>,
 }
 

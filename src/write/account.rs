@@ -48,7 +48,7 @@ pub enum ItemKind {
     File,
 }
 
-/// What becomes of an [`AccountedItem`].
+/// The outcome of an [`AccountedItem`].
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]

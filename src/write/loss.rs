@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use crate::dtype::DType;
 use crate::quant::{Decoder, Narrowing, Packed, Rounding};
 
-/// What was lost when values were rounded or requantized.
+/// The loss of values that were rounded or requantized.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
     /// Values that became infinite or 0.

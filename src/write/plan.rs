@@ -45,7 +45,7 @@ pub struct WritePlan {
     pub(super) elsewhere: Vec<(PathBuf, u64, Option<String>)>,
 }
 
-/// What a run of a plan wrote.
+/// The report of a plan that was run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WriteReport {

@@ -2,7 +2,7 @@
 
 use crate::dtype::DType;
 
-/// What a plan does with one tensor.
+/// A tensor of a plan, and how it is produced.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PlannedTensor {

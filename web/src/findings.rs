@@ -34,7 +34,7 @@ const LISTED: usize = 2000;
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What is odd.
+    /// The kind of oddity.
     pub kind: Kind,
     /// The stored name of the tensor.
     pub tensor: String,
@@ -79,7 +79,7 @@ pub enum Kind {
     GrowingNorms,
 }
 
-/// What is odd in a model.
+/// The odd facts of a model.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Findings {

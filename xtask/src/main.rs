@@ -33,7 +33,7 @@ const fn step(words: &'static [&'static str]) -> Step {
 const FMT: Step = step(&["cargo", "fmt", "--all", "--", "--check"]);
 const CLIPPY: Step =
     step(&["cargo", "clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
-/// What is for a feature alone would be dead code without it.
+/// Finds code that is unused without the optional features.
 const WITHOUT_FEATURES: Step = step(&[
     "cargo",
     "clippy",

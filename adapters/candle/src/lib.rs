@@ -39,7 +39,7 @@ impl Weights {
         Ok(Self { tensors: translated.tensors.into_iter().map(named).collect() })
     }
 
-    /// What candle's models are made from.
+    /// The `VarBuilder` that candle's models are built from.
     pub fn var_builder(self, dtype: DType, device: Device) -> VarBuilder<'static> {
         VarBuilder::from_backend(Box::new(self), dtype, device)
     }

@@ -121,7 +121,7 @@ pub(crate) struct Generate {
     /// Sampling temperature; 0 always picks the most likely token
     #[arg(long, value_name = "T", default_value = "0", value_parser = parse_not_negative)]
     pub(crate) temp: f32,
-    /// Draw from the fewest tokens whose probabilities add up to P
+    /// Nucleus sampling: draw from the smallest set of tokens with total probability P
     #[arg(long, value_name = "P", default_value = "1", value_parser = parse_share)]
     pub(crate) top_p: f32,
     /// Random seed
@@ -226,10 +226,10 @@ pub(crate) enum PoolingName {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Weights are counted as they are stored. The cache is that of llama.cpp: full rows for layers that
-attend to everything, a window's for sliding windows, the latent for latent attention, nothing for
-layers that share keys and values, a state of fixed size for linear attention, state-space layers
-and short convolutions. The buffers are an estimate; programs differ in what they compute at a time.
+    after_help = "Weights are counted as they are stored. The cache is sized as in llama.cpp: the full context
+for layers of full attention, the window for sliding windows, the latent for latent attention,
+nothing for layers that share keys and values, a state of fixed size for linear attention,
+state-space layers and short convolutions. The buffers are an estimate; programs differ in what they compute at a time.
 The cache of an unknown architecture follows from the usual keys of its config. Without them it is
 unknown, and only the weights are compared with --room.
 

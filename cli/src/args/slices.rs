@@ -92,7 +92,7 @@ pub(crate) struct PlanFile {
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) slices: u64,
-    /// Bytes of the parts in which an object store gets a file, 5 MiB to 5 GiB; every thread holds one
+    /// Size of the parts of an upload to an object store, 5 MiB to 5 GiB; each thread buffers one
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) part_size: Option<u64>,
     /// Also write a script for Slurm that runs the slices as an array of jobs

@@ -27,7 +27,7 @@ use weighbridge::{DType, Error, ErrorKind, Result};
 /// The version of wgpu whose types are in this module.
 pub use wgpu;
 
-/// What the driver of a GPU says about it.
+/// Facts about a GPU, from its driver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct GpuInfo {
@@ -217,7 +217,7 @@ impl Gpu {
         self
     }
 
-    /// What the driver says about the GPU.
+    /// Facts about the GPU, from its driver.
     pub fn info(&self) -> &GpuInfo {
         &self.info
     }

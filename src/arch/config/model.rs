@@ -117,7 +117,7 @@ impl ModelConfig {
         all
     }
 
-    /// What a layer uses to mix positions. `None` beyond the layers that the file lists.
+    /// The kind of a layer. `None` beyond the layers that the file lists.
     pub fn layer_kind(&self, layer: u32) -> Option<&LayerKind> {
         match &self.layers {
             Some(layout) => layout.value.kind(layer),

@@ -130,7 +130,7 @@ impl NormKind {
     }
 }
 
-/// What a layer uses to mix positions.
+/// The kind of a layer, by how it mixes positions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LayerKind {

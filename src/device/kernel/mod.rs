@@ -16,7 +16,7 @@ pub use crate::quant::BlockScales;
 pub use schemes::Parameters;
 pub use windows::{Binding, KernelTensor, WIDTH, Window, computes};
 
-/// What a kernel computes.
+/// An operation of a kernel.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -321,8 +321,8 @@ pub fn supports(dtype: DType) -> bool {
     kernel(dtype).is_some() || dtype.descriptor().codec.is_none()
 }
 
-/// What the CPU decodes a tensor to that no kernel computes with: because of its dtype, see [`DECODED`],
-/// or because of its parts, see [`computes`].
+/// The dtype that the CPU decodes a tensor to if no kernel supports its dtype ([`DECODED`]) or its parts
+/// ([`computes`]).
 pub fn instead(dtype: DType) -> DType {
     DECODED.iter().find(|(from, _)| *from == dtype).map_or(DType::F16, |(_, to)| *to)
 }

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::store::Part;
 
-/// What kernels need to know about a tensor on a device.
+/// The facts about a tensor on a device that kernels need.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct KernelTensor {
@@ -53,7 +53,7 @@ pub struct Window {
     pub rows: Range<u64>,
     /// The ranges to bind for the weight, the scales and the biases.
     pub bindings: [Option<Binding>; 3],
-    /// What the shader's parameters are.
+    /// The parameters of the shader.
     pub parameters: Parameters,
     /// The bytes of the output that precede this window's.
     pub output_offset: u64,

@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::tokenizer;
 use crate::translate::{self, card, card::Card};
 
-/// What people look for first in a model. What no file of the model states is `None`.
+/// The headline facts of a model. A fact that no file states is `None`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -35,7 +35,7 @@ pub struct ModelSummary {
     pub license: Option<String>,
     /// Whether a chat template comes with the model.
     pub chat_template: bool,
-    /// What the model can do, as Ollama decides it: `completion`, `tools`, `thinking`, `vision`,
+    /// The model's capabilities, as Ollama derives them: `completion`, `tools`, `thinking`, `vision`,
     /// `audio`, `insert`, `embedding`. Empty for what it does not run.
     pub capabilities: Vec<String>,
     /// The models that it was made from, if stated.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::Tensor;
 use crate::ops::random::{draw, seed_of};
 
-/// How the values of several models become one.
+/// A method that merges the values of several models.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MergeMethod {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::model::Model;
 
-/// Which models are merged, and how.
+/// A recipe: models, methods and settings of a merge.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MergeRecipe {

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MergedVocabulary {
-    /// Whose tokens it has.
+    /// The model whose tokens it has.
     pub source: VocabularySource,
     /// Rules for single tokens, by their texts. A token that no tokenizer has is added.
     pub rules: Vec<(String, TokenRule)>,
@@ -21,7 +21,7 @@ impl MergedVocabulary {
     }
 }
 
-/// Whose tokens a merged model has.
+/// The vocabulary of a merged model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum VocabularySource {

@@ -65,13 +65,13 @@ impl fmt::Debug for PullOptions {
     }
 }
 
-/// What a download will do.
+/// A planned download.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PullPlan {
     /// The name of the model: `hf://org/name@main`, `ollama://registry.ollama.ai/library/model:latest`.
     pub name: String,
-    /// What to open when the model is there.
+    /// The path to open after the download.
     pub path: PathBuf,
     /// The files of the model.
     pub files: Vec<PullFile>,

@@ -27,7 +27,7 @@ use crate::write::{is_same, open_or_create};
 /// How long a run waits before it looks again whether another has finished a file.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// By what the content of a file is known.
+/// The identity of a file's content.
 #[derive(Debug)]
 pub(super) enum Content {
     /// Its digest, which the server states.
@@ -37,7 +37,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// What is the same in each run for the same content; `None` if nothing tells.
+    /// An identifier that is stable across runs, if the server provides one.
     fn name(&self) -> Option<&str> {
         match self {
             Self::Digest(digest) => Some(digest.hex()),

@@ -76,7 +76,7 @@ pub(super) enum PieceSource<'p> {
     Part(&'p OutFile),
 }
 
-/// What running one slice did.
+/// The report of a slice that was run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -93,7 +93,7 @@ pub struct SliceReport {
     pub was_done: bool,
 }
 
-/// How much of a plan is done.
+/// The progress of a plan.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
