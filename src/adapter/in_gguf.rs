@@ -8,6 +8,9 @@ use crate::arch::{Axes, Change, Dialect, RowOrder, Transform, canonical_of};
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 
+/// The advice for what GGUF cannot hold.
+const MERGE: &str = "merge the adapter into its model instead";
+
 /// The matrices of an adapter in GGUF.
 #[derive(Debug)]
 pub(crate) struct GgufMatrices {
@@ -116,8 +119,6 @@ impl Adapter {
         Ok(changed)
     }
 }
-
-const MERGE: &str = "merge the adapter into its model instead";
 
 /// Matrices A and B of a GGUF tensor, if it is changed; removes the products from `changed`.
 fn pair(
