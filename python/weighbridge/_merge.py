@@ -44,7 +44,7 @@ class MergeSettings(TypedDict, total=False):
     weight: Annotated[Setting | None, Option(None, "the weight of models that have none")]
     density: Annotated[Setting | None, Option(None, "the share of a difference that is kept")]
     normalize: Annotated[Setting | None, Option(None, "whether weights are divided by their sum")]
-    rescale: Annotated[Setting | None, Option(None, "whether drawn differences are divided by `density`")]
+    rescale: Annotated[Setting | None, Option(None, "whether what is left of a difference gets the sum of magnitudes of the whole")]
     lambda_: Annotated[Setting | None, Option(None, "a factor of the merged difference")]
     t: Annotated[Setting | None, Option(None, "the place between two models, from 0 to 1")]
     scale: Annotated[Setting | None, Option(None, "a factor of a tensor that is passed through")]
@@ -61,7 +61,7 @@ def merged(models: Source | Iterable[Weighted], **settings: Unpack[MergeSettings
     - `task`: `base`, and the weighted differences from it, times `lambda_`.
     - `ties`: likewise, of the largest `density` of each difference, those with the sign of the sum.
     - `dare_linear`, `dare_ties`: like `task` and `ties`, of a random share `density` of each difference,
-      divided by `density` unless `rescale=False`. The same call draws the same.
+      scaled to the sum of magnitudes of the whole unless `rescale=False`. The same call draws the same.
     - `slerp`: the point at `t` on the arc from `base` to the only other model.
 
     A setting is a number, a list of numbers from the first layer to the last one, or a list of rules

@@ -172,6 +172,11 @@ impl Model {
         })
     }
 
+    /// The same model with notes of what was merged.
+    pub(crate) fn with_notes(&self, merged: Vec<String>) -> Self {
+        self.with(|inner| inner.merged = merged)
+    }
+
     /// What was merged into the model, a note for each adapter.
     pub(crate) fn merged(&self) -> &[String] {
         &self.inner.merged

@@ -77,23 +77,32 @@ fn dare_draws_differences() {
         )
     };
     let (a, b) = (values(&open(HF), Q), values(&open(GGUF), Q));
-    for (method, more, factor) in [
-        ("dare_linear", "", 4.0),
-        ("dare_ties", "", 4.0),
-        ("dare_linear", "parameters: {rescale: false}\n", 1.0),
+    let sum = |values: &[f32]| values.iter().zip(&a).map(|(v, a)| (v - a).abs()).sum::<f32>();
+    for (method, more, is_scaled) in [
+        ("dare_linear", "", true),
+        ("dare_ties", "", true),
+        ("dare_linear", "parameters: {rescale: false}\n", false),
     ] {
         let merged = merge_models(&recipe(&text(method, more))).expect("a model");
         let found = values(&merged, Q);
-        let mut drawn = 0;
-        for ((a, b), found) in a.iter().zip(&b).zip(&found) {
-            let expected = a + factor * (b - a);
-            assert!(*found == *a || (found - expected).abs() < 1e-6, "{found} {a} {expected}");
-            drawn += usize::from(found != a);
+        // What is drawn has the same factor, about 4, with which magnitudes keep their sum.
+        let drawn = || (0..a.len()).filter(|&n| found[n] != a[n]);
+        let drawn_before: f32 = drawn().map(|n| (b[n] - a[n]).abs()).sum();
+        let factor = if is_scaled { sum(&b) / drawn_before } else { 1.0 };
+        assert!(!is_scaled || (3.8..4.2).contains(&factor), "{factor}");
+        for n in drawn() {
+            let expected = a[n] + factor * (b[n] - a[n]);
+            assert!((found[n] - expected).abs() < 1e-5, "{} {} {expected}", found[n], a[n]);
         }
         // Some differences are 0.
-        assert!(drawn > a.len() / 6 && drawn < a.len() / 3, "{method}: {drawn} of {}", a.len());
+        let count = drawn().count();
+        assert!(count > a.len() / 6 && count < a.len() / 3, "{method}: {count} of {}", a.len());
         assert_eq!(values(&merged, Q), found, "the same call draws the same");
     }
+    let ties = "merge_method: ties\nbase_model: hf\nmodels:\n- model: sample-Q8_0.gguf\n  parameters: \
+        {weight: 1.0, density: 0.25}\nparameters: {rescale: true}\n";
+    let found = values(&merge_models(&recipe(ties)).expect("a model"), Q);
+    assert!((sum(&found) / sum(&b) - 1.0).abs() < 1e-3, "the largest ones are scaled, too");
 }
 
 #[test]
@@ -117,6 +126,65 @@ fn layers_are_repeated() {
     assert_eq!(values(&merged, Q), values(&open(HF), Q));
     let halved: Vec<f32> = values(&open(GGUF), Q).iter().map(|value| value * 0.5).collect();
     assert_eq!(values(&merged, "layers.2.attention.q.weight"), halved);
+}
+
+/// Settings of slices count for the embedding and the output, a slice of one layer is at the end of a
+/// gradient, and rules for a model are about its own names.
+#[test]
+fn settings_of_slices() {
+    let text = "merge_method: linear\nslices:\n- sources:\n  - {model: hf, layer_range: [1, 2], parameters: {weight: \
+        [0, 1]}}\n  - model: sample-Q8_0.gguf\n    layer_range: [0, 1]\n    parameters:\n      weight:\n      - \
+        {filter: layers.0., value: 3}\n      - value: 0.5\nparameters: {normalize: false}\n";
+    let merged = merge_models(&recipe(text)).expect("a model");
+    let of = |model: &str, name: &str| values(&open(model), name);
+    let close = |found: Vec<f32>, a: (f32, Vec<f32>), b: (f32, Vec<f32>)| {
+        for ((found, x), y) in found.iter().zip(&a.1).zip(&b.1) {
+            let expected = a.0 * x + b.0 * y;
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    };
+    let first = "layers.0.attention.q.weight";
+    close(values(&merged, first), (1.0, of(HF, Q)), (3.0, of(GGUF, first)));
+    for name in ["token_embedding.weight", "output_norm.weight"] {
+        close(values(&merged, name), (0.0, of(HF, name)), (0.5, of(GGUF, name)));
+    }
+}
+
+#[test]
+fn the_config_states_the_dtype() {
+    for dtype in ["float16", "float32"] {
+        let open = |name: &str| Model::open(format!("assets/sample/{name}"));
+        let text = format!("dtype: {dtype}\nmerge_method: linear\n{TWO}");
+        let merged = merge_models(&MergeRecipe::parse(&text, &open).unwrap()).expect("a model");
+        let config = merged.document("config.json").expect("a config");
+        let keys = ["dtype", "torch_dtype"];
+        let stated: Vec<_> = keys.iter().filter_map(|key| config.get(key)?.as_str()).collect();
+        assert!(!stated.is_empty() && stated.iter().all(|stated| *stated == dtype), "{stated:?}");
+    }
+}
+
+/// Rows of other tokens are merged by number, which a note says.
+#[test]
+fn other_tokens_are_noted() -> Result<()> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let letter = token(&open(HF), 300);
+    let section = format!("  remove: ['{letter}']\n  pad_to_multiple_of: 512\n");
+    let other = folder.path().join("other");
+    let less = with_tokens("hf", &section)?;
+    let to = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+    ops::convert(&less, &to)?.run(&other, &WriteOptions::new())?;
+    let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+    recipe.add(open(HF), 1.0);
+    recipe.add(open(GGUF), 1.0);
+    let notes = |recipe: &MergeRecipe| -> Result<Vec<String>> {
+        let plan = ops::convert(&merge_models(recipe)?, &to)?;
+        Ok(plan.notes.iter().filter(|n| n.contains("by number")).cloned().collect())
+    };
+    assert_eq!(notes(&recipe)?, [""; 0]);
+    recipe.add(Model::open(&other)?, 1.0);
+    let found = notes(&recipe)?;
+    assert!(found.len() == 1 && found[0].contains("other are not those of"), "{found:?}");
+    Ok(())
 }
 
 #[test]

@@ -196,16 +196,25 @@ pub(crate) fn describe(
         let of = tensors.iter().filter(|tensor| tensor.dtype == dtype && tensor.shape.len() > 1);
         of.map(|tensor| shape::elements(&tensor.shape).unwrap_or(0)).fold(0u64, u64::saturating_add)
     };
-    let plain = [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")];
-    let most = plain.iter().max_by_key(|(dtype, _)| weights(*dtype));
-    if let Some((_, name)) = most.filter(|(dtype, _)| weights(*dtype) > 0) {
-        // transformers 5 writes `dtype`. Of two keys, none may keep the dtype of the source.
-        if config.contains_key("dtype") {
-            config.insert("dtype".to_owned(), Json::from(*name));
-        }
-        if config.contains_key("torch_dtype") || !config.contains_key("dtype") {
-            config.insert("torch_dtype".to_owned(), Json::from(*name));
-        }
+    let most = PLAIN.iter().max_by_key(|(dtype, _)| weights(*dtype));
+    if let Some((dtype, _)) = most.filter(|(dtype, _)| weights(*dtype) > 0) {
+        state_dtype(config, *dtype);
+    }
+}
+
+/// Plain dtypes, by their names in `config.json`.
+const PLAIN: [(DType, &str); 3] =
+    [(DType::F32, "float32"), (DType::F16, "float16"), (DType::BF16, "bfloat16")];
+
+/// States the plain dtype of weights in a config.
+pub(crate) fn state_dtype(config: &mut Map<String, Json>, dtype: DType) {
+    let Some((_, name)) = PLAIN.iter().find(|(plain, _)| *plain == dtype) else { return };
+    // transformers 5 writes `dtype`. Of two keys, none may keep the dtype of the source.
+    if config.contains_key("dtype") {
+        config.insert("dtype".to_owned(), Json::from(*name));
+    }
+    if config.contains_key("torch_dtype") || !config.contains_key("dtype") {
+        config.insert("torch_dtype".to_owned(), Json::from(*name));
     }
 }
 

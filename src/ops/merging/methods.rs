@@ -16,8 +16,8 @@ pub enum MergeMethod {
     /// Like `TaskArithmetic`, with the largest `density` of each difference, and only of those that have
     /// the sign of the sum (Yadav et al., 2023).
     Ties,
-    /// Like `TaskArithmetic`, with a random share `density` of each difference, divided by `density` (Yu et
-    /// al., 2024).
+    /// Like `TaskArithmetic`, with a random share `density` of each difference, scaled to the sum of
+    /// magnitudes before unless `rescale` is 0 (Yu et al., 2024).
     DareLinear,
     /// Like `DareLinear`, and only of those that have the sign of the sum.
     DareTies,
@@ -76,13 +76,16 @@ impl MergeMethod {
         if matches!(self, Self::Linear | Self::Ties) { 1.0 } else { 0.0 }
     }
 
+    /// The default of `rescale`.
+    pub(super) fn rescales(self) -> f64 {
+        if matches!(self, Self::DareLinear | Self::DareTies) { 1.0 } else { 0.0 }
+    }
+
     /// The settings that the method reads.
     pub(super) fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Linear => &["weight", "normalize"],
-            Self::TaskArithmetic => &["weight", "normalize", "lambda", "int8_mask"],
-            Self::Ties => &["weight", "density", "normalize", "lambda", "int8_mask"],
-            Self::DareLinear | Self::DareTies => {
+            Self::TaskArithmetic | Self::Ties | Self::DareLinear | Self::DareTies => {
                 &["weight", "density", "normalize", "lambda", "int8_mask", "rescale"]
             }
             Self::Slerp => &["t"],
@@ -118,7 +121,7 @@ pub(super) struct Merge {
     pub(super) base: Option<Input>,
     pub(super) inputs: Vec<Input>,
     pub(super) normalize: bool,
-    /// Whether drawn differences are divided by their density.
+    /// Whether what is left of a difference is scaled to the sum of magnitudes before.
     pub(super) rescale: bool,
     pub(super) lambda: f64,
     pub(super) t: f64,
@@ -126,6 +129,9 @@ pub(super) struct Merge {
 
 /// Weights whose sum is smaller are not divided by.
 const LEAST_SUM: f64 = 1e-8;
+
+/// Differences whose magnitudes have a smaller sum are not scaled.
+const LEAST_MAGNITUDE: f64 = 1e-7;
 
 #[expect(clippy::cast_possible_truncation, reason = "values are f32")]
 fn f32_of(number: f64) -> f32 {
@@ -191,13 +197,18 @@ impl Merge {
         for (number, input) in (0..).zip(&self.inputs) {
             let mut delta = input.values()?;
             delta.iter_mut().zip(&base).for_each(|(value, base)| *value -= base);
+            let before = magnitude(&delta);
             match self.method {
                 MergeMethod::Ties => keep_largest(&mut delta, input.density),
                 MergeMethod::DareLinear | MergeMethod::DareTies => {
-                    let seed = seed_of(input.tensor.name(), number);
-                    keep_drawn(&mut delta, input.density, self.rescale, seed);
+                    keep_drawn(&mut delta, input.density, seed_of(input.tensor.name(), number));
                 }
                 _ => {}
+            }
+            let after = magnitude(&delta);
+            if self.rescale && before >= LEAST_MAGNITUDE && after >= LEAST_MAGNITUDE {
+                let scale = f32_of(before / after);
+                delta.iter_mut().for_each(|value| *value *= scale);
             }
             let weight = f32_of(input.weight);
             delta.iter_mut().for_each(|value| *value *= weight);
@@ -296,16 +307,22 @@ fn keep_largest(values: &mut [f32], density: f64) {
     }
 }
 
-/// Keeps each value with the probability `density`, and divides it by that with `rescale`; others become 0.
-fn keep_drawn(values: &mut [f32], density: f64, rescale: bool, seed: u64) {
+/// Keeps each value with the probability `density`; others become 0.
+fn keep_drawn(values: &mut [f32], density: f64, seed: u64) {
     if density >= 1.0 {
         return;
     }
-    let scale = if rescale && density > 0.0 { f32_of(density.recip()) } else { 1.0 };
     let mut state = seed;
     for value in values {
-        *value = if draw(&mut state) < density { *value * scale } else { 0.0 };
+        if draw(&mut state) >= density {
+            *value = 0.0;
+        }
     }
+}
+
+/// The sum of magnitudes.
+fn magnitude(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(value.abs())).sum()
 }
 
 #[cfg(test)]
@@ -326,20 +343,16 @@ mod tests {
     }
 
     #[test]
-    fn drawn_values_keep_their_mean() {
-        let drawn = |density, rescale| {
+    fn values_are_drawn() {
+        let drawn = |density, number| {
             let mut values = vec![1.0f32; 20_000];
-            keep_drawn(&mut values, density, rescale, seed_of("a", 0));
+            keep_drawn(&mut values, density, seed_of("a", number));
             values
         };
-        let mean = |values: &[f32]| values.iter().sum::<f32>() / 20_000.0;
-        let kept = drawn(0.25, true);
-        assert!(kept.iter().all(|value| *value == 0.0 || *value == 4.0));
-        assert!((mean(&kept) - 1.0).abs() < 0.05, "{}", mean(&kept));
-        assert!((mean(&drawn(0.25, false)) - 0.25).abs() < 0.02);
-        assert_eq!(drawn(1.0, true), drawn(2.0, false));
-        assert_eq!(mean(&drawn(0.0, true)), 0.0);
-        assert_ne!(seed_of("a", 0), seed_of("a", 1));
+        let share = |density| magnitude(&drawn(density, 0)) / 20_000.0;
+        assert!((share(0.25) - 0.25).abs() < 0.02, "{}", share(0.25));
+        assert_eq!((share(0.0), share(1.0)), (0.0, 1.0));
+        assert_ne!(drawn(0.5, 0), drawn(0.5, 1));
     }
 
     #[test]

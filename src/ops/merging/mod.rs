@@ -13,7 +13,7 @@ mod tokens;
 mod vocabulary;
 mod yaml;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +21,14 @@ use std::sync::Arc;
 use crate::arch::Dialect;
 use crate::arch::size::Size;
 use crate::arch::tensor::CanonicalTensor;
+use crate::bytes::Text;
 use crate::container::OpenOptions;
+use crate::container::safetensors::write::state_dtype;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{Model, Tensor};
+use crate::tokenizer::Tokenizer;
 use crate::translate;
 
 use files::{MergedFile, MergedFiles, MergedTensor};
@@ -81,8 +84,33 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
                 format!("the config states {} tokens, but there are {}", found.value, wanted.count);
             Err(Error::unsupported(fault).in_key(&found.source))
         }
+        _ if recipe.vocabulary.is_none() => Ok(model.with_notes(other_tokens(recipe, main))),
         _ => Ok(model),
     }
+}
+
+/// A note for each model whose tokens are not those of the model `main`, if no vocabulary is planned.
+fn other_tokens(recipe: &MergeRecipe, main: usize) -> Vec<String> {
+    fn tokenizer(source: &MergeSource) -> Option<Tokenizer<'_>> {
+        source.model.tokenizer().ok().flatten()
+    }
+    let first = recipe.sources.get(main);
+    let Some((first, theirs)) = first.and_then(|first| Some((first, tokenizer(first)?))) else {
+        return Vec::new();
+    };
+    let theirs: HashMap<u32, _> = theirs.tokens().map(|token| (token.id, token.text)).collect();
+    let note = |source: &MergeSource| {
+        let own = tokenizer(source)?;
+        let token = own.tokens().find(|token| theirs.get(&token.id) != Some(&token.text))?;
+        Some(format!(
+            "the tokens of {} are not those of {}: number {} is {}; rows are merged by number, without tokenizer_source",
+            source.model.path().display(),
+            first.model.path().display(),
+            token.id,
+            Text::new(&token.text),
+        ))
+    };
+    recipe.sources.iter().filter_map(note).collect()
 }
 
 /// The tensors of a source, under Hugging Face's names.
@@ -129,6 +157,12 @@ fn layer_of(name: &str) -> Option<(u32, Range<usize>)> {
     None
 }
 
+/// The place of a layer among so many, from 0 to 1. A single one is the last.
+fn place_of(layer: u32, count: u32) -> f64 {
+    let last = count.saturating_sub(1);
+    if last == 0 { 1.0 } else { f64::from(layer) / f64::from(last) }
+}
+
 /// A name with another layer number.
 fn in_layer(name: &str, place: &Range<usize>, layer: u32) -> String {
     let (before, after) = (name.get(..place.start), name.get(place.end..));
@@ -152,8 +186,7 @@ impl Plan<'_> {
                 None => planned.push(self.outside(tensor)?),
                 Some(_) if !self.recipe.slices.is_empty() => {}
                 Some((layer, _)) => {
-                    let count = self.recipe.layer_count(self.main)?;
-                    let t = f64::from(layer) / f64::from(count.saturating_sub(1).max(1));
+                    let t = place_of(layer, self.recipe.layer_count(self.main)?);
                     let all = (0..self.sources.len()).map(|source| (source, layer)).collect();
                     planned.push(self.inside(tensor.name(), tensor.name(), all, t, None)?);
                 }
@@ -170,7 +203,7 @@ impl Plan<'_> {
             let Some(first) = slice.sources.first() else { continue };
             let count = first.layers.end.saturating_sub(first.layers.start);
             for step in 0..count {
-                let t = f64::from(step) / f64::from(count.saturating_sub(1).max(1));
+                let t = place_of(step, count);
                 let own = first.layers.start.saturating_add(step);
                 let listed =
                     self.sources.get(first.model).map_or(&[][..], |source| &source.tensors);
@@ -194,17 +227,15 @@ impl Plan<'_> {
 
     /// A tensor that belongs to no layer.
     fn outside(&self, tensor: &Tensor) -> Result<MergedTensor> {
-        let name = tensor.name();
-        let all: Vec<usize> = match (self.recipe.slices.first(), self.recipe.slices.last()) {
-            // The embedding is that of the first layers, and what follows them that of the last ones.
-            (Some(first), Some(last)) => {
-                let slice = if name.contains("embed") { first } else { last };
-                slice.sources.iter().map(|source| source.model).collect()
-            }
-            _ => (0..self.sources.len()).collect(),
+        let (name, slices) = (tensor.name(), &self.recipe.slices);
+        // The embedding is that of the first layers, and what follows them that of the last ones.
+        let slice = if name.contains("embed") { slices.first() } else { slices.last() };
+        let all: Vec<usize> = match slice {
+            Some(slice) => slice.sources.iter().map(|source| source.model).collect(),
+            None => (0..self.sources.len()).collect(),
         };
         let inputs = all.into_iter().map(|source| (source, name.to_owned())).collect();
-        self.merged(name, inputs, 0.0, None)
+        self.merged(name, inputs, 0.0, slice)
     }
 
     /// A tensor of a layer. `name` is its name in the result, `own` the one in the first source.
@@ -240,12 +271,13 @@ impl Plan<'_> {
         let (mut base, mut inputs, mut shape) = (None, Vec::new(), None);
         for (place, (number, own)) in sources.iter().enumerate() {
             let (tensor, rows) = self.tensor(*number, own, &mut shape)?;
+            // Rules for a model are about its own names.
             let setting = |key: &str| {
-                let own = slice.and_then(|slice| slice.sources.get(place)).map(|s| &s.settings);
-                let own = own.or(recipe.sources.get(*number).map(|source| &source.settings));
-                let found = own.and_then(|settings| settings.value(key, name, t));
-                let found = found.or_else(|| slice?.settings.value(key, name, t));
-                found.or_else(|| recipe.settings.value(key, name, t)).unwrap_or(1.0)
+                let model = slice.and_then(|slice| slice.sources.get(place)).map(|s| &s.settings);
+                let model = model.or(recipe.sources.get(*number).map(|source| &source.settings));
+                let found = model.and_then(|settings| settings.value(key, own, t));
+                let found = found.or_else(|| slice?.settings.value(key, own, t));
+                found.or_else(|| recipe.settings.value(key, own, t)).unwrap_or(1.0)
             };
             let (weight, density, scale) =
                 (setting("weight"), setting("density"), setting("scale"));
@@ -261,7 +293,7 @@ impl Plan<'_> {
         };
         let normalize = whole("normalize", method.normalizes()) != 0.0;
         let (lambda, t) = (whole("lambda", 1.0), whole("t", 0.5));
-        let rescale = whole("rescale", 1.0) != 0.0;
+        let rescale = whole("rescale", method.rescales()) != 0.0;
         let merge = Merge { method, base, inputs, normalize, rescale, lambda, t };
         merge.check().map_err(|error| error.in_tensor(name))?;
         let first = merge.base.as_ref().or(merge.inputs.first()).map(|input| &input.tensor);
@@ -315,6 +347,9 @@ fn documents(recipe: &MergeRecipe, main: usize, vocabulary: Option<&Vocabulary>)
     // The merged tensors are plain.
     keys.remove("quantization_config");
     keys.remove("quantization");
+    if let Some(dtype) = recipe.dtype {
+        state_dtype(&mut keys, dtype);
+    }
     if !recipe.slices.is_empty() {
         set_layers(&mut keys, recipe.layer_count(main)?, &recipe.layers(model)?);
     }
