@@ -52,8 +52,10 @@ pub fn quantize(
     let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
     check_pruned(options, numbers.layers).map_err(here)?;
     let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
+    check_source(&draft, &recipe, options).map_err(here)?;
     recipe.check(options).map_err(here)?;
     let (mut tensors, mut replaced) = (Vec::new(), Vec::new());
+    let unmeasured = importance.and_then(|all| note_of_unmeasured(all, &recipe.choices));
     for choice in &recipe.choices {
         let Some(OutTensor { output, .. }) = draft.tensors.get(choice.source) else { continue };
         let mut output = match output.producer.view().filter(|_| !choice.is_copy()) {
@@ -97,6 +99,7 @@ pub fn quantize(
     }
     drop(recipe);
     draft.notes.extend(importance.and_then(|all| note_of_replaced(all, &replaced)));
+    draft.notes.extend(unmeasured);
     draft.tensors = tensors;
     if let (Some(pruned), Some(whole)) = (&pruned, whole) {
         let left = draft.planned(model).map_err(here)?;
@@ -110,6 +113,20 @@ pub fn quantize(
         builder.shards(shards, stem(path)?);
     }
     judged(builder, model, unloadable).map_err(here)
+}
+
+/// Checks that no tensor would be quantized again whose dtype GGUF does not have, and which the recipe
+/// sees in the dtype that GGUF would hold it in.
+fn check_source(draft: &GgufDraft, recipe: &LlamaRecipe<'_>, options: &LlamaOptions) -> Result<()> {
+    for choice in recipe.choices.iter().filter(|choice| !choice.is_copy()) {
+        let view =
+            draft.tensors.get(choice.source).and_then(|tensor| tensor.output.producer.view());
+        let Some(Ok(stored)) = view.map(Tensor::dtype) else { continue };
+        if choice.from.is_quantized() && stored != choice.from && !options.allow_requantize {
+            return Err(LlamaRecipe::already_quantized(stored, choice.to).in_tensor(&choice.name));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the layers to remove exist.
@@ -246,6 +263,23 @@ fn note_of_replaced(
         "{path}: no importance, or none that can be used, for columns of weights: {shown}; they weigh \
          as much as the average column of their matrix, or 1"
     ))
+}
+
+/// The note on weights that an importance matrix does not have. It usually has neither the embedding
+/// nor the output matrix.
+fn note_of_unmeasured(matrix: &ImportanceMatrix, choices: &[TensorChoice<'_>]) -> Option<String> {
+    let uses = |choice: &&TensorChoice<'_>| {
+        let quantizer = choice.to.descriptor().quantizer.filter(|_| !choice.is_copy());
+        quantizer.is_some_and(|found| found.importance() != Importance::Ignored)
+            && !choice.stored_name.contains("token_embd")
+            && choice.stored_name != "output.weight"
+            && !matrix.has(choice.stored_name)
+    };
+    let mut names = choices.iter().filter(uses).map(|choice| choice.stored_name);
+    let (first, more) = (names.next()?, names.count());
+    let path = Text::from_path(matrix.path()).brief();
+    let more = if more > 0 { format!(" and {more} more weights") } else { String::new() };
+    Some(format!("{path} has no data for {first}{more}: quantized without importance"))
 }
 
 /// Why a tensor gets its dtype, unless it is obvious.

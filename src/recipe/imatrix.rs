@@ -123,6 +123,13 @@ impl ImportanceMatrix {
         self.entries.is_empty()
     }
 
+    /// Whether a weight, or its stack of experts, has a known importance.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let stacked = || Some(format!("{}{STACKED}", expert_of(name)?.0));
+        self.entries.contains_key(name)
+            || stacked().is_some_and(|name| self.entries.contains_key(&name))
+    }
+
     /// The texts on which it was measured.
     pub fn datasets(&self) -> &[String] {
         &self.datasets
@@ -146,7 +153,8 @@ impl ImportanceMatrix {
     ///
     /// `Mismatch` if it was measured on a model with other shapes.
     pub fn get(&self, name: &str, columns: u64, matrices: u64) -> Result<Option<&[f32]>> {
-        let Some(found) = self.entries.get(name) else { return Ok(None) };
+        let found = self.entries.get(name).map(Vec::as_slice);
+        let Some(found) = found.or_else(|| self.of_expert(name, columns)) else { return Ok(None) };
         if columns.checked_mul(matrices) == Some(found.len() as u64) {
             return Ok(Some(found));
         }
@@ -160,6 +168,32 @@ impl ImportanceMatrix {
         Err(Error::mismatch(fault).in_file(&self.path).in_tensor(name).advise(
             "the importance matrix was made for another model, or for experts in separate tensors",
         ))
+    }
+
+    /// The importance of an expert that is a weight of its own, as models of 2023 have them, measured
+    /// on a model whose experts are stacked.
+    fn of_expert(&self, name: &str, columns: u64) -> Option<&[f32]> {
+        let (stem, expert) = expert_of(name)?;
+        let stacked = self.entries.get(&format!("{stem}{STACKED}"))?;
+        let columns = usize::try_from(columns).ok().filter(|columns| *columns > 0)?;
+        stacked.chunks_exact(columns).nth(expert)
+    }
+
+    /// Stacks the importance of experts that were measured one by one.
+    fn stack_experts(&mut self) {
+        let mut stacks: BTreeMap<String, BTreeMap<usize, &[f32]>> = BTreeMap::new();
+        for (name, values) in &self.entries {
+            let Some((stem, expert)) = expert_of(name) else { continue };
+            stacks.entry(format!("{stem}{STACKED}")).or_default().insert(expert, values);
+        }
+        stacks.retain(|name, experts| {
+            !self.entries.contains_key(name) && experts.keys().copied().eq(0..experts.len())
+        });
+        let joined = |(name, experts): (String, BTreeMap<usize, &[f32]>)| {
+            (name, experts.into_values().flatten().copied().collect())
+        };
+        let stacks: Vec<(String, Vec<f32>)> = stacks.into_iter().map(joined).collect();
+        self.entries.extend(stacks);
     }
 
     /// The importance of a weight as its quantizer uses it: without numbers that would spoil blocks.
@@ -308,6 +342,7 @@ impl ImportanceMatrix {
         if file.left() > 0 {
             this.datasets.extend(Some(file.string("the name of the text")?));
         }
+        this.stack_experts();
         match file.left() {
             0 => Ok(this),
             left => {
@@ -316,6 +351,17 @@ impl ImportanceMatrix {
             }
         }
     }
+}
+
+/// The end of the names of stacked experts.
+const STACKED: &str = "_exps.weight";
+
+/// The beginning of the name of an expert's weight, and the number of the expert: those of
+/// `blk.0.ffn_up.3.weight` are `blk.0.ffn_up` and 3.
+fn expert_of(name: &str) -> Option<(&str, usize)> {
+    let (stem, number) = name.strip_suffix(".weight")?.rsplit_once('.')?;
+    let is_expert = ["ffn_gate", "ffn_up", "ffn_down"].iter().any(|part| stem.ends_with(part));
+    is_expert.then(|| Some((stem, number.parse().ok()?)))?
 }
 
 /// The weights of a matrix's columns, if its importance cannot be used as it is.

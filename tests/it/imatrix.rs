@@ -139,6 +139,41 @@ fn tensors_without_importance_are_named_and_keep_their_values() {
     }
 }
 
+/// Experts were measured apart and stacked; models of 2023 have them apart.
+#[test]
+fn experts_are_found_in_both_forms() {
+    let joined =
+        entry(Writer::default().u32(1), "blk.0.ffn_up_exps.weight", 1, &[1.0, 2.0, 3.0, 4.0]);
+    let joined = open(joined.out).expect("a matrix");
+    let of_second = joined.get("blk.0.ffn_up.1.weight", 2, 1).expect("of the right size");
+    assert_eq!(of_second, Some(&[3.0, 4.0][..]));
+    assert_eq!(joined.get("blk.0.ffn_up.2.weight", 2, 1).expect("nothing"), None);
+
+    let first = entry(Writer::default().u32(2), "blk.0.ffn_up.0.weight", 1, &[1.0, 2.0]);
+    let apart = open(entry(first, "blk.0.ffn_up.1.weight", 1, &[3.0, 4.0]).out).expect("a matrix");
+    let stacked = apart.get("blk.0.ffn_up_exps.weight", 2, 2).expect("of the right size");
+    assert_eq!(stacked, Some(&[1.0, 2.0, 3.0, 4.0][..]));
+}
+
+#[test]
+fn weights_that_were_not_measured_are_noted() {
+    let values = f32s(&[0.5; 512]);
+    let model = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .key("llama.block_count", Kv::U32(1))
+        .tensor("blk.0.ffn_up.weight", DType::F32, &[2, 256], values.clone())
+        .tensor("blk.0.ffn_gate.weight", DType::F32, &[2, 256], values.clone())
+        .tensor("token_embd.weight", DType::F32, &[2, 256], values);
+    let model = OpenOptions::new().open_memory("m.gguf", model.build()).expect("a model");
+    let matrix = entry(Writer::default().u32(1), "blk.0.ffn_up.weight", 1, &[1.0; 256]);
+    let matrix = open(matrix.out).expect("a matrix");
+    let options = LlamaOptions::new(FileType::Q4_K_S).with_importance(&matrix, "i");
+    let path = std::path::Path::new("out.gguf");
+    let plan = weighbridge::ops::quantize(&model, &options, Some(&matrix), path).expect("a plan");
+    let notes = plan.notes.join("; ");
+    assert!(notes.contains("no data for blk.0.ffn_gate.weight: quantized without"), "{notes}");
+}
+
 #[test]
 fn the_older_form_may_end_early() {
     let whole = dat().out;

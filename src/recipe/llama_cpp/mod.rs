@@ -182,15 +182,19 @@ impl<'a> LlamaRecipe<'a> {
                 ));
             }
             if from.is_quantized() && !options.allow_requantize {
-                let fault =
-                    format!("the tensor is already quantized as {from}, and {to} was requested");
-                return Err(Error::mismatch(fault).in_tensor(name).advise_option(
-                    "quantize the original model, or allow a further loss with {}",
-                    AdvisedOption::AllowRequantize,
-                ));
+                return Err(Self::already_quantized(*from, *to).in_tensor(name));
             }
         }
         Ok(())
+    }
+
+    /// The error for a tensor that would be quantized again.
+    pub(crate) fn already_quantized(from: DType, to: DType) -> Error {
+        let fault = format!("the tensor is already quantized as {from}, and {to} was requested");
+        Error::mismatch(fault).advise_option(
+            "quantize the original model, or allow a further loss with {}",
+            AdvisedOption::AllowRequantize,
+        )
     }
 }
 
