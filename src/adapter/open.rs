@@ -15,7 +15,11 @@ impl Adapter {
     /// Same as [`Model::open`]; `Unsupported` if the files are not those of a LoRA adapter;
     /// `Malformed` if they contradict each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let model = Model::open(path)?;
+        let path = path.as_ref();
+        // The directory may also hold a whole model.
+        let files = ["adapter_model.safetensors", "adapters.safetensors"];
+        let file = files.iter().map(|name| path.join(name)).find(|file| file.is_file());
+        let model = Model::open(file.as_deref().unwrap_or(path))?;
         Self::of(&model)?.ok_or_else(|| {
             let fault = "not a LoRA adapter: neither adapter_config.json beside safetensors files \
                          nor general.type = adapter in a GGUF file";
@@ -29,6 +33,18 @@ impl Adapter {
     ///
     /// `Malformed` if the files contradict each other.
     pub fn of(model: &Model) -> Result<Option<Self>> {
+        let store = model.store();
+        let is_part = |file: &Path| {
+            let name = file.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("adapter"))
+        };
+        // An adapter beside a whole model is not what was opened.
+        if store.document("config.json").is_some()
+            && store.is_directory()
+            && !store.files().any(is_part)
+        {
+            return Ok(None);
+        }
         let found = match model.encoding() {
             Encoding::Gguf => gguf::read(model),
             Encoding::Safetensors => match mlx::read(model) {

@@ -147,6 +147,28 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
     None
 }
 
+/// Whether a name is that of a file that was cut into pieces, without regard to its tensors, such as
+/// `model.gguf-split-a` and `model.gguf.part1of2`.
+fn is_piece(name: &str) -> bool {
+    let rests = [".gguf", ".safetensors"].iter().filter_map(|end| Some(name.rsplit_once(end)?.1));
+    let words = |rest: &str| {
+        let rest = rest.trim_start_matches(['-', '.', '_']);
+        let number = ["split", "part"].iter().find_map(|word| rest.strip_prefix(word));
+        number.is_some_and(|number| !number.is_empty())
+    };
+    rests.into_iter().any(words)
+}
+
+/// The error for a piece of a file.
+pub(super) fn piece(probe: &Probe<'_>) -> Option<Error> {
+    let name = probe.path.file_name()?.to_str()?;
+    let error = || {
+        Error::new(ErrorKind::UnknownContainer, "one piece of a file that was cut into several")
+            .advise("join all pieces in order, for example with `cat`, and give the whole file")
+    };
+    (probe.directory.is_none() && is_piece(name)).then(error)
+}
+
 /// The error for a format that is recognized by more than its first bytes.
 fn other_format(probe: &Probe<'_>, name: &str) -> Option<Error> {
     let has = |text: &[u8]| probe.head.windows(text.len()).any(|window| window == text);

@@ -143,7 +143,8 @@ fn choose(probe: &Probe<'_>) -> Result<&'static Container> {
     // The length of a safetensors header may look like any magic number.
     let header = safetensors::header::looks_right(probe.head, probe.len)
         && probe.head.get(8..).is_some_and(|text| text.starts_with(b"{"));
-    if !header && let Some(foreign) = foreign::recognize(probe) {
+    let foreign = || if header { None } else { foreign::recognize(probe) };
+    if let Some(foreign) = foreign::piece(probe).or_else(foreign) {
         return Err(foreign.in_file(probe.path));
     }
     let found = CONTAINERS.iter().find(|container| (container.detect)(probe));

@@ -104,7 +104,13 @@ pub(in super::super) fn open_directory(
     builder.folder = Some(folder.to_path_buf());
     builder.notes.extend(notes);
     builder.notes.extend(choice.notes);
-    if here(ADAPTER) {
+    let is_model =
+        here("config.json") && !choice.files.iter().any(|name| name.starts_with("adapter"));
+    if here(ADAPTER) && is_model {
+        let unapplied = "adapter_config.json: an adapter beside the model, which is not applied; \
+                         transformers applies it if PEFT is installed";
+        builder.notes.push(Note::new(folder, unapplied));
+    } else if here(ADAPTER) {
         builder.notes.extend(adapter(folder, options));
     }
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();

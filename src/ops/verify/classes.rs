@@ -49,7 +49,10 @@ fn rope(key: &str, stated: &Map<String, Json>) -> Option<String> {
     let Some(mut required) = transformers::rope_keys(kind) else {
         return Some(format!("the type of {key} is \"{kind}\", which transformers does not know"));
     };
-    let lacking = required.find(|name| !stated.contains_key(name))?;
+    // YaRN's class derives a factor that is null from the lengths.
+    let is_given =
+        |name: &str| stated.get(name).is_some_and(|value| kind == "yarn" || !value.is_null());
+    let lacking = required.find(|name| !is_given(name))?;
     Some(format!("{key} of type \"{kind}\" has no {lacking}, which transformers requires"))
 }
 

@@ -6,6 +6,7 @@ use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::engines::{llama_cpp, mlx_lm};
 use crate::recipe;
+use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
 
 /// Why the reference reader does not load a model, one sentence for each fault. Empty for a model of
@@ -61,6 +62,22 @@ fn graph_faults(store: &Store) -> Vec<String> {
     let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
     let architecture = store.metadata().str("general.architecture").unwrap_or_default();
     let Some(graph) = family::graph(architecture) else { return Vec::new() };
+    // ggml's operations on the CPU take vectors in F32 alone.
+    let is_narrow = |tensor: &StoredTensor<'_>| {
+        tensor.shape().len() == 1 && matches!(tensor.dtype(), Ok(DType::F16 | DType::BF16))
+    };
+    let mut narrow = store.tensors().filter(is_narrow);
+    if let Some(first) = narrow.next() {
+        let more = match narrow.count() {
+            0 => String::new(),
+            count => format!(" and {count} more vectors"),
+        };
+        let dtype = first.dtype().map(|dtype| dtype.to_string()).unwrap_or_default();
+        return vec![format!(
+            "{}{more}: {dtype}, but llama.cpp computes vectors in F32 alone",
+            first.name()
+        )];
+    }
     graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }
 

@@ -8,6 +8,8 @@ mod report;
 mod shapes;
 mod vocabulary;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::arch::{ModelConfig, Resolution};
 use crate::bytes::Text;
 use crate::container::Strictness;
@@ -130,6 +132,7 @@ impl Examination {
         };
         if let Some(config) = config.filter(|_| resolution.architecture.is_some() && is_known) {
             found.faults.extend(of(Area::Shapes, tensors(model, resolution, config)));
+            found.faults.extend(of(Area::Names, lacking_bias(resolution, config)));
             found.faults.extend(of(Area::Config, numbers(config)));
             found.faults.extend(of(Area::Config, untied(store, config)));
             found.refused.extend(of(Area::Loader, classes::faults(store, resolution, config)));
@@ -168,13 +171,43 @@ fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
     }
     let directory = store.container() != "safetensors" || store.is_directory();
     if !named && store.encoding() == Encoding::Safetensors && directory {
-        refused.push("no model_type in config.json: transformers does not load the model".into());
+        let lacking = match store.document("config.json") {
+            Some(_) => Some("model_type in config.json"),
+            None => {
+                let limit = (store.limits().document_bytes, "document_bytes");
+                let adapter = store.read_companion("adapter_config.json", limit);
+                adapter.is_ok_and(|file| file.is_none()).then_some("config.json")
+            }
+        };
+        refused
+            .extend(lacking.map(|what| format!("no {what}: transformers does not load the model")));
     }
     if resolution.architecture.is_some() && resolution.mapped.is_empty() {
         let fault = format!("{}, but no tensor has a name of that architecture", resolution.reason);
         refused.push(fault);
     }
     refused
+}
+
+/// The fault of a layer with a matrix that lacks its bias, although it has one in other layers.
+fn lacking_bias(resolution: &Resolution, config: &ModelConfig) -> Option<String> {
+    let mut layers: BTreeMap<&str, [BTreeSet<u32>; 2]> = BTreeMap::new();
+    for mapping in &resolution.mapped {
+        let rest = mapping.canonical.strip_prefix("layers.");
+        let Some((number, rest)) = rest.and_then(|rest| rest.split_once('.')) else { continue };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        for (end, kind) in [(".weight", 0), (".bias", 1)] {
+            if let Some(part) = rest.strip_suffix(end).filter(|_| number < config.n_layers.value)
+                && let Some(found) = layers.entry(part).or_default().get_mut(kind)
+            {
+                found.insert(number);
+            }
+        }
+    }
+    layers.into_iter().find_map(|(part, [weights, biases])| {
+        let (first, lacking) = (biases.first()?, weights.difference(&biases).next()?);
+        Some(format!("layers.{lacking}.{part} has no bias, but layers.{first}.{part} has one"))
+    })
 }
 
 /// Faults of tensors that cannot be derived, or whose shape contradicts the config.
