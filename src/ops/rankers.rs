@@ -37,10 +37,10 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker>
         let has_head = ["output", "dense"]
             .iter()
             .any(|layer| model.has(&format!("classifier.{layer}.weight")));
-        if let Some(source) = description.ranks().filter(|_| !has_head) {
+        if let Some((source, what)) = description.ranks().filter(|_| !has_head) {
             found.note = Some(format!(
-                "{source} calls the model a reranker: the GGUF file has no classifier (cls.output) \
-                 by which llama.cpp ranks texts"
+                "{source} calls the model a {what}: the GGUF file has no classifier (cls.output), \
+                 without which llama.cpp ranks and classifies no texts"
             ));
         }
         return Ok(found);
@@ -115,14 +115,16 @@ impl Description {
         self.names.iter().find(named).map(|(from, _)| *from)
     }
 
-    /// The source that calls the model a reranker.
-    fn ranks(&self) -> Option<&'static str> {
-        // A decoder that classifies has no labels: it ranks by the logit of a word.
-        const TAGS: [&str; 3] =
-            ["pipeline_tag: text-ranking", "pipeline_tag: text-classification", "- reranker"];
-        if self.readme.lines().any(|line| TAGS.contains(&line.trim())) {
-            return Some("README.md");
-        }
-        self.names.iter().find(|(_, name)| name.contains("rerank")).map(|(from, _)| *from)
+    /// The source that calls the model a reranker or a classifier, and which of the two.
+    fn ranks(&self) -> Option<(&'static str, &'static str)> {
+        const TAGS: [(&str, &str); 3] = [
+            ("- reranker", "reranker"),
+            ("pipeline_tag: text-ranking", "reranker"),
+            ("pipeline_tag: text-classification", "classifier"),
+        ];
+        let tagged = |(tag, _): &&(&str, &str)| self.readme.lines().any(|line| line.trim() == *tag);
+        let named = || self.names.iter().find(|(_, name)| name.contains("rerank"));
+        let tag = TAGS.iter().find(tagged).map(|(_, what)| ("README.md", *what));
+        tag.or_else(|| named().map(|(from, _)| (*from, "reranker")))
     }
 }

@@ -424,6 +424,10 @@ pub(crate) fn kept(
             stated.entry(key).or_insert_with(|| value.clone());
         }
     }
+    // Meta's words, which the keys of GGUF say in full.
+    if ["dim", "n_layers", "norm_eps"].iter().all(|key| stated.contains_key(key)) {
+        return Ok(None);
+    }
     if let Some(pruned) = pruned {
         pruned.edit_config(&mut stated);
     }
@@ -461,6 +465,7 @@ pub(crate) fn kept(
 fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     // A model without attention has heads in name only.
     let attends = given.n_kv_heads.source != given.n_heads.source;
+    let routes = given.n_experts.value > 0;
     let given = given.fields();
     let other = |name: &str| given.iter().find(|field| field.name == name);
     let own = own.fields().into_iter().filter(|field| {
@@ -468,6 +473,9 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
         !["rope", "encoder"].contains(&field.group)
             && !NAMED.contains(&field.name)
             && (attends || !of_attention)
+            // The tensors say which layers have attention, state spaces or experts.
+            && (routes || field.group != "experts" && field.name != "n_experts")
+            && (field.name != "layers" || field.value.to_string().contains("sliding"))
     });
     let loss = |own: ConfigField<'_>| {
         let given = other(own.name).map(|given| &given.value);

@@ -647,13 +647,18 @@ fn a_model_of_images_is_not_quantized() {
 
 /// A decoder ranks by the logit of a word, and has no labels.
 #[test]
-fn a_decoder_that_classifies_is_a_reranker() {
-    for (line, ranks) in [("pipeline_tag: text-classification", true), ("license: mit", false)] {
+fn a_decoder_that_ranks_or_classifies_is_noted() {
+    for (line, what) in [
+        ("pipeline_tag: text-classification", "a classifier"),
+        ("pipeline_tag: text-ranking", "a reranker"),
+        ("license: mit", "none"),
+    ] {
         let files = copy_of(sample("hf"));
         put(files.path(), "README.md", format!("---\n{line}\n---\n"));
         let model = Model::open(files.path()).unwrap();
         let notes = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap().notes.concat();
-        assert_eq!(notes.contains("README.md calls the model a reranker"), ranks, "{notes}");
+        let noted = notes.contains(&format!("README.md calls the model {what}"));
+        assert_eq!(noted, what != "none", "{notes}");
     }
 }
 

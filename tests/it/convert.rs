@@ -572,7 +572,9 @@ fn experts_of_gpt_oss_come_back() {
     let source = gpt_oss();
     let expected = Model::open(source.path()).expect("a model");
     for format in [&GGUF, &MLX] {
-        let there = converted(source.path(), &ConvertOptions::new(format).lossless(true));
+        // llama.cpp rounds the bounds of YaRN, which is a loss.
+        let lossless = format == &MLX;
+        let there = converted(source.path(), &ConvertOptions::new(format).lossless(lossless));
         let back = converted(&there.path, &ConvertOptions::new(&SAFETENSORS).lossless(true));
         assert_eq!(back.store.len(), expected.len());
         for tensor in expected.stored_tensors() {

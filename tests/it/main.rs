@@ -84,6 +84,7 @@ mod ollama_create;
 mod products;
 mod provider;
 mod pruned;
+mod public_reports;
 #[cfg(feature = "http")]
 mod pull;
 mod rank_files;

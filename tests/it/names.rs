@@ -241,6 +241,8 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("hy3", "hugging face"),
     ("kimi_linear", "gguf"),
     ("kimi_linear", "mlx"),
+    ("mamba", "hugging face"),
+    ("mamba2", "hugging face"),
     ("minimax_m3", "hugging face"),
     ("nemotron_h", "gguf"),
     ("nemotron_h", "hugging face"),

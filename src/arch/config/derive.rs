@@ -684,11 +684,14 @@ fn finish_rope(
         let stored = |name: &str, kind| {
             tensor(name).map(|name| Field::derived(kind, format!("{name} is stored")))
         };
-        // Mistral's params.json has an object named after the method.
-        let factor = scaling.factor.as_ref().map(|factor| {
-            let yarn = factor.source.contains("yarn.");
-            let kind = if yarn { RopeScalingKind::Yarn } else { RopeScalingKind::Linear };
-            Field::derived(kind, factor.source.clone())
+        // Mistral's params.json has an object named after the method. A factor without a type scales
+        // linearly in llama.cpp, and nothing in the classes of transformers.
+        let factor = scaling.factor.as_ref().and_then(|factor| {
+            let kind = match factor.source.contains("yarn.") {
+                true => RopeScalingKind::Yarn,
+                false => reader.reads_gguf_keys().then_some(RopeScalingKind::Linear)?,
+            };
+            Some(Field::derived(kind, factor.source.clone()))
         });
         scaling.kind = stored("rope_factors_long.weight", RopeScalingKind::LongRope)
             .or_else(|| stored("rope_freqs.weight", RopeScalingKind::Tensor))
@@ -697,6 +700,17 @@ fn finish_rope(
                 let rotates = rope.dimension_count.is_some();
                 rotates.then(|| Field::derived(RopeScalingKind::None, "default"))
             });
+    }
+    // YaRN's class derives a factor that is null.
+    let lengths = core.max_seq_len.as_ref().zip(scaling.original_max_seq_len.as_ref());
+    if let (None, Some((longest, trained)), false) =
+        (&scaling.factor, lengths, reader.reads_gguf_keys())
+        && scaling.kind.as_ref().is_some_and(|kind| kind.value == RopeScalingKind::Yarn)
+    {
+        #[expect(clippy::cast_possible_truncation, reason = "engines use it as f32")]
+        let factor = (f64::from(longest.value) / f64::from(trained.value)) as f32;
+        scaling.factor =
+            Some(Field::derived(factor, "max_seq_len / rope_scaling_original_max_seq_len"));
     }
     // The method divides by the difference of the two, unless there is none: then it has no ramp.
     if let (Some(low), Some(high)) = (&scaling.low_freq_factor, &scaling.high_freq_factor)

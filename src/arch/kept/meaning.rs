@@ -203,11 +203,14 @@ impl Reader<'_> {
         let part = real("partial_rotary_factor");
         let part = part.or_else(|| self.get("partial_rotary_factor").and_then(Json::as_f64));
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
+        // Without a factor, nothing is scaled.
+        let kind =
+            kind.filter(|kind| !matches!(*kind, "linear" | "dynamic") || real("factor").is_some());
         let mut out = Map::new();
         out.insert("rope_theta".to_owned(), theta.unwrap_or(10_000.0).into());
         out.insert("partial_rotary_factor".to_owned(), part.unwrap_or(1.0).into());
         let numbers: &[(&str, Option<f64>)] = match kind.unwrap_or("default") {
-            "linear" | "dynamic" => &[("factor", Some(1.0))],
+            "linear" | "dynamic" => &[("factor", None)],
             "yarn" => &[
                 ("factor", None),
                 ("beta_fast", Some(32.0)),
@@ -235,7 +238,14 @@ impl Reader<'_> {
         if !matches!(kind, "linear" | "dynamic") {
             let trained = "original_max_position_embeddings";
             let length = self.get(trained).or_else(|| of(trained));
-            let length = length.or_else(|| self.get("max_position_embeddings"));
+            let longest = self.get("max_position_embeddings");
+            let length = length.or(longest);
+            let lengths = longest.and_then(Json::as_f64).zip(length.and_then(Json::as_f64));
+            if let (false, "yarn", Some((longest, trained))) =
+                (out.contains_key("factor"), kind, lengths)
+            {
+                out.insert("factor".to_owned(), (longest / trained).into());
+            }
             out.extend(length.map(|length| (trained.to_owned(), length.clone())));
         }
         // Whether the bounds of YaRN's ramp are rounded, unless stated otherwise.

@@ -322,6 +322,7 @@ const OF_SHAPES: &[&str] = &[
     "num_local_experts",
     "num_ln_in_parallel_attn",
     "qkv_bias",
+    "shared_intermediate_size",
     "use_bias",
     "use_qk_norm",
     "vocab_size_per_layer_input",
@@ -333,7 +334,6 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("mamba_norm_before_gate", "true"),
     ("mlp_multipliers", "[1.0,1.0]"),
     ("position_embedding_type", "\"nope\""),
-    ("shared_intermediate_size", "0"),
     ("ssm_multipliers", "[1.0,1.0,1.0,1.0,1.0]"),
     ("time_step_limit", "[0.0,{\"__float__\":\"Infinity\"}]"),
     // The text alone has causal attention.
@@ -358,6 +358,25 @@ fn effect<'a>(model_type: &str, name: &str, value: &'a Json) -> &'a Json {
     if none { &Json::Null } else { value }
 }
 
+/// Rotary embeddings without what they say about the bounds of YaRN; other values as they are.
+fn without_bounds(value: &Json) -> Json {
+    let mut value = value.clone();
+    if let Json::Object(rope) = &mut value {
+        rope.remove("truncate");
+    }
+    value
+}
+
+/// Whether a key is one of layers that a model does not have.
+fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
+    const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
+    let kinds = stated.get("layer_types").and_then(Json::as_array);
+    let no_states =
+        || kinds.is_some_and(|kinds| kinds.iter().all(|kind| kind.as_str() != Some("mamba")));
+    let no_experts = || EXPERTS.iter().any(|key| stated.get(key).and_then(Json::as_u64) == Some(0));
+    name.starts_with("mamba_") && no_states() || name == "num_experts_per_tok" && no_experts()
+}
+
 /// What the GGUF keys do not say. Only what the model's class in transformers computes with counts;
 /// other keys of a document have no effect.
 fn losses(
@@ -369,11 +388,20 @@ fn losses(
     let class = defaults(model_type);
     let effect = |name: &str, value| effect(model_type, name, value);
     let mut losses = Vec::new();
-    for (name, value) in wanted {
+    // The bounds of YaRN are the same for all models: llama.cpp rounds them.
+    let rope = |map: &BTreeMap<String, Json>| map.get(meaning::group("rope_theta")).cloned();
+    if rope(wanted).is_some_and(|rope| rope.get("truncate").and_then(Json::as_bool) == Some(false))
+    {
+        losses.push(
+            "bounds of YaRN: not rounded (truncate is false), but rounded by llama.cpp".to_owned(),
+        );
+    }
+    for (name, value) in wanted.iter().filter(|(name, _)| !is_unused(stated, name)) {
         let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
         let other = given.get(name).unwrap_or(&Json::Null);
         let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
         let (value, other) = (effect(name, value), effect(name, other));
+        let (value, other) = (&without_bounds(value), &without_bounds(other));
         if counts && !same(value, other) {
             let (value, other) = (words(&unlike(value, other)), words(&unlike(other, value)));
             losses.push(format!("{name}: {value} in config.json, {other} in GGUF"));
@@ -460,6 +488,33 @@ mod tests {
         let losses = |layers| Kept::of(&stated, &derived, layers, true).losses.join("; ");
         assert_eq!(losses(3), "");
         assert!(losses(4).contains("layers with rotary embeddings"), "{}", losses(4));
+    }
+
+    /// llama.cpp always rounds them, which no key of GGUF says.
+    #[test]
+    fn bounds_of_yarn_that_are_not_rounded_are_a_loss() {
+        let rope = |truncate: bool| {
+            let yarn = json!({"rope_type": "yarn", "factor": 4.0, "truncate": truncate});
+            map(json!({"model_type": "gpt_oss", "rope_scaling": yarn}))
+        };
+        // The keys of GGUF give the published models' config.
+        let told = |truncate| Kept::of(&rope(truncate), &rope(false), 2, true);
+        assert!(told(false).losses.join("; ").contains("bounds of YaRN"));
+        assert!(!told(true).losses.join("; ").contains("truncate"), "{:?}", told(true).losses);
+        assert!(told(true).config.contains_key("rope_scaling"));
+    }
+
+    #[test]
+    fn keys_of_layers_that_do_not_exist_are_no_loss() {
+        let stated = map(json!({
+            "model_type": "granitemoehybrid", "mamba_d_conv": 7, "num_local_experts": 0,
+            "num_experts_per_tok": 0, "layer_types": ["attention"], "shared_intermediate_size": 8,
+        }));
+        let derived = map(json!({"model_type": "granite"}));
+        let told = Kept::of(&stated, &derived, 1, true).losses.join("; ");
+        for key in ["mamba_", "num_experts_per_tok", "shared_intermediate_size"] {
+            assert!(!told.contains(key), "{told}");
+        }
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub(crate) const WRITER: Writer = Writer {
     metadata: &[("format", "mlx")],
     // mlx-lm's maximum file size.
     shard_bytes: Some(5 << 30),
-    holds: |dtype, _| (is_plain(dtype) && dtype != DType::F64) || is_mlx(dtype),
+    // MLX loads floats of 8 bits as integers.
+    holds: |dtype, _| {
+        let is_float8 = dtype.descriptor().block_bytes == 1 && !dtype.is_integer();
+        (is_plain(dtype) && dtype != DType::F64 && !is_float8) || is_mlx(dtype)
+    },
     repacks_to: is_mlx,
     global: Part::GlobalAmax,
     rounds_divisors: false,

@@ -15,7 +15,9 @@ use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
+use crate::tokenizer::{
+    FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece, special_token_key,
+};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -140,12 +142,20 @@ pub(crate) fn gguf_keys(
         table.add(&files.added)?;
         sentencepiece_keys(table, &files, exceptions, out);
         special_keys(store, &files, exceptions, rows, out)?;
+        unusual_ends(store, rows, out)?;
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
-        return Ok(Some(
-            "no tokenizer file beside the weights: llama.cpp does not load the file".to_owned(),
-        ));
+        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+        let here = |name: &&'static str| {
+            store.read_companion(name, limit).is_ok_and(|file| file.is_some())
+        };
+        let unread = ["tekken.json", "tiktoken.model"].into_iter().find(here);
+        let why = unread.map_or_else(
+            || "no tokenizer file beside the weights".to_owned(),
+            |name| format!("{name} is not read, and there is no tokenizer.json"),
+        );
+        return Ok(Some(format!("{why}: llama.cpp does not load the file")));
     };
     let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;
@@ -610,6 +620,26 @@ fn special_keys(
     }
     ends::further(store, config.as_deref(), out)?;
     normalizer_keys(files, out);
+    Ok(())
+}
+
+/// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not
+/// those that llama.cpp assumes.
+fn unusual_ends(store: &Store, rows: Option<u32>, out: &mut KeyValues) -> Result<()> {
+    let ends =
+        [("bos", 1), ("eos", 2)].map(|(name, assumed)| (name, special_token_key(name), assumed));
+    if ends.iter().flat_map(|(_, key, _)| key).all(|key| out.get(key).is_some()) {
+        return Ok(());
+    }
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
+    for (name, key, assumed) in ends {
+        let id = tokenizer.special(name).filter(|id| *id != assumed);
+        if let (Some(key), Some(id)) = (key, id.filter(|id| rows.is_none_or(|rows| *id < rows)))
+            && out.get(&key).is_none()
+        {
+            out.set(&key, Value::U32(id));
+        }
+    }
     Ok(())
 }
 

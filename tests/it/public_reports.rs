@@ -1,0 +1,262 @@
+//! Situations of public bug reports that were read, converted or described wrongly.
+
+use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
+use serde_json::{Value, json};
+use weighbridge::adapter::Adapter;
+use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
+use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::{DType, Model, OpenOptions};
+
+fn reconfigured(change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
+    let files = copy_of(sample("hf"));
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    change(&mut config);
+    put(files.path(), "config.json", config.to_string());
+    files
+}
+
+/// The sample with other tensors: each becomes those that the function returns.
+fn rebuilt(
+    change: impl Fn(&str, &[u64], Vec<u8>) -> Vec<(String, &'static str, Vec<u64>, Vec<u8>)>,
+) -> tempfile::TempDir {
+    let files = copy_of(sample("hf"));
+    let model = Model::open(files.path()).unwrap();
+    let file = model.stored_tensors().fold(Safetensors::new(), |file, tensor| {
+        let bytes = f32s(&tensor.dequantize().unwrap());
+        let tensors = change(tensor.name(), tensor.shape(), bytes);
+        tensors.into_iter().fold(file, |file, (name, dtype, shape, bytes)| {
+            file.tensor(&name, dtype, &shape, bytes)
+        })
+    });
+    put(files.path(), "model.safetensors", file.build());
+    files
+}
+
+fn converted(files: &std::path::Path, options: &ConvertOptions) -> Result<String, String> {
+    let plan = ops::convert(&Model::open(files).unwrap(), options);
+    plan.map(|plan| plan.notes.join("; ")).map_err(|error| told(&error))
+}
+
+fn faults(model: &Model, strictness: Strictness) -> String {
+    ops::check_consistency(model, strictness).unwrap().faults.join("; ")
+}
+
+/// The metadata of the GGUF file that a directory becomes.
+fn in_gguf(files: &std::path::Path) -> (tempfile::TempDir, Model) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("m.gguf");
+    let plan = ops::convert(&Model::open(files).unwrap(), &ConvertOptions::new(&GGUF)).unwrap();
+    plan.run(&path, &weighbridge::WriteOptions::new()).unwrap();
+    let model = Model::open(&path).unwrap();
+    (folder, model)
+}
+
+/// transformers divides by a linear factor of null, and derives that of YaRN.
+#[test]
+fn a_scaling_of_rotary_embeddings_without_a_factor() {
+    let scaled = |scaling: Value| {
+        reconfigured(|config| {
+            config.as_object_mut().unwrap().remove("rope_parameters");
+            config["rope_scaling"] = scaling;
+        })
+    };
+    let files = scaled(json!({"rope_type": "linear", "factor": null}));
+    let said = faults(&Model::open(files.path()).unwrap(), Strictness::Strict);
+    assert!(said.contains("of type \"linear\" has no factor"), "{said}");
+    let told = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(!told.contains("rotary embeddings"), "{told}");
+
+    let yarn = json!({"rope_type": "yarn", "factor": null, "original_max_position_embeddings": 64});
+    let (_folder, model) = in_gguf(scaled(yarn).path());
+    assert_eq!(model.metadata().f64("llama.rope.scaling.factor"), Some(4.0));
+
+    let untyped = scaled(json!({"type": null, "factor": 2.0}));
+    let (_folder, model) = in_gguf(untyped.path());
+    assert!(model.metadata().get("llama.rope.scaling.factor").is_none());
+}
+
+#[test]
+fn a_layer_without_the_bias_of_the_others_is_a_fault() {
+    let files = rebuilt(|name, shape, bytes| {
+        let mut all = vec![(name.to_owned(), "F32", shape.to_vec(), bytes)];
+        if name == "model.layers.0.self_attn.q_proj.weight" {
+            let bias = name.replace("weight", "bias");
+            all.push((bias, "F32", vec![shape[0]], f32s(&vec![0.5; shape[0] as usize])));
+        }
+        all
+    });
+    let said = faults(&Model::open(files.path()).unwrap(), Strictness::Default);
+    assert!(said.contains("layers.1.attention.q has no bias"), "{said}");
+    let whole = Model::open(sample("hf")).unwrap();
+    assert_eq!(faults(&whole, Strictness::Default), "");
+}
+
+/// MLX loads them as integers.
+#[test]
+fn floats_of_8_bits_are_widened_for_mlx() {
+    let files = rebuilt(|name, shape, bytes| match shape.len() {
+        2 => vec![(name.to_owned(), "F8_E4M3", shape.to_vec(), vec![0x38; bytes.len() / 4])],
+        _ => vec![(name.to_owned(), "F32", shape.to_vec(), bytes)],
+    });
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("m");
+    let plan = ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&MLX));
+    plan.unwrap().run(&path, &weighbridge::WriteOptions::new()).unwrap();
+    let model = Model::open(&path).unwrap();
+    let tensor = model.stored_tensor("model.layers.0.self_attn.q_proj.weight").unwrap();
+    assert_ne!(tensor.dtype().unwrap(), DType::F8_E4M3);
+    assert_eq!(tensor.dequantize().unwrap().first(), Some(&1.0));
+}
+
+#[test]
+fn an_adapter_beside_a_model_is_not_the_model() {
+    let adapter = Safetensors::new()
+        .tensor(
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+            "F32",
+            &[1, 256],
+            f32s(&[0.1; 256]),
+        )
+        .tensor(
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+            "F32",
+            &[256, 1],
+            f32s(&[0.1; 256]),
+        )
+        .build();
+    let config =
+        json!({"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"]});
+    let files = copy_of(sample("hf"));
+    let alone = tempfile::TempDir::new().unwrap();
+    for place in [files.path(), alone.path()] {
+        put(place, "adapter_model.safetensors", adapter.clone());
+        put(place, "adapter_config.json", config.to_string());
+        let model = Model::open(place).unwrap();
+        let is_alone = place != files.path();
+        assert_eq!(Adapter::of(&model).unwrap().is_some(), is_alone);
+        assert_eq!(notes(&model).contains("beside the model, which is not applied"), !is_alone);
+        // It has no config.json that could lack something.
+        let said = ops::check_consistency(&model, Strictness::Default).unwrap().notes.join("; ");
+        assert!(!said.contains("model_type"), "{said}");
+        assert!(Adapter::open(place).is_ok());
+    }
+    assert!(converted(files.path(), &ConvertOptions::new(&GGUF)).is_ok());
+}
+
+#[test]
+fn pieces_of_a_file_are_called_so() {
+    let file = Gguf::new().key("general.architecture", Kv::text("llama")).build();
+    for name in ["m.gguf-split-a", "m.gguf.part1of2", "m.safetensors.part-00"] {
+        let files = folder(&[(name, file.clone())]);
+        let said = told(&Model::open(files.path().join(name)).unwrap_err());
+        assert!(said.contains("one piece of a file"), "{said}");
+    }
+}
+
+#[test]
+fn vectors_of_16_bits_are_no_vectors_of_llama_cpp() {
+    let said = |dtype: DType, width: usize| {
+        let key = |name: &str| format!("llama.{name}");
+        let mut file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key(key("attention.layer_norm_rms_epsilon"), Kv::F32(1e-5));
+        for (name, count) in [
+            ("context_length", 8),
+            ("embedding_length", 4),
+            ("block_count", 1),
+            ("feed_forward_length", 4),
+            ("attention.head_count", 1),
+            ("vocab_size", 4),
+        ] {
+            file = file.key(key(name), Kv::U32(count));
+        }
+        for name in ["token_embd", "blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"]
+            .into_iter()
+            .chain(["blk.0.attn_output", "blk.0.ffn_gate", "blk.0.ffn_up", "blk.0.ffn_down"])
+        {
+            file = file.tensor(format!("{name}.weight"), DType::F32, &[4, 4], f32s(&[0.5; 16]));
+        }
+        for name in ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"] {
+            file = file.tensor(format!("{name}.weight"), dtype, &[4], vec![0; 4 * width]);
+        }
+        let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
+        let found = ops::check_consistency(&model, Strictness::Default).unwrap();
+        assert!(found.faults.is_empty(), "{:?}", found.faults);
+        found.notes.join("; ")
+    };
+    assert!(!said(DType::F32, 4).contains("F32 alone"));
+    let narrow = said(DType::F16, 2);
+    assert!(narrow.contains("2 more vectors: F16, but llama.cpp computes"), "{narrow}");
+}
+
+/// GGUF would hold the codes as `Q8_0`, which is not what the checkpoint has.
+#[test]
+fn a_checkpoint_is_called_quantized_in_its_own_dtype() {
+    let files = rebuilt(|name, shape, bytes| {
+        let (Some(module), [rows, columns]) = (name.strip_suffix("q_proj.weight"), shape) else {
+            return vec![(name.to_owned(), "F32", shape.to_vec(), bytes)];
+        };
+        let (rows, columns) = (*rows, *columns);
+        let groups = columns / 32;
+        let array = |end: &str| format!("{module}q_proj.{end}");
+        let codes = |rows: u64, columns: u64| vec![0; (rows * columns / 2) as usize];
+        vec![
+            (array("qweight"), "I32", vec![columns, rows / 8], codes(columns, rows)),
+            (array("qzeros"), "I32", vec![groups, rows / 8], codes(groups, rows)),
+            (array("scales"), "F16", vec![groups, rows], vec![0; (groups * rows * 2) as usize]),
+        ]
+    });
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["quantization_config"] =
+        json!({"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": true});
+    put(files.path(), "config.json", config.to_string());
+    let options = LlamaOptions::new(FileType::Q4_0);
+    let model = Model::open(files.path()).unwrap();
+    let said = told(&ops::quantize(&model, &options, None, files.path()).unwrap_err());
+    assert!(said.contains("already quantized as AWQ4"), "{said}");
+}
+
+/// The original name of the embedding.
+#[test]
+fn other_names_of_tensors_are_known() {
+    for (model_type, name) in
+        [("mamba", "backbone.embedding.weight"), ("nemotron_h", "backbone.embedding.weight")]
+    {
+        let file = Safetensors::new().tensor(name, "F32", &[2, 2], f32s(&[1.0; 4]));
+        let config = json!({"model_type": model_type, "num_hidden_layers": 1}).to_string();
+        let files =
+            folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
+        let model = Model::open(files.path()).unwrap();
+        assert_eq!(model.resolution().unwrap().mapped.len(), 1, "{model_type}: {name}");
+    }
+}
+
+#[test]
+fn a_tokenizer_file_that_is_not_read_is_named() {
+    let files = copy_of(sample("hf"));
+    for name in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::remove_file(files.path().join(name)).unwrap();
+    }
+    put(files.path(), "tekken.json", "{}");
+    let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(said.contains("tekken.json is not read"), "{said}");
+}
+
+/// The words of Meta's `params.json` in a `config.json`.
+#[test]
+fn a_config_in_other_words_is_no_loss() {
+    let files = reconfigured(|config| {
+        *config = json!({
+            "model_type": "llama", "dim": 256, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2,
+            "head_dim": 64, "hidden_dim": 512, "norm_eps": 1e-5, "vocab_size": 512,
+        });
+    });
+    let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+    let said = converted(files.path(), &options).unwrap();
+    assert!(!said.contains("compute this model differently"), "{said}");
+    assert!(converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).is_ok());
+}
