@@ -52,8 +52,7 @@ pub fn quantize(
     let numbers = Hparams::of(&draft.keys, &options.overrides).map_err(here)?;
     check_pruned(options, numbers.layers).map_err(here)?;
     let recipe = LlamaRecipe::new(&numbers, &stored, options).map_err(here)?;
-    check_source(&draft, &recipe, options).map_err(here)?;
-    recipe.check(options).map_err(here)?;
+    check_source(&draft, &recipe, options).and_then(|()| recipe.check(options)).map_err(here)?;
     let (mut tensors, mut replaced) = (Vec::new(), Vec::new());
     let unmeasured = importance.and_then(|all| note_of_unmeasured(all, &recipe.choices));
     for choice in &recipe.choices {

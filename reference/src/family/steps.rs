@@ -281,13 +281,10 @@ fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// The borders of YaRN's ramp are not rounded, which GGUF does not say, unless the file keeps a config that
-/// says otherwise.
+/// The borders of YaRN's ramp are not rounded, unless a config that the GGUF file keeps says so.
 fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let truncate = facts.config.rope_scaling.truncate.as_ref();
-    if facts.model.resolution()?.dialect == Dialect::Gguf
-        && truncate.is_none_or(|truncate| !truncate.value)
-    {
+    let rounds = facts.config.rope_scaling.truncate.as_ref().is_some_and(|truncate| truncate.value);
+    if facts.model.resolution()?.dialect == Dialect::Gguf && !rounds {
         let rope = Rope::untruncated(facts)?;
         plan.ropes.fill(rope);
     }

@@ -20,6 +20,7 @@ pub(super) const STEPS: Steps = &[
     ("latent_widths", Step::Config(latent_widths)),
     ("log_multiplier", Step::Keys(log_multiplier)),
     ("neutral_yarn", Step::Mlx(neutral_yarn)),
+    ("routing_of_glm", Step::Mlx(routing_of_glm)),
     ("weights_norm", Step::Keys(weights_norm)),
     ("widths_of_heads", Step::Keys(widths_of_heads)),
 ];
@@ -150,6 +151,21 @@ fn neutral_yarn(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<
 fn gated_by_sigmoid(model: &SourceModel<'_>) -> bool {
     let gating = model.config.experts.expert_gating.as_ref();
     gating.is_some_and(|gating| gating.value == Gating::Sigmoid)
+}
+
+/// What mlx-lm's class of GLM 5 reads, and transformers' computes without a key for it.
+fn routing_of_glm(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    for (key, value) in [
+        ("moe_layer_freq", Json::from(1)),
+        ("scoring_func", "sigmoid".into()),
+        ("topk_method", "noaux_tc".into()),
+    ] {
+        let stated = out.entry(key).or_insert(Json::Null);
+        if *stated == Json::Null {
+            *stated = value;
+        }
+    }
+    Ok(())
 }
 
 /// How DeepSeek 2 chooses experts: among all of them, or among those of the best groups.

@@ -371,8 +371,10 @@ fn without_bounds(value: &Json) -> Json {
 fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
     const EXPERTS: [&str; 3] = ["num_local_experts", "num_experts", "n_routed_experts"];
     let kinds = stated.get("layer_types").and_then(Json::as_array);
-    let no_states =
-        || kinds.is_some_and(|kinds| kinds.iter().all(|kind| kind.as_str() != Some("mamba")));
+    let attends = |kind: &Json| {
+        !matches!(LayerKind::named(kind.as_str().unwrap_or_default()), LayerKind::Other(_))
+    };
+    let no_states = || kinds.is_some_and(|kinds| kinds.iter().all(attends));
     let no_experts = || EXPERTS.iter().any(|key| stated.get(key).and_then(Json::as_u64) == Some(0));
     name.starts_with("mamba_") && no_states() || name == "num_experts_per_tok" && no_experts()
 }

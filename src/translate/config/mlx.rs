@@ -57,7 +57,7 @@ pub(crate) fn state_for_mlx_lm(
             if omitted {
                 let of_class = of_class.map(|(_, value): &(_, Constant)| Json::from(*value));
                 let value = match of_layers(&model, key, encodes)? {
-                    None => model.named(key)?.or(of_class).or_else(|| unstated(&model_type, key)),
+                    None => model.named(key)?.or(of_class),
                     layers => layers,
                 };
                 text.insert((*key).to_owned(), value.unwrap_or(Json::Null));
@@ -71,16 +71,6 @@ pub(crate) fn state_for_mlx_lm(
         Some(rule) => rule(&model, config),
         None => Ok(()),
     }
-}
-
-/// What a class of transformers computes without a key for it, and a class of mlx-lm reads.
-fn unstated(model_type: &str, key: &str) -> Option<Json> {
-    Some(match (model_type, key) {
-        ("glm_moe_dsa", "moe_layer_freq") => 1.into(),
-        ("glm_moe_dsa", "scoring_func") => "sigmoid".into(),
-        ("glm_moe_dsa", "topk_method") => "noaux_tc".into(),
-        _ => return None,
-    })
 }
 
 /// Keys that follow from the kinds of layers. `encodes` says whether tokens see those after them, so

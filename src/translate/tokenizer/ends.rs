@@ -5,7 +5,17 @@ use crate::error::Result;
 use crate::json::Json;
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
-use crate::tokenizer::{Tokenizer, TokenizerKind};
+use crate::tokenizer::{Tokenizer, TokenizerKind, special_token_key};
+
+/// Special tokens: their names in the files and in GGUF.
+pub(super) const SPECIAL: [(&str, &str); 6] = [
+    ("bos", "bos_token_id"),
+    ("eos", "eos_token_id"),
+    ("unk", "unknown_token_id"),
+    ("sep", "seperator_token_id"),
+    ("pad", "padding_token_id"),
+    ("mask", "mask_token_id"),
+];
 
 /// The texts of tokens at which llama.cpp ends a text without a key (src/llama-vocab.cpp).
 const ENDS: [&str; 19] = [
@@ -64,5 +74,40 @@ pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, complete: bool, out: &mut Ke
     let is_unigram = tokenizer.kind.value == TokenizerKind::Unigram;
     if is_unigram && out.get(key).is_none() && (unended || complete) {
         out.set(key, Value::Bool(false));
+    }
+}
+
+/// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not
+/// those that llama.cpp assumes.
+pub(super) fn unusual(store: &Store, rows: Option<u32>, out: &mut KeyValues) -> Result<()> {
+    let ends =
+        [("bos", 1), ("eos", 2)].map(|(name, assumed)| (name, special_token_key(name), assumed));
+    if ends.iter().flat_map(|(_, key, _)| key).all(|key| out.get(key).is_some()) {
+        return Ok(());
+    }
+    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
+    for (name, key, assumed) in ends {
+        let id = tokenizer.special(name).filter(|id| *id != assumed);
+        if let (Some(key), Some(id)) = (key, id.filter(|id| rows.is_none_or(|rows| *id < rows)))
+            && out.get(&key).is_none()
+        {
+            out.set(&key, Value::U32(id));
+        }
+    }
+    Ok(())
+}
+
+/// The special tokens of a `sentencepiece.bpe.model`, and those around a text: no file states them,
+/// since transformers' classes for such tokenizers always write `<s> text </s>`, and a second text
+/// as `</s> text </s>`.
+pub(super) fn surrounding(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
+    for (name, key) in SPECIAL {
+        let key = format!("tokenizer.ggml.{key}");
+        if let (None, Some(id)) = (out.get(&key), tokenizer.special(name)) {
+            out.set(&key, Value::U32(id));
+        }
+    }
+    for key in ["add_bos_token", "add_eos_token", "add_sep_token"] {
+        out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(true));
     }
 }

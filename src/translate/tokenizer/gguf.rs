@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::ends;
+use super::ends::{self, SPECIAL};
 use super::pre;
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
@@ -15,9 +15,7 @@ use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{
-    FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece, special_token_key,
-};
+use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -142,7 +140,7 @@ pub(crate) fn gguf_keys(
         table.add(&files.added)?;
         sentencepiece_keys(table, &files, exceptions, out);
         special_keys(store, &files, exceptions, rows, out)?;
-        unusual_ends(store, rows, out)?;
+        ends::unusual(store, rows, out)?;
         return templates(store, out).map(|()| None);
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
@@ -163,7 +161,7 @@ pub(crate) fn gguf_keys(
     special_keys(store, &files, exceptions, rows, out)?;
     ends::of_unigram(&tokenizer, files.tokenizer.is_some(), out);
     if *tokenizer.kind.source == *FAIRSEQ {
-        surrounding_keys(&tokenizer, out);
+        ends::surrounding(&tokenizer, out);
     }
     if *tokenizer.kind.source == *"vocab.txt" {
         word_keys(&tokenizer, &files, out);
@@ -557,16 +555,6 @@ fn merges(tokenizer: &Tokenizer<'_>, is_stated: bool, out: &mut KeyValues) {
     }
 }
 
-/// Special tokens: their names in the files and in GGUF.
-const SPECIAL: [(&str, &str); 6] = [
-    ("bos", "bos_token_id"),
-    ("eos", "eos_token_id"),
-    ("unk", "unknown_token_id"),
-    ("sep", "seperator_token_id"),
-    ("pad", "padding_token_id"),
-    ("mask", "mask_token_id"),
-];
-
 /// The special tokens, and those that texts start and end with.
 fn special_keys(
     store: &Store,
@@ -623,26 +611,6 @@ fn special_keys(
     Ok(())
 }
 
-/// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not
-/// those that llama.cpp assumes.
-fn unusual_ends(store: &Store, rows: Option<u32>, out: &mut KeyValues) -> Result<()> {
-    let ends =
-        [("bos", 1), ("eos", 2)].map(|(name, assumed)| (name, special_token_key(name), assumed));
-    if ends.iter().flat_map(|(_, key, _)| key).all(|key| out.get(key).is_some()) {
-        return Ok(());
-    }
-    let Some(tokenizer) = Tokenizer::of(store)? else { return Ok(()) };
-    for (name, key, assumed) in ends {
-        let id = tokenizer.special(name).filter(|id| *id != assumed);
-        if let (Some(key), Some(id)) = (key, id.filter(|id| rows.is_none_or(|rows| *id < rows)))
-            && out.get(&key).is_none()
-        {
-            out.set(&key, Value::U32(id));
-        }
-    }
-    Ok(())
-}
-
 /// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its
 /// text in the configuration of the tokenizer, in the order of the converter.
 fn special_id(
@@ -686,21 +654,6 @@ fn normalizer_keys(files: &TokenizerFiles, out: &mut KeyValues) {
                 out.set(&format!("tokenizer.ggml.normalizer.{key}"), Value::Bool(flag));
             }
         }
-    }
-}
-
-/// The special tokens of a `sentencepiece.bpe.model`, and those around a text: no file states them,
-/// since transformers' classes for such tokenizers always write `<s> text </s>`, and a second text
-/// as `</s> text </s>`.
-fn surrounding_keys(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
-    for (name, key) in SPECIAL {
-        let key = format!("tokenizer.ggml.{key}");
-        if let (None, Some(id)) = (out.get(&key), tokenizer.special(name)) {
-            out.set(&key, Value::U32(id));
-        }
-    }
-    for key in ["add_bos_token", "add_eos_token", "add_sep_token"] {
-        out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(true));
     }
 }
 
