@@ -1,6 +1,6 @@
 //! Opens adapters.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Adapter, gguf, mlx, peft};
 use crate::error::{Error, Result};
@@ -17,9 +17,11 @@ impl Adapter {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         // The directory may also hold a whole model.
-        let files = ["adapter_model.safetensors", "adapters.safetensors"];
-        let file = files.iter().map(|name| path.join(name)).find(|file| file.is_file());
-        let model = Model::open(file.as_deref().unwrap_or(path))?;
+        let is_shared = path.join("config.json").is_file();
+        let files =
+            ["adapter_model.safetensors", "adapters.safetensors"].map(|name| path.join(name));
+        let file = files.iter().find(|file| is_shared && file.is_file());
+        let model = Model::open(file.map_or(path, PathBuf::as_path))?;
         Self::of(&model)?.ok_or_else(|| {
             let fault = "not a LoRA adapter: neither adapter_config.json beside safetensors files \
                          nor general.type = adapter in a GGUF file";
