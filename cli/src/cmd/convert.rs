@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Convert) -> Done {
 /// The adapter at a path. A whole model may have the config of an adapter next to it.
 fn adapter(path: &Path) -> Option<Adapter> {
     let adapter = path.exists().then(|| Adapter::open(path).ok()).flatten();
-    adapter.filter(|adapter| adapter.len() > 0 || adapter.obstacle().is_some())
+    adapter.filter(|adapter| !adapter.is_empty() || adapter.obstacle().is_some())
 }
 
 /// Writes an adapter as a GGUF file.
