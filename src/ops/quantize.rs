@@ -275,7 +275,9 @@ fn note_of_unmeasured(matrix: &ImportanceMatrix, choices: &[TensorChoice<'_>]) -
             && !matrix.has(choice.stored_name)
     };
     let mut names = choices.iter().filter(uses).map(|choice| choice.stored_name);
-    let (first, more) = (names.next()?, names.count());
+    // That none is left is told already.
+    let first = names.next().filter(|_| !matrix.is_empty())?;
+    let more = names.count();
     let path = Text::from_path(matrix.path()).brief();
     let more = if more > 0 { format!(" and {more} more weights") } else { String::new() };
     Some(format!("{path} has no data for {first}{more}: quantized without importance"))

@@ -22,7 +22,7 @@ fn inspect_a_tensor() {
       mean       -1.818e-4
       deviation  0.05471, RMS 0.05471
       outliers   0 values more than 6 deviations from the mean
-      scales     2048, 0 zeros, magnitudes 4.632e-4 to 0.0019
+      scales     2,048, 0 zeros, magnitudes 4.632e-4 to 0.0019
 
     QUANTILE     VALUE
        0.1 %   -0.1709

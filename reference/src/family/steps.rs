@@ -617,13 +617,6 @@ fn branch_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 
 /// The encoder of text before the decoder.
 fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let names = ["shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
-    let stored = names.into_iter().filter(|name| facts.model.stored_tensor(name).is_ok());
-    let copies = stored.map(|name| facts.stored(name)).collect::<Result<Vec<_>>>()?;
-    if copies.windows(2).any(|pair| pair.first() != pair.last()) {
-        let fault = "a decoder whose embedding is not that of the encoder";
-        return Err(Error::Unsupported(fault.to_owned()));
-    }
     let first = plan.layers.first();
     let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
     let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
