@@ -260,3 +260,17 @@ fn a_config_in_other_words_is_no_loss() {
     assert!(!said.contains("compute this model differently"), "{said}");
     assert!(converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).is_ok());
 }
+
+/// GPT-NeoX Japanese has a bias in its last layer alone.
+#[test]
+fn a_bias_of_the_last_layer_alone_is_no_fault() {
+    let files = rebuilt(|name, shape, bytes| {
+        let mut all = vec![(name.to_owned(), "F32", shape.to_vec(), bytes)];
+        if name == "model.layers.1.self_attn.q_proj.weight" {
+            let bias = name.replace("weight", "bias");
+            all.push((bias, "F32", vec![shape[0]], f32s(&vec![0.5; shape[0] as usize])));
+        }
+        all
+    });
+    assert_eq!(faults(&Model::open(files.path()).unwrap(), Strictness::Default), "");
+}

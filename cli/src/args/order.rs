@@ -2,7 +2,7 @@
 #![allow(clippy::result_large_err, reason = "an error ends the program")]
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use clap::{Arg, Command, ValueEnum};
@@ -55,14 +55,23 @@ pub(super) fn complete(program: &Command, words: &mut Vec<OsString>, at: usize) 
 /// Options without which `run generate` needs a prompt.
 const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
 
+/// Bytes that a prompt on standard input may have.
+const LONGEST: u64 = 16 << 20;
+
 /// The text on standard input, if it is not a terminal and there is any.
-fn piped() -> Option<String> {
+fn piped() -> Result<Option<String>, Failure> {
     let input = std::io::stdin();
     if input.is_terminal() {
-        return None;
+        return Ok(None);
     }
-    let text = std::io::read_to_string(input.lock()).ok()?;
-    Some(text.strip_suffix('\n').unwrap_or(&text).to_owned()).filter(|text| !text.is_empty())
+    let mut text = String::new();
+    let read = input.lock().take(LONGEST + 1).read_to_string(&mut text);
+    if read.is_err() || text.len() as u64 > LONGEST {
+        let fault = "standard input is no prompt: it is not UTF-8 text, or exceeds 16 MiB";
+        return Err(Failure::advised(fault.to_owned(), "`--prompt TEXT` gives one".to_owned()));
+    }
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
 /// Puts the arguments of a verb in the order of this program. Its options are those of this program.
@@ -87,7 +96,7 @@ pub(super) fn arrange(
     }
     if let ("run generate", [_]) = (name.as_str(), places.as_slice())
         && !has(words, &PROMPTS)
-        && let Some(prompt) = piped()
+        && let Some(prompt) = piped()?
     {
         words.push(format!("--prompt={prompt}").into());
     }

@@ -15,24 +15,24 @@ use crate::writing::{self, Prepared};
 use crate::{Stop, remark};
 
 pub(crate) fn run(args: &Convert) -> Done {
-    if let Some(adapter) = adapter(&args.src) {
-        return in_gguf(args, &adapter);
-    }
     if let Some(base) = &args.lora_from {
-        return extract(args, base);
+        let src = args.writing.open.options().open(&args.src)?;
+        if adapter(&src).is_none() {
+            return extract(args, base, &src);
+        }
     }
     let Prepared { model, plan, dst, .. } = prepare(args)?;
     writing::run_whole(&model, &plan, &dst, args.whole, &args.writing)
 }
 
-/// The adapter at a path. A whole model may have the config of an adapter next to it.
-fn adapter(path: &Path) -> Option<Adapter> {
-    let adapter = path.exists().then(|| Adapter::open(path).ok()).flatten();
+/// The adapter that a source is.
+fn adapter(source: &Model) -> Option<Adapter> {
+    let adapter = Adapter::of(source).ok().flatten();
     adapter.filter(|adapter| !adapter.is_empty() || adapter.obstacle().is_some())
 }
 
-/// Writes an adapter as a GGUF file.
-fn in_gguf(args: &Convert, adapter: &Adapter) -> Done {
+/// Plans an adapter as a GGUF file.
+fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, Stop> {
     let src = shown(&args.src);
     let base = args.lora_from.clone().or_else(|| adapter.base_model().map(PathBuf::from));
     let base = base.ok_or_else(|| {
@@ -49,26 +49,24 @@ fn in_gguf(args: &Convert, adapter: &Adapter) -> Done {
         let fault = format!("an adapter is written as GGUF: {} must end in .gguf", shown(&dst));
         return Err(Stop::Usage(fault));
     }
-    let open = args.writing.open.options();
-    let base = open.open(&base)?;
+    let base = args.writing.open.options().open(&base)?;
     remark(&base);
     let plan = ops::adapter_in_gguf(adapter, &base, args.dtype)?;
-    writing::run(&open.open(&args.src)?, &plan, &dst, &args.writing)
+    Ok(Prepared { model, plan, dst, others: Vec::new() })
 }
 
 /// `--lora-from`: writes the difference of two models as an adapter.
-fn extract(args: &Convert, base: &Path) -> Done {
+fn extract(args: &Convert, base: &Path, tuned: &Model) -> Done {
     if args.dtype.is_some() {
         let fault = "--dtype is for adapters that are converted; a new one has F32";
         return Err(Stop::Usage(fault.to_owned()));
     }
-    let open = args.writing.open.options();
-    let (base, tuned) = (open.open(base)?, open.open(&args.src)?);
-    [&base, &tuned].into_iter().for_each(remark);
+    let base = args.writing.open.options().open(base)?;
+    [&base, tuned].into_iter().for_each(remark);
     let dst = args.dst.path()?.map(Path::to_path_buf);
     let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, "-lora"));
-    let adapter = ops::extract_adapter(&base, &tuned, args.rank)?;
-    let status = writing::run(&tuned, &adapter.plan, &dst, &args.writing)?;
+    let adapter = ops::extract_adapter(&base, tuned, args.rank)?;
+    let status = writing::run(tuned, &adapter.plan, &dst, &args.writing)?;
     let kept = adapter.kept();
     let least = kept.iter().min_by(|(_, a), (_, b)| a.total_cmp(b));
     if let Some((name, share)) = least.filter(|_| !args.writing.json) {
@@ -90,10 +88,6 @@ fn extract(args: &Convert, base: &Path) -> Done {
 
 /// Plans the conversion.
 pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
-    if args.lora_from.is_some() {
-        let fault = "an adapter is not written in slices";
-        return Err(Error::new(ErrorKind::Unsupported, fault).in_file(&args.src).into());
-    }
     // The name of the destination is checked before the model is opened, which may take longer.
     let dst = args.dst.path()?;
     let as_source = dst.is_some_and(|dst| {
@@ -105,6 +99,9 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     // Of two wrong names, that of the source is reported.
     let given = given.or_else(|fault| open().map_err(Stop::from).and(Err(fault)))?;
     let model = open()?;
+    if let Some(adapter) = adapter(&model) {
+        return in_gguf(args, model, &adapter);
+    }
     let (to, one_file, dst) = match (given, dst) {
         (Some(given), _) => given,
         (None, Some(dst)) => container_of(&model, dst)?,

@@ -17,10 +17,10 @@ pub(crate) const WRITER: Writer = Writer {
     metadata: &[("format", "mlx")],
     // mlx-lm's maximum file size.
     shard_bytes: Some(5 << 30),
-    // MLX loads floats of 8 bits as integers.
+    // MLX loads floats of 8 bits as integers, and has none that are narrower.
     holds: |dtype, _| {
-        let is_float8 = dtype.descriptor().block_bytes == 1 && !dtype.is_integer();
-        (is_plain(dtype) && dtype != DType::F64 && !is_float8) || is_mlx(dtype)
+        let is_narrow = dtype.bits() <= 8 && !dtype.is_integer();
+        (is_plain(dtype) && dtype != DType::F64 && !is_narrow) || is_mlx(dtype)
     },
     repacks_to: is_mlx,
     global: Part::GlobalAmax,

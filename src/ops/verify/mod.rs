@@ -189,7 +189,8 @@ fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
     refused
 }
 
-/// The fault of a layer with a matrix that lacks its bias, although it has one in other layers.
+/// The fault of a layer with a matrix that lacks its bias, although it has one in other layers. The classes
+/// of GPT-NeoX Japanese have one in the last layer alone.
 fn lacking_bias(resolution: &Resolution, config: &ModelConfig) -> Option<String> {
     let mut layers: BTreeMap<&str, [BTreeSet<u32>; 2]> = BTreeMap::new();
     for mapping in &resolution.mapped {
@@ -206,7 +207,10 @@ fn lacking_bias(resolution: &Resolution, config: &ModelConfig) -> Option<String>
     }
     layers.into_iter().find_map(|(part, [weights, biases])| {
         let (first, lacking) = (biases.first()?, weights.difference(&biases).next()?);
-        Some(format!("layers.{lacking}.{part} has no bias, but layers.{first}.{part} has one"))
+        let is_last = biases.len() == 1 && weights.last() == Some(first);
+        let fault =
+            format!("layers.{lacking}.{part} has no bias, but layers.{first}.{part} has one");
+        (!is_last).then_some(fault)
     })
 }
 
