@@ -47,14 +47,15 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
 }
 
 fn parse_and_run(arguments: Vec<OsString>) -> Done {
-    let arguments = match args::translated(&arguments) {
+    let mut program = args::program::Program::new();
+    let arguments = match args::translated(&mut program, &arguments) {
         Ok(arguments) => arguments,
         Err(failure) => {
             complain(failure);
             return Ok(Status::Usage);
         }
     };
-    match args::parse(&arguments) {
+    match program.parse(&arguments) {
         Ok(cli) => {
             cli.color.write_global();
             print::set_wide(cli.wide);

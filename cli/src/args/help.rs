@@ -25,23 +25,27 @@ pub(super) fn nearest_verb(word: &str) -> Option<&'static str> {
 
 /// Arranges the help of the program and of its verbs.
 pub(super) fn arranged(program: Command) -> Command {
+    arranged_program(with_verbs_arranged(program))
+}
+
+/// Arranges the help of the program alone.
+pub(super) fn arranged_program(program: Command) -> Command {
     let list = listed(&program);
-    let names: Vec<String> =
-        program.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let program = names
-        .into_iter()
-        .fold(program, |program, name| program.mut_subcommand(name, arranged_verb));
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\nOptions:\n{{options}}{{after-help}}"
     );
     shortened(program).help_template(template)
 }
 
-fn arranged_verb(verb: Command) -> Command {
+/// Arranges the help of a verb, and of its own verbs.
+pub(super) fn arranged_verb(verb: Command) -> Command {
+    shortened(with_verbs_arranged(verb))
+}
+
+fn with_verbs_arranged(command: Command) -> Command {
     let names: Vec<String> =
-        verb.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    let verb = names.into_iter().fold(verb, |verb, name| verb.mut_subcommand(name, arranged_verb));
-    shortened(verb)
+        command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, arranged_verb))
 }
 
 /// What follows the options: with `-h` the examples alone. The lines of a paragraph are joined, since
@@ -85,7 +89,7 @@ fn listed(program: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::command;
+    use crate::args::program::command;
 
     #[test]
     fn every_verb_is_in_one_group() {

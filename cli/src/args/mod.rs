@@ -4,16 +4,16 @@ pub(crate) mod help;
 mod names;
 mod open;
 mod order;
+pub(crate) mod program;
 pub(crate) mod run;
 pub(crate) mod slices;
 pub(crate) mod values;
 mod words;
 pub(crate) mod write;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
 
 use values::sha256;
@@ -75,18 +75,9 @@ pub(crate) struct Cli {
 /// The heading of options that most verbs have; `-h` leaves them out.
 pub(crate) const COMMON: &str = "Common options";
 
-/// The command line with its help arranged.
-pub(crate) fn command() -> clap::Command {
-    let common = |option: clap::Arg| option.help_heading(COMMON).hide_short_help(true);
-    help::arranged(Cli::command().mut_arg("color", common))
-}
-
-/// Parses a command line that `translated` has put into the words of this program.
-pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&command().try_get_matches_from(words)?)
-}
-
+// A verb has its arguments once it is called: those of all verbs take longer than small models do.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Show a model's container, config and tensors, or one tensor's values
     Inspect(Inspect),
@@ -713,57 +704,6 @@ fn parse_rows(text: &str) -> Result<std::ops::Range<u64>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The words of a line of a shell, up to a comment, a pipe or a redirection.
-    fn words(line: &str) -> Vec<OsString> {
-        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
-        for letter in line.chars() {
-            match letter {
-                '\'' => {
-                    quoted = !quoted;
-                    word.get_or_insert_default();
-                }
-                '|' | '>' | '&' | '#' if !quoted && word.is_none() => break,
-                ' ' if !quoted => words.extend(word.take()),
-                letter => word.get_or_insert_default().push(letter),
-            }
-        }
-        words.extend(word);
-        words.into_iter().map(OsString::from).collect()
-    }
-
-    fn check(line: &str) {
-        if line.contains('$') {
-            return;
-        }
-        let line = words(line.split("   ").next().unwrap_or_default());
-        let translated = translated(&line).unwrap_or_else(|_| panic!("{line:?}"));
-        let parsed = parse(&translated);
-        if let Err(error) = parsed {
-            assert!(!error.use_stderr(), "{line:?}: {error}");
-        }
-    }
-
-    fn check_examples(command: &clap::Command) {
-        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        for line in text.lines().filter(|line| line.starts_with("  weighbridge ")) {
-            check(line.trim());
-        }
-        command.get_subcommands().for_each(check_examples);
-    }
-
-    /// Each example of the help, and each command of README.md, is a command line of this program.
-    #[test]
-    fn examples_are_command_lines() {
-        check_examples(&command());
-        let readme = include_str!("../../../README.md");
-        let mut commands = 0;
-        for line in readme.lines().filter(|line| line.starts_with("weighbridge ")) {
-            check(line);
-            commands += 1;
-        }
-        assert!(commands >= 10, "{commands}");
-    }
 
     #[test]
     fn sizes() {

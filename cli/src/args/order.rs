@@ -12,22 +12,18 @@ use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
+use super::program::{Program, word_at};
 use super::values::{sha256, size_for_path};
 use super::{Listing, TargetType};
 use crate::failure::Failure;
 
-/// The word at a place, if it is UTF-8.
-pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
-    words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
-}
-
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
 /// MODEL --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
-pub(super) fn complete(program: &Command, words: &mut Vec<OsString>, at: usize) {
+pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usize) {
     let next = word_at(words, at + 1).to_owned();
     let is_help = ["-h", "--help"].contains(&next.as_str());
     let has_word = !next.is_empty() && !next.starts_with('-');
-    let verb = program.find_subcommand(word_at(words, at));
+    let verb = program.verb(word_at(words, at));
     let is_complete = verb.is_some_and(|verb| verb.find_subcommand(&next).is_some());
     let is_verb = |word: &OsString| verb.is_some_and(|verb| verb.find_subcommand(word).is_some());
     let names_verb = words.iter().skip(at + 1).any(is_verb);
@@ -76,13 +72,11 @@ fn piped() -> Result<Option<String>, Failure> {
 
 /// Puts the arguments of a verb in the order of this program. Its options are those of this program.
 pub(super) fn arrange(
-    mut program: Command,
+    program: &mut Program,
     words: &mut Vec<OsString>,
     at: usize,
 ) -> Result<(), Failure> {
-    // The options of every verb become those of each.
-    program.build();
-    let Some(mut verb) = program.find_subcommand(word_at(words, at)) else { return Ok(()) };
+    let Some(mut verb) = program.verb(word_at(words, at)) else { return Ok(()) };
     let (mut name, mut from) = (verb.get_name().to_owned(), at + 1);
     if let Some(inner) = verb.find_subcommand(word_at(words, from)) {
         (verb, from) = (inner, from + 1);

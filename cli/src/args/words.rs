@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory};
 
-use super::order::{self, word_at};
-use super::{Cli, help};
+use super::help;
+use super::order;
+use super::program::{Program, verb_place, word_at};
 use crate::failure::{Failure, note};
 use crate::spelling;
 
@@ -422,13 +422,12 @@ const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
 /// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`.
 const PREFIXES: [&str; 2] = ["llama-", "mlx-lm."];
 
-/// Options of the program that have a value, and may come before the verb.
-const GLOBAL: [&str; 2] = ["--color", "--family"];
-
 /// The command line in the words of this program, or what to type instead.
-pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
+pub(crate) fn translated(
+    program: &mut Program,
+    words: &[OsString],
+) -> Result<Vec<OsString>, Failure> {
     let mut words = words.to_vec();
-    let program = Cli::command();
     let Some(at) = verb_place(&words) else { return Ok(words) };
     if PROGRAMS.contains(&word_at(&words, at)) && !Path::new(word_at(&words, at)).exists() {
         words.remove(at);
@@ -440,31 +439,17 @@ pub(crate) fn translated(words: &[OsString]) -> Result<Vec<OsString>, Failure> {
             return Ok(words);
         }
     }
-    verb(&program, &mut words, at)?;
-    options(&program, &mut words, at)?;
+    verb(program, &mut words, at)?;
+    options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;
     Ok(words)
 }
 
-/// The place of the first word that is no option.
-fn verb_place(words: &[OsString]) -> Option<usize> {
-    let mut place = 1;
-    while let Some(word) = words.get(place) {
-        match word.to_str() {
-            Some("--") => return None,
-            Some(option) if GLOBAL.contains(&option) => place += 2,
-            Some(option) if option.starts_with('-') && option.len() > 1 => place += 1,
-            _ => return Some(place),
-        }
-    }
-    None
-}
-
 /// Puts the words of this program for a verb.
-fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let typed = word_at(words, at).to_owned();
     let mut one = bare(&typed);
-    if program.find_subcommand(&one).is_some() {
+    if program.has(&one) {
         words[at] = one.clone().into();
     } else if Path::new(&typed).exists() {
         one.clone_from(&typed);
@@ -474,7 +459,7 @@ fn verb(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), F
         let row = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(|it| it == name));
         row.map(|(_, meaning)| (name.clone(), *meaning))
     };
-    let is_verb = program.find_subcommand(&one).is_some();
+    let is_verb = program.has(&one);
     let Some((name, meaning)) = named(&two).or_else(|| named(&one).filter(|_| !is_verb)) else {
         return match is_verb {
             true => {
@@ -533,10 +518,10 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
 }
 
 /// Puts the words of this program for the options of a verb.
-fn options(program: &Command, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let mut verb = word_at(words, at).to_owned();
     let mut place = at + 1;
-    let Some(mut command) = program.find_subcommand(&verb) else { return Ok(()) };
+    let Some(mut command) = program.verb(&verb) else { return Ok(()) };
     if command.has_subcommands() {
         let second = word_at(words, place);
         verb = format!("{verb} {second}");
@@ -603,7 +588,7 @@ pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<
     if error.kind() != ErrorKind::UnknownArgument || !option.starts_with('-') {
         return None;
     }
-    let mut command = &super::command();
+    let mut command = &super::program::command();
     let mut name = Vec::new();
     for place in 1..words.len() {
         if let Some(verb) = command.find_subcommand(word_at(words, place)) {
@@ -626,11 +611,11 @@ pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::command;
+    use crate::args::program::command;
 
     fn here(line: &str) -> String {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let words = translated(&words).expect("words of this program");
+        let words = translated(&mut Program::new(), &words).expect("words of this program");
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 

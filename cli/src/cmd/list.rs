@@ -271,7 +271,7 @@ fn cell(value: &Value) -> String {
 pub(crate) fn completions(args: &Completions) -> Done {
     // Written in one call, so that a closed pipe fails here and not inside the generator.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "weighbridge", &mut script);
+    clap_complete::generate(args.shell, &mut args::program::command(), "weighbridge", &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(Status::Fine)
 }

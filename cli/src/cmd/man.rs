@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Man) -> Done {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
         .map_err(|error| failure::io(folder, "cannot create the folder", error))?;
-    let mut program = args::command();
+    let mut program = args::program::command();
     program.build();
     let mut pages = Vec::new();
     add_pages(&program, &mut pages)?;

@@ -219,7 +219,7 @@ impl ReadPlan {
         let PlanDocument { description, words, .. } = document;
         let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         check_sources(&description)?;
-        let verb = match args::parse(&words).map(|cli| cli.command) {
+        let verb = match args::program::Program::new().parse(&words).map(|cli| cli.command) {
             Ok(Command::Job(Job { verb: JobVerb::Plan(plan) })) => plan.verb,
             _ => return Err(Stop::Usage("the plan has no command that makes it".to_owned())),
         };

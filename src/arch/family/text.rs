@@ -74,9 +74,8 @@ impl Line {
     /// The text after the first words, as it stands.
     pub(super) fn text_from(&self, first: usize) -> &'static str {
         let skip = |text: &'static str, _| {
-            let text = text.trim_start();
-            let end = text.find(char::is_whitespace).unwrap_or(text.len());
-            text.get(end..).unwrap_or_default()
+            let (_, after) = first_word(text.trim_ascii_start());
+            after
         };
         (0..=first).fold(self.text, skip).trim()
     }
@@ -86,7 +85,7 @@ impl Line {
 pub(super) fn sections(text: &'static str) -> Parsed<Vec<Section>> {
     let mut sections: Vec<Section> = Vec::new();
     for (number, text) in (1..).zip(text.lines()) {
-        let text = text.trim();
+        let text = text.trim_ascii();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -105,7 +104,7 @@ fn line(number: usize, text: &'static str) -> Parsed<Line> {
     let mut words = Vec::new();
     let mut rest = text;
     loop {
-        rest = rest.trim_start();
+        rest = rest.trim_ascii_start();
         if rest.is_empty() || rest.starts_with("# ") {
             break;
         }
@@ -115,8 +114,7 @@ fn line(number: usize, text: &'static str) -> Parsed<Line> {
                 Fault { line: number, text }
             })?,
             None => {
-                let (text, after) =
-                    rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+                let (text, after) = first_word(rest);
                 (Word { text, is_quoted: false }, after)
             }
         };
@@ -128,6 +126,11 @@ fn line(number: usize, text: &'static str) -> Parsed<Line> {
         return Err(Fault { line: number, text: "an empty section name".to_owned() });
     };
     Ok(Line { number, keyword, words: words.collect(), text })
+}
+
+/// The text up to the first space, and what follows it.
+fn first_word(text: &'static str) -> (&'static str, &'static str) {
+    text.split_at(text.bytes().position(|byte| byte.is_ascii_whitespace()).unwrap_or(text.len()))
 }
 
 /// The word before the closing quotation mark, and the text after it.

@@ -1,0 +1,146 @@
+//! The program's verbs and options, as the parser of arguments knows them.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
+
+use super::{COMMON, Cli, help};
+
+/// Options of the program that have a value, and may come before the verb.
+const GLOBAL: [&str; 2] = ["--color", "--family"];
+
+/// The program, whose verbs have their arguments once they are asked for.
+#[derive(Debug)]
+pub(crate) struct Program(Command);
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        let common = |option: Arg| option.help_heading(COMMON).hide_short_help(true);
+        let mut program = Cli::command().mut_arg("color", common);
+        build(&mut program);
+        Self(program)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.find_subcommand(name).is_some()
+    }
+
+    /// A verb with its arguments, and with those of its own verbs.
+    pub(super) fn verb(&mut self, name: &str) -> Option<&Command> {
+        let verb = self.0.find_subcommand_mut(name)?;
+        build_all(verb);
+        Some(verb)
+    }
+
+    /// Parses a command line that `translated` has put into the words of this program.
+    pub(crate) fn parse(mut self, words: &[OsString]) -> Result<Cli, clap::Error> {
+        let place = verb_place(words);
+        if let Some(verb) = place.and_then(|at| self.0.find_subcommand_mut(word_at(words, at))) {
+            build_all(verb);
+            *verb = help::arranged_verb(std::mem::take(verb));
+        }
+        // Before a verb, `--help` is that of the program.
+        let program = match place {
+            Some(1) => self.0,
+            _ => help::arranged_program(self.0),
+        };
+        Cli::from_arg_matches(&program.try_get_matches_from(words)?)
+    }
+}
+
+/// The program with all arguments of all verbs, and its help arranged.
+pub(crate) fn command() -> Command {
+    let Program(mut program) = Program::new();
+    build_all(&mut program);
+    help::arranged(program)
+}
+
+/// Gives a command its arguments, and those of all commands to its verbs. It keeps its description, not
+/// that of a group of options.
+fn build(command: &mut Command) {
+    let about = command.get_about().cloned().unwrap_or_default();
+    // `Command::build` would also build each verb, and name it without the program in usage lines.
+    let _ = command.render_usage();
+    *command = std::mem::take(command).about(about).long_about(None::<&str>);
+}
+
+fn build_all(command: &mut Command) {
+    build(command);
+    command.get_subcommands_mut().for_each(build_all);
+}
+
+/// The word at a place, if it is UTF-8.
+pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
+    words.get(place).and_then(|word| word.to_str()).unwrap_or_default()
+}
+
+/// The place of the first word that is no option.
+pub(super) fn verb_place(words: &[OsString]) -> Option<usize> {
+    let mut place = 1;
+    while let Some(word) = words.get(place) {
+        match word.to_str() {
+            Some("--") => return None,
+            Some(option) if GLOBAL.contains(&option) => place += 2,
+            Some(option) if option.starts_with('-') && option.len() > 1 => place += 1,
+            _ => return Some(place),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::translated;
+
+    /// The words of a line of a shell, up to a comment, a pipe or a redirection.
+    fn words(line: &str) -> Vec<OsString> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), None::<String>, false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => {
+                    quoted = !quoted;
+                    word.get_or_insert_default();
+                }
+                '|' | '>' | '&' | '#' if !quoted && word.is_none() => break,
+                ' ' if !quoted => words.extend(word.take()),
+                letter => word.get_or_insert_default().push(letter),
+            }
+        }
+        words.extend(word);
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    fn check(line: &str) {
+        if line.contains('$') {
+            return;
+        }
+        let line = words(line.split("   ").next().unwrap_or_default());
+        let mut program = Program::new();
+        let translated = translated(&mut program, &line).unwrap_or_else(|_| panic!("{line:?}"));
+        if let Err(error) = program.parse(&translated) {
+            assert!(!error.use_stderr(), "{line:?}: {error}");
+        }
+    }
+
+    fn check_examples(command: &clap::Command) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in text.lines().filter(|line| line.starts_with("  weighbridge ")) {
+            check(line.trim());
+        }
+        command.get_subcommands().for_each(check_examples);
+    }
+
+    /// Each example of the help, and each command of README.md, is a command line of this program.
+    #[test]
+    fn examples_are_command_lines() {
+        check_examples(&command());
+        let readme = include_str!("../../../README.md");
+        let mut commands = 0;
+        for line in readme.lines().filter(|line| line.starts_with("weighbridge ")) {
+            check(line);
+            commands += 1;
+        }
+        assert!(commands >= 10, "{commands}");
+    }
+}
