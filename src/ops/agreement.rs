@@ -8,7 +8,7 @@ use crate::json::{Json, Map};
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
-use crate::arch::{Dialect, LayerKind, canonical_names, family};
+use crate::arch::{Dialect, canonical_names, family};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
 use crate::error::{AdvisedOption, Error, Result};
@@ -325,11 +325,7 @@ impl PlannedDirectory<'_> {
 
     /// Whether a layer of the model attends to a window.
     fn has_windows(&self) -> bool {
-        let Ok(config) = self.model.config() else { return false };
-        let layers = config.layers.as_ref().map(|layers| &layers.value);
-        layers.is_some_and(|layers| {
-            (0..config.n_layers.value).any(|layer| layers.kind(layer) == Some(&LayerKind::Sliding))
-        })
+        self.model.config().is_ok_and(|config| config.has_windows())
     }
 
     /// A note on numbers of 64 bits, which the writer casts: MLX has none.

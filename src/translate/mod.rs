@@ -466,6 +466,7 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     // A model without attention has heads in name only.
     let attends = given.n_kv_heads.source != given.n_heads.source;
     let routes = given.n_experts.value > 0;
+    let has_windows = own.has_windows();
     let given = given.fields();
     let other = |name: &str| given.iter().find(|field| field.name == name);
     let own = own.fields().into_iter().filter(|field| {
@@ -475,7 +476,7 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
             && (attends || !of_attention)
             // The tensors say which layers have attention, state spaces or experts.
             && (routes || field.group != "experts" && field.name != "n_experts")
-            && (field.name != "layers" || field.value.to_string().contains("sliding"))
+            && (field.name != "layers" || has_windows)
     });
     let loss = |own: ConfigField<'_>| {
         let given = other(own.name).map(|given| &given.value);

@@ -159,6 +159,15 @@ fn mlx_lm_has_no_class() {
     assert!(!notes.contains("class"), "{notes}");
 }
 
+#[test]
+fn mlx_lm_finds_its_class_by_the_type() {
+    let changes = json!({"model_type": null, "architectures": null});
+    let opened = directory(&listed("llama with biases", &changes));
+    let plan = ops::convert(&opened.model, &ConvertOptions::new(&MLX)).expect("a plan");
+    let note = "config.json states no model_type, by which mlx-lm finds its class: the directory is for other readers";
+    assert!(plan.notes.iter().any(|it| it == note), "{:?}", plan.notes);
+}
+
 /// Nine pieces of ten rows, in SentencePiece's own order.
 fn pieces() -> Vec<u8> {
     let special = |id: u8| vec![0xc0 | id, 0x02];

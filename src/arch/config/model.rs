@@ -124,4 +124,9 @@ impl ModelConfig {
             None => Some(&LayerKind::Full),
         }
     }
+
+    /// Whether any layer attends to a sliding window.
+    pub(crate) fn has_windows(&self) -> bool {
+        (0..self.n_layers.value).any(|layer| self.layer_kind(layer) == Some(&LayerKind::Sliding))
+    }
 }

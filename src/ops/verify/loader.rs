@@ -5,6 +5,7 @@ use crate::arch::{Resolution, family, graph};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::engines::{llama_cpp, mlx_lm};
+use crate::json::Json;
 use crate::recipe;
 use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
@@ -96,8 +97,12 @@ impl MlxReader {
     /// either.
     pub(in crate::ops) fn of(store: &Store, resolution: &Resolution) -> Option<Self> {
         let readers = resolution.architecture.map(|architecture| architecture.mlx_readers);
-        let model_type = store.document("config.json")?.get("model_type")?;
-        let model_type = model_type.as_str().filter(|name| !name.is_empty())?;
+        let stated = store.document("config.json")?.get("model_type").and_then(Json::as_str);
+        let Some(model_type) = stated.filter(|name| !name.is_empty()) else {
+            let fault =
+                "config.json states no model_type, by which mlx-lm finds its class".to_owned();
+            return Some(Self { fault, program: Some("other readers") });
+        };
         if mlx_lm::has_class(model_type) {
             return None;
         }
