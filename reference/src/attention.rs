@@ -42,7 +42,7 @@ pub(crate) struct Attention {
     /// For each range of distances, the bias of each head's scores.
     distances: Option<(DistancePlan, Vec<f32>)>,
     gate: Option<Gate>,
-    /// Of what was mixed.
+    /// The norm of the mixed values.
     sub_norm: Option<Norm>,
     differential: Option<Differential>,
     indexer: Option<BlockIndexer>,
@@ -50,7 +50,7 @@ pub(crate) struct Attention {
     output: Output,
 }
 
-/// What makes the output of what was mixed.
+/// The projection of the mixed values to the output.
 #[derive(Debug)]
 enum Output {
     Matrix(Box<Weight>),
@@ -58,8 +58,7 @@ enum Output {
     Experts(Box<HeadExperts>),
 }
 
-/// What the heads of differential attention have: the factor of the second half of them, and the norm of
-/// the difference.
+/// Differential attention: the factor of the second half of the heads, and the norm of the difference.
 #[derive(Debug)]
 struct Differential {
     factor: f32,
@@ -103,7 +102,7 @@ impl Differential {
     }
 }
 
-/// What passes of attention's output: a factor for each value, or for each head.
+/// A gate on the output of attention: a factor for each value, or for each head.
 #[derive(Debug)]
 struct Gate {
     weight: Weight,
@@ -113,7 +112,7 @@ struct Gate {
     value_dim: usize,
 }
 
-/// Where queries, keys and values come from.
+/// The source of queries, keys and values.
 #[derive(Debug)]
 enum Projection {
     /// A matrix each. A layer that uses another's keys has none; one without values has keys for
@@ -231,8 +230,8 @@ impl Attention {
         Ok(self)
     }
 
-    /// What attention adds for each row of `x`. Its keys and values go into `caches`, at its own place
-    /// or where the plan says.
+    /// Computes what attention adds for each row of `x`. Its keys and values go into `caches`, at its own place or
+    /// where the plan says.
     pub(crate) fn of(
         &self,
         x: &Rows,

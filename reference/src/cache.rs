@@ -1,4 +1,4 @@
-//! What a model remembers of the positions before.
+//! The state that a model keeps of earlier positions.
 
 use crate::error::{Error, Result};
 use crate::rows::Rows;
@@ -7,7 +7,7 @@ use crate::rows::Rows;
 /// it, would cost half of the memory of a long text.
 const CELLS: usize = 256;
 
-/// What a layer remembers.
+/// The state that a layer keeps of earlier positions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LayerCache {
     /// Keys, position by position.

@@ -28,7 +28,7 @@ pub struct ChatTemplate {
 /// A message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who speaks: `system`, `user` or `assistant`.
+    /// The speaker: `system`, `user` or `assistant`.
     pub role: String,
     /// The text.
     pub content: String,

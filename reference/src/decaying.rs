@@ -18,7 +18,7 @@ pub(crate) struct Decaying {
     gate: Weight,
     norm: Norm,
     output: Weight,
-    /// What is left of each head's state after a position.
+    /// The factor of each head's state after a position.
     decays: Vec<f32>,
 }
 

@@ -73,7 +73,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What the config says by itself.
+    /// The facts that follow from the config alone.
     fn usual(facts: &Facts<'_>) -> Result<Self> {
         let config = facts.config;
         let layers = facts.layers();

@@ -1,4 +1,4 @@
-//! How well a model predicts a text, and how far the predictions of two models lie apart.
+//! Perplexity of a model on a text, and the divergence between the predictions of two models.
 //!
 //! The quantities are those that llama.cpp's perplexity tool prints, with the same definitions, so
 //! that they can be compared with its figures.
@@ -75,7 +75,7 @@ fn likeliest(logits: &[f32]) -> Result<[u32; TOP]> {
     }
 }
 
-/// How likely a model finds a text.
+/// The likelihood of a text under a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Likelihood {
     positions: Moments,
@@ -98,7 +98,7 @@ impl Likelihood {
     }
 }
 
-/// How far a model's predictions lie from those of another model, over many positions.
+/// The divergence of a model's predictions from those of another model, over many positions.
 #[derive(Clone, Debug, Default)]
 pub struct Divergence {
     /// One for each position, in order.

@@ -14,7 +14,7 @@ pub(crate) struct DynamicMask {
     step: Weight,
     /// For each key head, the factor of its steps.
     rates: Vec<f32>,
-    /// How many keys a query attends to.
+    /// The number of keys that a query attends to.
     kept: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong when a model is run.
+//! Errors of running a model.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use weighbridge::ErrorKind;
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model cannot be run, or an input cannot be used.
+/// The reason why a model cannot be run, or an input cannot be used.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {

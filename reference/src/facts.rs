@@ -1,4 +1,4 @@
-//! What a model's files say, for plans.
+//! Facts from a model's files, for plans.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

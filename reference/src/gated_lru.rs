@@ -14,7 +14,7 @@ const SHARPNESS: f32 = 8.0;
 
 #[derive(Debug)]
 pub(crate) struct GatedLru {
-    /// What enters the recurrence, and what its output is multiplied with.
+    /// The input of the recurrence, and the gate of its output.
     x: Weight,
     y: Weight,
     convolution: Convolution,

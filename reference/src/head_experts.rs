@@ -94,7 +94,7 @@ impl HeadExperts {
         Ok(out)
     }
 
-    /// What the chosen experts make of what their heads attended to. `x` is what they were chosen for.
+    /// The output of the chosen experts, from what their heads attended to. `x` is the input that they were chosen for.
     pub(crate) fn output(&self, mixed: &Rows, x: &Rows) -> Result<Rows> {
         let width = mixed.width() / (self.used * self.kv_heads);
         let mut out = Rows::zeros(x.len(), x.width());

@@ -23,7 +23,7 @@ use crate::streams::{Laurel, Streams};
 use crate::weight::{Loader, Norm, Weight};
 use crate::wkv::{ChannelMix, TimeMix};
 
-/// What the parts of a layer are called.
+/// The names of the parts of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Names {
     pub(crate) stack: &'static str,
@@ -73,12 +73,12 @@ pub(crate) struct Layer {
     residuals: [(f32, f32); 2],
     /// Factors of the residual stream's channels where attention and the network are added to it.
     channels: [Option<Rows>; 2],
-    /// Of the residual stream itself.
+    /// The norm of the residual stream itself.
     input_norm: Option<Norm>,
     attention_norm: Option<Norm>,
     mixer: Mixer,
     post_attention_norm: Option<Norm>,
-    /// Of what is normed behind attention and the layer's input (Jina's model for code).
+    /// The norm of the sum of attention's output and the layer's input (Jina's model for code).
     sum_norm: Option<Norm>,
     cross: Option<(Norm, Attention)>,
     network_norm: Option<Norm>,
@@ -106,7 +106,8 @@ enum Mixer {
     None,
 }
 
-/// What experts have that stand beside a dense network: norms, and what the router sees (Gemma 4).
+/// The parts that experts next to a dense network have in addition: norms, and the input of the
+/// router (Gemma 4).
 #[derive(Debug)]
 struct Beside {
     dense_norm: Norm,
@@ -116,7 +117,7 @@ struct Beside {
     router_scale: Vec<f32>,
 }
 
-/// How a layer's own embedding enters it (Gemma 3n and 4).
+/// The embedding that each layer has (Gemma 3n and 4).
 #[derive(Debug)]
 struct LayerEmbedding {
     gate: Weight,
@@ -125,7 +126,7 @@ struct LayerEmbedding {
     activation: Activation,
 }
 
-/// What layers are given beside the residual stream.
+/// The inputs of layers other than the residual stream.
 #[derive(Debug)]
 pub(crate) struct Context<'c> {
     pub(crate) pass: &'c Pass<'c>,
@@ -482,7 +483,7 @@ impl Layer {
         }
     }
 
-    /// What the network adds, through the norm behind it.
+    /// Computes what the network adds, with the norm after it.
     fn network(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut added = self.compute(x, seen)?;
         self.post_network_norm.iter().for_each(|norm| norm.apply(&mut added));
@@ -512,7 +513,7 @@ impl Layer {
         }
     }
 
-    /// What the layer's own embedding adds.
+    /// Computes what the layer's own embedding adds.
     fn own_embedding(&self, x: &Rows, context: &Context<'_>) -> Result<Option<Rows>> {
         let (Some(own), Some(all)) = (&self.per_layer, context.per_layer) else { return Ok(None) };
         let width = own.gate.outputs();

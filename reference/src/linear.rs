@@ -25,7 +25,7 @@ pub(crate) struct Linear {
     gate: Projection,
     beta: Weight,
     alpha: Projection,
-    /// Of the channels of q, k and v.
+    /// The convolution over the channels of q, k and v.
     convolution: Convolution,
     a_log: Vec<f32>,
     dt_bias: Vec<f32>,
@@ -157,8 +157,8 @@ impl Linear {
         self.output.of(&out)
     }
 
-    /// What is left of the states after each position: a factor for each head, or for each element of
-    /// its keys.
+    /// Computes the decay of the states after each position: a factor for each head, or for each
+    /// element of its keys.
     fn decay(&self, x: &Rows) -> Result<Rows> {
         let mut decay = self.alpha.of(x)?;
         let of_head = self.dt_bias.len() / self.a_log.len().max(1);

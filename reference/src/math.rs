@@ -153,7 +153,7 @@ impl Activation {
     }
 }
 
-/// What is computed of single values.
+/// A function of single values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Activation(Activation),

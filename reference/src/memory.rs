@@ -76,8 +76,8 @@ impl Memory {
         Some(self.weights().saturating_add(self.cache()?).saturating_add(self.buffers))
     }
 
-    /// How many layers, counted from the last, fit into `room` with their cache, the buffers and
-    /// the tensors of no layer. An unknown cache counts as 0.
+    /// The number of layers, counted from the last, that fit into `room` with their cache, the
+    /// buffers and the tensors of no layer. An unknown cache counts as 0.
     pub fn layers_within(&self, room: u64) -> usize {
         let mut left = room.checked_sub(self.buffers.saturating_add(self.shared()));
         let mut fitting = 0;
@@ -469,7 +469,7 @@ impl Footprint {
 /// llama.cpp has a multiple of so many positions.
 const CELLS: u64 = 256;
 
-/// What a layer keeps, by its plan.
+/// The state that a layer keeps, by its plan.
 fn of_plan(model: &Model, plan: &Plan, layer: &LayerPlan) -> Kept {
     let rows = |attention: &AttentionPlan, keys: usize, values: usize| Kept::Rows {
         keys,
@@ -528,8 +528,9 @@ fn state(plan: &LinearPlan) -> usize {
     plan.kernel.saturating_sub(1) * inputs + plan.value_heads * plan.key_dim * plan.value_dim
 }
 
-/// What a layer of a family without a plan keeps: by its tensors, and by the config if these have no
-/// canonical names, or are not those of keys and values. The error is the reason why it is unknown.
+/// The state that a layer of a family without a plan keeps: by its tensors, and by the config if
+/// these have no canonical names, or are not those of keys and values. The error is the reason why
+/// it is unknown.
 fn without_plan(model: &Model, config: &ModelConfig, layer: usize) -> Result<Kept, String> {
     let resolution = model.resolution().map_err(|error| error.to_string())?;
     if resolution.architecture.is_none() {
@@ -543,7 +544,7 @@ fn without_plan(model: &Model, config: &ModelConfig, layer: usize) -> Result<Kep
     }
 }
 
-/// What a layer keeps, by the keys of the config: a row of keys and one of values.
+/// The state that a layer keeps, by the keys of the config: a row of keys and one of values.
 fn of_config(config: &ModelConfig, layer: usize) -> Result<Kept, String> {
     let attention = &config.attention;
     if attention.causal.as_ref().is_some_and(|causal| !causal.value) {
@@ -599,8 +600,8 @@ fn of_config(config: &ModelConfig, layer: usize) -> Result<Kept, String> {
     Ok(Kept::Rows { keys: row(keys), values: row(values), window, state: 0 })
 }
 
-/// What a layer keeps, by its tensors: keys and values, or the state of a state-space layer or of a
-/// short convolution.
+/// The state that a layer keeps, by its tensors: keys and values, or the state of a state-space
+/// layer or of a short convolution.
 fn of_tensors(model: &Model, config: &ModelConfig, layer: usize) -> Kept {
     let shape = |name: &str| -> Option<Vec<usize>> {
         model.tensor(&format!("layers.{layer}.{name}.weight")).ok()?.dims().ok()

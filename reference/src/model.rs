@@ -46,7 +46,7 @@ pub struct Reference {
     embedding_norm: Option<Norm>,
     /// From the width of embeddings to that of the residual stream.
     projection: Option<Weight>,
-    /// What follows each embedding before it is projected.
+    /// The rows that follow each embedding before it is projected.
     joined: Vec<Rows>,
     layers: Vec<Layer>,
     output_norm: Option<Norm>,
@@ -95,7 +95,7 @@ pub struct Session<'r> {
     caches: Vec<LayerCache>,
     encoded: Vec<LayerCache>,
     length: usize,
-    /// How many of them have the position before the first.
+    /// The number of tokens that have the position before the first.
     padded: usize,
 }
 
@@ -138,7 +138,7 @@ impl Reference {
         Ok(reference)
     }
 
-    /// How often values were copied from the GPU to the host.
+    /// The number of times that values were copied from the GPU to the host.
     #[cfg(feature = "gpu")]
     pub fn copies_from_gpu(&self) -> usize {
         self.engine.as_ref().map_or(0, |engine| engine.copies())
@@ -344,7 +344,7 @@ impl Reference {
         self.plan.padding == Some(token)
     }
 
-    /// What is added for positions from `start` on, learned and computed.
+    /// The rows that are added for positions from `start` on, learned and computed.
     fn positions_of(&self, tokens: &[u32], start: usize) -> Result<Vec<Rows>> {
         let count = tokens.len();
         if let Some(longest) = self.plan.longest.filter(|longest| start + count > *longest) {
@@ -458,7 +458,7 @@ impl LayerEmbeddings {
         })
     }
 
-    /// What each layer gets, one after another in each row.
+    /// The embeddings for each layer, one after another in each row.
     #[expect(clippy::cast_precision_loss, reason = "widths")]
     fn of(&self, tokens: &[u32], embedded: &Rows) -> Result<Rows> {
         let mut own = self.projection.of(embedded)?;

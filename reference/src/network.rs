@@ -11,7 +11,7 @@ use crate::weight::{Loader, Norm, Weight};
 pub(crate) struct Dense {
     gate: Option<Weight>,
     up: Weight,
-    /// Of what goes into the last matrix.
+    /// The norm of the input of the last matrix.
     sub_norm: Option<Norm>,
     down: Weight,
     activation: Activation,
@@ -169,7 +169,7 @@ impl Experts {
         }))
     }
 
-    /// What the experts give for each row of `x`. `seen` is what the router sees of them.
+    /// Computes the output of the experts for each row of `x`. `seen` is the input of the router.
     pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut scores = self.router.of(seen)?;
         self.routing.softcap.iter().for_each(|cap| scores.apply(Function::Cap(*cap)));
@@ -216,7 +216,7 @@ impl Experts {
         self.finish(given, out)
     }
 
-    /// What the experts give together, in the width of the stream, and what does not depend on the choice.
+    /// Joins the outputs of the experts, in the width of the stream, and adds what does not depend on the choice.
     fn finish(&self, x: &Rows, out: Rows) -> Result<Rows> {
         let mut out = match &self.latent {
             Some((_, back)) => back.of(&out)?,
@@ -240,8 +240,8 @@ impl Experts {
         Ok(())
     }
 
-    /// What the experts give, computed by a GPU without a look at what was chosen. `None` where no step
-    /// makes the choice, or the GPU lacks the matrices.
+    /// Computes the output of the experts on a GPU, which makes the choice itself. `None` if no step makes the choice,
+    /// or the GPU lacks the matrices.
     fn on_device(&self, x: &Rows, scores: &Rows) -> Option<Rows> {
         let engine = scores.engine()?;
         let Routing { used, scoring, normalized, scale, groups, weighs_inputs, .. } = self.routing;
@@ -332,9 +332,8 @@ fn one_row(values: Vec<f32>) -> Rows {
     Rows::new(values, width)
 }
 
-/// How much smaller than the largest score another may be, as a part of the larger of both, so that it
-/// has a share of the weight: twice `router_jitter_noise` of transformers' class, which no published
-/// config changes.
+/// The distance from the largest score within which another has a share of the weight, as a part of the larger of both:
+/// twice `router_jitter_noise` of transformers' class, which no published config changes.
 const NEAR: f32 = 0.02;
 
 /// Chooses one expert after another, each with its share among those that are near.

@@ -36,7 +36,7 @@ pub struct Plan {
     pub norm: NormPlan,
     /// Whether the embedding is normed, without factors.
     pub norms_embedding: bool,
-    /// How attention, network and norms follow each other.
+    /// The order of attention, network and norms.
     pub arrangement: Arrangement,
     /// The update of the residual stream by attention and network.
     pub residual: Residual,
@@ -81,7 +81,7 @@ pub struct NormPlan {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Residual {
-    /// What is added is multiplied by a factor.
+    /// The branch is multiplied by a factor before it is added.
     Scaled(f32),
     /// The stream is kept as the mean of what was added so far, times the square root of its number: with
     /// the sum of number `n`, it is multiplied by `sqrt((n - 1) / n)`, and what is added by `sqrt(1 / n)`.
@@ -89,7 +89,7 @@ pub enum Residual {
     ByDepth,
 }
 
-/// How attention, network and norms follow each other.
+/// The order of attention, network and norms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Arrangement {
@@ -106,7 +106,7 @@ pub enum Arrangement {
 /// A layer.
 #[derive(Clone, Debug)]
 pub struct LayerPlan {
-    /// How it mixes positions.
+    /// The method by which it mixes positions.
     pub mixer: MixerPlan,
     /// The network that it applies to each position.
     pub network: NetworkPlan,
@@ -115,7 +115,7 @@ pub struct LayerPlan {
     pub residuals: [(f32, f32); 2],
 }
 
-/// How a layer mixes positions.
+/// A method by which a layer mixes positions.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MixerPlan {
@@ -191,7 +191,7 @@ pub struct BlockPlan {
     pub size: usize,
     /// Blocks that are attended to.
     pub chosen: usize,
-    /// How many of these are the last ones, whatever their scores.
+    /// The number of these that are the last ones, whatever their scores.
     pub local: usize,
 }
 
@@ -205,7 +205,7 @@ pub struct DecayingPlan {
     pub head_dim: usize,
     /// Factor of the rates, which fall from head to head by 2^(-8 / heads).
     pub slope: f32,
-    /// Of queries, keys and values.
+    /// The activation of queries, keys and values.
     pub activation: Activation,
     /// Epsilon of the norm of the output.
     pub eps: f32,
@@ -232,7 +232,7 @@ pub struct AttentionPlan {
     pub chunked: bool,
     /// Whether a position sees those before it alone.
     pub causal: bool,
-    /// Which of [`Plan::ropes`] it has.
+    /// The index of its entry in [`Plan::ropes`].
     pub rope: Option<usize>,
     /// Scores fall with the distance, by a slope for each head (ALiBi): a factor of the slopes.
     pub alibi: Option<f32>,
@@ -437,7 +437,7 @@ impl StateSpacePlan {
 pub struct NetworkPlan {
     /// Between the matrices.
     pub activation: Activation,
-    /// How tokens choose experts.
+    /// The choice of experts for each token.
     pub routing: Routing,
     /// Deviations above the mean that gates are cut at.
     pub sparsity: Option<f32>,
@@ -447,18 +447,18 @@ pub struct NetworkPlan {
     pub output_scale: f32,
 }
 
-/// How tokens choose experts.
+/// The choice of experts for each token.
 #[derive(Clone, Copy, Debug)]
 pub struct Routing {
     /// Experts for each token.
     pub used: usize,
-    /// How the router's outputs become scores.
+    /// The function that makes scores of the router's outputs.
     pub scoring: Scoring,
     /// Whether the weights of the chosen ones are divided by their sum.
     pub normalized: bool,
     /// Factor of the weights.
     pub scale: f32,
-    /// How many groups experts form, and how many of them are chosen from.
+    /// The number of groups of experts, and of groups that experts are chosen from.
     pub groups: Option<(usize, usize)>,
     /// Whether the weights multiply what experts are given, not what they give.
     pub weighs_inputs: bool,
@@ -468,7 +468,7 @@ pub struct Routing {
     pub shared_scale: f32,
 }
 
-/// How the router's outputs become scores.
+/// The function that makes scores of the router's outputs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Scoring {

@@ -10,7 +10,7 @@ use crate::math::{Activation, Function};
 use crate::model::Reference;
 use crate::rows::Rows;
 
-/// How the hidden states of a text become one vector.
+/// The way in which the hidden states of a text become one vector.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Pooling {
@@ -56,8 +56,8 @@ impl Pooling {
     }
 }
 
-/// How a model makes one vector of a text: its pooling, and the dense layers behind that, which
-/// EmbeddingGemma has.
+/// The steps from hidden states to one vector of a text: pooling, and the dense layers after it,
+/// which EmbeddingGemma has.
 #[derive(Debug)]
 pub struct Embedder<'r> {
     reference: &'r Reference,

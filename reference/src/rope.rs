@@ -7,18 +7,18 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::rows::{Rows, number};
 
-/// How elements of a head turn with the position.
+/// The rotation of the elements of a head, by position.
 #[derive(Clone, Debug)]
 pub struct Rope {
     /// Elements that turn, two for each frequency.
     pub rotated: usize,
     /// Whether neighbours pair, or the first half with the second.
     pub interleaved: bool,
-    /// How fast.
+    /// The angle of each pair for one position.
     pub frequencies: Frequencies,
 }
 
-/// How fast each pair turns, and the factor of what was turned.
+/// The angle of each pair for one position, and the factor of the rotated values.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Frequencies {
@@ -33,7 +33,7 @@ pub enum Frequencies {
     Dynamic {
         /// The base within the trained length.
         base: f32,
-        /// How many times longer the context has become.
+        /// The factor by which the context was extended.
         factor: f32,
         /// The trained length.
         trained: usize,

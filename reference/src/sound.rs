@@ -65,8 +65,7 @@ impl SoundEncoder {
     }
 }
 
-/// What a convolution sees at each place: for each channel its values at three positions, zeros beyond
-/// the ends.
+/// The inputs of a convolution at each position: for each channel the values at three positions, zeros beyond the ends.
 fn windows(x: &Rows, stride: usize) -> Rows {
     let mut values = Vec::new();
     for middle in (0..x.len()).step_by(stride) {

@@ -25,7 +25,7 @@ pub(crate) struct StateSpace {
     output: Weight,
 }
 
-/// Where the time steps, and the vectors that write and read the state, come from.
+/// The source of the time steps, and of the vectors that write and read the state.
 #[derive(Debug)]
 enum Steps {
     /// Mamba: from what the convolution gives. A time step for each channel.
@@ -38,7 +38,7 @@ enum Steps {
 struct Projected {
     x: Weight,
     dt: Weight,
-    /// Of the time steps before `dt`, and of the two vectors.
+    /// The norms of the time steps before `dt`, and of the two vectors.
     norms: [Option<Norm>; 3],
 }
 

@@ -11,7 +11,7 @@ use crate::weight::{Loader, Norm, Weight};
 /// The least mean square that a stream is scaled by, as transformers has it.
 const LEAST_SQUARE: f32 = 1e-5;
 
-/// How a layer predicts and corrects the streams.
+/// The prediction and correction of the streams in a layer.
 #[derive(Debug)]
 pub(crate) struct Streams {
     active: usize,
@@ -127,7 +127,7 @@ impl Laurel {
     }
 }
 
-/// How streams begin and end.
+/// The steps that create the streams, and join them at the end.
 #[derive(Debug)]
 pub(crate) struct Ends {
     projections: Weight,

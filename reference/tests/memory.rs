@@ -1,4 +1,5 @@
-//! What `memory` says is what a run takes: the peak memory of this process, measured by the system.
+//! The figures of `memory` are those of a run: the peak memory of this process, measured by the
+//! system.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 

@@ -1,4 +1,4 @@
-//! What stands for a GPU in a build without the feature `gpu`: types without values.
+//! The GPU in a build without the feature `gpu`: types without values.
 
 use std::sync::Arc;
 

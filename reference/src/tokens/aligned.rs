@@ -115,7 +115,7 @@ pub(super) struct Editor<'e> {
     from: &'e Origins,
     text: String,
     origins: Option<Vec<Range<usize>>>,
-    /// How much of the old text is done.
+    /// The length of the old text that is done.
     at: usize,
 }
 

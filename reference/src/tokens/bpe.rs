@@ -31,7 +31,7 @@ pub(super) struct Bpe {
     unknown: Option<u32>,
     /// Whether unknown characters that follow each other are one token.
     fused: bool,
-    /// What tokens within a word start with, and the last one ends with.
+    /// The prefix of tokens within a word, and the suffix of the last one.
     affixes: Option<(String, String)>,
 }
 

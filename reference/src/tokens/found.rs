@@ -1,4 +1,4 @@
-//! What the models of tokenizers share.
+//! Functions that the models of tokenizers share.
 
 use std::ops::Range;
 

@@ -58,7 +58,7 @@ pub struct TextToken {
     pub special: bool,
 }
 
-/// How a piece of text becomes tokens.
+/// The algorithm that divides a piece of text into tokens.
 #[derive(Debug)]
 enum TokenizerModel {
     Bpe(Bpe),

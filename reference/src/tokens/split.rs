@@ -70,7 +70,7 @@ pub(super) enum Matches {
     Kept,
 }
 
-/// Where a space is put before a text that has none.
+/// The texts that get a space in front if they have none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Prefix {
     Never,

@@ -11,7 +11,7 @@ use super::document::{id, text};
 use super::found::{Found, byte_tokens};
 use crate::error::{Error, Result};
 
-/// How much less than the least score a character without a piece counts.
+/// The score of a character without a piece, below the least score.
 const PENALTY: f64 = 10.0;
 
 /// A vocabulary of pieces.
@@ -151,7 +151,7 @@ impl Replacements {
         })
     }
 
-    /// What the shortest beginning of `part` that has a replacement is replaced with.
+    /// The replacement of the shortest beginning of `part` that has one.
     fn of_start(&self, part: &str) -> Option<&str> {
         let at = |place: u32| self.units.get(usize::try_from(place).ok()?).copied();
         let offset = |unit: u32| (unit >> 10) << ((unit & (1 << 9)) >> 6);

@@ -11,7 +11,7 @@ use weighbridge::{Model, WriteOptions};
 use weighbridge_reference::plan::{AttentionPlan, Temperature};
 use weighbridge_reference::{Plan, Reference, likeliest};
 
-/// What the logits were computed with and the models do not say.
+/// Values that the logits were computed with and the models do not state.
 const COMPUTED_WITH: &[(&str, Said)] = &[
     // The eager attention of transformers 5.23, which made the logits, adds ALiBi to the scores twice:
     // in the mask and in the layer. Its other attentions, and the model's own code, add it once.
@@ -45,7 +45,8 @@ const UNSAID: &[(&str, Said)] = &[
 /// states are compared.
 const HEADLESS: &[&str] = &["bert-encoder", "bert-mlm", "modernbert", "roberta-mlm", "xlm-roberta"];
 
-/// Why models are skipped: no operation computes them, or a container does not hold them.
+/// The reasons for which models are skipped: no operation computes them, or a container does not
+/// hold them.
 const SKIPPED: [&str; 2] = ["cannot be run yet", "mlx-lm has no class"];
 
 type Said = fn(&mut Plan);

@@ -92,7 +92,8 @@ fn a_prompt_gives_the_same_in_pieces() {
     assert_eq!(session.len(), prompt.len());
 }
 
-/// What Hugging Face's tokenizers 0.23 makes of these texts with the sample's `tokenizer.json`.
+/// These texts with their tokens by Hugging Face's tokenizers 0.23, from the sample's
+/// `tokenizer.json`.
 const TEXTS: &[(&str, &[u32])] = &[
     ("Once upon a time,", &[422, 419, 260, 423, 13]),
     (

@@ -12,7 +12,7 @@ use weighbridge_reference::{Frequencies, Plan, Reference, Rope, Rows};
 /// The largest difference of logits, in standard deviations.
 const TOLERANCE: f32 = 1e-3;
 
-/// What a model is opened from.
+/// The container that a model is opened from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Container {
     /// As transformers wrote it.
@@ -78,7 +78,7 @@ pub(crate) fn converted(
     Ok((Model::open(&path).map_err(told)?, Some(folder)))
 }
 
-/// What transformers gives.
+/// The results of transformers.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pub(crate) tokens: Vec<u32>,
@@ -89,7 +89,7 @@ pub(crate) struct Expected {
     pub(crate) pooled: Option<Rows>,
     pub(crate) spectrum: Option<Rows>,
     pub(crate) encoded: Option<Rows>,
-    /// What the encoder of text beside the decoder reads.
+    /// The tokens of the text encoder next to the decoder.
     pub(crate) encoder_tokens: Option<Vec<u32>>,
 }
 
