@@ -1,4 +1,4 @@
-//! How models are opened.
+//! Options of opening models.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::remote::Network;
 use crate::threads::Threads;
 
-/// How strictly a file must follow its format.
+/// The rules that a file must follow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Strictness {
     /// Accept what the strictest reader accepts: llama.cpp for GGUF, whisper.cpp for its own files,

@@ -22,7 +22,7 @@ pub struct Container {
     pub(super) detect: fn(&Probe<'_>) -> bool,
     /// Opens a path that was detected as this container.
     pub(super) open: fn(DetectedPath, &OpenOptions) -> Result<Store>,
-    /// How models are written into it.
+    /// The writer of models in this container, if there is one.
     pub(super) write: Option<&'static Writer>,
 }
 
@@ -36,12 +36,12 @@ impl PartialEq for Container {
 impl Eq for Container {}
 
 impl Container {
-    /// What is written into this container, in a few words; `None` if it is only read.
+    /// A summary of what is written into this container; `None` if it is only read.
     pub fn written_as(&self) -> Option<&'static str> {
         self.write.map(|writer| writer.summary)
     }
 
-    /// How models are written into it.
+    /// The writer of models in this container.
     pub(crate) fn writer(&self) -> Result<&'static Writer> {
         self.write.ok_or_else(|| {
             let name = self.name;
@@ -61,7 +61,7 @@ pub(crate) enum DetectedPath {
     Directory(PathBuf, Vec<String>),
 }
 
-/// What detection sees of a path.
+/// The facts about a path that detection uses.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     pub(crate) path: &'a Path,
@@ -71,7 +71,7 @@ pub(crate) struct Probe<'a> {
     pub(crate) len: u64,
     /// The sorted file names, if the path is a directory.
     pub(crate) directory: Option<&'a [String]>,
-    /// How files that detection reads are opened, and their limits.
+    /// The options and limits of files that detection reads.
     pub(crate) options: &'a OpenOptions,
 }
 

@@ -16,7 +16,7 @@ use crate::json::{Json, Map};
 use crate::metadata::KeyValues;
 use crate::store::Part;
 
-/// How models are written into a container.
+/// The writer of a container's models.
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// The name of the container in messages.
@@ -25,7 +25,7 @@ pub(crate) struct Writer {
     pub(crate) summary: &'static str,
     /// The dialect of its tensors: their names, shapes and row order.
     pub(crate) dialect: Dialect,
-    /// Where its files are written.
+    /// The place of its files.
     pub(crate) placement: Placement,
     /// Metadata that all of its files have.
     pub(crate) metadata: &'static [(&'static str, &'static str)],
@@ -59,7 +59,7 @@ pub(crate) struct Writer {
     pub(crate) layout: fn(NewModel<'_>) -> Result<Vec<NewFile>>,
 }
 
-/// Where a container's files are written.
+/// The place of a container's files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Placement {
     /// One file at the given path, or shards beside it. Each file appears once it is complete; the
@@ -131,7 +131,7 @@ pub(crate) struct ExpertName<'n> {
     pub(crate) projection: &'n str,
 }
 
-/// How the tensors of a model are distributed over files.
+/// The distribution of a model's tensors over files.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Shards {
@@ -196,9 +196,9 @@ pub(crate) struct NewModel<'m> {
     /// The `quantization` of `config.json`, if the caller sets it instead of deriving it from the
     /// tensors.
     pub(crate) quantization: Option<Json>,
-    /// Where the files are written.
+    /// The place of the files.
     pub(crate) placement: Placement,
-    /// How tensors are distributed; `None` for one file.
+    /// The distribution of tensors over files; `None` for one file.
     pub(crate) shards: Option<Shards>,
     /// The start of the names of shards beside each other.
     pub(crate) stem: &'m str,

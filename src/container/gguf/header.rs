@@ -72,7 +72,7 @@ struct ParsedHeader {
     listing: ArrayListing,
     data_start: u64,
     alignment: u64,
-    /// Where the tensor data end, counted from their first byte, if each tensor follows the one before it.
+    /// The end of the tensor data, counted from their first byte, if each tensor follows the one before it.
     reached: Option<u64>,
     /// Whether the file ends inside its header.
     is_cut: bool,
@@ -90,8 +90,7 @@ struct GgufParser<'a> {
     items: Vec<Item>,
     listing: ArrayListing,
     alignment: u64,
-    /// Where the tensor data so far end, counted from their first byte, if each tensor follows the one before
-    /// it.
+    /// The end of the tensor data so far, counted from their first byte, if each tensor follows the one before it.
     reached: Option<u64>,
     rules: RuleViolations,
 }

@@ -177,8 +177,7 @@ fn part_of_set(shard: &GgufHeader, place: ShardPosition, missing: &[String]) -> 
     format!("shard {number} of {count}{tensors}; missing: {first}{more}")
 }
 
-/// Where another GGUF file begins after the tensors of this one, if one does: shards were joined by their
-/// bytes.
+/// The offset of another GGUF file after the tensors of this one, if there is one: the shards' bytes were concatenated.
 fn joined(shard: &GgufHeader) -> Result<Option<u64>> {
     let ends = shard.listing.iter(&shard.header).filter_map(|entry| entry.end());
     let Some(end) = ends.max() else { return Ok(None) };

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value, put_text};
 use crate::store::Part;
 
-/// How GGUF files are written.
+/// The writer of GGUF files.
 pub(crate) const WRITER: Writer = Writer {
     name: "GGUF",
     summary: "A GGUF file, as llama.cpp's converter makes it",

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::json::{Json, Map, json};
 use crate::store::Part;
 
-/// How MLX directories are written.
+/// The writer of MLX directories.
 pub(crate) const WRITER: Writer = Writer {
     name: "MLX",
     summary: "A directory as mlx-lm reads it",

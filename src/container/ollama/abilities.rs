@@ -25,7 +25,7 @@ const fn chat_format(renderer: &'static str, parser: &'static str) -> ChatFormat
     ChatFormat { renderer, parser }
 }
 
-/// How a row of [`FAMILIES`] recognizes the lower-case name of a class or model type.
+/// A test of the lower-case name of a class or model type, in a row of [`FAMILIES`].
 #[derive(Debug)]
 enum NameTest {
     Starts(&'static str),

@@ -30,13 +30,13 @@ pub(crate) struct ConfigBlob {
 pub(crate) struct DraftEntry {
     pub(crate) format: String,
     pub(crate) architecture: String,
-    /// What the names of its tensors begin with; empty for a draft in GGUF.
+    /// The prefix of its tensors' names; empty for a draft in GGUF.
     pub(crate) tensor_prefix: String,
     /// The name of its `config.json`.
     pub(crate) config: String,
 }
 
-/// What a config blob takes from elsewhere than the tensors and documents.
+/// The settings of a config blob that the tensors and documents do not give.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConfigSettings {
     pub(crate) renderer: Option<String>,

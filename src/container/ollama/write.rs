@@ -37,7 +37,7 @@ const STORE: BlobStore = BlobStore {
     with_weights: manifest::with_model,
 };
 
-/// How models of tensor blobs are written.
+/// The writer of models of tensor blobs.
 pub(crate) const WRITER: Writer = Writer {
     name: "Ollama",
     summary: "A model in Ollama's store: DST is its name",
@@ -62,7 +62,7 @@ pub(crate) const WRITER: Writer = Writer {
     layout: blobs,
 };
 
-/// How models of one GGUF blob are written.
+/// The writer of models of one GGUF blob.
 pub(crate) const GGUF_WRITER: Writer =
     Writer { placement: Placement::Store(&STORE), layout: gguf_blob, ..gguf::write::WRITER };
 
@@ -212,10 +212,10 @@ fn json_of(document: &NewDocument) -> Result<Json> {
     })
 }
 
-/// What the names of a draft model's tensors begin with.
+/// The prefix of the names of a draft model's tensors.
 pub(crate) const DRAFT_PREFIX: &str = "draft.";
 
-/// What the names of a draft model's documents begin with.
+/// The prefix of the names of a draft model's documents.
 pub(crate) const DRAFT_DOCUMENTS: &str = "draft/";
 
 /// The config of a model as a document.

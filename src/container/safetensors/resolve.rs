@@ -121,7 +121,7 @@ pub(super) fn choose(
     Ok(SelectedFiles { files, index: None, notes })
 }
 
-/// What a directory has of the files that an index lists.
+/// The share of the files listed in an index that a directory has.
 enum Listed {
     All(SelectedFiles),
     Some { listed: usize, absent: usize },

@@ -14,7 +14,7 @@ use crate::store::{Indexed, ListedArray, NewGroup, Part};
 /// The dtype and dimensions of a tensor, or `None` if its arrays do not fit the scheme.
 type Interpretation = Result<Option<(DType, Vec<u64>)>>;
 
-/// How a scheme names the arrays of one tensor, and how they are interpreted.
+/// A scheme of quantization: its names for the arrays of one tensor, and their meaning.
 struct Scheme {
     /// The suffix of the weight part's name.
     head: &'static str,
@@ -223,7 +223,7 @@ impl<'a> CheckpointArrays<'a> {
         self.number(part).map(|number| self.indexed.read(number)).transpose()
     }
 
-    /// What the documents state of the scheme.
+    /// The statements of the documents about the scheme.
     fn stated(&self) -> Option<StatedScheme<'_>> {
         StatedScheme::of(self.indexed.documents())
     }

@@ -1,4 +1,4 @@
-//! What the documents beside the weights state about a checkpoint's quantization.
+//! Statements of the documents next to the weights about a checkpoint's quantization.
 
 use crate::json::Json;
 use crate::store::Document;
@@ -37,7 +37,7 @@ const EXEMPT: &[&str] = &[
     "llm_int8_skip_modules",
 ];
 
-/// What a document states.
+/// The scheme that a document states.
 #[derive(Debug)]
 pub(super) struct StatedScheme<'d> {
     /// The name of the document.

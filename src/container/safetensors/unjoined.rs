@@ -75,7 +75,7 @@ pub(super) fn find(
     found
 }
 
-/// What an array is, by its dtype and name.
+/// The kind of an array, by its dtype and name.
 enum Kind {
     /// Codes, or a plain matrix of integers or small floats.
     Codes,
@@ -149,7 +149,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What is before and after the dot at this place.
+/// The parts of a name before and after the dot at this place.
 fn split_at(name: &[u8], dot: usize) -> (&[u8], &[u8]) {
     (name.get(..dot).unwrap_or_default(), name.get(dot + 1..).unwrap_or_default())
 }
@@ -172,7 +172,7 @@ impl<'i> Modules<'i> {
         Self { indexed, stated, companions: modules }
     }
 
-    /// Why integers or small floats are not numbers by themselves, if they are not.
+    /// The reason why integers or small floats are not numbers by themselves; `None` if they are.
     fn why_codes(&self, number: u32, fault: Option<&String>) -> Option<String> {
         let listed = self.indexed.get(number)?;
         let name = listed.name.as_bytes();
@@ -253,7 +253,8 @@ impl<'i> Modules<'i> {
         concerned.map(|weight| (weight, why.clone())).collect()
     }
 
-    /// Why a matrix is not the one that its module multiplies its input by, if it is not.
+    /// The reason why a matrix is not the one that its module multiplies its input by; `None` if it
+    /// is.
     fn transformed(&self, number: u32) -> Option<String> {
         let listed = self.indexed.get(number)?;
         let ArrayName { module, last, .. } = ArrayName::of(listed.name.as_bytes());

@@ -17,7 +17,7 @@ use crate::metadata::{KeyValues, Value};
 use crate::shape;
 use crate::store::Part;
 
-/// How Hugging Face directories are written.
+/// The writer of Hugging Face directories.
 pub(crate) const WRITER: Writer = Writer {
     name: "safetensors",
     summary: "A directory as transformers reads it",
