@@ -31,8 +31,8 @@ pub struct DuplicateGroup {
     pub models: Vec<PathBuf>,
     /// The bytes that could be saved: for `values`, by keeping the largest of them.
     pub bytes: u64,
-    /// How they could be saved. Empty for `values`: which model to keep depends on the programs
-    /// that read them.
+    /// The ways to save space. Empty for `values`: which model to keep depends on the programs that
+    /// read them.
     pub savings: Vec<Saving>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Class {
 type Identity = (u64, u64);
 type Digests = HashMap<Identity, String, RandomState>;
 
-/// What is the same, and what is damaged.
+/// The files that are the same, and those that are damaged.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     classes: Vec<Class>,
@@ -189,7 +189,8 @@ pub(super) fn twins(known: &[Known], found: &Comparison) -> Vec<Vec<PathBuf>> {
     all
 }
 
-/// What could be saved. Models that share their files already are left out.
+/// The groups of models from which space can be saved. Models that already share their files are
+/// left out.
 pub(super) fn groups(known: &[Known], found: &Comparison) -> Vec<DuplicateGroup> {
     found.classes.iter().filter_map(|class| group(known, class, &found.damaged)).collect()
 }

@@ -1,4 +1,4 @@
-//! What was found out about models, kept between runs so that no file is opened twice.
+//! The index of known models, kept between runs so that no file is opened twice.
 //!
 //! The index is one file: a line that names its version, the number of entries and a checksum, then
 //! a line of JSON for each model. It is replaced as a whole, so that programs that write it at the
@@ -45,7 +45,7 @@ impl Stamp {
     }
 }
 
-/// What was found out about a model.
+/// The known facts about a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) stamp: Stamp,
@@ -56,7 +56,7 @@ pub(super) struct Entry {
     pub(super) quantization: Option<String>,
     /// The number of tensors; a file without any is a vocabulary, not a model.
     pub(super) tensors: u64,
-    /// Why the model cannot be opened.
+    /// The reason why the model cannot be opened.
     pub(super) error: Option<Error>,
     /// The SHA-256 of each file with weights, in order, once they have been computed.
     pub(super) digests: Vec<String>,

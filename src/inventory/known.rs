@@ -1,4 +1,4 @@
-//! What is known about a model: where it is, and what its files say.
+//! The known facts about a model: its place, and the contents of its files.
 
 use super::index::Entry;
 use super::programs;

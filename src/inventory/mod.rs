@@ -98,7 +98,7 @@ pub struct ListedModel {
     /// The file type, such as `Q4_K_M`; else the dtype of most weights.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub quantization: Option<String>,
-    /// Why it cannot be opened.
+    /// The reason why it cannot be opened.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub error: Option<Error>,
 }

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::remote;
 use crate::threads::Threads;
 
-/// How models with the same content are found.
+/// The search for models with the same content.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum DuplicateSearch {

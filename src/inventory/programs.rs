@@ -9,7 +9,7 @@ use crate::json::Json;
 pub struct Program {
     /// The name in reports.
     pub name: &'static str,
-    /// What it keeps, and where the folders are documented.
+    /// The contents of its folders, and where they are documented.
     pub summary: &'static str,
     /// The folders in which it keeps models. They need not exist.
     roots: fn(&Places<'_>) -> Vec<PathBuf>,
@@ -64,7 +64,7 @@ enum System {
     Windows,
 }
 
-/// Where programs look for their folders: the system, the home directory, the environment.
+/// The base of the programs' folders: the system, the home directory, the environment.
 pub(super) struct Places<'e> {
     system: System,
     home: Option<PathBuf>,

@@ -39,11 +39,11 @@ pub(super) struct Candidate {
     pub(super) stamp: Stamp,
     /// When a file with weights was read last, in seconds since 1970.
     pub(super) last_used: Option<u64>,
-    /// Why the model cannot be opened, if that is known already.
+    /// The reason why the model cannot be opened, if it is known already.
     pub(super) error: Option<Error>,
 }
 
-/// What a candidate's path is.
+/// The kind of a candidate's path.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Kind {
     File,
@@ -77,7 +77,7 @@ struct Folder {
     is_revision: bool,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
@@ -334,8 +334,8 @@ fn models(folder: &Folder, files: &[OsString], found: &mut Vec<Candidate>) {
     }
 }
 
-/// What the names of the shards of one model have in common: of `a-00001-of-00003.gguf`, `a-of-00003.gguf`;
-/// of any other file, its whole name.
+/// The common name of the shards of one model: of `a-00001-of-00003.gguf`, `a-of-00003.gguf`; of any other file, its
+/// whole name.
 fn set_of(name: &OsStr) -> OsString {
     let shared = || {
         let (rest, end) = name.to_str()?.rsplit_once("-of-")?;
@@ -413,15 +413,14 @@ fn digest(path: &Path) -> Option<String> {
     is_content_addressed(path).then(|| hex.to_ascii_lowercase())
 }
 
-/// What the paths of one file have in common: its number on its file system.
+/// The identity of a file, whatever its path: its number on its file system.
 #[cfg(unix)]
 fn identity(_: &Path, found: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     (found.dev(), found.ino())
 }
 
-/// What the paths of one file have in common: the path without links. Hard links count as other
-/// files.
+/// The identity of a file: its path without links. Hard links count as other files.
 #[cfg(not(unix))]
 fn identity(path: &Path, _: &Metadata) -> (u64, u64) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
