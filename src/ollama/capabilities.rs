@@ -1,5 +1,5 @@
-//! What a model can do, as Ollama decides it: for its own models from their manifests, for other
-//! files as if they were put into its store.
+//! The capabilities of a model, as Ollama determines them: for its own models from their manifests,
+//! for other files as if they were put into its store.
 
 use super::served::shown_capabilities;
 use super::show;
@@ -38,7 +38,7 @@ pub(crate) fn capabilities(model: &Model) -> Vec<String> {
     }
 }
 
-/// Of a GGUF file, as `ollama create` records it and its server then finds it.
+/// The capabilities of a GGUF file, as `ollama create` records it and its server then finds it.
 fn of_gguf(model: &Model) -> Vec<String> {
     let keys = model.metadata();
     let Some(architecture) = keys.str("general.architecture") else { return Vec::new() };
@@ -57,7 +57,7 @@ fn of_gguf(model: &Model) -> Vec<String> {
     shown_capabilities(&config, None, Some(&show::gguf_facts(keys, None))).0
 }
 
-/// Of a directory, as `ollama create` records it.
+/// The capabilities of a directory, as `ollama create` records it.
 fn of_directory(model: &Model) -> Vec<String> {
     let store = &**model.store();
     let Some(config) = store.document("config.json") else { return Vec::new() };

@@ -23,7 +23,7 @@ enum Node {
     },
 }
 
-/// What ended a list of nodes.
+/// The end of a list of nodes.
 #[derive(Debug, PartialEq)]
 enum ListEnd {
     /// The end of the template.

@@ -23,7 +23,7 @@ use crate::recipe::FILE_TYPES;
 use crate::store::{Encoding, Store, document};
 use crate::write::{Builder, OutTensor, WritePlan};
 
-/// What is added to a model, or replaced in it.
+/// Layers that are added to a model, or replaced in it.
 #[derive(Debug, Default)]
 pub(crate) struct NewLayers {
     pub(crate) settings: ConfigSettings,

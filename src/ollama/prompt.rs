@@ -25,7 +25,7 @@ pub(crate) struct PromptFormat {
     /// The lengths in characters of the chat templates that Ollama knows.
     lengths: &'static [usize],
     turns: Turns,
-    /// What comes after the last message.
+    /// The text after the last message.
     generation: &'static str,
     /// The words that end an answer.
     stop: &'static [&'static str],
@@ -34,7 +34,7 @@ pub(crate) struct PromptFormat {
 /// The pieces before and after the text of a message.
 type Around = (&'static str, &'static str);
 
-/// What surrounds messages.
+/// The texts around messages.
 #[derive(Debug)]
 enum Turns {
     /// The same for every role: before the role's name, between name and text, after the text.

@@ -1,5 +1,5 @@
-//! What Ollama's server finds out about a stored model when it runs it: its capabilities, and which
-//! template it uses (server/images.go of Ollama fb307609).
+//! The facts that Ollama's server determines about a stored model when it runs it: its
+//! capabilities, and which template it uses (server/images.go of Ollama fb307609).
 
 use super::go_template::GoTemplate;
 use crate::container::ollama::{ConfigBlob, offers_tools, parser_reads, thinks};
@@ -15,7 +15,7 @@ pub(crate) enum Template {
     Chat,
 }
 
-/// What a GGUF model's capabilities depend on besides its config and templates.
+/// The facts on which a GGUF model's capabilities depend, besides its config and templates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GgufFacts<'f> {
     pub(crate) chat_template: &'f str,

@@ -356,7 +356,7 @@ fn parameter_lines(parameters: &Option<Json>) -> String {
     settings(parameters).into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a Modelfile is made of.
+/// The contents of a Modelfile.
 struct Instructions<'s> {
     name: &'s str,
     config: &'s ConfigBlob,

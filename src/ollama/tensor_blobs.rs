@@ -47,7 +47,7 @@ impl TensorRules {
         self.quantization.descriptor().name
     }
 
-    /// How a tensor is written; `None` if no rule changes it.
+    /// The form in which a tensor is written; `None` if no rule changes it.
     pub(crate) fn output(&self, tensor: &Tensor, precision: Precision) -> Result<Option<Output>> {
         let chosen = self.model.choose(tensor.name(), tensor.shape(), self.quantization);
         let row = chosen.map(QuantType::descriptor);
