@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-/// What becomes of each stored tensor and its parts, each metadata key, each key of `config.json` and
-/// each file next to the weights. What a plan refuses is an error, for which there is no plan.
+/// The outcome of each stored tensor and its parts, each metadata key, each key of `config.json`
+/// and each file next to the weights. What a plan refuses is an error, for which there is no plan.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -26,7 +26,7 @@ pub struct AccountedItem {
     pub name: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// Where it is written, what is derived from it, or why it is left out.
+    /// The place where it is written, what is derived from it, or the reason why it is left out.
     pub detail: String,
 }
 

@@ -266,7 +266,7 @@ impl Builder {
         &self.left_out
     }
 
-    /// What becomes of everything that is read.
+    /// The outcome of everything that is read.
     pub(crate) fn account(&mut self) -> &mut Account {
         &mut self.account
     }

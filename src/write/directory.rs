@@ -43,7 +43,7 @@ struct Content {
     folders: Vec<String>,
     /// Everything else.
     foreign: Vec<String>,
-    /// What a whole model would also have, as the end of a sentence.
+    /// The parts that a whole model would also have, as the end of a sentence.
     lacks: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn aside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.replaced"))
 }
 
-/// What identifies a directory whatever its name is, where the system can exchange directories.
+/// The identity of a directory whatever its name, on systems that can exchange directories.
 #[cfg(unix)]
 pub(super) fn identity(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -387,7 +387,7 @@ mod tests {
         names
     }
 
-    /// Where two directories cannot be exchanged in one step, each step that fails is taken back.
+    /// If two directories cannot be exchanged in one step, each step that fails is undone.
     #[test]
     fn two_steps_instead_of_an_exchange() {
         let folder = folder(&["m/model.safetensors", ".m.partial/model.safetensors"]);
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["m"]);
     }
 
-    /// What is left of a directory that was replaced is deleted, but no file of anybody else.
+    /// The rest of a directory that was replaced is deleted, but no file of anybody else.
     #[test]
     fn a_replaced_directory_is_deleted() {
         let folder =

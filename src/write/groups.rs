@@ -281,7 +281,7 @@ impl TensorRepack {
         Ok(fault)
     }
 
-    /// What rounding the scales and biases of some rows changed; `out` has their parts.
+    /// The loss from rounding the scales and biases of some rows; `out` has their parts.
     pub(crate) fn loss(
         &self,
         rows: Range<u64>,

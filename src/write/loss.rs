@@ -1,4 +1,4 @@
-//! What producing a tensor did to its values.
+//! The changes of a tensor's values when it is produced.
 
 use std::ops::AddAssign;
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::tensor::StoredTensor;
 
-/// How an output tensor is produced, what that does to its values, and the reason.
+/// An output tensor: how it is produced, how that changes its values, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) producer: Producer,

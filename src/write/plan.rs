@@ -21,15 +21,16 @@ use crate::store::{Part, Store};
 /// exact.
 #[derive(Debug)]
 pub struct WritePlan {
-    /// How each tensor is produced, in the order of writing.
+    /// The tensors, each with its method, in the order of writing.
     pub tensors: Vec<PlannedTensor>,
     /// Notes on what is left out or was assumed.
     pub notes: Vec<String>,
-    /// What is written, in the words of `weighbridge list containers`: `GGUF`, `safetensors`, `MLX`.
+    /// The name of the format, in the words of `weighbridge list containers`: `GGUF`,
+    /// `safetensors`, `MLX`.
     pub format: &'static str,
     /// The file type that the metadata state, by its llama-quantize name.
     pub file_type: Option<FileType>,
-    /// What becomes of everything that is read: each tensor, key and file of the model. Empty for a
+    /// The outcome of everything that is read: each tensor, key and file of the model. Empty for a
     /// plan that a [`Builder`](super::Builder) makes of tensors, without a model.
     pub account: Account,
     /// Canonical names of tensors that the architecture requires and the model lacks. Running a
@@ -156,7 +157,7 @@ impl WritePlan {
         self.files.iter().map(|file| (file.name.as_str(), file.len))
     }
 
-    /// What each of the [files](Self::files) is in the model.
+    /// The role of each of the [files](Self::files) in the model.
     pub(super) fn roles(&self) -> impl ExactSizeIterator<Item = &str> {
         self.files.iter().map(|file| file.role.as_str())
     }

@@ -20,13 +20,13 @@ pub struct PlannedTensor {
     pub group_size: Option<u32>,
     /// Bytes of all its parts.
     pub bytes: u64,
-    /// How it is produced.
+    /// The method that produces it.
     pub method: Method,
     /// The reason, unless it is obvious.
     pub reason: Option<String>,
 }
 
-/// How an output tensor is produced.
+/// A method of producing an output tensor.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Method {

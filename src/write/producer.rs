@@ -63,7 +63,7 @@ enum PieceTask {
     Copy(Range<u64>),
 }
 
-/// What a thread keeps from piece to piece: buffers, and what it accepts.
+/// The state that a thread keeps from piece to piece: buffers, and the values that it accepts.
 #[derive(Default)]
 pub(super) struct ProducerBuffers {
     /// Whether values that no block holds are quantized.

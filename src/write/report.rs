@@ -6,7 +6,7 @@ use super::{Account, PlannedTensor, WriteOptions, WritePlan, WriteReport};
 use crate::bytes::Text;
 use crate::error::Result;
 
-/// What a plan writes, or wrote: its files, and how each tensor is produced.
+/// The files that a plan writes, or wrote, and the method of each tensor.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct PlanReport<'p> {
     pub tensors: Vec<ReportedTensor<'p>>,
     /// The notes of the plan.
     pub notes: Vec<String>,
-    /// What becomes of everything that is read.
+    /// The outcome of everything that is read.
     pub account: &'p Account,
 }
 
@@ -66,7 +66,7 @@ pub struct ReportedTensor<'p> {
     pub group_size: Option<u32>,
     /// Bytes of all its parts.
     pub bytes: u64,
-    /// How it is produced: see [`Method::name`](super::Method::name).
+    /// The name of its method: see [`Method::name`](super::Method::name).
     pub how: &'static str,
     /// Whether every value stays unchanged.
     pub lossless: bool,

@@ -39,13 +39,13 @@ pub struct Slices<'p> {
     pub(super) bucket: Option<WritableBucket>,
 }
 
-/// What is written: the header of a file, a tensor, or a part of a file in an object store.
+/// An item of output: the header of a file, a tensor, or a part of a file in an object store.
 #[derive(Debug)]
 pub(super) struct SlicedItem {
     pub(super) file: usize,
     pub(super) what: ItemKind,
     pub(super) bytes: u64,
-    /// How long it takes, in bytes copied.
+    /// The estimated work, in bytes copied.
     pub(super) work: u64,
     /// The work of all items before it.
     pub(super) before: u64,
@@ -115,8 +115,8 @@ pub struct SlicesStatus {
 }
 
 impl<'p> Slices<'p> {
-    /// What is written, from what, in which pieces, as JSON. It is the same whenever it is made from
-    /// the same files.
+    /// The description of the work as JSON: outputs, sources and pieces. It is the same whenever it
+    /// is made from the same files.
     pub fn description(&self) -> &Json {
         &self.description
     }

@@ -34,8 +34,8 @@ pub(super) fn described(placed: &PlacedTensor, pieces: Option<usize>) -> Json {
     })
 }
 
-/// What identifies a file that a plan was made from: its path, length and time of change, and a digest
-/// of its start and its end.
+/// The identity of a file that a plan was made from: its path, length and time of change, and a digest of its start and
+/// its end.
 pub(super) fn identity(path: &Path) -> Result<Json> {
     let failed = |error| Error::io("cannot read the file", error).in_file(path);
     let path = path.canonicalize().map_err(failed)?;

@@ -20,10 +20,10 @@ use crate::write::set::{self, Move};
 use crate::write::target::{self, claimed, open_in_folder, open_or_create};
 use crate::write::{WriteOptions, WriteReport, directory};
 
-/// What is kept once all slices were checked.
+/// The result of checking all slices.
 #[derive(Debug)]
 struct Checked {
-    /// What identifies the unfinished directory, where it can be exchanged with an old one.
+    /// The identity of the unfinished directory, if it can be exchanged with an old one.
     directory: Option<String>,
     /// The checksum of each file.
     checksums: Vec<Checksum>,
@@ -159,7 +159,7 @@ impl Slices<'_> {
         files.collect()
     }
 
-    /// What a finished plan has written.
+    /// The paths that a finished plan has written.
     pub(super) fn written(&self) -> Vec<PathBuf> {
         match self.plan.placement {
             Placement::Directory => vec![self.path.clone()],

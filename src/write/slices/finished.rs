@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, json};
 use crate::threads::Threads;
 
-/// What a record says about a plan.
+/// The state of a plan, by its record.
 #[derive(Debug)]
 pub(super) enum FinishedState {
     /// There is no record of this plan.
@@ -32,7 +32,7 @@ pub(super) enum FinishedState {
 pub(super) struct FinishedFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// What changes whenever the file does: times, or the version in a store.
+    /// A version that changes whenever the file does: times, or the version in a store.
     pub(super) version: Option<String>,
     /// The checksum of its content, unless it is in a store.
     pub(super) checksum: Option<Checksum>,
@@ -112,7 +112,7 @@ pub(super) fn state(
     Ok(FinishedState::Finished)
 }
 
-/// How much is done by slices with these records.
+/// The progress of a plan, by the records of its slices.
 pub(super) fn status_of(
     records: Vec<SliceRecord>,
     pieces: u64,

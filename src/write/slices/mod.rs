@@ -183,8 +183,8 @@ fn refuse_stores(path: &Path) -> Result<()> {
     place::scheme(path).map_or(Ok(()), |_| Err(error().in_file(path)))
 }
 
-/// How much of a plan with this description is done, without opening its model. `record` is the path of
-/// the record that [`Slices::finish`] leaves: a plan without one is not finished.
+/// The progress of a plan with this description, without opening its model. `record` is the path of the record that
+/// [`Slices::finish`] leaves: a plan without one is not finished.
 ///
 /// # Errors
 ///

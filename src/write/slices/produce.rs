@@ -6,8 +6,8 @@ use crate::write::out::PlacedTensor;
 use crate::write::producer::{OutputPiece, ProducerBuffers, room};
 use crate::write::{Method, WriteOptions};
 
-/// How long a tensor takes, in bytes copied. Quantizing a value takes as long as copying about 16
-/// bytes, converting it as long as copying about 4.
+/// The estimated work of a tensor, in bytes copied. Quantizing a value takes as long as copying
+/// about 16 bytes, converting it as long as copying about 4.
 pub(super) fn work_of(placed: &PlacedTensor) -> u64 {
     let output = &placed.tensor.output;
     let elements = output.producer.view().map_or(0, crate::model::Tensor::elements);
@@ -19,7 +19,7 @@ pub(super) fn work_of(placed: &PlacedTensor) -> u64 {
     placed.bytes.saturating_add(elements.saturating_mul(each))
 }
 
-/// What a thread reuses from piece to piece.
+/// The buffers that a thread reuses from piece to piece.
 #[derive(Default)]
 pub(super) struct SliceBench {
     pub(super) producing: ProducerBuffers,

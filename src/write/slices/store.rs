@@ -190,7 +190,7 @@ fn records(bucket: &WritableBucket, folder: &Path) -> Result<Vec<SliceRecord>> {
     Ok(found)
 }
 
-/// How much of a plan is done.
+/// The progress of a plan.
 pub(super) fn status(
     path: &Path,
     record: &Path,
