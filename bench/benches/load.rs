@@ -235,7 +235,7 @@ struct Sample {
 struct Run {
     cold: bool,
     rounds: usize,
-    /// How long one load may be delayed or repeated because other programs are busy.
+    /// The time by which other programs may delay one load, or make it repeat.
     patience: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! How fast the machine copies pinned memory to the GPU: the most that an upload can reach. CUDA's driver is
-//! used if it is there.
+//! The rate at which the machine copies pinned memory to the GPU: the upper limit of an upload. CUDA's driver is used
+//! if it is installed.
 #![allow(unsafe_code, reason = "calls of CUDA's driver")]
 
 use std::ffi::{c_int, c_uint, c_void};

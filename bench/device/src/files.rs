@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// How a dtype of ggml is stored: its number, elements and bytes of a block, and where the block has an `f16`
-/// scale, or the byte of a power of two.
+/// The layout of a dtype of ggml: its number, elements and bytes of a block, and the positions in the block of an `f16`
+/// scale, or of the byte of a power of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     pub(crate) name: &'static str,
@@ -30,7 +30,7 @@ pub(crate) const Q4_0: Stored = stored("Q4_0", 2, 32, 18, &[0]);
 pub(crate) const F32: Stored = stored("F32", 0, 1, 4, &[]);
 pub(crate) const F16: Stored = stored("F16", 1, 1, 2, &[0]);
 
-/// What is measured.
+/// The dtypes that are measured.
 pub(crate) const DTYPES: &[Stored] = &[
     stored("Q4_K", 12, 256, 144, &[0, 2]),
     stored("Q5_K", 13, 256, 176, &[0, 2]),

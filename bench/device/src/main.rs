@@ -1,4 +1,4 @@
-//! What a GPU makes of weights: uploads, products and decoding, beside what it could do.
+//! Measures uploads, products and decoding on a GPU, next to the limits of the hardware.
 //!
 //! ```text
 //! weighbridge-bench-device upload [MiB]       beside wgpu's own way, and a copy of pinned memory by CUDA's driver
