@@ -19,7 +19,7 @@ pub struct KernelCall<'a> {
     pub input: Option<&'a wgpu::Buffer>,
     /// The output, with usage `STORAGE`.
     pub output: &'a wgpu::Buffer,
-    /// Which matrices are multiplied; only for `expert_vectors`.
+    /// The matrices that are multiplied; only for `expert_vectors`.
     pub experts: Option<ChosenExperts<'a>>,
 }
 

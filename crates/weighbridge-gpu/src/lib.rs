@@ -58,7 +58,7 @@ pub struct Gpu {
     pipelines: Pipelines,
 }
 
-/// What a GPU and its buffers share.
+/// The state that a GPU and its buffers share.
 #[derive(Debug, Default)]
 struct GpuState {
     /// The first error that no call returned.
@@ -101,7 +101,7 @@ impl GpuBuffer {
         &self.chunks
     }
 
-    /// Where the bytes of a range are.
+    /// The places of the bytes of a range.
     fn places(&self, range: &Range<u64>) -> impl Iterator<Item = Place<'_>> {
         let (start, end) = (range.start, range.end);
         let part = move |chunk: &GpuChunk| start.max(chunk.range.start)..end.min(chunk.range.end);

@@ -1,4 +1,4 @@
-//! What stands for `import.rs` where there is no Vulkan: nothing is imported.
+//! Replaces `import.rs` on systems without Vulkan: nothing is imported.
 
 use weighbridge::device::HostMemory;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use weighbridge::DType;
 use weighbridge::device::kernel::{Operation, Parameters};
 
-/// What distinguishes the texts of shaders: a dtype, and those of scales and biases.
+/// The key of a shader's text: a dtype, and those of scales and biases.
 type Text = (DType, Option<DType>, Option<DType>);
 
 /// The pipelines of a GPU.

@@ -146,7 +146,8 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// How near values must be to those of the CPU. NaN equals NaN, and zeros equal each other.
+/// The distance that values may have from those of the CPU. NaN equals NaN, and zeros equal each
+/// other.
 #[derive(Clone, Copy, PartialEq)]
 enum Nearness {
     Exact,
@@ -646,8 +647,8 @@ fn numbers_of_64_bits_are_decoded_while_loading() {
     }
 }
 
-/// What is wrong with a tensor's parts is the same error whether values are decoded, or packed parts are
-/// loaded to the host or to a GPU.
+/// A fault in a tensor's parts is the same error whether values are decoded, or packed parts are loaded to the host or
+/// to a GPU.
 #[test]
 fn parts_that_do_not_fit_are_the_same_error() {
     let Some(gpu) = gpu("parts_that_do_not_fit_are_the_same_error") else { return };

@@ -9,7 +9,7 @@ use crate::{
     Rounding,
 };
 
-/// How a dtype arranges its elements in memory.
+/// The arrangement of a dtype's elements in memory.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Packing {
@@ -31,7 +31,7 @@ pub struct DTypeDescriptor {
     pub name: &'static str,
     /// A description in one sentence.
     pub summary: &'static str,
-    /// How elements are arranged in memory.
+    /// The arrangement of elements in memory.
     pub packing: Packing,
     /// The elements of the smallest run that fills whole bytes: a block's elements, or 1 if each
     /// element does.
@@ -66,7 +66,7 @@ macro_rules! dtypes {
         ggml $ggml:expr, safetensors $safetensors:expr, units [$($unit:expr),*], $codec:expr
         $(, rows $quantizer:expr)? $(, groups $group_quantizer:expr)?;
     )*) => {
-        /// How the elements of a tensor are stored.
+        /// The form in which a tensor's elements are stored.
         #[allow(non_camel_case_types, reason = "spelled as ggml, safetensors and MLX spell them")]
         #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
         #[non_exhaustive]

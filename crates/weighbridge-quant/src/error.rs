@@ -43,7 +43,7 @@ impl Error {
         self.kind
     }
 
-    /// What to do about it, if there is advice. Not part of the message.
+    /// Advice on what to do about the error, if there is any. Not part of the message.
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
     }

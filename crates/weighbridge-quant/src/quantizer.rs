@@ -11,7 +11,7 @@ pub struct Quantizer {
     importance: Importance,
 }
 
-/// How a dtype's quantizer uses the importance of columns.
+/// The use that a dtype's quantizer makes of the importance of columns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Importance {
@@ -29,7 +29,7 @@ impl Quantizer {
         Self { kernels: Kernels::of::<E>(), importance }
     }
 
-    /// How the quantizer uses the importance of columns.
+    /// The use that the quantizer makes of the importance of columns.
     pub fn importance(&self) -> Importance {
         self.importance
     }

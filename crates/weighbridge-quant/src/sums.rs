@@ -7,7 +7,7 @@ use super::simd::Simd;
 /// every instruction set.
 pub const LANES: usize = 16;
 
-/// What is known of some finite values.
+/// Sums over some finite values.
 #[derive(Clone, Copy, Debug)]
 pub struct Sums {
     /// The mean.

@@ -137,7 +137,7 @@ pub(super) trait EncodeMode {
     /// The group size, if there is only one.
     const SIZE: Option<usize>;
 
-    /// What the codes of a tile need, computed from its scales.
+    /// The numbers that the codes of a tile need, computed from its scales.
     type Scaling: Default;
 
     /// The two ends of a group's range.

@@ -45,7 +45,7 @@ struct CodeRun<S: Simd> {
     bias: f32,
 }
 
-/// Why a run cannot be repacked, and the number concerned.
+/// The reason why a run cannot be repacked, and the number concerned.
 type Fault = (&'static str, f32);
 
 /// A packing that codes are read from.

@@ -24,7 +24,7 @@ use super::float::Float;
 use super::kernel::{KernelSignature, Kernels};
 use super::{Global, GroupParts, Packed};
 
-/// Why the target packing cannot represent the source.
+/// The reason why the target packing cannot represent the source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NotExact {

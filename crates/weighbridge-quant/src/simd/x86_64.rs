@@ -48,7 +48,7 @@ impl Avx512 {
     }
 }
 
-/// How far ahead memory is asked for: some blocks before its page is reached.
+/// The distance of prefetching, in bytes: some blocks before its page is reached.
 const AHEAD: usize = 1536;
 
 #[inline(always)]

@@ -12,7 +12,7 @@ use crate::repacker::RepackInput;
 const ELEMENTS: usize = 16 * COLUMNS;
 const COLUMNS: usize = 512;
 
-/// What is used most: the part of a name before the instruction set.
+/// The functions that are used most: the part of a name before the instruction set.
 const HOT: &[&str] = &[
     "decode BF16 f32",
     "decode MLX_AFFINE4 f32",

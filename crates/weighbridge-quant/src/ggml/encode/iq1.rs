@@ -12,7 +12,7 @@ use super::point::{floats, half_bits, mean_square, nearest, put_half};
 use super::search::count;
 use super::{Batch, Simd, largest, quantizers, weigh};
 
-/// What is added to codes from 0 to 2: the values are shifted up or down.
+/// The number that is added to codes from 0 to 2: the values are shifted up or down.
 const UP: f32 = -0.875;
 const DOWN: f32 = -1.125;
 
@@ -131,7 +131,7 @@ struct TernaryCodes<S: Simd, const N: usize> {
     scale: S::Floats,
     /// From 0 to 2.
     codes: [S::Floats; N],
-    /// What is added to the codes of each half.
+    /// The numbers that are added to the codes of each half.
     shifts: [S::Floats; 2],
     /// The lanes without a split.
     nothing: S::Mask,

@@ -1,24 +1,24 @@
-//! Which of the near points of a combination of codes has the smallest error.
+//! Selects the point with the smallest error among those near a combination of codes.
 
 use super::Simd;
 use super::codebook::{Codebook, Point, PointList, Points};
 
-/// How far rounding may move the difference of two errors, as a part of an upper bound of errors.
-/// The two roundings of a distance, three more of its weighted square and those of the sum add up to
-/// less than 15 / 2^24 of it for one error. There are two errors, at both ends and between; and from
-/// an end the difference may shrink as the scale does, by half at most. Adding the margin to an error
-/// rounds once more.
+/// A bound on the rounding of the difference of two errors, as a part of an upper bound of errors.
+/// The two roundings of a distance, three more of its weighted square and those of the sum add up
+/// to less than 15 / 2^24 of it for one error. There are two errors, at both ends and between; and
+/// from an end the difference may shrink as the scale does, by half at most. Adding the margin to
+/// an error rounds once more.
 const ROUNDING: f32 = 6e-6;
 
-/// What is added to the errors of up to 16 points, from position `16 - count` on: those behind the
-/// last point become infinite.
+/// The numbers that are added to the errors of up to 16 points, from position `16 - count` on:
+/// those after the last point become infinite.
 static BEHIND: [f32; 32] = {
     let mut behind = [0.0; 32];
     behind.as_mut_slice().split_at_mut(16).1.copy_from_slice(&[f32::INFINITY; 16]);
     behind
 };
 
-/// What errors are computed from: `N` numbers of each lane, and their weights.
+/// The inputs of errors: `N` numbers of each lane, and their weights.
 pub(super) struct Targets<const N: usize, const GROUPS: usize> {
     /// For each group and lane, the group's numbers, and from the ninth on their weights.
     numbers: [[[f32; 16]; 16]; GROUPS],

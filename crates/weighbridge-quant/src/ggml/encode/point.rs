@@ -19,11 +19,11 @@ struct PointSearch {
     top: u8,
     /// The size of a step: a fraction of a code, doubled.
     step: f32,
-    /// Which points are searched again at the end.
+    /// The points that are searched again at the end.
     again: Again,
 }
 
-/// Which points are searched again, once the scale is known.
+/// The points that are searched again, once the scale is known.
 #[derive(Clone, Copy, PartialEq)]
 enum Again {
     /// All points.

@@ -43,7 +43,7 @@ pub(super) fn transposed16(rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
     columns
 }
 
-/// Which of two numbers is selected.
+/// The choice between two numbers.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(super) enum LaneChoice {
     /// The larger.
