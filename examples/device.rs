@@ -31,7 +31,7 @@ pub struct Accelerator {
     memory: Arc<Memory>,
 }
 
-/// What the device and its buffers share.
+/// The state that the device and its buffers share.
 #[derive(Debug)]
 struct Memory {
     capacity: u64,
