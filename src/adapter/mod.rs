@@ -38,7 +38,7 @@ pub struct Adapter {
     wholes: Vec<WholeTensor>,
     /// Rows that it has instead of the model's.
     rows: Vec<TokenRows>,
-    /// Why the adapter cannot be merged.
+    /// The reason why the adapter cannot be merged.
     obstacle: Option<Error>,
 }
 
@@ -54,7 +54,7 @@ struct LowRankPair {
     /// The stored name of the norms that the rows of the changed matrix are scaled to (DoRA).
     magnitudes: Option<String>,
     layout: Layout,
-    /// What the product is multiplied by, if the caller's factor is 1.
+    /// The factor of the product, if the caller's factor is 1.
     scale: f64,
     rank: u64,
 }
@@ -79,7 +79,7 @@ struct TokenRows {
     numbers: Vec<u64>,
 }
 
-/// How the two matrices of a product are stored.
+/// The layout in which the two matrices of a product are stored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Layout {
     /// A is `[rank, inputs]`, and B `[outputs, rank]`.
@@ -149,7 +149,7 @@ impl Adapter {
         kinds(self.products.iter().map(|product| product.target.as_str()))
     }
 
-    /// Why the adapter cannot be merged, if it cannot.
+    /// The reason why the adapter cannot be merged; `None` if it can.
     pub fn obstacle(&self) -> Option<&Error> {
         self.obstacle.as_ref()
     }

@@ -55,7 +55,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     }))
 }
 
-/// What the tensors of an adapter are, by their names.
+/// The tensors of an adapter, classified by their names.
 #[derive(Default)]
 struct AdapterParts {
     /// Modules with a matrix: whether it is A, and its stored name.
@@ -189,7 +189,7 @@ impl AdapterParts {
     }
 }
 
-/// Why an adapter with this config cannot be merged.
+/// The reason why an adapter with this config cannot be merged.
 fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     let refuse = |key: &str, fault: String| Some(Error::unsupported(fault).in_key(key));
     let kind = config.get("peft_type").and_then(Json::as_str).unwrap_or("LORA");
