@@ -58,7 +58,7 @@ impl BounceBuffer {
     }
 }
 
-/// How much further in its page an address lies than a byte of a file.
+/// The distance between the position of an address in its page and that of a byte of a file.
 fn distance(from: u64, to: usize) -> usize {
     to.wrapping_sub(usize::try_from(from % PAGE as u64).unwrap_or(0)) % PAGE
 }

@@ -1,4 +1,4 @@
-//! Where a model's files are: on this machine, wherever a program says, or nowhere.
+//! The place of a model's files: this machine, a file system that a program supplies, or none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -39,7 +39,7 @@ use bulk_files::BulkFiles;
 use mmap::MappedFile;
 use positioned::open_without_waiting;
 
-/// How the bytes of a file are accessed.
+/// The method of reading the bytes of a file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Access {
     /// Tensor data is borrowed from a memory map. Headers are read, not mapped.

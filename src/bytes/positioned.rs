@@ -41,7 +41,7 @@ pub(crate) fn read_exact_at(
     Ok(())
 }
 
-/// Where there are no files, a program brings its own: see [`FileSystem`](super::FileSystem).
+/// Fails: on systems without files, a program supplies its own [`FileSystem`](super::FileSystem).
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_exact_at(_: &File, _: u64, _: &mut [u8]) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
