@@ -50,7 +50,7 @@ pub trait Device: Debug + Send + Sync + 'static {
     /// The name of the device in reports.
     fn name(&self) -> Cow<'_, str>;
 
-    /// What the device requires of buffers and of their parts.
+    /// The device's requirements on buffers and their parts.
     fn limits(&self) -> DeviceLimits;
 
     /// Whether the device can compute with a dtype. It is asked for the dtype of every part of a

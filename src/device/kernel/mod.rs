@@ -130,7 +130,7 @@ impl Exactness {
     }
 }
 
-/// How a dtype's elements are decoded: a function of the shader's text.
+/// The decoding of a dtype's elements: a function of the shader's text.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     /// Consecutive elements. The function takes the bit of an element if elements are shorter than
@@ -356,7 +356,8 @@ impl Kernel {
         }
     }
 
-    /// How rows are multiplied: constants, and the function of [`PRODUCTS`] for a row by its number.
+    /// The text that multiplies rows: constants, and the function of [`PRODUCTS`] for a row by its
+    /// number.
     fn product(&self) -> String {
         let of = |columns: u32, alignment: u32, call: &str| {
             format!(

@@ -1,5 +1,5 @@
-//! What kernels need to know of tensors that checkpoints' schemes quantized, and of global scales, beside
-//! codes and scales.
+//! The facts that kernels need about tensors of checkpoints' schemes, and about global scales, in addition to codes and
+//! scales.
 
 use super::{Body, Kernel};
 use crate::device::{LoadedPart, TensorLayout};
@@ -34,7 +34,7 @@ pub struct Parameters {
     pub first_row: u32,
     /// All rows of the tensor; of `expert_vectors`, those of one expert's matrix.
     pub all_rows: u32,
-    /// Of `expert_vectors`, the number of chosen experts that have one vector.
+    /// The number of chosen experts that have one vector, for `expert_vectors`.
     pub per_vector: u32,
     /// The number of the window's first row within the tensor. This and what follows is used by the
     /// schemes of checkpoints alone.
@@ -63,8 +63,8 @@ pub struct Parameters {
     pub nested_block: u32,
     /// The bits of the `f32` that is added to each coded scale.
     pub nested_offset: u32,
-    /// What the global scale at the start of the biases is: 0 if there is none, 1 for a factor, 2 for the
-    /// largest magnitude, 3 for a divisor. Each is that of `outputs` rows.
+    /// The kind of the global scale at the start of the biases: 0 if there is none, 1 for a factor, 2 for the largest
+    /// magnitude, 3 for a divisor. Each is that of `outputs` rows.
     pub global_kind: u32,
 }
 

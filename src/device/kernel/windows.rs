@@ -26,7 +26,7 @@ pub struct KernelTensor {
     /// The weight, the scales and the biases: where they are in the buffer, and the bytes of a row. In
     /// place of the biases, the range of all other parts of a checkpoint's scheme.
     parts: [Option<(Range<u64>, Option<u64>)>; 3],
-    /// What does not differ between windows; offsets are from the start of the third range.
+    /// The parameters that all windows share; offsets are from the start of the third range.
     fixed: Parameters,
     /// The buffers that the layout is divided into.
     cuts: Vec<Range<u64>>,
