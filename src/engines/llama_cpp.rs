@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::expression::{Check, Expression, Names};
 use super::{Block, Table};
 
-/// What the loader of an architecture accepts and requires.
+/// The tensors and keys that the loader of an architecture accepts and requires.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     /// Keys that are required in addition to those of every architecture, after its name.

@@ -23,7 +23,7 @@ pub(crate) struct Class {
 static CLASSES: Table<Class> =
     Table::new(include_str!("../../engines/mlx-lm/classes.txt"), Class::parse);
 
-/// What the class of a `model_type` requires of the values in `config.json`.
+/// The requirements of the class of a `model_type` on the values in `config.json`.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     /// Otherwise it does not load the model.
