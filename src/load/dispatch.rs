@@ -29,9 +29,10 @@ pub struct Dispatch {
     pub shape: Vec<u64>,
     /// The bytes of all parts.
     pub bytes: u64,
-    /// Why the values are computed instead of copied from the file; `None` if they are copied.
+    /// The reason why the values are computed instead of copied from the file; `None` if they are
+    /// copied.
     pub computed: Option<&'static str>,
-    /// What kernels need to know; `None` if no kernel computes with the tensor.
+    /// The facts that kernels need; `None` if no kernel computes with the tensor.
     pub tensor: Option<KernelTensor>,
 }
 
@@ -141,7 +142,7 @@ impl Dispatch {
 }
 
 impl<D: Device> LoadedTensor<D> {
-    /// What kernels need to know about the tensor; `None` if no kernel computes with it.
+    /// The facts that kernels need about the tensor; `None` if no kernel computes with it.
     pub fn kernel_tensor(&self, device: &D) -> Option<KernelTensor> {
         let limits = device.limits();
         let end = self.parts.iter().map(|part| part.range.end).max().unwrap_or(0);

@@ -40,7 +40,8 @@ pub struct LoadedTensor<D: Device> {
     pub(super) row_axis: usize,
     /// The fused tensors, in order; only the tensor itself if none were fused.
     pub members: Vec<Member>,
-    /// Why the values were computed instead of copied from the file; `None` if they were copied.
+    /// The reason why the values were computed instead of copied from the file; `None` if they were
+    /// copied.
     pub computed: Option<&'static str>,
     /// Whether the buffer is the file's own memory, which was not copied.
     pub imported: bool,

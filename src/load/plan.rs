@@ -284,7 +284,7 @@ impl PlacedTensor {
         matches!(self.form, LoadedForm::Values(_))
     }
 
-    /// What devices and kernels see of it.
+    /// The layout of the tensor, for devices and kernels.
     pub(super) fn tensor_layout(&self) -> TensorLayout<'_> {
         TensorLayout {
             dtype: self.dtype,

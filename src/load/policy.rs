@@ -77,7 +77,7 @@ pub struct PartToLoad<'a> {
 /// Chooses the policy of a part.
 pub(super) type Choose = dyn Fn(PartToLoad<'_>) -> Policy + Send + Sync;
 
-/// What a provider's caller chose.
+/// The choices of a provider's caller.
 #[derive(Clone, Default)]
 pub(super) struct Choices {
     pub(super) policy: Policy,
@@ -101,7 +101,7 @@ pub(super) enum LoadedForm {
     Values(DType),
 }
 
-/// Why the values of a tensor are computed although its codes could have been copied.
+/// The reason why the values of a tensor are computed although its codes could have been copied.
 const NOT_SUPPORTED: &str = "the device does not support its dtype";
 pub(super) const NOT_COMPUTED: &str = "the device cannot compute with its parts as they are stored";
 
