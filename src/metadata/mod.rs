@@ -188,7 +188,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// How a GGUF file encodes numbers and lengths.
+/// The encoding of numbers and lengths in a GGUF file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HeaderEncoding {
     /// Lengths take 8 bytes; in version 1 they take 4.
@@ -361,7 +361,7 @@ pub(crate) struct Item {
     pub(crate) kind: ItemKind,
 }
 
-/// How the bytes of an [`Item`]'s value are decoded.
+/// The encoding of an [`Item`]'s value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ItemKind {
     /// In GGUF's encoding.
