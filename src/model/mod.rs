@@ -54,7 +54,7 @@ pub struct Model {
 }
 
 impl std::fmt::Debug for Model {
-    /// What was opened, without the headers and records, which have megabytes.
+    /// Prints the path, without the headers and records, which have megabytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Model");
         shown.field("path", &self.path()).field("container", &self.container());
@@ -70,7 +70,7 @@ struct ModelInner {
     config: OnceLock<Result<(ModelConfig, Option<KeptDocument>)>>,
     /// The changes that merged adapters make to the values.
     adaptation: Option<Arc<Adaptation>>,
-    /// What was merged, a note for each adapter.
+    /// A note for each adapter that was merged.
     merged: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ impl Model {
         self.with(|inner| inner.merged = merged)
     }
 
-    /// What was merged into the model, a note for each adapter.
+    /// A note for each adapter that was merged into the model.
     pub(crate) fn merged(&self) -> &[String] {
         &self.inner.merged
     }
@@ -204,7 +204,7 @@ impl Model {
         self.inner.store.container()
     }
 
-    /// How the files are encoded.
+    /// The encoding of the files.
     pub fn encoding(&self) -> Encoding {
         self.inner.store.encoding()
     }
@@ -354,9 +354,8 @@ impl Model {
         unused_config(&self.inner.store, self.kept())
     }
 
-    /// Of [`unused_config`](Self::unused_config), the keys of `config.json` that change the logits of
-    /// transformers' causal class, and whose values are not its defaults. Empty for a model type without
-    /// such a class.
+    /// The keys of `config.json` among [`unused_config`](Self::unused_config) that change the logits of transformers'
+    /// causal class, and whose values are not its defaults. Empty for a model type without such a class.
     pub fn computed_config(&self) -> Vec<(String, ConfigValue<'_>)> {
         computed_config(&self.inner.store, self.kept())
     }

@@ -268,7 +268,7 @@ impl Model {
         part.map(Tensor::into_share).map_err(|error| error.in_tensor(name).in_file(self.path()))
     }
 
-    /// What a rank has of a canonical tensor: ranges along axes.
+    /// The share of a rank in a canonical tensor: ranges along axes.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl Model {
             .map_err(|error| error.in_tensor(name).in_file(self.path()))
     }
 
-    /// How a tensor is divided; `None` for a name that is not canonical.
+    /// The axes along which a tensor is divided; `None` for a name that is not canonical.
     pub(crate) fn cut_of(&self, name: &str) -> Result<Option<TensorCut>> {
         let is_canonical = self.mapping(name)?.is_some();
         Ok(is_canonical.then(|| TensorCut::of(name, self.config().ok())))
@@ -340,8 +340,8 @@ pub(crate) struct AxisRanges {
     pub(crate) ranges: Vec<Range<u64>>,
 }
 
-/// What a rank has of a canonical tensor with this shape: ranges along axes, in the order in which
-/// they are selected.
+/// The share of a rank in a canonical tensor with this shape: ranges along axes, in the order in
+/// which they are selected.
 ///
 /// # Errors
 ///

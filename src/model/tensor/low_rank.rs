@@ -44,7 +44,7 @@ struct Product {
     rounded: bool,
 }
 
-/// What is done with a product of matrices.
+/// The use of a product of matrices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProductUse {
     pub(crate) scale: f32,

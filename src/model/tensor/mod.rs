@@ -470,7 +470,7 @@ impl Tensor {
         self.stored_tensors().try_for_each(|tensor| tensor.check_groups())
     }
 
-    /// What bitsandbytes' description of a tensor says of its scales; `None` for other schemes.
+    /// The scales that bitsandbytes' description of a tensor states; `None` for other schemes.
     pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
         self.sources.first().map_or(Ok(None), |source| source.tensor().block_scales())
     }

@@ -14,7 +14,7 @@ use crate::store::{MappedFile, Part};
 /// The number of bytes passed on at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// How a canonical tensor is derived from stored tensors.
+/// The derivation of a canonical tensor from stored tensors.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Derivation {
@@ -53,7 +53,7 @@ pub(crate) struct PackedPart {
     per: PartLayout,
 }
 
-/// Which bytes of a part belong to which rows.
+/// The assignment of a part's bytes to rows.
 #[derive(Clone, Debug)]
 enum PartLayout {
     /// Each row has this many bytes, of which these ranges are taken, in this order.
@@ -91,7 +91,7 @@ impl RowCopy<'_> {
 }
 
 impl Tensor {
-    /// Why only values, and not packed bytes, are available; `None` if packed bytes are.
+    /// The reason why only values, and not packed bytes, are available; `None` if packed bytes are.
     pub fn why_computed(&self) -> Option<&'static str> {
         if self.is_adapted() {
             return Some("a LoRA adapter is merged into it");
@@ -115,7 +115,7 @@ impl Tensor {
         })
     }
 
-    /// How the tensor is derived from stored tensors.
+    /// Determines how the tensor is derived from stored tensors.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ const COLD: u64 = 1 << 20;
 /// memory as it is first written, which takes longer than decoding.
 const SHARED: usize = 1 << 21;
 
-/// How many threads write to so many values of new memory.
+/// The number of threads that write so many values to new memory.
 fn shared(elements: usize) -> Threads {
     if elements < SHARED { Threads::one() } else { Threads::default() }
 }
