@@ -57,7 +57,7 @@ const DESCRIBES_WEIGHTS: &str = "describes the stored weights";
 const GGUF_KEYS: &str = "the keys of the GGUF file";
 const NO_DOCUMENTS: &str = "a single file has no documents";
 
-/// Why stored tensors and files are left out, by name.
+/// The reasons why stored tensors and files are left out, by name.
 fn reasons(source: &Model, builder: &Builder) -> Result<HashMap<String, String>> {
     let mut reasons = HashMap::new();
     for (name, reason) in builder.left_out() {
@@ -137,7 +137,7 @@ fn keys(source: &Model, builder: &Builder, account: &mut Account) {
     }
 }
 
-/// What becomes of a GGUF key in a directory.
+/// The outcome of a GGUF key in a directory.
 fn key_in_directory(
     name: &str,
     source: &Model,

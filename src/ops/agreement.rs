@@ -23,7 +23,7 @@ const VOCABULARY: &str = "vocab_size";
 /// The names of that key in the configs of older classes.
 pub(super) const VOCABULARY_KEYS: [&str; 3] = [VOCABULARY, "n_vocab", "n_words"];
 
-/// What to do about a model that the reader of its container refuses.
+/// The advice for a model that the reader of its container refuses.
 pub(super) const FOR_OTHERS: &str = "{} writes it for other readers";
 
 /// A directory that is being planned.
@@ -309,7 +309,7 @@ impl PlannedDirectory<'_> {
         (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
     }
 
-    /// What mlx-lm's class of a model that is written for it requires of the config.
+    /// The requirements on the config of mlx-lm's class of a model that is written for it.
     fn conditions(&self, model_type: &str) -> impl Iterator<Item = &'static mlx_lm::Conditions> {
         mlx_lm::conditions(model_type).filter(|_| self.dialect == Dialect::Mlx)
     }

@@ -19,7 +19,7 @@ pub struct ConfigReport<'m> {
     /// The fields of the [config](crate::ModelConfig), and the order in which rows of Q and K are
     /// stored.
     pub config: Vec<ReportedField>,
-    /// How many weights are stored in each dtype.
+    /// The number of weights in each dtype.
     pub quantization: QuantizationSummary,
     /// The tokenizer's fields without its tokens; `None` if the model has no tokenizer.
     pub tokenizer: Result<Option<Vec<ReportedField>>>,
@@ -27,8 +27,8 @@ pub struct ConfigReport<'m> {
     pub generation: Result<Option<GenerationReport>>,
     /// The config's unused keys, with their values.
     pub other: Vec<(String, ConfigValue<'m>)>,
-    /// What llama.cpp computes differently, because it does not read what a GGUF file keeps of
-    /// `config.json`.
+    /// The differences in llama.cpp's computation, because it does not read what a GGUF file keeps
+    /// of `config.json`.
     pub notes: Vec<String>,
 }
 

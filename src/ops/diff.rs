@@ -374,7 +374,7 @@ impl TensorPair {
     }
 }
 
-/// How the values of one tensor, or of several, differ.
+/// The difference between the values of one tensor, or of several.
 ///
 /// NaN and infinities are compared and counted, and one of them can be the [worst](Self::worst)
 /// element. The means include only elements that are finite in both.

@@ -31,11 +31,11 @@ pub(super) struct GgufDraft {
     left_out: Vec<(String, String)>,
     /// Stored names of tensors that GGUF has no place for: poolers, heads.
     lost: Vec<String>,
-    /// What else llama.cpp computes differently.
+    /// Other differences in llama.cpp's computation.
     losses: Vec<String>,
 }
 
-/// How a draft is finished.
+/// The last steps of a draft.
 #[derive(Clone, Debug)]
 pub(super) struct Finish {
     /// Whether this library's own keys are written.
@@ -262,7 +262,8 @@ fn other_embedding(model: &Model) -> Result<Option<String>> {
     Ok((!same_values(&shared, &own)?).then(|| said.to_owned()))
 }
 
-/// What llama.cpp computes differently because it does not read what is kept, one statement each.
+/// The differences in llama.cpp's computation because it does not read what is kept, one statement
+/// each.
 fn losses(kept: &Kept, metadata: &Metadata) -> Vec<String> {
     let name = metadata.str("general.architecture").unwrap_or_default();
     let Some(graph) = family::graph(name) else { return Vec::new() };

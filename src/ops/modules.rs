@@ -22,12 +22,12 @@ use crate::store::folder::{Companion, Module, companion};
 use crate::translate::modules::{dense_layers, dense_names, pooling as pooling_of};
 use crate::write::Builder;
 
-/// What GGUF holds of a directory's modules.
+/// The modules of a directory that GGUF holds.
 #[derive(Debug, Default)]
 pub(super) struct GgufModules {
     /// The dense layers under GGUF's names.
     pub(super) tensors: Vec<Tensor>,
-    /// What GGUF has no place for, so that embeddings differ.
+    /// The modules that GGUF has no place for, so that embeddings differ.
     pub(super) losses: Vec<String>,
 }
 

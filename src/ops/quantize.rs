@@ -283,7 +283,7 @@ fn note_of_unmeasured(matrix: &ImportanceMatrix, choices: &[TensorChoice<'_>]) -
     Some(format!("{path} has no data for {first}{more}: quantized without importance"))
 }
 
-/// Why a tensor gets its dtype, unless it is obvious.
+/// The reason for a tensor's dtype, unless it is obvious.
 fn reason(choice: &TensorChoice<'_>) -> Option<String> {
     if let Some(wanted) = choice.fallback_from {
         return Some(format!("its rows do not divide into blocks of {wanted}"));

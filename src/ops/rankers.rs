@@ -83,7 +83,7 @@ fn rows_of_words(model: &Model, row: &Ranker, name: &str) -> Result<Tensor> {
     Tensor::new(name, DType::F32, &[row.words.len() as u64, columns], bytes)
 }
 
-/// What a model's files say that it is, in lower case.
+/// The names that a model's files give it, in lower case.
 struct Description {
     readme: String,
     /// Names, each with its source.

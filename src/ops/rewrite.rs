@@ -82,7 +82,7 @@ fn copy_model(model: &Model) -> Result<Builder> {
     Ok(builder)
 }
 
-/// How [`edit_metadata`] changed a model.
+/// The way in which [`edit_metadata`] changed a model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum EditOutcome {
@@ -170,7 +170,7 @@ impl MetadataEdit {
         Ok(Self { path, method: EditMethod::Rewritten(plan) })
     }
 
-    /// How the change will be made.
+    /// The way in which the change will be made.
     pub fn outcome(&self) -> EditOutcome {
         match self.method {
             EditMethod::InPlace(_) => EditOutcome::InPlace,

@@ -54,7 +54,8 @@ pub struct SharedTensor {
     pub shape: Vec<u64>,
     /// Bytes of the whole tensor, as it is loaded.
     pub bytes: u64,
-    /// How it is divided: `outputs by query heads`. Empty if every rank has the whole tensor.
+    /// The axis along which it is divided: `outputs by query heads`. Empty if every rank has the
+    /// whole tensor.
     pub divided: String,
     /// The parts. Ranks of which none is listed have no part: the tensor is in another stage.
     pub parts: Vec<TensorShare>,

@@ -269,7 +269,7 @@ struct Conversion<'c> {
     model: &'c Model,
     writer: &'static Writer,
     options: &'c ConvertOptions,
-    /// What is added to a model in a store; `None` for files and directories.
+    /// The layers that are added to a model in a store; `None` for files and directories.
     layers: Option<&'c NewLayers>,
 }
 

@@ -48,7 +48,7 @@ impl Rules {
         }
     }
 
-    /// How the next tensor is written; `None` if no rule changes it.
+    /// The form in which the next tensor is written; `None` if no rule changes it.
     fn output(
         &mut self,
         tensor: &Tensor,

@@ -5,7 +5,7 @@ use crate::bytes::Text;
 use crate::error::Error;
 use crate::model::{Model, Tensor};
 
-/// How two models differ, tensor by tensor; see [`ModelDiff::report`].
+/// The difference between two models, tensor by tensor; see [`ModelDiff::report`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -62,7 +62,7 @@ pub struct DifferentTensor<'d> {
     pub a: DiffedTensor<'d>,
     /// The tensor in the second.
     pub b: DiffedTensor<'d>,
-    /// How the values differ; absent if the shapes differ.
+    /// The difference between the values; absent if the shapes differ.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub values: Option<DifferentValues>,
 }
@@ -80,7 +80,7 @@ pub struct DiffedTensor<'d> {
     pub shape: &'d [u64],
 }
 
-/// How the values of a tensor differ: see [`ValueDiff`].
+/// The difference between the values of a tensor: see [`ValueDiff`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -62,7 +62,7 @@ impl InspectOptions {
 pub struct InspectReport<'m> {
     /// The name of the container: `gguf`, `safetensors`.
     pub container: &'static str,
-    /// What people look for first: name, file type, context, license.
+    /// The headline facts: name, file type, context, license.
     pub summary: ModelSummary,
     /// The files that hold tensors or metadata.
     pub files: Vec<Cow<'m, str>>,
@@ -75,7 +75,7 @@ pub struct InspectReport<'m> {
     pub weight_count: u64,
     /// The bytes of all their parts, without tensors of unknown types.
     pub stored_bytes: u64,
-    /// How the names were resolved; absent unless requested.
+    /// The resolution of the names; absent unless requested.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub names: Option<NamesReport<'m>>,
     /// The LoRA adapter, if the files are one.
@@ -92,14 +92,14 @@ pub struct InspectReport<'m> {
     pub tensors: InspectedTensors<'m>,
 }
 
-/// How the names of a model were resolved.
+/// The resolution of a model's names.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NamesReport<'m> {
     /// The name of the architecture, if known.
     pub architecture: Option<&'static str>,
-    /// Why this architecture was chosen, or none was; or what is wrong with the names.
+    /// The reason why this architecture was chosen, or none was; or the fault of the names.
     pub architecture_reason: Cow<'m, str>,
     /// Whether canonical names were derived from stored names and shapes: no family describes the model.
     pub by_structure: bool,
@@ -107,7 +107,7 @@ pub struct NamesReport<'m> {
     pub rope_layout: Option<&'static str>,
     /// Canonical names of tensors that the architecture requires and the model lacks.
     pub missing: &'m [String],
-    /// What is wrong with the names.
+    /// The fault of the names.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub error: Option<Error>,
 }
@@ -123,7 +123,7 @@ pub struct AdapterReport {
     pub base_model: Option<String>,
     /// The distinct ranks, ascending.
     pub ranks: Vec<u64>,
-    /// What products are scaled by, divided by the rank or its square root.
+    /// The factor of products, which is divided by the rank or its square root.
     pub alpha: Option<f64>,
     /// Whether alpha is divided by the square root of the rank.
     pub rank_stabilized: bool,
@@ -131,7 +131,7 @@ pub struct AdapterReport {
     pub matrix_count: usize,
     /// The kinds of these matrices.
     pub targets: Vec<String>,
-    /// Why the adapter cannot be merged, if it cannot.
+    /// The reason why the adapter cannot be merged; `None` if it can.
     pub obstacle: Option<String>,
     /// The same on one line.
     #[cfg_attr(feature = "serde", serde(skip))]

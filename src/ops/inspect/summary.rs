@@ -1,4 +1,4 @@
-//! What people look for first in a model: its name, size, context and license.
+//! The headline facts of a model: its name, size, context and license.
 
 use crate::adapter::Adapter;
 use crate::metadata::Value;

@@ -124,12 +124,12 @@ pub struct CanonicalTensor<'m> {
     /// Elements that share a scale, for dtypes that leave the number to the tensor (MLX).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub group_size: Option<u32>,
-    /// How the stored tensors differ from it, as the architecture's rules state it.
+    /// The change from the stored tensors to it, as the architecture's rules state it.
     pub transform: String,
     /// The name of its [`Derivation`]: `stored`, `reordered`, `part`, `joined` or `computed`; or `fault`,
     /// if the config contradicts the tensors or is missing.
     pub served: &'static str,
-    /// Why it is computed, or what is wrong with it.
+    /// The reason why it is computed, or its fault.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub why: Option<String>,
 }

@@ -114,7 +114,7 @@ impl Input {
     }
 }
 
-/// How one tensor is merged.
+/// The method and the settings by which one tensor is merged.
 #[derive(Clone, Debug)]
 pub(super) struct Merge {
     pub(super) method: MergeMethod,

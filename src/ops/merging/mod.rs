@@ -254,7 +254,7 @@ impl Plan<'_> {
         self.merged(name, sources.into_iter().map(renamed).collect(), t, slice)
     }
 
-    /// How a tensor is merged. `sources` has the models and the tensor's name in each.
+    /// Chooses how a tensor is merged. `sources` has the models and the tensor's name in each.
     fn merged(
         &self,
         name: &str,

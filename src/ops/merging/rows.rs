@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::model::Tensor;
 use crate::ops::random::{draw, seed_of};
 
-/// Where a row comes from.
+/// The source of a row.
 #[derive(Debug)]
 pub(super) enum Row {
     Of { model: usize, row: u64 },

@@ -33,7 +33,7 @@ pub enum VocabularySource {
     Model(usize),
 }
 
-/// Where the row of a token comes from in models that lack the token.
+/// The source of a token's row in models that lack the token.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TokenRule {

@@ -135,7 +135,7 @@ fn choose(repository: &Repository, name: &HubName, options: &PullOptions) -> Res
     Ok(chosen)
 }
 
-/// Where files are written.
+/// The place where files are written.
 enum Places {
     /// A folder that has the files by their names.
     Folder(PathBuf),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::bytes::{Access, Source, own_path, put_by};
 use crate::error::{Error, Result};
 
-/// What is written when blobs are there: the links of a snapshot, and the reference to it.
+/// The links of a snapshot, and the reference to it, which are written after the blobs.
 #[derive(Debug)]
 pub(super) struct Links {
     /// The folder `models--ORG--NAME`.

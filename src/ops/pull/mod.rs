@@ -38,7 +38,7 @@ pub fn plan_pull(name: &str, options: &PullOptions) -> Result<PullPlan> {
     planned.map_err(|error| error.in_file(Path::new(name)))
 }
 
-/// Where a model is downloaded from.
+/// The server that a model is downloaded from.
 enum Source {
     Hub(HubName),
     Ollama(ModelName),

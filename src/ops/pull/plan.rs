@@ -15,11 +15,11 @@ use crate::remote::{Client, Network};
 /// leaves it to the usual choice.
 pub type Choose = Arc<dyn Fn(&str) -> Option<bool> + Send + Sync>;
 
-/// How a model is downloaded, and where to.
+/// Options of a download.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PullOptions {
-    /// How servers are reached.
+    /// The servers, and access to them.
     pub network: Network,
     /// The folder that gets the files of a repository, instead of the hub's cache, or those of a plain
     /// address; for a model of Ollama's registry, the store.
@@ -28,8 +28,8 @@ pub struct PullOptions {
     pub hub_cache: Option<PathBuf>,
     /// Ollama's store. By default `OLLAMA_MODELS`, or the one in the home folder.
     pub ollama_store: Option<PathBuf>,
-    /// Which files of a repository are downloaded. Without it: the weights in one form, and the
-    /// documents beside them.
+    /// Chooses the files of a repository that are downloaded. Without it: the weights in one form,
+    /// and the documents next to them.
     pub choose: Option<Choose>,
     /// The most requests at the same time.
     pub connections: usize,
@@ -95,7 +95,7 @@ pub struct PullFile {
     pub present: u64,
 }
 
-/// What completes a model when its files are there.
+/// The step that completes a model when its files are there.
 #[derive(Debug)]
 pub(super) enum Target {
     HubCache(Links),

@@ -29,7 +29,7 @@ impl Ranges {
         self.0.splice(first..last, [new]);
     }
 
-    /// What is missing of a file of `size` bytes, in pieces of at most `piece`.
+    /// The missing ranges of a file of `size` bytes, in pieces of at most `piece`.
     pub(super) fn missing(&self, size: u64, piece: u64) -> impl Iterator<Item = Range<u64>> {
         let starts = std::iter::once(0).chain(self.0.iter().map(|range| range.end));
         let ends = self.0.iter().map(|range| range.start).chain([size]);

@@ -24,7 +24,7 @@ use crate::remote::{Client, Located, Version};
 use crate::threads::Threads;
 use crate::write::{is_same, open_or_create};
 
-/// How long a run waits before it looks again whether another has finished a file.
+/// The time after which a run looks again whether another has finished a file.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// The identity of a file's content.
@@ -67,9 +67,9 @@ pub(super) struct Download {
     pub(super) address: String,
     pub(super) size: u64,
     pub(super) content: Content,
-    /// Where the file is when it is whole.
+    /// The path of the complete file.
     pub(super) place: PathBuf,
-    /// Where it is until then, in the same folder.
+    /// The path until it is complete, in the same folder.
     pub(super) partial: PathBuf,
     /// The file that is locked in the meantime, if it is not `partial`.
     pub(super) lock: Option<PathBuf>,
@@ -154,7 +154,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// How files are downloaded.
+/// The settings of downloads.
 pub(super) struct Settings<'s> {
     pub(super) client: &'s Arc<Client>,
     /// The most requests at the same time.
@@ -201,9 +201,9 @@ struct Run<'r> {
 
 #[derive(Default)]
 struct Queue<'r> {
-    /// How many files were begun.
+    /// The number of files that were begun.
     begun: usize,
-    /// How many threads are finding out what is missing of a file.
+    /// The number of threads that are determining the missing ranges of a file.
     beginning: usize,
     pieces: VecDeque<(Arc<Begun<'r>>, Range<u64>)>,
 }
@@ -230,7 +230,7 @@ struct Fetched {
     unrecorded: u64,
 }
 
-/// What a thread does next.
+/// The next task of a thread.
 enum Task<'r> {
     Begin(usize),
     Fetch(Arc<Begun<'r>>, Range<u64>),

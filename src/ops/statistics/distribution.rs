@@ -1,4 +1,4 @@
-//! How often values occur, counted in buckets from which quantiles and histograms follow.
+//! Counts of values in buckets, from which quantiles and histograms follow.
 
 /// Counts of `f32` values by their upper 16 bits: the sign, the exponent and the first 7 bits of the
 /// fraction. A bucket is at most 1/128 as wide as its smallest magnitude.
@@ -71,7 +71,7 @@ impl Distribution {
         self.low_bits |= other.low_bits;
     }
 
-    /// What was counted, in a form that is short if there are few values.
+    /// The counts, in a form that is short if there are few values.
     pub(super) fn buckets(&self) -> Buckets {
         let negative = (0x8000..0x8000 | INFINITE).rev();
         let occupied = negative.chain(0..INFINITE).filter_map(|bucket: u16| {

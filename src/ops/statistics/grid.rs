@@ -240,7 +240,7 @@ pub(in crate::ops) fn grid_of_difference(
     })
 }
 
-/// Where the cells of a grid are.
+/// The positions of a grid's cells.
 struct Layout {
     columns: u64,
     row_bounds: Vec<u64>,

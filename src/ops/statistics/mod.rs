@@ -261,7 +261,7 @@ impl TensorStatistics {
     }
 }
 
-/// What one thread has counted. When the thread ends, it is added to the total.
+/// The counts of one thread. When the thread ends, they are added to the total.
 struct Share<'t> {
     own: Distribution,
     total: &'t Mutex<Option<Distribution>>,

@@ -13,7 +13,7 @@ pub struct Extreme {
     pub at: Vec<u64>,
 }
 
-/// What is known of some values that follow each other.
+/// The moments of some consecutive values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moments {
     /// The position of the next value in the tensor.

@@ -1,5 +1,5 @@
-//! What the classes of transformers and mlx-lm refuse of a directory, and what they ignore although
-//! the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
+//! The faults for which classes of transformers and mlx-lm refuse a directory, or which they ignore
+//! although the model needs it. `xtask/oracles/strict.py` asks both with damaged models.
 
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::{TensorFlag, tensor_flags};

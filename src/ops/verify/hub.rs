@@ -19,7 +19,7 @@ pub(super) struct HubFiles {
     expected: Vec<(PathBuf, String)>,
     /// Faults that need no digest: other lengths, and weights that the repository does not have.
     pub(super) faults: Vec<String>,
-    /// What was compared, and what was not.
+    /// The files that were compared, and those that were not.
     pub(super) notes: Vec<String>,
 }
 

@@ -10,8 +10,8 @@ use crate::recipe;
 use crate::store::tensor::StoredTensor;
 use crate::store::{Encoding, Store};
 
-/// Why the reference reader does not load a model, one sentence for each fault. Empty for a model of
-/// which the tables know nothing.
+/// The reasons why the reference reader does not load a model, one sentence for each fault. Empty
+/// for a model of which the tables know nothing.
 pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
     match (store.encoding(), store.container()) {
         (Encoding::Gguf, _) => graph_faults(store),
@@ -53,7 +53,7 @@ pub(super) fn unknown_architecture(store: &Store) -> Option<String> {
 const PROJECTOR_TYPES: [&str; 3] =
     ["clip.projector_type", "clip.vision.projector_type", "clip.audio.projector_type"];
 
-/// Why llama.cpp does not load a GGUF file, one sentence for each fault.
+/// The reasons why llama.cpp does not load a GGUF file, one sentence for each fault.
 fn graph_faults(store: &Store) -> Vec<String> {
     let is_projector = store.metadata().str("general.architecture") == Some("clip");
     if is_projector && PROJECTOR_TYPES.iter().all(|key| store.metadata().get(key).is_none()) {
@@ -85,7 +85,7 @@ fn graph_faults(store: &Store) -> Vec<String> {
 /// The reader of an MLX directory that mlx-lm has no class for.
 #[derive(Debug)]
 pub(in crate::ops) struct MlxReader {
-    /// What mlx-lm lacks.
+    /// The feature that mlx-lm lacks.
     pub(in crate::ops) fault: String,
     /// Another program that reads the directory, if one is known: mlx-vlm for models with a vision or
     /// audio model, and the `mlx_readers` of the family.

@@ -27,7 +27,7 @@ pub(super) use vocabulary::tokens_beyond;
 pub struct Consistency {
     /// Faults that make the model unusable, one sentence each.
     pub faults: Vec<String>,
-    /// What some readers refuse, and what could not be checked.
+    /// Notes on what some readers refuse, and on what could not be checked.
     pub notes: Vec<String>,
 }
 
@@ -81,9 +81,10 @@ pub(super) struct Fault {
 pub(super) struct Examination {
     /// Faults that make the model unusable.
     pub(super) faults: Vec<Fault>,
-    /// What the reference readers refuse.
+    /// The faults that the reference readers refuse.
     pub(super) refused: Vec<Fault>,
-    /// Why the loader of the reference reader does not load the model, one sentence for each fault.
+    /// The reasons why the loader of the reference reader does not load the model, one sentence for
+    /// each fault.
     pub(super) loader: Vec<String>,
 }
 
@@ -162,7 +163,7 @@ fn unknown_values(store: &Store) -> Option<String> {
     })
 }
 
-/// What the reference readers refuse of a model that does not name its architecture.
+/// The faults that the reference readers refuse in a model that does not name its architecture.
 fn architecture(store: &Store, resolution: &Resolution) -> Vec<String> {
     let mut refused = Vec::new();
     let named = crate::arch::architecture_name(store).is_ok_and(|named| named.is_some());

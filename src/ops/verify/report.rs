@@ -124,7 +124,7 @@ pub struct VerifyReport {
     pub tensors: usize,
     /// Faults that make the model unusable, or refused by the requested strictness.
     pub faults: Vec<String>,
-    /// What some readers refuse, and what could not be checked.
+    /// Notes on what some readers refuse, and on what could not be checked.
     pub notes: Vec<String>,
     /// Findings about the values; absent unless values were checked.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
