@@ -1,4 +1,4 @@
-//! Which files of a repository are meant: one of its GGUF files, or the files that a model needs.
+//! Chooses files of a repository: one of its GGUF files, or the files that a model needs.
 
 use crate::error::{Error, Result};
 
@@ -80,7 +80,8 @@ fn quantization(file: &str) -> Option<String> {
 const WEIGHTS: [&[&str]; 4] =
     [&[".safetensors"], &[".gguf"], &[".npz"], &[".bin", ".pt", ".pth", ".ckpt"]];
 
-/// What a model needs beside its weights: config, tokenizer, templates, code, license, description.
+/// The files that a model needs besides its weights: config, tokenizer, templates, code, license,
+/// description.
 const DOCUMENTS: [&str; 8] =
     [".json", ".jinja", ".txt", ".md", ".model", ".tiktoken", ".py", ".yaml"];
 const TEXTS: [&str; 4] = ["LICENSE", "LICENCE", "NOTICE", "README"];

@@ -19,7 +19,7 @@ pub(crate) struct HubName {
     pub(crate) revision: String,
     /// A file or a folder in the repository.
     pub(crate) file: Option<String>,
-    /// Which of several GGUF files: `Q4_K_M`.
+    /// The quantization that selects one of several GGUF files: `Q4_K_M`.
     pub(crate) tag: Option<String>,
 }
 

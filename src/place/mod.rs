@@ -1,4 +1,4 @@
-//! What a user's name of a model means: a path, a model of Ollama's store, or a repository in the
+//! Resolves a user's name of a model: to a path, a model of Ollama's store, or a repository in the
 //! cache of the Hugging Face hub's client. [`resolve`] is the only place that decides it.
 //!
 //! The order, which docs/remote.md documents:
@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use hub::HubName;
 use ollama::ModelName;
 
-/// Where a model is.
+/// The place of a model.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
     /// A file or folder of this machine.
@@ -31,7 +31,7 @@ pub(crate) enum Place {
     Manifest { path: PathBuf, store: PathBuf },
 }
 
-/// What a name means.
+/// The place that a name resolves to.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) place: Place,
