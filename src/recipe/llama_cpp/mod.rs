@@ -79,7 +79,7 @@ impl TensorChoice<'_> {
     }
 }
 
-/// Why a tensor gets its dtype.
+/// The reason for a tensor's dtype.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
