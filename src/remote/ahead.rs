@@ -23,7 +23,7 @@ pub(super) struct Ahead(Mutex<VecDeque<Request>>);
 #[derive(Debug)]
 struct Request {
     range: Range<u64>,
-    /// How many of its bytes are still to be read.
+    /// The number of its bytes that are still to be read.
     wanted: u64,
     bytes: Option<Vec<u8>>,
 }

@@ -30,7 +30,7 @@ pub(super) struct Bucket {
     root: PathBuf,
     /// The address of the bucket, without a slash at its end.
     address: String,
-    /// What follows addresses: the signature of Azure's shared access.
+    /// The suffix of addresses: the signature of Azure's shared access.
     query: String,
     /// Folders that were listed.
     listed: Mutex<HashMap<PathBuf, Vec<String>>>,
@@ -100,7 +100,7 @@ pub(super) fn find<'n>(name: &'n str, network: &super::Network) -> Result<(Bucke
     Ok((found, key))
 }
 
-/// Where a bucket is, and how requests to it are proved.
+/// The address of a bucket, and the signature of requests to it.
 struct Located {
     address: String,
     query: String,

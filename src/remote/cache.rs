@@ -29,7 +29,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// What tells versions of one length apart, if the server says anything.
+    /// A mark that distinguishes versions of the same length, if the server states one.
     pub(crate) fn mark(&self) -> Option<&str> {
         self.tag.as_deref().or(self.modified.as_deref())
     }

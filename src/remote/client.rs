@@ -12,7 +12,7 @@ use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 /// The most redirects from a name to its bytes.
 const REDIRECTS: usize = 10;
 
-/// What to do where a server is needed.
+/// The advice where a server is needed.
 pub(super) const ONLINE: &str = "leave out {}, or unset HF_HUB_OFFLINE";
 
 /// The longest time for which a server may ask to wait before the next request.
@@ -23,12 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Client {
     agent: ureq::Agent,
     pub(crate) network: Network,
-    /// What proves requests to an object store, and the addresses that it is for: those that begin
-    /// like this one.
+    /// The signature of requests to an object store, and the start of the addresses that it is for.
     proof: Option<(String, Proof)>,
 }
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     method: &'static str,
@@ -39,7 +38,7 @@ struct Asked<'a> {
     is_new: bool,
 }
 
-/// What a server answered.
+/// The answer of a server.
 pub(super) struct Answer {
     pub(super) status: u16,
     /// The address that answered, after redirects.
@@ -240,7 +239,7 @@ impl Client {
     }
 }
 
-/// Why a request got no answer.
+/// The reason why a request got no answer.
 enum Failure {
     /// It may get one when it is repeated.
     Passing(Error),

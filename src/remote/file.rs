@@ -128,7 +128,7 @@ impl ReadAt for Shared {
     }
 }
 
-/// How much of a file's start is fetched in the first, second, third request. Later ones double.
+/// The lengths of a file's start that the first, second, third request fetches. Later ones double.
 #[derive(Clone, Copy, Debug)]
 struct Growth(&'static [u64]);
 

@@ -83,8 +83,8 @@ pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Result<RemoteModel> {
     Err(error.advise("enable the cargo feature `http`").in_file(path))
 }
 
-/// What the hub's cache on this machine has of a name `hf://…`. Only without a network is it asked
-/// instead of the hub.
+/// The path in the hub's cache on this machine of a name `hf://…`. It is asked instead of the hub
+/// only without a network.
 pub(crate) fn downloaded(path: &Path, network: Option<&Network>) -> Option<PathBuf> {
     let name = HubName::parse(path.to_str()?.strip_prefix("hf://")?)?;
     let offline = network.map_or_else(|| Network::from_env().offline, |network| network.offline);

@@ -1,4 +1,4 @@
-//! How servers are reached.
+//! Settings of the access to servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bytes::FileSystem;
 use crate::place::hub as hub_names;
 
-/// How servers are reached, and by which names they are known.
+/// Access to servers: their addresses, tokens and attempts.
 ///
 /// [`Network::from_env`] reads the same variables as the hub's own client.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ use crate::place::hub as hub_names;
 pub struct Network {
     /// Nothing is fetched: only headers and documents that were kept are used.
     pub offline: bool,
-    /// How often a request is made before its failure is an error. A request is repeated if the
+    /// The number of attempts before a request's failure is an error. A request is repeated if the
     /// connection fails, or the server answers 429, 500, 502, 503 or 504.
     pub attempts: u32,
     /// The time before the first repetition. It doubles each time, and varies by a half.
@@ -57,7 +57,7 @@ impl Default for Network {
 pub struct Retry<'r> {
     /// The scheme and the host of the server.
     pub server: &'r str,
-    /// What failed.
+    /// The failure.
     pub reason: &'r str,
     /// The number of the attempt that failed, from 1.
     pub attempt: u32,

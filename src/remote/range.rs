@@ -22,7 +22,7 @@ const PIECE: u64 = 256 << 10;
 pub(crate) struct Located {
     client: Arc<Client>,
     address: String,
-    /// Where a redirect led: later requests start there.
+    /// The address that a redirect led to: later requests start there.
     direct: RwLock<Option<String>>,
     size: u64,
     /// The version that the first answer was about.

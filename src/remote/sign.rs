@@ -13,7 +13,7 @@ use super::address::{origin, unescaped};
 use crate::digest::{hex, hmac_sha256, sha256_of};
 use crate::error::Result;
 
-/// What proves to a store who asks.
+/// A proof of identity to a store.
 #[derive(Clone)]
 pub(super) enum Proof {
     /// A pair of keys for Amazon S3 and stores like it.
@@ -278,7 +278,7 @@ mod tests {
         assert!(!format!("{proof:?}").contains("wJalr"));
     }
 
-    /// What azure-storage-blob 12.31 signs.
+    /// The signatures are those of azure-storage-blob 12.31.
     #[test]
     fn signatures_of_azure_s_library() {
         let key = b"0123456789abcdef0123456789abcdef".to_vec();

@@ -20,7 +20,7 @@ struct Site {
     files: RemoteFiles,
     /// The address of the folder, without a slash at its end.
     folder: String,
-    /// What follows the names of files in addresses: a signature.
+    /// The suffix of the addresses of files: a signature.
     query: String,
 }
 

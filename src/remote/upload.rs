@@ -27,7 +27,7 @@ pub(crate) struct Bucket(bucket::Bucket);
 pub(crate) struct UploadedPart {
     /// Its number, from 1.
     pub(crate) number: u64,
-    /// What the store names its content by.
+    /// The store's identifier of its content.
     pub(crate) tag: String,
     pub(crate) bytes: u64,
 }
