@@ -35,7 +35,7 @@ impl Store {
         self.folder.as_deref()
     }
 
-    /// Where the files of the model are.
+    /// The place of the model's files.
     pub(crate) fn place(&self) -> &Files {
         &self.place
     }

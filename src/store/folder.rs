@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::json::Json;
 use crate::place::choice::{TEMPLATES, is_folder_of_model};
 
-/// What a file next to the weights is for.
+/// The purpose of a file next to the weights.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Companion {
     /// Describes the stored weights. A written model gets a new one.
@@ -109,7 +109,7 @@ pub(crate) struct Module {
     pub(crate) folder: String,
 }
 
-/// What the folder of a model has next to its weights.
+/// The files of a model's folder other than its weights.
 #[derive(Debug, Default)]
 pub(crate) struct FolderFiles {
     /// Files that a written directory gets copies of, by relative path, without [`documents`].

@@ -58,7 +58,7 @@ pub(crate) struct Store {
     tokenizer_folder: Option<PathBuf>,
     /// The limits for those files.
     limits: Limits,
-    /// Where the files beside the weights are.
+    /// The place of the files next to the weights.
     place: Files,
     /// Files and their expected digests.
     digests: Vec<(PathBuf, String)>,

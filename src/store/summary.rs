@@ -35,7 +35,7 @@ impl DTypeSummary {
     }
 }
 
-/// How a model's weights are stored; see [`Model::quantization`](crate::Model::quantization).
+/// The dtypes of a model's weights; see [`Model::quantization`](crate::Model::quantization).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QuantizationSummary {

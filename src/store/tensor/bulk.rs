@@ -19,7 +19,7 @@ impl<'a> StoredTensor<'a> {
         self.identity() == other.identity()
     }
 
-    /// What only the same tensor of the same open store has.
+    /// The identity of the tensor: equal only for the same tensor of the same open store.
     pub(crate) fn identity(&self) -> (usize, u32) {
         (std::ptr::from_ref(self.store).addr(), self.number)
     }

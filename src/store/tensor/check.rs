@@ -105,7 +105,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// How a scale or bias is stored.
+/// The format of a scale or bias.
 #[derive(Clone, Copy, Debug)]
 enum ScaleFormat {
     Float(Float),
@@ -209,7 +209,7 @@ struct ScaleLayout {
 }
 
 impl ScaleLayout {
-    /// Where the scales are. The second number of a block is its minimum.
+    /// The positions of the scales. The second number of a block is its minimum.
     fn chosen(&self) -> &'static [usize] {
         match self.number {
             ScaleFormat::Ue4m3 => self.places,
@@ -257,7 +257,7 @@ impl Occurrences {
     }
 }
 
-/// What was observed in the values.
+/// The values that a scan observed.
 #[derive(Debug, Default)]
 struct ValueScan {
     nan: Occurrences,

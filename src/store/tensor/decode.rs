@@ -203,7 +203,7 @@ impl<'w> ByteWindow<'w> {
     }
 }
 
-/// What decoding any range of a tensor's elements needs, computed once.
+/// The constants for decoding any range of a tensor's elements, computed once.
 pub(crate) struct DecodePlan<'a> {
     tensor: StoredTensor<'a>,
     row: &'static DTypeDescriptor,
@@ -622,8 +622,8 @@ impl<'a> StoredTensor<'a> {
         Err(Error::malformed(fault).in_file(source.path()).in_tensor(self.name()).at(offset))
     }
 
-    /// What bitsandbytes' description of a tensor says of its scales, which was checked when the model
-    /// was opened; `None` if there is no description.
+    /// The scales that bitsandbytes' description of a tensor states, which was checked when the model was opened;
+    /// `None` if there is no description.
     pub(crate) fn block_scales(&self) -> Result<Option<BlockScales>> {
         if !self.segments().any(|segment| segment.part == Part::Absmax) {
             return Ok(None);

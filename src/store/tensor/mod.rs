@@ -85,7 +85,7 @@ impl<'a> StoredTensor<'a> {
         self.store.entry_name(self.number)
     }
 
-    /// How the elements are stored.
+    /// The dtype of the elements.
     ///
     /// # Errors
     ///
