@@ -310,7 +310,7 @@ enum Step {
     Spaces,
 }
 
-/// What a step knows of the tokens before.
+/// The state of a step after the tokens before.
 #[derive(Clone, Debug, Default)]
 struct State {
     /// Whether there were any.
@@ -318,7 +318,7 @@ struct State {
     /// The bytes of a run, or the text that waits.
     held: Vec<u8>,
     last: Option<Vec<u8>>,
-    /// How many characters of the current item may still be removed from its start.
+    /// The number of characters that may still be removed from the start of the current item.
     strips: usize,
 }
 

@@ -93,7 +93,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// How SentencePiece prepares a text, if the file is a model of SentencePiece.
+    /// SentencePiece's normalization of a text, if the file is a model of SentencePiece.
     pub(crate) fn normalizer(&self) -> Option<&Normalizer> {
         match &self.tokens {
             Tokens::Arrays { .. } => None,

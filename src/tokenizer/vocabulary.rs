@@ -77,13 +77,13 @@ pub(crate) struct Vocabulary<'a> {
     merges: Vec<MergeEntry>,
     /// Special tokens that the file itself names.
     pub(crate) special: Vec<(&'static str, u32)>,
-    /// How SentencePiece prepares a text.
+    /// SentencePiece's normalization of a text.
     pub(crate) normalizer: Option<Normalizer>,
     /// The `decoder` of `tokenizer.json`, which may be null; `None` for other files.
     pub(crate) decoder: Option<Json>,
 }
 
-/// How SentencePiece prepares a text.
+/// SentencePiece's normalization of a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Normalizer {
     /// Whether a space is put before a text.
