@@ -12,7 +12,7 @@ pub(crate) const NAME: &str = "README.md";
 /// Keys of GGUF that hold one text, each with its names in a card.
 type Texts = [(&'static str, &'static [&'static str])];
 
-/// What the model is called. The first name that a card has is used, and the last one is written
+/// The keys of a model's name. The first name that a card has is used, and the last one is written
 /// (gguf-py 0.19, `metadata.py`, has the names and the order of the keys).
 const NAMES: &Texts = &[
     ("general.name", &["name", "model_name"]),
@@ -24,7 +24,7 @@ const NAMES: &Texts = &[
     ("general.description", &["description", "model_description"]),
 ];
 
-/// Where the model comes from.
+/// The keys of a model's source.
 const SOURCES: &Texts = &[
     ("general.license", &["license"]),
     ("general.license.name", &["license_name"]),

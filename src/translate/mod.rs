@@ -347,8 +347,8 @@ fn generation(store: &Store, config: &Map<String, Json>) -> Result<Map<String, J
     Ok(generation)
 }
 
-/// What a model's `generation_config.json` says and the keys of its GGUF file, of which `gguf` is the draft, do
-/// not. Empty for a model in GGUF.
+/// The values of a model's `generation_config.json` that the keys of its GGUF file, of which `gguf` is the draft, do
+/// not state. Empty for a model in GGUF.
 ///
 /// # Errors
 ///
@@ -401,9 +401,9 @@ pub(crate) fn check_pruned(before: &Model, after: &Model, pruned: &PrunedLayers)
     }
 }
 
-/// What a model's `config.json` says and its GGUF keys do not. `gguf` is the same model in GGUF.
-/// `None` for a model without `config.json`. `whole` says whether no tensor is left out, so that the
-/// class of the model stays the same.
+/// The values of a model's `config.json` that its GGUF keys do not state. `gguf` is the same model
+/// in GGUF. `None` for a model without `config.json`. `whole` says whether no tensor is left out,
+/// so that the class of the model stays the same.
 ///
 /// # Errors
 ///

@@ -172,7 +172,7 @@ pub(crate) fn gguf_keys(
     templates(store, out).map(|()| note)
 }
 
-/// What the keys of the tokens are made of.
+/// The source of the keys of the tokens.
 struct KeySource<'s> {
     store: &'s Store,
     exceptions: Exceptions,
@@ -683,7 +683,7 @@ fn word_keys(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyVal
     }
 }
 
-/// Which tokens the last step of a `tokenizer.json` adds around a text.
+/// The tokens that the last step of a `tokenizer.json` adds around a text.
 fn added_around(
     files: &TokenizerFiles,
     texts: &mut HashMap<&str, String>,
