@@ -13,7 +13,7 @@ const OUT: &str = "target/device-check";
 /// Files that the tests and the script read, below the folder of the library.
 const FILES: &[&str] = &["tests/data", "assets/sample", "tests/fixtures"];
 
-/// Where systems have the loader of Vulkan.
+/// The paths of the loader of Vulkan.
 const LOADERS: &[&str] = &["/usr/lib/x86_64-linux-gnu/libvulkan.so.1", "/usr/lib64/libvulkan.so.1"];
 
 pub(crate) fn run(options: &[String]) -> ExitCode {

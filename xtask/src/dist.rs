@@ -212,8 +212,8 @@ fn check_program(archive: &Path) -> Done {
     Ok(())
 }
 
-/// How to run a program in another root: as root of a namespace of one's own, which some systems
-/// forbid, or as the system's.
+/// The commands that run a program in another root: as root of a namespace of one's own, which some
+/// systems forbid, or as the system's.
 const ROOTS: &[&[&str]] = &[
     &["unshare", "--user", "--map-root-user", "chroot"],
     &["sudo", "--non-interactive", "chroot"],

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use plant::{Branch, plant};
 
-/// Where the copy is, and its build.
+/// The folder of the copy and its build.
 const TREE: &str = "target/faults";
 
 /// The folders whose branches are numbered, each with the file that gets the module of switches.

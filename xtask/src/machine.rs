@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use sha2::{Digest, Sha256};
 
-/// What was made.
+/// The files that were made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Made {
     pub(crate) files: usize,

@@ -121,7 +121,7 @@ const READ: Step =
 const LOADED: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/loaded.py", "target/release/weighbridge"]);
 
-/// What transformers and mlx-lm refuse, `verify --strict` refuses.
+/// `verify --strict` refuses what transformers and mlx-lm refuse.
 const STRICT: Step =
     step(&["target/oracles/bin/python", "xtask/oracles/strict.py", "target/release/weighbridge"]);
 /// The figures of `compare` are those of transformers' logits.

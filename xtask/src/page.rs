@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use crate::tools::{Done, copy, create_folder, run_command, said, write};
 
-/// Where the page is put. Cargo has the folder that is named like the profile.
+/// The folder of the page. Cargo has the folder that is named like the profile.
 pub(crate) const OUT: &str = "target/viewer";
 const TARGET: &str = "wasm32-unknown-unknown";
 const LIBRARY: &str = "target/wasm32-unknown-unknown/page/weighbridge_wasm.wasm";
@@ -14,8 +14,8 @@ const LIBRARY: &str = "target/wasm32-unknown-unknown/page/weighbridge_wasm.wasm"
 /// The folders whose files are copied.
 const FOLDERS: &[&str] = &["web/page", "web/wasm/page"];
 
-/// How the page of the program begins, and how the one without it does. A host of static files may not send
-/// the policy, so the page has it: what the program's server sends, and the library and its worker.
+/// The start of the program's page, and of the one without it. A host of static files may not send the policy, so the
+/// page has it: what the program's server sends, and the library and its worker.
 const PROGRAM: &str =
     "<html lang=\"en\" data-source=\"program\">\n<head>\n<meta charset=\"utf-8\">\n";
 const FILES: &str = "<html lang=\"en\" data-source=\"files\">\n<head>\n<meta charset=\"utf-8\">\n\

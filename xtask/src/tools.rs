@@ -33,7 +33,7 @@ pub(crate) fn run_command(command: &mut Command) -> Done {
     if status.success() { Ok(()) } else { Err(format!("{}: {status}", shown(command))) }
 }
 
-/// What a command prints.
+/// The output of a command.
 pub(crate) fn said(command: &mut Command) -> Done<String> {
     let output = command.output().map_err(|error| format!("{}: {error}", shown(command)))?;
     let errors = String::from_utf8_lossy(&output.stderr);
