@@ -12,7 +12,7 @@ use crate::bytes::Text;
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, where (file, tensor, byte offset), and often what to do about it.
+/// An error: the fault, its place (file, tensor, byte offset), and often advice.
 ///
 /// The message abbreviates very long values in the middle; [`path`](Self::path),
 /// [`tensor`](Self::tensor) and [`key`](Self::key) return them in full.

@@ -1,4 +1,5 @@
-//! How many threads share work, and work on many items whose results keep the order of the items.
+//! The number of threads that share work, and work on many items whose results keep the order of
+//! the items.
 
 use std::fmt;
 use std::num::NonZeroUsize;

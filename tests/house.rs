@@ -109,7 +109,7 @@ fn whole_sources(folder: &str) -> BTreeMap<String, String> {
     found.into_iter().map(read).collect()
 }
 
-/// What the files of a crate use of each other. A program next to a library is a crate of its own.
+/// The imports between the files of a crate. A program next to a library is a crate of its own.
 fn edges(folder: &str) -> Edges {
     let mut sources = whole_sources(folder);
     if sources.contains_key("lib.rs") {

@@ -308,7 +308,7 @@ fn peak() -> u64 {
     kib.parse::<u64>().expect("a number") * 1024
 }
 
-/// What a case's own process does; in the test process, nothing.
+/// The work of a case's own process; in the test process, nothing.
 #[test]
 fn open_in_a_process_of_its_own() {
     let Some(path) = std::env::var_os(CHILD) else { return };

@@ -40,7 +40,7 @@ const ITEMS: &[&str] =
 /// Words that stand between the one for an item and its name.
 const MODIFIERS: &[&str] = &["fn", "unsafe", "extern", "mut", "!"];
 
-/// How many imports a path may be followed through.
+/// The number of imports that a path may be followed through.
 const STEPS: usize = 32;
 
 fn join(module: &str, name: &str) -> String {
@@ -120,7 +120,7 @@ impl Crate {
         }
     }
 
-    /// What the files use of each other.
+    /// The imports between the files.
     pub(crate) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (name, module) in &self.modules {

@@ -4,13 +4,13 @@ use super::Form;
 
 /// A model in two forms.
 pub(crate) struct List {
-    /// What it is called here.
+    /// The name of the list.
     pub(crate) name: &'static str,
-    /// Where the names are from.
+    /// The source of the names.
     pub(crate) source: &'static str,
     /// Its `config.json`.
     pub(crate) config: &'static str,
-    /// What the second form is.
+    /// The kind of the second form.
     pub(crate) form: Form,
     /// `general.architecture`, if that is a GGUF file.
     pub(crate) gguf: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct List {
     pub(crate) tensors: &'static [&'static str],
 }
 
-/// What nearly all have: four heads of width 4, two key heads.
+/// The config that nearly all have: four heads of width 4, two key heads.
 macro_rules! config {
     ($model_type:literal) => {
         config!($model_type, "")

@@ -14,7 +14,7 @@ use weighbridge::{DType, Model, OpenOptions, Strictness};
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 
-/// What a list of names is of.
+/// The kind of model that a list of names belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     /// A directory of Hugging Face's transformers.
@@ -40,7 +40,7 @@ pub(crate) type Tensors = BTreeMap<String, Array>;
 #[derive(Clone)]
 pub(crate) struct NamedModel {
     pub(crate) name: String,
-    /// Where the names are from.
+    /// The source of the names.
     pub(crate) source: String,
     pub(crate) config: Json,
     /// `general.architecture`.
@@ -229,8 +229,8 @@ pub(crate) fn shapes(json: &Json) -> BTreeMap<String, Vec<usize>> {
     all.map(|(name, shape)| (name.clone(), dims(shape))).collect()
 }
 
-/// What each tensor of Hugging Face becomes. Where `names` has none, it keeps its own name, if
-/// that is so in this form.
+/// The names that each tensor of Hugging Face becomes. A tensor that `names` omits keeps its own
+/// name, if that is so in this form.
 pub(crate) fn links(
     list: &Json,
     names: &str,
@@ -377,8 +377,8 @@ pub(crate) fn of_classes() -> Vec<NamedModel> {
     found["cases"].as_array().expect("a list").iter().map(case).collect()
 }
 
-/// What llama.cpp's converter writes of a config: the key behind the architecture's name, and the
-/// names in `config.json` (conversion/base.py, `set_gguf_parameters`).
+/// The keys that llama.cpp's converter writes of a config: the key after the architecture's name,
+/// and the names in `config.json` (conversion/base.py, `set_gguf_parameters`).
 #[rustfmt::skip]
 pub(crate) const KEYS: &[(&str, &[&str])] = &[
     ("embedding_length",                  &["hidden_size", "n_embd", "d_model"]),

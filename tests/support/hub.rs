@@ -18,7 +18,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What git names a file by.
+/// The name that git gives a file.
 pub(crate) fn blob_id(bytes: &[u8]) -> String {
     use sha1::Digest as _;
     let mut hasher = sha1::Sha1::new_with_prefix(format!("blob {}\0", bytes.len()));
@@ -282,7 +282,7 @@ fn is_shared_key(request: &Request, account: &str, key: &[u8]) -> bool {
     request.authorization.as_deref() == Some(&expected)
 }
 
-/// How a container of Azure knows who asks.
+/// The proof of identity that a container of Azure asks for.
 pub(crate) enum Known {
     /// By the account and its key.
     Key(&'static str, &'static [u8]),

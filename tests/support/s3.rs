@@ -18,7 +18,7 @@ const LEAST: usize = 5 << 20;
 /// The parts of an upload: tags and bytes by number.
 pub(crate) type Parts = BTreeMap<u64, (String, Vec<u8>)>;
 
-/// What the store holds.
+/// The contents of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) objects: BTreeMap<String, Vec<u8>>,
@@ -65,7 +65,7 @@ fn refusal(status: u16, code: &str) -> Answer {
     Answer { body, ..Answer::status(status) }
 }
 
-/// What the escapes of an address stand for.
+/// The text of an address without escapes.
 fn unescaped(text: &str) -> String {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a client asked for.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -17,7 +17,7 @@ pub(crate) struct Request {
     /// All headers, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// How many requests came before it.
+    /// The number of requests before it.
     pub(crate) number: usize,
 }
 
