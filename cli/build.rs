@@ -29,8 +29,8 @@ fn commit() -> Option<String> {
     digits.get(..10).map(str::to_owned)
 }
 
-/// What git prints, in the repository of this folder's parent: not in one further up, which would be
-/// another project's.
+/// The output of git, in the repository of this folder's parent: not in one further up, which would
+/// be another project's.
 fn git(arguments: &[&str]) -> Option<String> {
     let package = std::env::current_dir().ok()?;
     let outside = package.ancestors().nth(2)?;

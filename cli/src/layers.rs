@@ -75,7 +75,7 @@ impl<K, V> Row<'_, K, V> {
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern<'n> {
     name: Cow<'n, str>,
-    /// Of a name without a number, its end.
+    /// The layer's number in the name; for a name without one, its end.
     layer: Range<usize>,
 }
 

@@ -7,7 +7,7 @@ use weighbridge::{Error, ErrorKind};
 
 use crate::Stop;
 
-/// What the file may say.
+/// The settings in the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {

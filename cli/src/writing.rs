@@ -271,7 +271,7 @@ fn write_files(
     Ok(())
 }
 
-/// What the rows of a plan's tensors have in common.
+/// The common properties of tensors that share a row of a plan.
 type Alike<'p> = (usize, &'p [u64], &'p str, String, Method);
 
 /// A row for each tensor, by file and name. Tensors that differ only in their layer number share a
@@ -331,7 +331,7 @@ fn write_tensors(
     Ok(())
 }
 
-/// Why tensors are produced as they are: a line for each reason.
+/// Writes the reasons for which tensors are produced as they are, one line each.
 fn write_reasons(plan: &WritePlan, out: &mut Screen<impl Write>) -> Result<(), Stop> {
     let mut reasons: Vec<(Method, &str, Vec<&str>)> = Vec::new();
     for tensor in &plan.tensors {

@@ -133,10 +133,10 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     Ok(Prepared { model, plan, dst, others })
 }
 
-/// What is written: the container, whether it is one safetensors file, and its path.
+/// The destination: the container, whether it is one safetensors file, and its path.
 type Target = (&'static Container, bool, PathBuf);
 
-/// What is written to a destination that was given.
+/// The target of a destination that was given.
 fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
     let (to, one_file) = match (args.to, by_ending(dst), args.shards) {
         (None, None, Some(_)) => (&SAFETENSORS, false),
@@ -154,14 +154,14 @@ fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
     Ok((to, one_file, dst))
 }
 
-/// What is written to a destination whose name says nothing: for a directory, the container of the source.
+/// The target of a destination whose name does not decide it: for a directory, the container of the source.
 pub(super) fn container_of(model: &Model, dst: &Path) -> Result<Target, Stop> {
     let own = [&SAFETENSORS, &MLX].into_iter().find(|own| own.name == model.container());
     let (to, one_file) = target(dst, own)?;
     Ok((to, one_file, dst.to_path_buf()))
 }
 
-/// What is written if no destination was given: a GGUF file, unless `--to` says otherwise.
+/// The target if no destination was given: a GGUF file, unless `--to` says otherwise.
 fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     let to = match (args.to, args.shards) {
         (Some(to), _) => to,

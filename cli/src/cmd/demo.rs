@@ -95,7 +95,7 @@ fn row(model: &Model) -> Result<[String; 4], Stop> {
     Ok([container, source.unwrap_or_default(), tensor.dtype_label(), values.join(", ")])
 }
 
-/// What the model continues a prompt with.
+/// The text with which the model continues a prompt.
 fn tale(model: &Model) -> Result<String, Stop> {
     const PROMPT: &str = "Once";
     let no_texts = || Error::new(ErrorKind::Unsupported, "the model has no tokenizer");

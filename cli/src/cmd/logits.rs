@@ -83,7 +83,7 @@ fn continued(args: &Logits, reference: &Reference) -> Result<Rows, Stop> {
     Ok(session.logits(&args.ids)?)
 }
 
-/// What the encoder of text beside a decoder gives.
+/// The output of the text encoder next to a decoder.
 pub(super) fn encode(reference: &Reference, tokens: &[u32]) -> Result<Rows, Stop> {
     if tokens.is_empty() {
         let fault = "the model has an encoder of text, which needs tokens: give --encoder-ids";

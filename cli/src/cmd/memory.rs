@@ -54,7 +54,7 @@ struct Report {
 struct LayerReport {
     weights: u64,
     cache: Option<u64>,
-    /// What the cache has: keys and values, those of a window, a state.
+    /// The contents of the cache: keys and values, those of a window, a state.
     keeps: Option<String>,
 }
 
@@ -73,7 +73,7 @@ struct RoomReport {
     quantize_to: Option<&'static str>,
 }
 
-/// How the model is divided among devices.
+/// The division of the model among devices.
 #[derive(Serialize)]
 struct PlacementReport {
     devices: Vec<ShareReport>,
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args) -> Done {
     separated(&args.paths, args.json, |path| one(args, path))
 }
 
-/// What to say about a size in place of a path: `7B` are weights, `8G` is a room.
+/// The advice for a size in place of a path: `7B` are weights, `8G` is a room.
 fn of_size(text: &str) -> String {
     let digits = text.trim_end_matches(['b', 'B']);
     let weights = if digits == text { None } else { size(&format!("{digits}GB")).ok() };
@@ -236,7 +236,7 @@ impl Measured<'_> {
         self.trained.unwrap_or(self.options.context).max(self.options.context)
     }
 
-    /// What fits into a room.
+    /// The part of the model that fits into a room.
     fn fit(&self, room: u64) -> Result<RoomReport, Stop> {
         let Self { footprint, options, memory, .. } = self;
         let fits = match memory.total() {
@@ -296,7 +296,7 @@ impl Measured<'_> {
         }
     }
 
-    /// What would fit a room that is too small.
+    /// The alternatives that would fit a room that is too small.
     fn instead(&self, room: &RoomReport) -> String {
         let layers = room.layers.filter(|layers| *layers > 0);
         let layers =
@@ -308,7 +308,7 @@ impl Measured<'_> {
         layers.into_iter().chain(all).collect::<Vec<_>>().join("; ")
     }
 
-    /// How the model is divided among devices, and the file type with which it would fit whole.
+    /// Divides the model among devices, and finds the file type with which it would fit whole.
     fn place(&self, devices: &[SizedDevice]) -> Result<(Placement, Option<&'static str>), Stop> {
         if let Some(reason) = &self.memory.unknown {
             let fault = "--device divides layers with their cache, which is unknown";

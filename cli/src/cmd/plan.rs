@@ -20,7 +20,7 @@ use crate::print::{self, bytes, plural, shown};
 use crate::writing::{self, Prepared};
 use crate::{Status, Stop, failure, note};
 
-/// What was planned.
+/// The report of a plan.
 #[derive(Serialize)]
 struct PlannedReport<'r> {
     plan: &'r Path,

@@ -22,7 +22,7 @@ use crate::{Status, Stop};
 #[derive(Serialize)]
 struct Report<'p> {
     name: &'p str,
-    /// What to open.
+    /// The path to open.
     path: String,
     bytes: u64,
     /// The bytes that were not on this machine.
@@ -91,7 +91,7 @@ fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
     Ok((names, files))
 }
 
-/// Which files the globs choose.
+/// Chooses files by the globs.
 fn choose(args: &Args, files: &[String]) -> Choose {
     let globs = |globs: &[String]| -> Vec<WildMatch> {
         globs.iter().map(|glob| WildMatch::new(glob)).collect()

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Slice) -> Done {
     Ok(Status::Fine)
 }
 
-/// What `finish` has written.
+/// The report of `finish`.
 #[derive(Serialize)]
 struct FinishReport {
     written: Vec<PathBuf>,

@@ -172,7 +172,7 @@ fn of_ids(model: &Model, ids: &[u32]) -> Result<TextReport, Stop> {
     Ok(TextReport { text, tokens: ids.iter().map(token).collect() })
 }
 
-/// How the vocabulary spells some tokens, and whether they are special.
+/// The vocabulary's spelling of some tokens, and whether they are special.
 fn spelled(model: &Model, ids: &[u32]) -> Result<HashMap<u32, (String, bool)>, Stop> {
     let tokenizer = tokenizer(model)?;
     let mut wanted = ids.to_vec();

@@ -29,7 +29,7 @@ impl Fields {
     }
 }
 
-/// How much a model stores.
+/// The amount that a model stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amount {
     pub(crate) tensors: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Amount {
     pub(crate) bytes: u64,
 }
 
-/// What people look for first, the same for a model that is read and for one that would be written.
+/// The headline facts, the same for a model that is read and for one that would be written.
 pub(crate) fn header(summary: &ModelSummary, format: String, amount: Amount) -> Fields {
     let mut fields = Fields::default();
     if let Some(name) = summary.name.as_deref().filter(|name| !name.is_empty()) {

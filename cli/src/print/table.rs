@@ -33,7 +33,7 @@ enum Align {
     Right,
 }
 
-/// How cells are shortened, and the width that they keep.
+/// The way in which cells are shortened, and the width that they keep.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Shorten {
     Never,

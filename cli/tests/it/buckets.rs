@@ -98,8 +98,9 @@ fn names_that_would_change_the_address_are_refused() {
     "#);
 }
 
-/// Where each provider's buckets are, by the connections that are asked of a proxy. A certificate for
-/// `*.s3.amazonaws.com` does not cover a bucket with a dot in its name, so that one is in the path.
+/// The hosts of each provider's buckets, by the connections that are asked of a proxy. A
+/// certificate for `*.s3.amazonaws.com` does not cover a bucket with a dot in its name, so that one
+/// is in the path.
 #[test]
 fn hosts_of_buckets() {
     let proxy = Server::start(|_| Answer::status(403));

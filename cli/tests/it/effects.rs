@@ -352,7 +352,7 @@ fn files_are_synced_before_they_are_named() {
     }
 }
 
-/// What a product of two matrices cannot say is named.
+/// The error names what a product of two matrices cannot express.
 #[test]
 fn adapters_that_cannot_be_merged_say_why() {
     let folder = tempfile::tempdir().expect("a temporary folder");

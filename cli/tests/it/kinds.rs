@@ -18,7 +18,7 @@ fn folder(names: &[(&str, &[u8])]) -> tempfile::TempDir {
     folder
 }
 
-/// What `inspect` says of a path: the status, and whether the error and its advice have these texts.
+/// Checks `inspect` of a path: the status, and whether the error and its advice have these texts.
 fn assert_says(path: &Path, status: u8, fault: &str, advice: &str) {
     let said = refused(&["inspect", path.to_str().expect("UTF-8")]);
     assert!(said.starts_with(&format!("{status}\n")), "{}: {said}", path.display());
@@ -58,7 +58,7 @@ fn files() {
     }
 }
 
-/// What servers send instead of a file.
+/// Pages and errors that servers send instead of a file.
 #[test]
 fn answers_of_servers() {
     let download = "fetch the file again";

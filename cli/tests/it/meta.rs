@@ -201,7 +201,7 @@ fn required_keys_need_force() {
     assert_eq!(run(&["meta", "rm", adapter, "general.name"]).status, Some(0));
 }
 
-/// What cannot be edited says so, before anything about the keys.
+/// Files that cannot be edited are refused before anything about the keys.
 #[test]
 fn models_that_are_no_single_gguf_file() {
     for path in ["assets/sample/hf", "assets/sample/mlx-4bit"] {

@@ -130,7 +130,7 @@ fn slices_refuse_what_appears_meanwhile() {
     assert!(Path::new(m).join("model.safetensors.index.json").exists());
 }
 
-/// What the program writes, it replaces: `--dry-run` and the report list each file.
+/// The program replaces what it wrote: `--dry-run` and the report list each file.
 #[test]
 fn models_of_this_program_are_replaced() {
     let kinds: [&[&str]; 5] = [

@@ -86,7 +86,7 @@ fn blocks(path: &str) -> Vec<Vec<String>> {
     lines.map(|line| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
-/// What a family's file says of a `model_type`.
+/// The facts that a family's file states about a `model_type`.
 #[derive(Clone, Default)]
 struct Known {
     /// Whether the decoder runs it.

@@ -146,7 +146,7 @@ fn a_plan_and_a_download() {
     );
 }
 
-/// What is left out of the usual choice, and what is chosen without it.
+/// The files that the usual choice leaves out, and those chosen without it.
 #[test]
 fn files_are_left_out_by_name() {
     let hub = Hub::start("org/tale", files_of(SAMPLE));

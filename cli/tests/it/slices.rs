@@ -65,7 +65,7 @@ impl Job {
     }
 }
 
-/// What one process makes with the same arguments.
+/// The output of one process with the same arguments.
 fn by_one(arguments: &[&str]) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     succeeds(&words(&into(folder.path(), arguments)));

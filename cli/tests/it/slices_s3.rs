@@ -106,7 +106,7 @@ impl Job {
     }
 }
 
-/// What one process writes to a folder with the same arguments.
+/// The output of one process to a folder with the same arguments.
 fn by_one(arguments: &[&str]) -> BTreeMap<String, Vec<u8>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("out").to_string_lossy().into_owned();
@@ -678,7 +678,7 @@ fn a_model_is_finished_when_its_plan_is_gone() {
     }
 }
 
-/// Who may not list a folder does not know that it is empty.
+/// A user who may not list a folder does not know that it is empty.
 #[test]
 fn a_folder_that_may_not_be_listed() {
     let store = ObjectStore::failing(|request: &Request| {
@@ -691,7 +691,7 @@ fn a_folder_that_may_not_be_listed() {
     assert!(job.store.contents().uploads.is_empty());
 }
 
-/// What the store has in the end is compared with the plan.
+/// The joined object is compared with the plan.
 #[test]
 fn a_store_that_joins_other_parts() {
     let said = |store: ObjectStore, change: &dyn Fn(&ObjectStore)| {

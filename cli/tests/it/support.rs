@@ -257,7 +257,7 @@ pub(crate) fn on_small_disk(
     Some((out.into_owned(), err.into_owned()))
 }
 
-/// What a run writes, syncs and renames, in order, without the numbers of processes.
+/// The writes, syncs and renames of a run, in order, without the numbers of processes.
 #[cfg(target_os = "linux")]
 pub(crate) fn system_calls(command: &Command, log: &Path) -> Option<Vec<String>> {
     let mut traced = Command::new("strace");

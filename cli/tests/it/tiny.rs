@@ -42,7 +42,7 @@ fn scores_that_are_no_numbers() {
     assert!(values.iter().all(|row| *row == json!(vec!["NaN"; 32])), "{report}");
 }
 
-/// What a trial finds in models whose files are whole.
+/// A trial finds faults in models whose files are whole.
 #[test]
 fn trials_find_what_no_healthy_model_gives() {
     let tried = |change: &dyn Fn(&mut [support::Values])| {

@@ -108,7 +108,7 @@ fn the_page_is_served_and_may_load_nothing_else() {
     }
 }
 
-/// What is not for this server, or from another site, is refused, and says nothing about the model.
+/// Requests for another host, or from another site, are refused without a word about the model.
 #[test]
 fn strangers_are_refused() {
     let served = Served::new(&[GGUF]);

@@ -8,7 +8,7 @@ use crate::Stop;
 use crate::layers::{Pattern, Rows};
 use crate::print::{self, Table, left, right};
 
-/// How a tensor is derived.
+/// The derivation of a tensor, in words.
 fn served(tensor: &CanonicalTensor<'_>) -> String {
     match (tensor.served, &tensor.why) {
         ("fault", Some(why)) => format!("not available: {why}"),

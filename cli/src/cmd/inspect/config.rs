@@ -50,7 +50,7 @@ pub(super) fn run(args: &Inspect, model: &Model) -> Done {
     Ok(Status::Fine)
 }
 
-/// How the weights are stored: a row for each dtype, and one for the total.
+/// The dtypes of the weights: a row for each, and one for the total.
 fn stored(quantization: &QuantizationSummary) -> Table {
     let mut table = Table::new(&[
         left("STORED AS").middle(12),

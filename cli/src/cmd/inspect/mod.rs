@@ -223,7 +223,7 @@ fn format(store: &Model, summary: &ModelSummary) -> String {
     }
 }
 
-/// What the names of the tensors and the config say.
+/// Adds the facts from the names of the tensors and the config.
 fn add_names(fields: &mut Fields, store: &Model, resolution: &Resolution) {
     let family = match resolution.architecture {
         Some(architecture) => architecture.name,

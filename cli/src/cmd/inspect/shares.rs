@@ -119,7 +119,8 @@ fn ranks(tensor: &SharedTensor, report: &SharesReport) -> String {
     runs.iter().map(run).collect::<Vec<_>>().join(",")
 }
 
-/// How the tensor is divided. Several ranks may have the same part: key heads, if there are few.
+/// The division of the tensor, in words. Several ranks may have the same part: key heads, if there
+/// are few.
 fn how(tensor: &SharedTensor) -> String {
     let mut starts: Vec<Vec<(usize, u64)>> = tensor
         .parts

@@ -6,8 +6,8 @@ use weighbridge::tokenizer::special_token_key;
 
 use crate::spelling;
 
-/// What the short name of a key leaves out, in the order in which keys are looked up. `{arch}` stands for
-/// the model's architecture.
+/// The prefixes that short names of keys omit, in the order in which keys are looked up. `{arch}` stands for the
+/// model's architecture.
 const PREFIXES: [&str; 4] = ["general.", "{arch}.", "tokenizer.", "tokenizer.ggml."];
 
 /// Keys that models may lack, and whose types are known.

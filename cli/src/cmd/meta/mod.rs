@@ -218,7 +218,7 @@ struct Change {
     new: Option<serde_json::Value>,
 }
 
-/// What differs between the old and the new metadata.
+/// The differences between the old and the new metadata.
 fn changes(model: &Model, new: &KeyValues) -> Vec<Change> {
     let old = KeyValues::of(model.metadata());
     let mut found = Vec::new();

@@ -40,8 +40,8 @@ struct Opened {
     announced: bool,
 }
 
-/// How long opening may take before the address is printed: a wrong path is an error without an address,
-/// and a slow server is watched on the page.
+/// The time that opening may take before the address is printed: a wrong path is an error without an address, and a
+/// slow server is watched on the page.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Opens the models one after another. If that takes long, the server is announced, and its page says which

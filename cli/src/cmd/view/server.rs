@@ -19,10 +19,10 @@ const REQUEST_BYTES: usize = 16 << 10;
 /// The header fields of a request; browsers send about 20.
 const FIELDS: usize = 64;
 
-/// How long a client may take to send its request.
+/// The time that a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a client may take to receive some of the answer.
+/// The time that a client may take to receive some of the answer.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connections that are served at once; others wait.
