@@ -29,7 +29,7 @@ fn fixtures() -> Vec<PathBuf> {
     found
 }
 
-/// What a model consists of: tensors, their parts if there are several, keys, keys of its config.
+/// The items of a model: tensors, their parts if there are several, keys, keys of its config.
 fn items(model: &Model) -> Vec<(ItemKind, String)> {
     let mut items = Vec::new();
     for tensor in model.stored_tensors() {

@@ -77,7 +77,7 @@ fn write(tensors: &Tensors, config: &Json, dtype: &str) -> TempDir {
     folder(&[("config.json", text), ("model.safetensors", file.build())])
 }
 
-/// What was written: the config, the names of the tensors, and the plan's notes.
+/// The output: the config, the names of the tensors, and the plan's notes.
 struct Written {
     folder: TempDir,
     config: Map<String, Json>,

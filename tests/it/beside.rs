@@ -1,6 +1,6 @@
-//! What a model has next to its tensors: the modules of sentence-transformers, chat templates, heads,
-//! layers that predict further tokens, and files that nothing is known of. It is written too, or a
-//! note names it.
+//! The files and tensors of a model other than its weights: the modules of sentence-transformers,
+//! chat templates, heads, layers that predict further tokens, and unknown files. They are written
+//! too, or a note names them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -59,7 +59,7 @@ fn builder(container: &Container) -> Builder {
     model
 }
 
-/// Where a model of that container is written below a folder.
+/// The path of a model of that container below a folder.
 fn place(container: &Container, folder: &Path) -> PathBuf {
     match *container == container::OLLAMA {
         true => container::ollama::place("mine", Some(folder)).expect("a place"),
@@ -450,8 +450,7 @@ fn groups_of_what_was_quantized_before() {
     }
 }
 
-/// What was quantized before is quantized again, and what that costs is said; a first quantization is what
-/// was asked for.
+/// Quantized values are quantized again, with a report of the cost; a first quantization is what was asked for.
 #[test]
 fn blocks_of_what_was_quantized_before() {
     let blocks = Model::open(crate::support::sample("sample-Q8_0.gguf")).expect("a model");

@@ -1,4 +1,4 @@
-//! What `check_values` finds, in every dtype that has scales or floats.
+//! The findings of `check_values`, in every dtype that has scales or floats.
 #![allow(clippy::cast_possible_truncation, reason = "the sizes are the test's own")]
 
 use crate::support::{Gguf, Safetensors, f32s, folder, open_as};
@@ -7,7 +7,7 @@ use weighbridge::dtype::{DTYPES, DTypeDescriptor, Packing};
 use weighbridge::model::{Finding, FindingKind};
 use weighbridge::{DType, ErrorKind, Model, Strictness};
 
-/// What is found in one tensor of a store, and where its weight begins.
+/// The findings in one tensor of a store, and the offset of its weight.
 fn found(store: &Model, name: &str) -> (Vec<Finding>, u64) {
     let tensor = store.stored_tensor(name).unwrap();
     let start = tensor.segments().next().unwrap().range.start;

@@ -1,5 +1,5 @@
-//! What is taken where files, keys, tokens or numbers could be read in two ways, and what is done
-//! without being reported: the cases in which a wrong choice leaves no trace but its result.
+//! The choice between two readings of files, keys, tokens or numbers, and choices that are not
+//! reported: a wrong one leaves no trace but its result.
 #![allow(clippy::disallowed_methods, reason = "the files are the test's own")]
 
 use std::path::Path;
@@ -554,7 +554,7 @@ fn big_and_little_endian_parts_are_the_same() {
     assert_eq!(rows(&file(false)), f32s(&values[8..24]));
 }
 
-/// What opening the model read is not read again.
+/// A document that opening the model read is not read again.
 #[test]
 fn a_document_that_changes_later_is_the_one_that_was_opened() {
     let folder = folder(&[
@@ -567,7 +567,7 @@ fn a_document_that_changes_later_is_the_one_that_was_opened() {
     assert_eq!(*read, json!({"model_type": "a"}));
 }
 
-/// Of some dtypes nobody writes big-endian files, which is told before a value is read.
+/// Some dtypes have no big-endian form, which is an error before a value is read.
 #[test]
 fn dtypes_without_a_big_endian_form() {
     let file = Gguf::new().tensor("m", DType::IQ2_K, &[1, 256], [0; 76]);

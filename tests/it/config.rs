@@ -38,7 +38,7 @@ fn from_gguf(architecture: &str, keys: &[(&str, Kv)]) -> ModelConfig {
     of(&gguf(architecture, &[SMALL, keys].concat())).expect("a config")
 }
 
-/// What no model can do without.
+/// The keys that every model needs.
 const SMALL: &[(&str, Kv)] = &[
     ("embedding_length", Kv::U32(64)),
     ("block_count", Kv::U32(4)),

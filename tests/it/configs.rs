@@ -224,8 +224,8 @@ fn listed(keys: &KeyValues) -> BTreeMap<String, String> {
     keys.filter(|(key, _)| key != "general.name").collect()
 }
 
-/// What is in a model's metadata and not in another's. That may have more, since the config that is
-/// made states what the published one leaves to the class: which layers are linear.
+/// The metadata of a model that another lacks. The other may have more, since the derived config
+/// states what the published one leaves to the class: which layers are linear.
 fn lost(store: &Model, again: &Model) -> Vec<String> {
     let again = listed(&metadata(again));
     let keys = listed(&metadata(store)).into_iter();

@@ -27,7 +27,7 @@ fn provider(path: &Path) -> Model {
     support::resolved(store).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a conversion has written, and what it said of it.
+/// The output and the report of a conversion.
 struct Converted {
     store: Model,
     fates: Vec<PlannedTensor>,
@@ -37,7 +37,7 @@ struct Converted {
 }
 
 impl Converted {
-    /// How a tensor was produced.
+    /// The method by which a tensor was produced.
     fn how(&self, name: &str) -> Method {
         let fate = self.fates.iter().find(|fate| fate.name == name);
         fate.unwrap_or_else(|| panic!("no tensor {name}")).method
@@ -247,7 +247,8 @@ fn groups_in_blocks_and_back() {
     }
 }
 
-/// What has no exact way is said with its name and the reason, before anything is written.
+/// A value without an exact form is refused with its name and the reason, before anything is
+/// written.
 #[test]
 fn what_would_be_lost_is_refused_by_name() {
     let mut told = Vec::new();
@@ -421,7 +422,7 @@ fn the_convention_of_a_provider_changes_no_file() {
     assert!(names(stored.model()) == expected);
 }
 
-/// What `F32` cannot hold is not called exact.
+/// Numbers that `F32` cannot hold are not called exact.
 #[test]
 fn wide_numbers_are_not_called_exact() {
     let source = experts([4.0, 32.0]);

@@ -134,8 +134,8 @@ fn roberta_counts_positions_behind_the_padding() {
     }
 }
 
-/// Where the tokenizer has another padding token than `config.json`, the kept config says how many rows
-/// came before the positions.
+/// If the tokenizer has another padding token than `config.json`, the kept config says how many rows came before the
+/// positions.
 #[test]
 fn kept_configs_count_the_rows_before_the_positions() {
     let file = bert("gpt2").with(|file| {
@@ -405,7 +405,7 @@ fn a_classifier_of_two_layers() {
     }
 }
 
-/// What GGUF does not say is named, and nothing is made up.
+/// A value that GGUF does not state is named, and none is made up.
 #[test]
 fn what_gguf_does_not_keep() {
     let one_layer = |tokenizer| tensor(bert(tokenizer), "cls.output.weight", &[3, 8]);

@@ -49,7 +49,7 @@ fn canonical(model: &Model) -> Result<BTreeMap<String, (Array, bool)>, String> {
         .collect()
 }
 
-/// What is wrong with a model in another form.
+/// The faults of a model in another form.
 fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> Vec<String> {
     let mut faults = Vec::new();
     let resolution = found.resolution().expect("resolved");
@@ -92,7 +92,7 @@ fn compare(at: &str, source: &Model, found: &Model, left: &BTreeSet<String>) -> 
     faults
 }
 
-/// What is told of the conversions of each model: what happens, and to which names.
+/// The notes on the conversions of each model: the effect, and the names concerned.
 type Told = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Puts `{e}` for the number of an expert.
@@ -103,7 +103,7 @@ fn expert(name: &str) -> String {
     parts.join(".")
 }
 
-/// What is wrong with a model that was given a form's names, and what is told of it.
+/// The faults of a model that was given a form's names, and the notes on it.
 fn spoken(
     model: &NamedModel,
     opened: &Opened,
@@ -239,7 +239,7 @@ fn converted(
     compare(&format!("{at}, convert"), &opened.model, &again, &left)
 }
 
-/// What is told of each model; models of which the same is told share its lines.
+/// The notes on each model; models with the same notes share their lines.
 fn listed<'t>(
     told: impl Iterator<Item = (&'t String, &'t BTreeMap<String, BTreeSet<String>>)>,
 ) -> String {

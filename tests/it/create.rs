@@ -95,8 +95,8 @@ fn theirs(name: &str) -> Option<PathBuf> {
     fixture(&format!("{manifests}/{name}"))
 }
 
-/// Of tensors that are stored as they are, every byte of the store is Ollama's: the manifest holds
-/// the digests of all of it.
+/// Every byte of the store is Ollama's if tensors are kept as stored: the manifest holds the
+/// digests of all of it.
 #[test]
 fn copies_are_ollamas_to_the_byte() {
     for (name, source) in [("tales/latest", HF), ("mlx/latest", MLX)] {
@@ -320,7 +320,7 @@ fn gguf_models() {
     assert_eq!((tensor.dtype().unwrap(), tensor.group_size()), (DType::MLX_AFFINE8, Some(64)));
 }
 
-/// What is quantized is what the MLX writer makes of the same tensor.
+/// A tensor is quantized as the MLX writer does it.
 #[test]
 fn quantizers_are_those_of_mlx() {
     let store = tempfile::tempdir().unwrap();

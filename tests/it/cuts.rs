@@ -1,5 +1,5 @@
-//! Which part of a tensor a rank has where that does not follow from the tensor alone: biases, the
-//! heads of encoders, and tensors that several stages read. The models are those of the lists of names.
+//! The part of a tensor that a rank has where that does not follow from the tensor alone: biases, the heads of
+//! encoders, and tensors that several stages read. The models are those of the lists of names.
 
 use crate::families::{directory, listed};
 use crate::models::{NamedModel, listed_models};

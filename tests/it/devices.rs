@@ -28,7 +28,7 @@ pub(crate) struct Host {
     binding: Option<u64>,
     /// The ranges that were filled.
     ranges: Mutex<Vec<Range<u64>>>,
-    /// How many regions have been filled, and whether that takes a while.
+    /// The number of regions that have been filled, and whether that takes a while.
     filled: AtomicUsize,
     is_slow: bool,
 }

@@ -212,7 +212,7 @@ fn equal_bytes_are_told_without_decoding() {
     assert!(diff.tensors.iter().all(|tensor| matches!(tensor.outcome, DiffOutcome::Identical)));
 }
 
-/// How rows are permuted depends on the number of heads, so equal bytes are not equal values.
+/// The permutation of rows depends on the number of heads, so equal bytes are not equal values.
 #[test]
 fn equal_bytes_in_another_order_differ() {
     let of_heads = |heads: u32| {
@@ -548,7 +548,7 @@ fn the_error_of_a_model_does_not_depend_on_containers() {
     assert_eq!((found.error().relative_rms(), found.error().tensors), (Some(0.0), 8));
 }
 
-/// What is no weight matrix plays no part, and a matrix that was 0 has no ratio.
+/// Tensors other than weight matrices do not count, and a matrix that was 0 has no ratio.
 #[test]
 fn matrices_that_count() {
     let four = [1.0, 2.0, 2.0, 4.0];

@@ -31,7 +31,7 @@ fn links_to_other_files_are_replaced() {
     assert_eq!(tree(&folder.path().join("hub")), expected_cache(&files, &USUAL));
 }
 
-/// Where the name for an unfinished reference is taken, the reference itself may be there already.
+/// If the name for an unfinished reference is taken, the reference itself may already exist.
 #[test]
 fn a_reference_that_is_there_need_not_be_written() {
     let files = repository(1000);

@@ -1,6 +1,6 @@
-//! What transformers and mlx-lm need beside the tensors: each test is a model that one of them
-//! refused or ran with other numbers. The models are those of `fixtures/logits`, and small ones made
-//! here; `xtask/oracles/engines.py` runs the engines themselves.
+//! The requirements of transformers and mlx-lm besides the tensors: each test is a model that one
+//! of them refused or ran with other numbers. The models are those of `fixtures/logits`, and small
+//! ones made here; `xtask/oracles/engines.py` runs the engines themselves.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -592,8 +592,8 @@ fn copies_of_the_embedding_come_and_go() {
     }
 }
 
-/// What llama.cpp would not load of a model of the lists: with keys of its own, without those that end
-/// so.
+/// The faults for which llama.cpp would not load a model of the lists, with these keys of its own and without those
+/// that end so.
 fn graph_faults(name: &str, own: &[(&str, Kv)], without: &[&str]) -> Vec<String> {
     let list = listed_models().into_iter().find(|model| model.name == name);
     let list = list.expect("a list of names");

@@ -1,5 +1,5 @@
-//! What families state in numbers that no list of names shows: keys that GGUF and `config.json` give
-//! the same meaning in other words. The models are those of the lists of names.
+//! Numbers of families that no list of names shows: keys to which GGUF and `config.json` give the
+//! same meaning in other words. The models are those of the lists of names.
 
 use crate::models::lists::LISTS;
 use crate::models::{Form, NamedModel, Opened, listed_models, metadata, open, own};
@@ -267,7 +267,7 @@ fn keys_of_config(config: &Json) -> weighbridge::Result<KeyValues> {
     gguf_metadata(&Model::open(folder.path()).expect("a directory"))
 }
 
-/// What nearly all configs state, and more.
+/// The keys that nearly all configs state, and more.
 fn stated(model_type: &str, more: &Json) -> Json {
     let mut config = json!({
         "model_type": model_type, "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4,

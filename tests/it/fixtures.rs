@@ -181,8 +181,8 @@ fn files_outside_of_the_repository() {
     }
 }
 
-/// What whisper.cpp ships of silero's voice detector. Digests and values by Python's `struct` and
-/// `hashlib`.
+/// The file of silero's voice detector that whisper.cpp ships. Digests and values by Python's
+/// `struct` and `hashlib`.
 #[test]
 fn a_file_of_whisper() {
     let Some(folder) = outside("") else { return };
@@ -235,7 +235,7 @@ fn a_file_of_whisper() {
     assert_eq!(*bias.dequantize().expect("a value"), [-0.6245977]);
 }
 
-/// How a file of the hostile set is to be met.
+/// Checks that a file of the hostile set is met as expected.
 fn meet(path: &Path, expect: &str) -> Result<(), String> {
     use ErrorKind::{Io, LimitExceeded, Malformed, UnknownContainer, Unsupported};
     let opened = OpenOptions::new().open(path);

@@ -270,7 +270,7 @@ fn field(number: usize, width: usize, word: impl Fn(usize) -> u32) -> i32 {
     })
 }
 
-/// What a config says of a scheme.
+/// The settings of a scheme in a config.
 fn settings(method: &str, more: &str) -> String {
     format!("{{\"quant_method\":\"{method}\"{more}}}")
 }
@@ -791,7 +791,7 @@ fn bitsandbytes() {
     check_scheme("int8", &config, &file, "l.weight", (DType::BNB_INT8, &[21, 19]), &expected);
 }
 
-/// What is said of a weight whose parts do not fit, when it is opened or when it is decoded.
+/// The error for a weight whose parts do not fit, when it is opened or when it is decoded.
 fn refused(method: &str, file: &Safetensors) -> String {
     let folder = directory(&settings(method, ""), file);
     let decoded = |store: &Model| -> Result<String, Error> {

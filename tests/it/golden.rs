@@ -200,7 +200,7 @@ fn products_below_bf16_are_rounded() {
     assert_eq!(values(Rounding::Native), [0.0, 0.0, 0.0, 8.0, 8.0, 8.0]);
 }
 
-/// Why a row of the table has no golden blocks of its own.
+/// The reason why a row of the table has no golden blocks of its own.
 fn reason(dtype: DType) -> Option<&'static str> {
     let row = dtype.descriptor();
     let name = row.name;

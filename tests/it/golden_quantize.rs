@@ -16,7 +16,7 @@ fn floats(store: &Model, name: &str) -> Vec<f32> {
     store.stored_tensor(name).expect("the tensor").dequantize().expect("values").to_vec()
 }
 
-/// Why a dtype of ggml has no quantizer here.
+/// The reason why a dtype of ggml has no quantizer here.
 fn reason(dtype: DType) -> Option<&'static str> {
     match dtype.name() {
         "F64" | "I8" | "I16" | "I32" | "I64" => Some("numbers as they are: nothing to choose"),
@@ -76,8 +76,9 @@ fn blocks_of_every_ggml_type() {
     assert_eq!(count, 57);
 }
 
-/// How far values may be from what they were, as the root of the sum of squares over the number of
-/// values: ggml's own bounds (`test-quantize-fns.cpp`), and ours for the types that it leaves out.
+/// The distance that values may have from the originals, as the root of the sum of squares over the
+/// number of values: ggml's own bounds (`test-quantize-fns.cpp`), and ours for the types that it
+/// leaves out.
 fn bound(dtype: DType) -> f32 {
     match dtype.name() {
         "Q2_K" | "IQ2_S" => 0.0075,
@@ -130,7 +131,8 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// Of equal values ggml keeps the first as the smallest, which decides the sign of a zero.
+/// The first of several equal values counts as the smallest, as in ggml; this decides the sign of a
+/// zero.
 #[test]
 fn the_smallest_zero_is_the_first() {
     for dtype in [DType::Q4_1, DType::Q5_1] {
@@ -146,7 +148,7 @@ fn the_smallest_zero_is_the_first() {
     }
 }
 
-/// Of each eight signs, an even number is negative. Where the one that matters is changed for that,
+/// Eight signs have an even number of negative ones. If the one that matters is changed for that,
 /// the scale that fits is negative, and all eight signs change instead.
 #[test]
 fn a_negative_scale_changes_all_signs() {

@@ -63,7 +63,7 @@ fn both_forms_hold_means() {
     assert_eq!(names, ["a.weight", "b.weight"]);
 }
 
-/// Where an importance matrix has zeros or no numbers, columns weigh as much as the others on average.
+/// Columns weigh as much as the others on average if an importance matrix has zeros or no numbers for them.
 #[test]
 fn weights_are_usable() {
     let weights = |values: &[f32], matrices: u64| {
@@ -309,7 +309,7 @@ fn cut_short_and_changed() {
     }
 }
 
-/// What llama-imatrix wrote of one model, in both forms.
+/// An importance matrix of llama-imatrix, in both forms.
 #[test]
 fn both_forms_say_the_same() {
     let Some(folder) = fixture("gguf/misc") else { return };

@@ -1,4 +1,4 @@
-//! What kernels are told of tensors that the schemes of checkpoints quantized.
+//! The facts that kernels get about tensors of checkpoints' schemes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What each number and flag of a config becomes in GGUF, and in the `config.json` that the GGUF
+//! The form of each number and flag of a config in GGUF, and in the `config.json` that the GGUF
 //! keys alone give: the lines that a model has with it and without it.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers are the test's own")]
 

@@ -1,4 +1,4 @@
-//! What stops no conversion: tensors that no rule knows, pieces of wrappers in names, projectors next to a
+//! Tensors that stop no conversion: those that no rule knows, pieces of wrappers in names, projectors next to a
 //! language model. And files that are quantized or read as their programs do.
 
 use std::path::Path;

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use tempfile::TempDir;
 use weighbridge::{DType, Model, Part};
 
-/// What a file says, entry by entry.
+/// The entries of a file.
 fn entries(model: &Model) -> Vec<(String, DType, Vec<u64>, Vec<u8>)> {
     let all = model.stored_tensors().map(|tensor| {
         let bytes = tensor.raw_bytes(Part::Weight).expect("its bytes").into_owned();

@@ -16,7 +16,7 @@ const HF: &str = "assets/sample/hf";
 const MLX: &str = "assets/sample/mlx-4bit";
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 
-/// What is found by default, and with it what the strict rules add.
+/// The faults that are found by default, and those that the strict rules add.
 fn found(path: &Path) -> String {
     let store = Model::open(path).expect("a model");
     let of = |strictness| ops::check_consistency(&store, strictness).expect("checked");
@@ -305,7 +305,7 @@ fn no_tensor_of_the_architecture() {
     assert!(!gguf(|_| ()).contains("no tensor has a name"));
 }
 
-/// What the class would not build, or has no place for.
+/// Tensors that the class would not build, or has no place for.
 #[test]
 fn tensors_beside_those_of_the_class() {
     let found_with = |names: &[&str], edit: fn(&mut Json)| {

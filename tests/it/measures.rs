@@ -167,7 +167,7 @@ fn shares_of_a_file_that_cannot_be_read() {
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
 }
 
-/// What cannot be hashed is no difference, but an error.
+/// A tensor that cannot be hashed is no difference, but an error.
 #[test]
 fn a_list_of_hashes_of_values_that_cannot_be_read() {
     let (sound, faulty) = (nvfp4("F32"), nvfp4("BF16"));

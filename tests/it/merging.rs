@@ -21,7 +21,7 @@ fn recipe(text: &str) -> MergeRecipe {
     MergeRecipe::parse(&format!("dtype: float32\n{text}"), &open).expect("a recipe")
 }
 
-/// What a recipe makes of two values, for one tensor.
+/// Checks a recipe on two values, for one tensor.
 fn check(text: &str, name: &str, expected: impl Fn(f32, f32) -> f32) {
     let merged = merge_models(&recipe(text)).expect("a model");
     let (a, b) = (values(&open(HF), name), values(&open(GGUF), name));

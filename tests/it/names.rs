@@ -102,7 +102,7 @@ fn open_all(model: &NamedModel) -> Vec<Opened> {
     model.forms.iter().map(|(form, tensors)| open(model, *form, tensors)).collect()
 }
 
-/// Where the forms of a model are not understood, or have other tensors.
+/// The forms of a model that are not understood, or have other tensors.
 fn faults(model: &NamedModel) -> Vec<String> {
     let (at, opened) = (&model.name, open_all(model));
     let mut faults = Vec::new();

@@ -1,5 +1,5 @@
-//! What `create` adds to weights in Ollama's store: capabilities, templates, parameters, adapters,
-//! drafts. The expected values are those of Ollama fb307609.
+//! The layers that `create` adds to weights in Ollama's store: capabilities, templates, parameters,
+//! adapters, drafts. The expected values are those of Ollama fb307609.
 #![allow(clippy::disallowed_methods, reason = "the files and their sizes are the test's own")]
 
 use std::path::{Path, PathBuf};

@@ -171,7 +171,7 @@ fn files_are_chosen_by_name() {
     ");
 }
 
-/// What is asked for by name need not be weights, whichever the repository has.
+/// Files that are asked for by name need not be weights, whichever the repository has.
 #[test]
 fn what_is_asked_for_need_not_be_weights() {
     let texts = ["README.md", "config.json"].map(|name| (name.to_owned(), b"{}".to_vec()));
@@ -560,7 +560,7 @@ fn names_of_an_index_are_no_addresses() {
     assert_eq!(Model::open(folder.path().join("to")).expect("a model").len(), 1);
 }
 
-/// What was fetched is continued while the file is the same, and fetched again when it is another.
+/// A download is continued while the file is the same, and fetched again when it is another.
 #[test]
 fn a_plain_download_is_continued() {
     use std::ops::ControlFlow;
@@ -594,7 +594,7 @@ fn a_plain_download_is_continued() {
     assert_eq!(tree(&folder.path().join("to")), files(2).into_iter().collect());
 }
 
-/// What killed runs have left of a file is not believed if the list does not fit.
+/// A list that a killed run left is ignored if it does not fit the file.
 #[test]
 fn a_list_that_is_damaged_is_no_list() {
     let files = repository(1_000_000);

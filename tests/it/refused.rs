@@ -79,7 +79,8 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// What somebody puts into a directory while the new one is written is not deleted with the old one.
+/// Files that somebody puts into a directory while the new one is written are not deleted with the
+/// old one.
 #[test]
 fn files_that_appear_while_a_directory_is_written() {
     let source = Model::open(sample("hf")).expect("the sample");
@@ -246,7 +247,7 @@ fn vector(architecture: &str, values: &[f32]) -> Model {
     OpenOptions::new().open_memory("model.gguf", file.build()).expect("a model")
 }
 
-/// What `diff` notes of two models as a whole.
+/// The notes of `diff` on two models as a whole.
 #[test]
 fn models_that_are_hardly_comparable() {
     let (llama, qwen) = (vector("llama", &[1.0, 2.0]), vector("qwen2", &[1.0, 2.0]));

@@ -325,7 +325,7 @@ fn gguf_dtypes_are_refused_where_their_bytes_are_asked_for() {
     ");
 }
 
-/// What every reader lets pass is remarked on, and refused by none.
+/// Oddities that every reader accepts are noted, and refused by none.
 #[test]
 fn gguf_oddities() {
     let noted = |file: Gguf| {
@@ -335,7 +335,8 @@ fn gguf_oddities() {
     assert_snapshot!(noted(small().key("a\0b", Kv::U8(1))), @"a key holds a NUL byte (at byte 69)");
 }
 
-/// What llama.cpp refuses and has one safe reading: strict refuses it, the others remark on it.
+/// Files that llama.cpp refuses and that have one safe reading: strict refuses them, the others
+/// note it.
 #[test]
 fn gguf_strictness() {
     let said = |file: Gguf| {
@@ -1000,7 +1001,7 @@ fn documents() {
     assert_snapshot!(without_path(&notes(&store), beside.path()), @"not used: ./config.json: not valid JSON: the text ends where a string is expected at line 1 column 2");
 }
 
-/// What people hand over in place of a model.
+/// Files that people give in place of a model.
 #[test]
 fn other_files() {
     let file = |bytes: &[u8]| refused(bytes.to_vec());
@@ -1317,7 +1318,7 @@ fn ollama_manifests() {
     assert_snapshot!(stored(&layers(&[layer("license", DIGESTS[0], "SIZE")]), blob()), @"Malformed: ./manifests/registry.ollama.ai/library/m/latest: the model has no weights: its layers are license");
 }
 
-/// What a manifest calls a model still has to begin with GGUF's magic.
+/// A blob that a manifest calls a model must begin with GGUF's magic.
 #[test]
 fn ollama_models_have_the_magic() {
     let model = layers(&[layer("model", DIGESTS[0], "SIZE")]);
@@ -1370,7 +1371,7 @@ fn long_names() {
     assert!(error.to_string().starts_with(&format!("file: tensor \"{ordinary}\": ")), "{error}");
 }
 
-/// What an archive has at its 257th byte may stand there in a GGUF file too, in a token for one.
+/// A GGUF file may have the mark of an archive at its 257th byte too, in a token for one.
 #[test]
 fn tar_archives_and_what_looks_like_one() {
     let mut archive = b"model.gguf".to_vec();

@@ -88,7 +88,7 @@ fn every_container_is_the_same_from_a_server() {
     }
 }
 
-/// What a server may do instead of sending the file, and what comes of it.
+/// Faults of a server instead of the file, and their results.
 #[test]
 fn servers_that_fail() {
     let bytes = gguf();

@@ -205,7 +205,7 @@ fn an_entry_that_cannot_be_written_leaves_no_part_of_it() {
     assert_eq!(kept(&cache), before);
 }
 
-/// What was written longest ago goes first, and only as much as must.
+/// The oldest entries are deleted first, and only as many as must be.
 #[test]
 fn a_full_cache_forgets_the_oldest() {
     let server = Server::start(serve(small()));

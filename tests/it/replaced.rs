@@ -27,15 +27,15 @@ use weighbridge::{DType, Error, Model, OpenOptions, Result, Strictness};
 
 pub(crate) type Lines = BTreeSet<String>;
 
-/// What is derived besides the config, the names and GGUF's keys.
+/// The forms that are derived besides the config, the names and GGUF's keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Also {
     Nothing,
     /// The documents of Hugging Face and MLX directories.
     Documents,
-    /// How each tensor is written to GGUF, and what the file cannot say.
+    /// The method of each tensor in GGUF, and what the file cannot express.
     Gguf,
-    /// How each tensor is written to each container.
+    /// The method of each tensor in each container.
     Plans,
 }
 
@@ -197,7 +197,7 @@ fn digest<'l>(lines: impl Iterator<Item = &'l String>) -> u64 {
     })
 }
 
-/// What the replacements change, by model and place.
+/// The changes that the replacements make, by model and place.
 #[derive(Default)]
 pub(crate) struct Told {
     text: String,

@@ -240,7 +240,7 @@ fn directories_in_shards_and_back() {
     }
 }
 
-/// What lies at a path is replaced only if that is asked for, and never while it is read.
+/// An existing file is replaced only if that is asked for, and never while it is read.
 #[test]
 fn nothing_is_written_over_what_is_read() {
     let folder = folder(&[("model.gguf", small(&[1.0; 32]).build())]);
@@ -369,7 +369,7 @@ fn a_file_written_anew_keeps_its_mode() {
     assert_eq!(path.metadata().expect("it").permissions().mode() & 0o777, 0o640);
 }
 
-/// What a container or llama.cpp does not take is refused with the tensor's name.
+/// Tensors that a container or llama.cpp does not accept are refused by name.
 #[test]
 fn refusals() {
     let long = "n".repeat(64);

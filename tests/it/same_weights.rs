@@ -94,7 +94,7 @@ fn permuted(values: &[f32], columns: usize) -> Vec<f32> {
     values.chunks(rows * columns).flat_map(head).collect()
 }
 
-/// What GGUF stores of a tensor.
+/// The values that GGUF stores of a tensor.
 fn in_gguf(tensor: &Tensor) -> Vec<f32> {
     match tensor.transform.rows {
         RowOrder::PairsQ | RowOrder::PairsK => permuted(

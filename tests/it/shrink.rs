@@ -80,7 +80,7 @@ fn values_tell_too() {
     });
 }
 
-/// Who gets the file itself reads past its end without an error of this library.
+/// A caller that gets the file itself reads past its end without an error of this library.
 #[test]
 fn files_that_are_handed_out_tell() {
     each(|options, path| {
@@ -109,7 +109,7 @@ fn sources_tell() {
     }
 }
 
-/// What lies past the end was never there: no file became shorter, and no memory is requested for it.
+/// Ranges past the end never existed: no file became shorter, and no memory is requested for them.
 #[test]
 fn ranges_past_the_end() {
     let folder = files();

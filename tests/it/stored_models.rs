@@ -124,7 +124,7 @@ fn texts_beyond_the_limit_are_refused() {
     assert!(error.to_string().contains("1400 bytes of text"), "{error}");
 }
 
-/// What another program wrote stays as it is, if nothing is added to it.
+/// Parameters that another program wrote stay as they are, if nothing is added.
 #[test]
 fn a_copy_keeps_the_parameters() {
     let store = Store::new();

@@ -402,8 +402,8 @@ fn what_the_class_has_by_itself_is_no_loss() {
     assert!(note.contains(": bounds of YaRN: ") && !note.contains("; "), "{note}");
 }
 
-/// What programs ask of a config apart from its fields: keys that no field reads, those among them that
-/// change logits, and the class's own rotary embeddings.
+/// The config of a GGUF file has what programs ask for apart from its fields: keys that no field reads, those among
+/// them that change logits, and the class's own rotary embeddings.
 #[test]
 fn a_gguf_file_states_what_the_config_of_its_model_states() {
     let mut gpt_oss = models().into_iter().find(|named| named.name == "gpt-oss, fused").unwrap();
@@ -433,7 +433,7 @@ fn a_gguf_file_states_what_the_config_of_its_model_states() {
     assert_eq!(length.to_string(), "8");
 }
 
-/// What is a GGUF file already is rewritten as it is, whatever llama.cpp makes of it.
+/// A GGUF file is rewritten as it is, whatever llama.cpp makes of it.
 #[test]
 fn gguf_files_are_not_refused_for_what_they_were() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! What a model has beside its tensors, from one container's words to another's.
+//! Documents of a model, translated from one container's words to another's.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,7 +58,7 @@ fn keys_are_those_of_the_converter() {
     }
 }
 
-/// What the documents of a GGUF file are, by name.
+/// The documents of a GGUF file, by name.
 fn documents(path: &Path) -> BTreeMap<&'static str, Vec<u8>> {
     let store = Model::open(path).expect("a GGUF file");
     hf_documents(&store).map(Documents::into_files).expect("documents").into_iter().collect()
