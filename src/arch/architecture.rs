@@ -77,8 +77,8 @@ pub struct Architecture {
     pub(crate) counts_encoder_layers: bool,
     /// Whether the residual stream of published models exceeds the range of `F16`.
     pub(crate) exceeds_f16: bool,
-    /// What a decoder computes beyond what the config and the tensors say, for programs that run models;
-    /// `None` if no line says that it can be run.
+    /// The decoder's steps beyond what the config and the tensors say, for programs that run models; `None` if no line
+    /// says that it can be run.
     pub decoder: Option<&'static [PlanLine]>,
 }
 

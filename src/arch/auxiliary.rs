@@ -95,8 +95,8 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*.v_scale",                    "a scale for the value cache, not for weights"),
 ];
 
-/// What a tensor with this stored name is, if a pattern matches the name: one of all models, or of
-/// `others`.
+/// The purpose of a tensor with this stored name, if a pattern matches the name: one of all models,
+/// or of `others`.
 pub(super) fn reason(
     stored: &str,
     others: &[(&'static str, &'static str)],

@@ -27,17 +27,17 @@ pub(crate) enum Cut {
     Equal(u64),
 }
 
-/// How one canonical tensor is divided.
+/// The division of one canonical tensor among ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorCut {
     /// Whether the first axis counts experts.
     pub(crate) experts: bool,
-    /// How each expert, or the whole tensor, is divided.
+    /// The division of each expert, or of the whole tensor.
     pub(crate) cut: Cut,
     stack: Stack,
 }
 
-/// Where a tensor is among the stages of a pipeline.
+/// The place of a tensor among the stages of a pipeline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// In every stage.
@@ -104,7 +104,7 @@ impl TensorCut {
 }
 
 impl Architecture {
-    /// Where a canonical tensor is among the stages of a pipeline.
+    /// The place of a canonical tensor among the stages of a pipeline.
     pub(crate) fn stage(&self, canonical: &str, config: &ModelConfig) -> Stage {
         let stack = Stack::of(canonical);
         let before = u64::from(config.encoder.enc_n_layers.as_ref().map_or(0, |n| n.value));
@@ -224,7 +224,7 @@ impl TensorCut {
         })
     }
 
-    /// How the tensor is divided, for reports.
+    /// The division of the tensor, in words for reports.
     pub(crate) fn describe(&self) -> String {
         let experts = if self.experts { Some("experts".to_owned()) } else { None };
         let cut = match self.cut {

@@ -152,7 +152,7 @@ fn candidates(
     forms
 }
 
-/// Which forms a dialect prefers.
+/// The forms that a dialect prefers.
 #[derive(Clone, Copy)]
 struct Habits {
     dialect: Dialect,

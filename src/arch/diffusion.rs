@@ -23,8 +23,8 @@ const NAMES: &[&str] = &[
 
 const KIND: &str = "the weights of a diffusion model, which makes images or video, not text";
 
-/// What a model is, if it is no language model but makes images or video. `architecture` is the name that
-/// its files give.
+/// The kind of a model that makes images or video; `None` for language models. `architecture` is the name that its
+/// files give.
 pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'static str> {
     let config = store.document("config.json");
     let is_class = architecture.is_none()

@@ -36,7 +36,7 @@ pub struct GenerationConfig {
     pub other: Map<String, Json>,
 }
 
-/// Where the settings are stored, and the prefix of a key in messages.
+/// The place of the settings, and the prefix of a key in messages.
 struct SettingsSource<'a> {
     json: Map<String, Json>,
     shown: &'static str,

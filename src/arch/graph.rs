@@ -1,5 +1,5 @@
-//! What llama.cpp's loader accepts and requires of a GGUF file: the tensors of each architecture,
-//! their shapes, and keys. A file that lacks one of them, or has a tensor too many, is not loaded.
+//! The requirements of llama.cpp's loader on a GGUF file: the tensors of each architecture, their
+//! shapes, and keys. A file that lacks one of them, or has a tensor too many, is not loaded.
 //!
 //! The facts are in `engines/llama.cpp`. `cargo xtask oracles` compares the faults with what llama.cpp
 //! does when it loads changed files.
@@ -155,8 +155,8 @@ impl Numbers<'_> {
 /// The tensors of a GGUF file: names, and dimensions in the order of rows and columns.
 pub(crate) type Stored<'a> = &'a dyn Fn(&str) -> Option<Vec<u64>>;
 
-/// Why llama.cpp does not load a file of this architecture, one sentence for each fault; empty if it
-/// does.
+/// The reasons why llama.cpp does not load a file of this architecture, one sentence for each
+/// fault; empty if it does.
 pub(crate) fn faults<'a>(
     graph: &Graph,
     architecture: &str,
@@ -231,8 +231,8 @@ pub(crate) fn faults<'a>(
 const BETAS: [(&str, f64); 2] =
     [("rope.scaling.yarn_beta_fast", 32.0), ("rope.scaling.yarn_beta_slow", 1.0)];
 
-/// What a file or its model's `config.json` states and the graph does not compute with, one sentence
-/// each.
+/// The statements of a file or its model's `config.json` that the graph does not compute with, one
+/// sentence each.
 pub(crate) fn ignored(
     graph: &Graph,
     architecture: &str,

@@ -49,7 +49,7 @@ pub(crate) struct MlxModules {
     pub(crate) choice: MlxChoice,
 }
 
-/// How [`MlxModules`] matches the paths of modules.
+/// A pattern of the paths of modules, for [`MlxModules`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MlxPath {
     EndsWith(&'static str),

@@ -11,7 +11,7 @@ use super::ModelConfig;
 use super::runs::{Half, Projection, RowLoops, RowSelection};
 use crate::error::{Error, Result};
 
-/// Which rows of a stored tensor, in which order, form a tensor of linear attention.
+/// The rows of a stored tensor, in order, that form a tensor of linear attention.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Linear {

@@ -1,4 +1,4 @@
-//! Which stored tensors hold a canonical one.
+//! The stored tensors that hold a canonical one.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,8 @@ pub struct Mapping {
     /// Whether each expert has a stored tensor of its own. Together they form one canonical tensor
     /// with an additional axis.
     pub stacked: bool,
-    /// How each stored tensor differs from the canonical one, or from its expert's part of it.
+    /// The change from the canonical tensor, or from its expert's part of it, to each stored
+    /// tensor.
     pub transform: Transform,
 }
 

@@ -1,4 +1,4 @@
-//! How the stored names of a model map to canonical names.
+//! The mapping from the stored names of a model to canonical names.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,8 +21,9 @@ pub struct Auxiliary {
     pub reason: &'static str,
 }
 
-/// How a model's stored names map to canonical names. Every tensor is accounted for: those without
-/// a canonical name are in [`unknown`](Self::unknown), missing ones in [`missing`](Self::missing).
+/// The mapping from a model's stored names to canonical names. Every tensor is accounted for: those
+/// without a canonical name are in [`unknown`](Self::unknown), missing ones in
+/// [`missing`](Self::missing).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Resolution {
@@ -30,10 +31,10 @@ pub struct Resolution {
     pub architecture: Option<&'static Architecture>,
     /// The dialect of the model's tensor names.
     pub dialect: Dialect,
-    /// Why this architecture was chosen, or why none was.
+    /// The reason why this architecture was chosen, or why none was.
     pub reason: String,
-    /// What a program that wraps a model, or modules of it, put into stored names; empty if there is
-    /// nothing. The tables have the names without it.
+    /// The text that a program which wraps a model, or modules of it, put into stored names; empty
+    /// if there is none. The tables have the names without it.
     pub wrapper: String,
     /// The number of stored names that have such a piece.
     pub wrapped: usize,

@@ -113,7 +113,7 @@ pub(crate) fn source_of_keys<'a>(
     Ok(SourceModel::new(reader, config, &resolution.mapped))
 }
 
-/// What a GGUF file keeps of `config.json`, with the document and what llama.cpp computes differently.
+/// The part of `config.json` that a GGUF file keeps, with the document and the differences in llama.cpp's computation.
 ///
 /// # Errors
 ///
@@ -285,7 +285,7 @@ fn is_gguf(store: &Store) -> bool {
     matches!(store.encoding(), Encoding::Gguf | Encoding::Ggml)
 }
 
-/// Why the model has the architecture, or none.
+/// The reason why the model has the architecture, or none.
 fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> String {
     let said = named.map(|Field { value, source }| format!("{source} is \"{value}\""));
     let other = || diffusion::found(store, named.map(|named| named.value.as_str()));
@@ -341,8 +341,8 @@ fn check_once(resolution: &Resolution) -> Result<()> {
     Err(Error::malformed(fault).in_tensor(name(second)))
 }
 
-/// Of a tensor that is stored in several forms, keeps the form that is first in the tables:
-/// ik_llama.cpp stores `attn_kv_b` beside the two tensors that it is split into.
+/// Keeps one form of a tensor that is stored in several, the first in the tables: ik_llama.cpp
+/// stores `attn_kv_b` next to the two tensors that it is split into.
 fn keep_first_rows(resolution: &mut Resolution, ranks: &[u32]) {
     let mut first: HashMap<&str, u32, RandomState> = HashMap::default();
     for (mapping, &rank) in resolution.mapped.iter().zip(ranks) {

@@ -25,7 +25,7 @@ pub struct NameRule {
 pub struct StoredForm {
     /// The name; empty if the dialect has no such tensor.
     pub name: &'static str,
-    /// How the stored tensor differs from the canonical one.
+    /// The change from the canonical tensor to the stored one.
     pub transform: Transform,
 }
 

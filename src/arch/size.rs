@@ -66,7 +66,7 @@ pub(crate) enum Size {
     Sum(&'static [Self]),
 }
 
-/// What is not divided further.
+/// The unit that is not divided further.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Unit {
     /// Elements: blocks, where a dtype has them.

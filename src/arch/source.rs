@@ -188,12 +188,12 @@ impl<'a> SourceModel<'a> {
         })
     }
 
-    /// How the outputs of an embedding model are pooled, as GGUF numbers it.
+    /// The pooling of an embedding model's outputs, as GGUF numbers it.
     pub(crate) fn pooling(&self) -> Result<Option<u32>> {
         Ok(pooling::stated(self.reader.store)?.map(|(number, _)| number))
     }
 
-    /// Which layers are of this kind, if `config.json` lists the kinds.
+    /// The layers of this kind, if `config.json` lists the kinds.
     pub(crate) fn layers_of(&self, kind: &LayerKind) -> Result<Option<Vec<bool>>> {
         let Some(Json::Array(kinds)) = self.row("layer_types")? else { return Ok(None) };
         if kinds.len() as u64 != u64::from(self.config.n_layers.value) {

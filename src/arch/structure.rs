@@ -84,7 +84,8 @@ struct Reading {
     closed: Option<&'static str>,
 }
 
-/// How a reading fits the shapes: with matrices as `[outputs, inputs]`, as `[inputs, outputs]`.
+/// The fit of a reading to the shapes: with matrices as `[outputs, inputs]`, as `[inputs,
+/// outputs]`.
 #[derive(Clone, Copy, Eq, PartialEq)]
 struct Fit {
     straight: bool,

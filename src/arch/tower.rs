@@ -44,7 +44,7 @@ pub(crate) struct Tower {
     pub(crate) keys: fn(&TowerConfig<'_>, &mut KeyWriter<'_>) -> Result<()>,
 }
 
-/// How a tensor in GGUF is made of a stored one.
+/// The form in which GGUF has a stored tensor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TowerForm {
     /// Unchanged.
@@ -80,7 +80,7 @@ pub(crate) struct Sizes {
     pub(crate) heads: u32,
 }
 
-/// What the files of a model say about its vision model.
+/// The facts about a model's vision model, from its files.
 #[derive(Debug)]
 pub(crate) struct TowerConfig<'a> {
     path: &'a Path,

@@ -11,7 +11,7 @@ use super::linear::Linear;
 use super::runs::{Half, Projection, RowLoops, RowSelection};
 use crate::error::{Error, Result};
 
-/// How a stored tensor differs from a canonical one. To derive the canonical tensor, restore the
+/// The change from a canonical tensor to a stored one. To derive the canonical tensor, restore the
 /// [axes](Self::axes), then select [rows](Self::rows) and [columns](Self::columns), then undo the
 /// change of [values](Self::values).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,15 +19,15 @@ use crate::error::{Error, Result};
 pub struct Transform {
     /// The order of the axes.
     pub axes: Axes,
-    /// Which rows form the canonical tensor.
+    /// The rows that form the canonical tensor.
     pub rows: RowOrder,
-    /// Which columns form the canonical tensor, in the same terms.
+    /// The columns that form the canonical tensor, in the same terms.
     pub columns: RowOrder,
     /// The change of the values.
     pub values: Change,
 }
 
-/// How the axes of a stored tensor differ from the canonical ones.
+/// The change of a stored tensor's axes from the canonical ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Axes {
@@ -57,7 +57,7 @@ pub enum Axes {
     JoinedTransposed,
 }
 
-/// Which rows of a stored tensor, in which order, form a canonical one. Rows are counted within the
+/// The rows of a stored tensor, in order, that form a canonical one. Rows are counted within the
 /// last two axes, and alike in each outer array (expert). In a vector, each element is a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]

@@ -14,7 +14,7 @@ use crate::json::{Json, Map};
 pub(crate) struct Variant {
     /// `general.architecture`; empty if GGUF has no architecture for such models.
     pub(crate) gguf: &'static str,
-    /// Why there is none, if more is known than that.
+    /// The reason why there is none, if more is known than that.
     pub(crate) refused: Option<&'static str>,
     /// Values of `model_type` that map to it.
     pub(crate) hf: &'static [&'static str],

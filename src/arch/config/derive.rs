@@ -286,7 +286,7 @@ impl<'d> ConfigDraft<'d> {
         Field::derived(largest, source)
     }
 
-    /// How outputs are pooled, as documents next to the weights say it.
+    /// The pooling of outputs, as documents next to the weights state it.
     fn pooling(&mut self, store: &Store) {
         if self.attention.pooling_type.is_none() {
             // What cannot be read is an error for those who convert the model, not for those who open

@@ -35,7 +35,7 @@ pub struct ConfigField<'a> {
     pub name: &'static str,
     /// Its value.
     pub value: Json,
-    /// Where the value was found or how it was derived.
+    /// The place where the value was found, or the rule by which it was derived.
     pub source: &'a str,
 }
 

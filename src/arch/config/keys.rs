@@ -131,7 +131,7 @@ parts! {
         sections: Vec<u32> = counts,    gguf ["rope.dimension_sections"],    json ["rope.mrope_section"];
         /// Period of layers without rotary embeddings: the last layer of each period has none.
         skip_interval: u32 = room,      gguf [],                             json ["no_rope_layer_interval"];
-        /// Which layers have rotary embeddings, if some have none.
+        /// The layers that have rotary embeddings, if some have none.
         layers: Vec<bool> = flags,      gguf ["attention.rope_pattern"],     json ["no_rope_layers"];
     }
 
@@ -214,8 +214,7 @@ parts! {
         relative_max_distance: u32 = size, gguf [],                           json ["relative_attention_max_distance"];
         /// Whether a position attends to earlier positions only.
         causal: bool = flag,              gguf ["attention.causal"],          json ["is_causal"];
-        /// How the outputs of an embedding model are pooled: 0 none, 1 mean, 2 first, 3 last, 4
-        /// rank.
+        /// The pooling of an embedding model's outputs: 0 none, 1 mean, 2 first, 3 last, 4 rank.
         pooling_type: u32 = count,        gguf ["pooling_type"],              json [];
     }
 
@@ -239,7 +238,7 @@ parts! {
         expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale"];
         /// Whether the weights of the chosen experts are normalized to a sum of one.
         expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize"];
-        /// How router scores become expert weights.
+        /// The function that makes expert weights of router scores.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
         n_leading_dense_layers: u32 = leading, gguf ["leading_dense_block_count"], json ["mlp_layer_types", "first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];

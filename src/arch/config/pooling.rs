@@ -1,5 +1,5 @@
-//! How the outputs of an embedding model are pooled, from the files of sentence-transformers beside
-//! the model.
+//! The pooling of an embedding model's outputs, from the files of sentence-transformers next to the
+//! model.
 
 use crate::error::{Error, Result};
 use crate::json::Json;

@@ -8,8 +8,8 @@ use super::read::{KeptDocument, documents, in_documents, paths};
 use crate::engines::transformers;
 use crate::store::{Encoding, Store};
 
-/// Of [`unused`] keys, those of `config.json` that change the logits of transformers' causal class, and whose
-/// values are not the class's defaults.
+/// The [`unused`] keys of `config.json` that change the logits of transformers' causal class, and whose values are not
+/// the class's defaults.
 pub(crate) fn computed<'s>(
     store: &'s Store,
     kept: Option<&'s KeptDocument>,

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::json::Json;
 
-/// How rotary embeddings are scaled to contexts longer than those of training.
+/// The scaling of rotary embeddings to contexts longer than those of training.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum RopeScalingKind {
@@ -59,7 +59,7 @@ impl RopeScalingKind {
     }
 }
 
-/// How router scores become expert weights.
+/// The function that makes expert weights of router scores.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Gating {
@@ -221,7 +221,7 @@ impl LayerLayout {
     }
 }
 
-/// Which layers have a sliding window, in the form that a file gives.
+/// The layers that have a sliding window, in the form that a file gives.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LayerPattern {
     /// The period: the last layer of each period has no window. 0: all layers have one.

@@ -153,7 +153,7 @@ fn gated_by_sigmoid(model: &SourceModel<'_>) -> bool {
     gating.is_some_and(|gating| gating.value == Gating::Sigmoid)
 }
 
-/// What mlx-lm's class of GLM 5 reads, and transformers' computes without a key for it.
+/// The keys that mlx-lm's class of GLM 5 reads, and that transformers' class computes without.
 fn routing_of_glm(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     for (key, value) in [
         ("moe_layer_freq", Json::from(1)),
@@ -168,7 +168,7 @@ fn routing_of_glm(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()
     Ok(())
 }
 
-/// How DeepSeek 2 chooses experts: among all of them, or among those of the best groups.
+/// The choice of experts in DeepSeek 2: among all of them, or among those of the best groups.
 fn choice(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let groups = model.config.experts.n_expert_groups.as_ref().map_or(1, |groups| groups.value);
     let method = if groups > 1 { "group_limited_greedy" } else { "greedy" };

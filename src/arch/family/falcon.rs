@@ -6,7 +6,7 @@ use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
 use crate::json::{Json, Map};
 
-/// Of all Falcons, those of this kind alone have biases.
+/// A tensor that only Falcons of one kind have.
 const BIASED: &str = "layers.0.ffn.up.bias";
 
 /// The functions that the families' files name.

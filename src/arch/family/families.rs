@@ -1,10 +1,10 @@
-//! What a file describes.
+//! The contents of a file of families.
 
 use crate::arch::Architecture;
 use crate::arch::habits::MlxModules;
 use crate::arch::variant::Variant;
 
-/// What a file describes beside its tables.
+/// The contents of a file of families.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     pub(super) architectures: Vec<&'static Architecture>,

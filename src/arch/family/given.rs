@@ -106,13 +106,13 @@ impl OpenOptions {
     }
 }
 
-/// What the added files describe, the latest first.
+/// The contents of the added files, the latest first.
 pub(super) fn all() -> Vec<&'static Families> {
     let given = GIVEN.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     given.iter().rev().map(|file| file.families).collect()
 }
 
-/// What is wrong with a family, as to names of other tables.
+/// The fault of a family's names, which other tables must have.
 pub(super) fn check(row: &Architecture) -> std::result::Result<(), String> {
     let fault = |what: String| Err(format!("family {}: {what}", row.name));
     if row.gguf.is_empty() && row.hf.is_empty() {

@@ -17,7 +17,7 @@ pub(super) fn is_own(config: &Json) -> bool {
     class.is_some_and(|class| class.starts_with("JinaBert"))
 }
 
-/// Where transformers finds the classes: in the repository that the published configs name.
+/// The repository in which transformers finds the classes, as the published configs name it.
 fn code(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let repository = match model.has("layers.0.attention_sum_norm.weight") {
         true => "jinaai/jina-bert-v2-qk-post-norm",

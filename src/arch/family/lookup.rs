@@ -13,7 +13,7 @@ use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::variant::{Class, ConfigRule, Variant};
 use crate::engines::transformers;
 
-/// What the files that mention a name describe, those that are given first.
+/// The contents of the files that mention a name, those that are given first.
 fn files_of(name: &str) -> impl Iterator<Item = &'static Families> {
     let given = given::all().into_iter().filter(move |file| file.mentions(name));
     let builtin = BUILTINS.iter().filter(move |file| file.names.contains(&name));

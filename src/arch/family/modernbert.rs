@@ -17,7 +17,7 @@ pub(super) const STEPS: Steps = &[
     ("ropes", Step::Config(ropes)),
 ];
 
-/// How a classifier pools, as numbers of llama.cpp.
+/// The poolings of a classifier, as numbers of llama.cpp.
 const POOLINGS: [(&str, u32); 2] = [("mean", 1), ("cls", 2)];
 
 fn pooling_of_classifier(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
@@ -35,7 +35,7 @@ fn pooled(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     Ok(())
 }
 
-/// Which layers attend to a window: the period if the config states one, or a list.
+/// The layers that attend to a window: the period if the config states one, or a list.
 fn pattern(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let period = model.count("global_attn_every_n_layers")?;
     if let Some(period) = period {

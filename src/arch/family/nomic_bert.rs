@@ -33,7 +33,8 @@ fn short_length(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     Ok(())
 }
 
-/// Where transformers finds the class, and a setting that the class requires to be unset.
+/// The repository in which transformers finds the class, and a setting that the class requires to
+/// be unset.
 fn code(_: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let of = |file: &str| format!("nomic-ai/nomic-bert-2048--{file}");
     let map = crate::json::json!({

@@ -39,7 +39,7 @@ pub(crate) struct Member {
     pub(crate) transform: Transform,
 }
 
-/// What a convention requires besides its modules.
+/// The requirement of a convention besides its modules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ShapeCondition {
     OneKeyHead,

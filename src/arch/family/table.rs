@@ -225,7 +225,7 @@ impl Builtin {
     }
 }
 
-/// What was parsed of a built-in file. A test parses all of them.
+/// The parsed table of a built-in file. A test parses all of them.
 pub(super) fn sound<T>(name: &str, parsed: Parsed<T>) -> T {
     match parsed {
         Ok(parsed) => parsed,

@@ -1,5 +1,5 @@
-//! What a `config.json` says about computing, with the defaults of transformers' classes filled in:
-//! two documents that say the same in other words are equal here.
+//! The meaning of a `config.json` for computing, with the defaults of transformers' classes filled
+//! in: two documents that say the same in other words are equal here.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::arch::{LayerKind, family};
 use crate::engines::transformers;
 use crate::json::{Json, Map, json};
 
-/// What the class of a `model_type` takes for keys that a document leaves out; null where it derives
-/// the value from others. `None` if transformers has no class.
+/// The values that the class of a `model_type` has for keys that a document leaves out; null if it
+/// derives the value from others. `None` if transformers has no class.
 pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
     let class = transformers::class(model_type)?;
     let stated = class.defaults.iter().map(|(key, value)| (*key, Json::from(*value)));
@@ -96,7 +96,7 @@ pub(super) fn is_group(name: &str) -> bool {
     GROUPS.iter().any(|(group, _)| *group == name)
 }
 
-/// What a document says, by group of keys. `layers` is the number of layers.
+/// The meaning of a document, by group of keys. `layers` is the number of layers.
 pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let class = defaults(model_type);
@@ -368,7 +368,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Which layers have experts; null for a document of a class where all layers are alike.
+    /// The layers that have experts; null for a document of a class where all layers are alike.
     fn expert_layers(&self, layers: u32) -> Json {
         let period = self.count("decoder_sparse_step");
         let dense = self.get("mlp_only_layers").and_then(Json::as_array);
@@ -381,7 +381,7 @@ impl Reader<'_> {
         if each.iter().all(|sparse| *sparse) { Json::Null } else { json!(each) }
     }
 
-    /// Which layers have rotary embeddings; null if all have.
+    /// The layers that have rotary embeddings; null if all have.
     fn rotated_layers(&self, layers: u32) -> Json {
         let listed = self.get("no_rope_layers").and_then(Json::as_array);
         let period = self.count("no_rope_layer_interval");

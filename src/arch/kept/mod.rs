@@ -42,7 +42,7 @@ pub(crate) fn describes_files(key: &str) -> bool {
     OF_FILES.contains(&key)
 }
 
-/// What `config.json` says and GGUF keys do not.
+/// The values of `config.json` that GGUF keys do not state.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     config: Map<String, Json>,
@@ -51,7 +51,7 @@ pub(crate) struct Kept {
     pub(crate) whole: bool,
     /// The document that was compared.
     pub(crate) stated: Map<String, Json>,
-    /// What llama.cpp computes differently, one statement each.
+    /// The differences in llama.cpp's computation, one statement each.
     pub(crate) losses: Vec<String>,
 }
 
@@ -278,8 +278,9 @@ fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, 
     }
 }
 
-/// What a GGUF file keeps, with the document and what llama.cpp computes differently. `None` as for
-/// [`document`], and for a whole document, whose keys llama.cpp does not have.
+/// The values that a GGUF file keeps, with the document and the differences in llama.cpp's
+/// computation. `None` as for [`document`], and for a whole document, whose keys llama.cpp does not
+/// have.
 ///
 /// # Errors
 ///
@@ -296,7 +297,7 @@ pub(super) fn of_file(keys: &SourceModel<'_>) -> Result<Option<Kept>> {
     Ok(Some(kept))
 }
 
-/// What a document says about each layer, by group of keys.
+/// The meaning of a document for each layer, by group of keys.
 pub(crate) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     meaning(document, layers).into_iter().filter(|(name, _)| is_group(name)).collect()
 }
@@ -340,7 +341,7 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("use_bidirectional_attention", "\"vision\""),
 ];
 
-/// What a value says about computing; null if nothing.
+/// The effect of a value on computing; null if there is none.
 fn effect<'a>(model_type: &str, name: &str, value: &'a Json) -> &'a Json {
     let other = family::defaults(model_type).value("without_attention");
     let windowless = |kind: &Json| {
@@ -379,8 +380,8 @@ fn is_unused(stated: &Map<String, Json>, name: &str) -> bool {
     name.starts_with("mamba_") && no_states() || name == "num_experts_per_tok" && no_experts()
 }
 
-/// What the GGUF keys do not say. Only what the model's class in transformers computes with counts;
-/// other keys of a document have no effect.
+/// The values that the GGUF keys do not state. Only those count that the model's class in
+/// transformers computes with; other keys of a document have no effect.
 fn losses(
     stated: &Map<String, Json>,
     wanted: &BTreeMap<String, Json>,
