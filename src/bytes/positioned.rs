@@ -15,6 +15,16 @@ pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
+/// Opens a folder, to lock or sync it.
+pub(crate) fn open_folder(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    // Windows opens folders only with this flag, FILE_FLAG_BACKUP_SEMANTICS.
+    #[cfg(windows)]
+    std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, 0x0200_0000);
+    // The parent of a name alone is the empty path.
+    options.read(true).open(Path::new(".").join(path))
+}
+
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)

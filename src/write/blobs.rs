@@ -22,9 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::pipeline::{self, OpenFile, TensorLosses};
 use super::rename::{exists, rename_to_new};
-use super::target::{claimed, folder, is_same, open_or_create, reserve};
+use super::target::{claimed, is_same, open_or_create, reserve};
 use super::{OutFile, WriteOptions};
-use crate::bytes::{Access, Source};
+use crate::bytes::{Access, Source, open_folder};
 use crate::container::writer::{BlobStore, NewBlob};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};
@@ -311,7 +311,7 @@ fn make_folder(path: &Path) -> Result<()> {
 
 /// Syncs a folder, and with it the names in it, where the system can do that.
 fn synced(path: &Path) {
-    if let Ok(folder) = folder(path) {
+    if let Ok(folder) = open_folder(path) {
         let _ = folder.sync_all();
     }
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::OutFile;
 use super::rename::exists;
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Source, Text, open_folder};
 use crate::container::safetensors::indexed_files;
 use crate::error::{Error, ErrorKind, Result};
 use crate::place::choice::is_folder_of_model;
@@ -108,7 +108,7 @@ pub(super) fn settle(path: &Path, new: &[OutFile]) -> Result<()> {
     if aside.symlink_metadata().is_err() {
         return Ok(());
     }
-    let lock = File::open(&aside);
+    let lock = open_folder(&aside);
     if let Ok(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock) {
         let fault = "another program is writing this directory";
         return Err(Error::new(ErrorKind::Io, fault).in_file(path));
@@ -144,7 +144,7 @@ pub(super) fn install(
     replaceable(path, files, overwrite)?;
     let aside = aside(path);
     // Another run does not settle what this one is exchanging.
-    let _lock = File::open(new).ok().filter(|new| new.try_lock().is_ok());
+    let _lock = open_folder(new).ok().filter(|new| new.try_lock().is_ok());
     exchange(new, &aside, path).map_err(renamed)?;
     // Files may have appeared until the exchange.
     let deleted = match replaceable(&aside, files, overwrite) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::rename::exists;
 use super::set::{self, Move};
 use super::{OutFile, directory};
-use crate::bytes::{Text, is_content_addressed};
+use crate::bytes::{Text, is_content_addressed, open_folder};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file or directory that is being written under a temporary name beside its own.
@@ -73,7 +73,7 @@ impl WriteTarget {
                     std::io::ErrorKind::AlreadyExists => Ok(()),
                     _ => Err(error),
                 })
-                .and_then(|()| File::open(&partial)),
+                .and_then(|()| open_folder(&partial)),
         })?;
         let this = Self { path, partial, lock, kind, pending: true, overwrite };
         let failed =
@@ -124,7 +124,9 @@ impl WriteTarget {
     /// Returns what was deleted.
     pub(super) fn finish_directory(mut self, files: &[OutFile]) -> Result<Vec<PathBuf>> {
         let failed = |error| Error::io("cannot sync the directory to the disk", error);
-        self.lock.sync_all().map_err(failed).map_err(|error| error.in_file(&self.partial))?;
+        // Windows syncs files alone.
+        let synced = if cfg!(windows) { Ok(()) } else { self.lock.sync_all() };
+        synced.map_err(failed).map_err(|error| error.in_file(&self.partial))?;
         let installed = directory::install(&self.partial, &self.path, files, self.overwrite);
         // The directory has its final name, or there is an error and the old one is in its place.
         self.pending = self.partial.exists();
@@ -156,7 +158,7 @@ pub(super) fn finish_all(mut targets: Vec<WriteTarget>) -> Result<Vec<PathBuf>> 
 
 /// Syncs the folder of a path: only then a rename is durable.
 pub(super) fn synced_parent(path: &Path) {
-    if let Some(Ok(folder)) = path.parent().map(folder) {
+    if let Some(Ok(folder)) = path.parent().map(open_folder) {
         let _ = folder.sync_all();
     }
 }
@@ -291,11 +293,6 @@ impl PageChange {
         file.write_all(&self.bytes).map_err(failed("cannot change the file"))?;
         file.sync_all().map_err(failed("cannot sync the file to the disk"))
     }
-}
-
-pub(super) fn folder(path: &Path) -> std::io::Result<File> {
-    // The parent of a name alone is the empty path.
-    File::open(Path::new(".").join(path))
 }
 
 #[cfg(unix)]
