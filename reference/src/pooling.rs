@@ -156,7 +156,7 @@ impl<'r> Embedder<'r> {
 fn beside(path: &Path, name: &str) -> Result<PathBuf> {
     let plain = |part| matches!(part, Component::Normal(_));
     if name.is_empty() || !Path::new(name).components().all(plain) {
-        let fault = format!("modules.json names the folder \"{name}\", which is not beside it");
+        let fault = format!("modules.json names the folder \"{name}\", which is not next to it");
         return Err(Error::Mismatch(fault));
     }
     let folder = if path.is_file() { path.parent().unwrap_or(path) } else { path };

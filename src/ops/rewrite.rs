@@ -246,7 +246,7 @@ fn check_gguf(model: &Model) -> Result<()> {
     if store.encoding() == Encoding::Gguf {
         return Ok(());
     }
-    let advice = "edit config.json and the files beside it with a text editor";
+    let advice = "edit config.json and the files next to it with a text editor";
     let fault = match (store.container() == ollama::OLLAMA.name, store.is_directory()) {
         (true, _) => "the metadata of a model of tensor blobs cannot be changed",
         (false, true) => {

@@ -164,7 +164,7 @@ impl Repository {
 pub(super) fn locate(name: &str, client: &Arc<Client>) -> Result<RemoteModel> {
     let parsed = HubName::parse(name.strip_prefix("hf://").unwrap_or(name)).ok_or_else(|| {
         Error::mismatch("not a name of the hub")
-            .advise("write hf://ORG/NAME, with @REVISION, :QUANTIZATION or /FILE behind it")
+            .advise("write hf://ORG/NAME, with @REVISION, :QUANTIZATION or /FILE after it")
     })?;
     model(&parsed, client)
 }

@@ -100,7 +100,7 @@ fn files_beside_a_usual_name_are_opened_on_request() {
     ]);
     let usual = Model::open(folder.path()).expect("the usual file");
     assert_eq!(usual.len(), 1);
-    assert_eq!(notes(&usual), "ignored beside model: extra.safetensors");
+    assert_eq!(notes(&usual), "ignored next to model: extra.safetensors");
     let all = OpenOptions::new().all_files(true).open(folder.path()).expect("all files");
     assert_eq!((all.len(), notes(&all).as_str()), (2, ""));
 }

@@ -33,7 +33,7 @@ fn projectors_and_importance_matrices_are_no_models_of_a_directory() {
 #[test]
 fn files_say_what_they_are() {
     let kind = |kind: &str| ("general.type", Kv::text(kind));
-    let projector = "a multimodal projector, to be used beside a language model";
+    let projector = "a multimodal projector, to be used with a language model";
     for (keys, note) in [
         (vec![kind("model")], ""),
         (vec![kind("mmproj")], projector),
@@ -47,7 +47,7 @@ fn files_say_what_they_are() {
         ),
         (
             vec![kind("mmproj"), ("general.name", Kv::text("Eyes"))],
-            "a multimodal projector, to be used beside a language model: Eyes",
+            "a multimodal projector, to be used with a language model: Eyes",
         ),
     ] {
         let opened = open_as(file(&keys).build(), Strictness::Default).expect("a file");

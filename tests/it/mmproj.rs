@@ -374,7 +374,7 @@ fn a_language_model_alone_names_the_second_file() {
     insta::assert_snapshot!(plan.notes.join("\n"), @"
     left out: visual.patch_embed.proj.weight and 10 more: part of the vision model, not of the language model
     llama.cpp reads the vision or audio model from a file of its own (mmproj): converting with mmproj writes that file
-    no tokenizer file beside the weights: llama.cpp does not load the file
+    no tokenizer file next to the weights: llama.cpp does not load the file
     ");
 }
 

@@ -396,7 +396,7 @@ fn what_the_hub_refuses_is_said_in_words() {
     NotFound: hf://org/none: the hub shows no repository org/none
     help: check the spelling; if it is private, set HF_TOKEN to a token that may read it
     Mismatch: hf://tale: not a name of the hub
-    help: write hf://ORG/NAME, with @REVISION, :QUANTIZATION or /FILE behind it
+    help: write hf://ORG/NAME, with @REVISION, :QUANTIZATION or /FILE after it
     NotFound: hf://org/tale:Q4_K_M: no GGUF file of the repository is Q4_K_M
     help: it has no GGUF files
     NotFound: hf://org/tale@main/none.gguf: no such file in the repository

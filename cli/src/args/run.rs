@@ -10,7 +10,7 @@ use super::names::kv;
 use super::values::{Unit, tokens};
 use super::{DeviceName, Open};
 
-/// How a model is run.
+/// Options of running a model.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Runner {
     /// Device to run on: cpu, gpu, gpu:NUMBER or gpu:NAME; see `list devices`
@@ -261,7 +261,7 @@ pub(crate) struct Memory {
     #[arg(long, value_name = "SIZE", value_parser = parse_room)]
     pub(crate) room: Vec<Room>,
     /// Divide the layers among devices of these sizes, such as gpu0=24GiB; give the option again for
-    /// another device. The last layers lie on the devices in the order given, what does not fit on
+    /// another device. The last layers are on the devices in the order given, what does not fit on
     /// the host
     #[arg(long, value_name = "NAME=SIZE", value_parser = parse_device)]
     pub(crate) device: Vec<SizedDevice>,

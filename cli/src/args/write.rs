@@ -200,7 +200,7 @@ pub(crate) enum MetaVerb {
 or str. TYPE[] is an array, given as JSON. A value that begins with @ is the content of a file; @@
 stands for a single @. The prefix of a key may be left out (name, context_length, chat_template). A
 new key requires its type, as in KEY=str:@FILE, unless it is a common one. A special token may be given by name (bos, eos, eot, pad, ...) and by its text.
-The settings of a directory are in config.json and the files beside it, which this command does not
+The settings of a directory are in config.json and the files next to it, which this command does not
 change.
 
 Examples:
@@ -238,7 +238,7 @@ Examples:
     },
 }
 
-/// How metadata are changed.
+/// Options of changing metadata.
 #[derive(Args, Debug)]
 pub(crate) struct Edit {
     /// Show the changes; write nothing
@@ -255,7 +255,7 @@ pub(crate) struct Edit {
     pub(crate) json: bool,
 }
 
-/// What a written model may lack.
+/// The parts that a written model may lack.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
     /// Write the model even if it lacks tensors that its architecture requires, or if llama.cpp or
@@ -297,7 +297,7 @@ pub(crate) struct QuantizeNow {
     pub(crate) compare: bool,
 }
 
-/// What is quantized, and how.
+/// The arguments of a quantization.
 #[derive(Args, Debug)]
 pub(crate) struct Quantize {
     /// A model in any container, preferably not quantized yet
@@ -396,7 +396,7 @@ pub(crate) struct Lora {
     pub(crate) scale: f64,
 }
 
-/// What is changed in the source before it is written.
+/// Changes of the source before it is written.
 #[derive(Args, Debug)]
 pub(crate) struct Source {
     /// Merge a LoRA adapter, times SCALE if given: a directory of PEFT or mlx-lm, or a LoRA GGUF;

@@ -153,7 +153,7 @@ fn dense_layers_behind_the_pooling_are_computed() {
             "activation torch.nn.modules.activation.Mish",
         ),
         ([24, 32], "linear.Identity", "2_Dense", "3", "takes 32 values, but gets 64"),
-        ([24, 64], "linear.Identity", "../2_Dense", "3", "which is not beside it"),
+        ([24, 64], "linear.Identity", "../2_Dense", "3", "which is not next to it"),
         ([24, 64], "linear.Identity", "3_Dense", "5", "3_Dense"),
     ] {
         dense(&folder.path().join("2_Dense"), size, activation);

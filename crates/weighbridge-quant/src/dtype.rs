@@ -188,7 +188,7 @@ dtypes! {
     TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&crate::TQ2_0), rows crate::encode::TQ2_0;
     /// 32 E2M1 elements and one E8M0 scale.
     MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&crate::MXFP4), rows crate::encode::MXFP4;
-    /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may be stored beside it.
+    /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may be stored next to it.
     NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&crate::NVFP4), rows crate::encode::NVFP4;
     /// 128 signs and one scale.
     Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q1_0), rows crate::encode::Q1_0;

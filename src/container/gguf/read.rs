@@ -129,10 +129,10 @@ fn kind_note(metadata: &Metadata) -> Option<String> {
             Some("lora") => named("a LoRA adapter, to be applied to a base model"),
             _ => named("an adapter, to be applied to a base model"),
         },
-        Some("mmproj") => named("a multimodal projector, to be used beside a language model"),
+        Some("mmproj") => named("a multimodal projector, to be used with a language model"),
         Some("imatrix") => named("an importance matrix, for use while quantizing"),
         _ if metadata.str("general.architecture") == Some("clip") => {
-            named("a multimodal projector, to be used beside a language model")
+            named("a multimodal projector, to be used with a language model")
         }
         _ => None,
     }

@@ -30,7 +30,7 @@ pub(super) fn open(opened: DetectedPath, options: &OpenOptions) -> Result<Store>
     let path = source.path().to_path_buf();
     let Some(store) = store_of(&path) else {
         return Err(Error::malformed("an Ollama manifest outside a store").advise(
-            "the path of a manifest is STORE/manifests/HOST/NAMESPACE/MODEL/TAG, beside STORE/blobs",
+            "the path of a manifest is STORE/manifests/HOST/NAMESPACE/MODEL/TAG, next to STORE/blobs",
         ));
     };
     open_manifest(&path, &store, options)

@@ -115,7 +115,7 @@ pub(super) fn choose(
     if options.all_files {
         files.extend(strays.iter().map(|&name| name.to_owned()));
     } else if !strays.is_empty() {
-        let text = format!("ignored beside {}: {}", chosen.stem, list(&strays));
+        let text = format!("ignored next to {}: {}", chosen.stem, list(&strays));
         notes.push(Note::new(folder, text));
     }
     Ok(SelectedFiles { files, index: None, notes })

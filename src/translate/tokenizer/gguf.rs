@@ -150,7 +150,7 @@ pub(crate) fn gguf_keys(
         };
         let unread = ["tekken.json", "tiktoken.model"].into_iter().find(here);
         let why = unread.map_or_else(
-            || "no tokenizer file beside the weights".to_owned(),
+            || "no tokenizer file next to the weights".to_owned(),
             |name| format!("{name} is not read, and there is no tokenizer.json"),
         );
         return Ok(Some(format!("{why}: llama.cpp does not load the file")));
