@@ -31,8 +31,12 @@ pub(crate) fn run() -> Done {
     let mut out = print::stdout();
     let weights = count(gguf.quantization().elements());
     writeln!(out, "A sample model of {weights} weights, in three containers:\n")?;
-    let columns =
-        [left("CONTAINER"), left("NAME IN THE FILE").end(20), left("DTYPE"), left("FIRST VALUES")];
+    let columns = [
+        left("CONTAINER"),
+        left("NAME IN THE FILE").end(16),
+        left("DTYPE").optional(1),
+        left("FIRST VALUES"),
+    ];
     let mut table = Table::new(&columns);
     for model in [&gguf, &safetensors, &mlx] {
         table.row(row(model)?);

@@ -130,7 +130,8 @@ impl Table {
             }
         }
         let hidden = self.columns.iter().zip(&widths).filter(|(_, width)| width.is_none());
-        let hidden: Vec<&str> = hidden.map(|(column, _)| column.head).collect();
+        let heads = hidden.map(|(column, _)| column.head);
+        let hidden: Vec<&str> = heads.filter(|head| !head.is_empty()).collect();
         if !hidden.is_empty() {
             writeln!(out, "(--wide shows {} too)", hidden.join(", "))?;
         }
@@ -139,13 +140,44 @@ impl Table {
 
     /// The width of each column, or `None` for a column that is left out.
     fn layout(&self, bound: Option<usize>) -> Vec<Option<usize>> {
+        let mut allowed = vec![true; self.columns.len()];
+        loop {
+            let widths = self.arranged(bound, &allowed);
+            match bound.and_then(|bound| self.excess(&widths, bound)) {
+                Some(place) => allowed[place] = false,
+                None => return widths,
+            }
+        }
+    }
+
+    /// The column to leave out because the table is too wide, or a column too narrow to be read. Two remain.
+    fn excess(&self, widths: &[Option<usize>], bound: usize) -> Option<usize> {
+        let shown: Vec<(usize, usize)> =
+            (0..).zip(widths).filter_map(|(place, width)| Some((place, (*width)?))).collect();
+        let narrow = shown.iter().find(|(place, width)| !self.is_legible(*place, *width));
+        let (last, _) = shown.last().filter(|_| shown.len() > 2)?;
+        match narrow {
+            None if total(widths) <= bound => None,
+            Some((place, _)) if self.columns[*place].optional > 0 => Some(*place),
+            _ => Some(*last),
+        }
+    }
+
+    /// Whether the head of a column is whole, and different names stay different.
+    fn is_legible(&self, place: usize, columns: usize) -> bool {
+        let count =
+            |cells: &mut dyn Iterator<Item = Cow<'_, str>>| cells.collect::<HashSet<_>>().len();
+        let is_name = matches!(self.columns[place].shorten, Shorten::Middle(_));
+        let cells = || self.cells(place).map(Cow::from);
+        width(self.columns[place].head) <= columns
+            && (!is_name || count(&mut self.fitted(place, columns)) == count(&mut cells()))
+    }
+
+    /// The width of each column that is allowed and fits.
+    fn arranged(&self, bound: Option<usize>, allowed: &[bool]) -> Vec<Option<usize>> {
         let natural: Vec<usize> = (0..self.columns.len())
             .map(|place| self.cells(place).map(width).max().unwrap_or(0))
             .collect();
-        let total = |widths: &[Option<usize>]| {
-            let shown = widths.iter().flatten();
-            shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
-        };
         let mut widths: Vec<Option<usize>> = natural.iter().copied().map(Some).collect();
         let Some(bound) = bound.filter(|bound| total(&widths) > *bound) else { return widths };
         // The columns that must be shown come first, as narrow as they may be; then the others while
@@ -159,7 +191,7 @@ impl Table {
                 Shorten::Middle(least) | Shorten::End(least) => least.min(*natural),
             })
             .collect();
-        let mut order: Vec<usize> = (0..self.columns.len()).collect();
+        let mut order: Vec<usize> = (0..self.columns.len()).filter(|it| allowed[*it]).collect();
         order.sort_by_key(|place| self.columns[*place].optional);
         widths.fill(None);
         for place in order {
@@ -206,6 +238,12 @@ impl Table {
             _ => Box::new(self.cells(place).map(move |cell| clipped(cell, columns))),
         }
     }
+}
+
+/// The width of a table.
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown = widths.iter().flatten();
+    shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
 }
 
 /// The columns that are kept at the start of texts that are too wide, before the middle that is cut
@@ -315,8 +353,8 @@ mod tests {
             // Where an important column does not fit, a less important one may.
             (58, [Some(33), None, Some(5), Some(5), Some(9)]),
             (40, [Some(22), None, Some(5), None, Some(9)]),
-            // Less than what the columns ask for.
-            (26, [Some(8), None, Some(5), None, Some(9)]),
+            // Names that became the same would say less than no size.
+            (26, [Some(19), None, Some(5), None, None]),
         ];
         for (bound, widths) in rows {
             assert_eq!(tensors().layout(Some(bound)), widths, "{bound} columns");
