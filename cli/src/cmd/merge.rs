@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use weighbridge::ops::{self, ConvertOptions, MergeRecipe, merge_models};
+use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, merge_models};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
+use weighbridge::write::Method;
 use weighbridge::{Error, ErrorKind, Model};
 
 use super::{Done, convert, split};
@@ -61,6 +62,14 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
             (to, one_file, dst)
         }
     };
-    let plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
+    let mut plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
+    // The merged model is read as it is; to its user, the models are.
+    let is_computed = recipe.method != MergeMethod::Passthrough;
+    for tensor in plan.tensors.iter_mut().filter(|_| is_computed) {
+        tensor.method = match tensor.method {
+            Method::Copied | Method::Exact | Method::Rounded => Method::Merged,
+            other => other,
+        };
+    }
     Ok(Prepared { model, plan, dst, others })
 }
