@@ -11,7 +11,7 @@ use weighbridge::{AdvisedOption, Error, ErrorKind};
 
 use crate::{print, spelling};
 
-/// Why a command stopped.
+/// The reason why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// An error of the library, or of the same kinds.
@@ -128,7 +128,7 @@ pub(crate) fn advice(error: &Error) -> Option<String> {
     }
 }
 
-/// What the program calls an option.
+/// The program's name of an option.
 fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
     match option {
         AdvisedOption::AllFiles => "--all-files",
@@ -155,7 +155,14 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
 
 /// The existing file that a path which does not exist is a slip of.
 fn nearest_file(error: &Error) -> Option<String> {
-    let path = error.path().filter(|path| error.kind() == ErrorKind::NotFound && !path.exists())?;
+    nearest_entry(error.path().filter(|_| error.kind() == ErrorKind::NotFound)?)
+}
+
+/// The entry of its folder that a path which does not exist is a slip of.
+pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
+    if path.exists() {
+        return None;
+    }
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = std::fs::read_dir(folder).ok()?.take(MANY).flatten();
@@ -199,7 +206,7 @@ pub(crate) fn is_json() -> bool {
     AS_JSON.load(Ordering::Relaxed)
 }
 
-/// What was held back so far; none if errors and notes are printed at once.
+/// The errors and notes that were held back so far; none if they are printed at once.
 pub(crate) fn held() -> Option<std::sync::MutexGuard<'static, Held>> {
     let held = || HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     is_json().then(held)

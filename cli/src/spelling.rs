@@ -1,12 +1,12 @@
 //! Names that were meant by misspelled ones.
 
-/// The name nearest to a word, if slips of the fingers explain the distance: one in four letters.
+/// The name nearest to a word, if slips of the fingers explain the distance: one in four letters, none in fewer.
 pub(crate) fn nearest<N>(
     word: &str,
     names: impl Iterator<Item = N>,
     distance: impl Fn(&N) -> usize,
 ) -> Option<N> {
-    let most = (word.chars().count() / 4).max(1);
+    let most = word.chars().count() / 4;
     let near = names.map(|name| (distance(&name), name)).filter(|(slips, _)| *slips <= most);
     near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)
 }

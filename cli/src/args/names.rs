@@ -47,17 +47,18 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
     Err(format!("not one of {}", names.collect::<Vec<_>>().join(", ")))
 }
 
-/// Where the types are listed.
+/// The places that list the types.
 const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
 
 /// Types of other programs, and what comes nearest to them here.
-const ELSEWHERE: [(&str, &str); 6] = [
+const ELSEWHERE: [(&str, &str); 7] = [
     (
         "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
         "Weighbridge reads such models, and writes Q4_K_M for GGUF or mlx4 for MLX instead",
     ),
-    ("int8|w8a8|w8a16", "of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
-    ("int4|4|w4a16|nf4|fp4|bnb", "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
+    ("mlx", "with the bits: mlx4, mlx8, or mlx4,64 with the group size"),
+    ("int8|8|q8|w8a8|w8a16", "of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
+    ("int4|4|q4|w4a16|nf4|fp4|bnb", "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
     (
         "fp8|f8|f8_e4m3|float8",
         "FP8 is read, and nothing is quantized to it; Q8_0 for GGUF is about as large",
@@ -72,7 +73,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ),
 ];
 
-/// What comes nearest to a type of another program.
+/// The type that is nearest to one of another program.
 fn elsewhere(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == lower));
@@ -97,10 +98,10 @@ impl TargetType {
         let lower = text.to_ascii_lowercase();
         let (bits, rest) =
             lower.split_once(',').map_or((lower.as_str(), None), |(b, r)| (b, Some(r)));
-        let number = ["mlx-", "mlx"].iter().find_map(|start| bits.strip_prefix(start));
-        let number = number.or_else(|| {
-            ["-bits", "-bit", "bits", "bit"].iter().find_map(|end| bits.strip_suffix(end))
-        });
+        let start = bits.strip_prefix("mlx").map(|bits| bits.trim_start_matches(['-', '_']));
+        let end = start.unwrap_or(bits);
+        let number = ["-bits", "-bit", "bits", "bit"].iter().find_map(|it| end.strip_suffix(it));
+        let number = number.or(start);
         if let Some(number) = number.filter(|number| number.parse::<u32>().is_ok()) {
             let rest = rest.map_or(String::new(), |rest| format!(",{rest}"));
             return mlx(&format!("{number}{rest}")).map(Self::Mlx);
@@ -113,7 +114,7 @@ impl TargetType {
         Err(Self::meant(text).unwrap_or_else(|| TYPES_HERE.to_owned()))
     }
 
-    /// What is meant by a word that is no type: a type of another program, or a slip.
+    /// The meaning of a word that is no type: a type of another program, or a slip.
     pub(crate) fn meant(text: &str) -> Option<String> {
         let upper = text.to_ascii_uppercase();
         let names = FILE_TYPES.iter().map(|row| row.name);
@@ -173,6 +174,11 @@ const FLOATS: [(DType, &str); 3] = [
     (DType::BF16, "bf16|bfloat16"),
     (DType::F32, "f32|float32|fp32|float"),
 ];
+
+/// The name of a float that has another name elsewhere: F16 for fp16.
+pub(super) fn float_name(name: &str) -> Option<&'static str> {
+    named(&FLOATS, name).map(DType::name)
+}
 
 /// The dtype that a row of a table has for a name.
 fn named(rows: &[(DType, &str)], name: &str) -> Option<DType> {

@@ -9,7 +9,7 @@ use weighbridge::{OpenOptions, Strictness};
 use crate::failure::{is_json, note};
 use crate::print;
 
-/// How a model is opened.
+/// Options of opening a model.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Open {
     /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
@@ -30,7 +30,7 @@ pub(crate) struct Open {
     pub(crate) offline: bool,
 }
 
-/// How servers are reached, as the environment says. Requests that are made again are reported.
+/// Access to servers, as the environment says. Requests that are made again are reported.
 pub(crate) fn network() -> Network {
     let mut network = Network::from_env();
     network.on_retry = Some(Arc::new(|retry| {
@@ -45,7 +45,7 @@ pub(crate) fn network() -> Network {
 }
 
 impl Open {
-    /// How servers are reached.
+    /// Access to servers.
     pub(crate) fn network(&self) -> Network {
         let mut network = network();
         network.offline |= self.offline;

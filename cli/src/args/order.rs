@@ -1,17 +1,18 @@
 //! Arguments in the order of other programs, and arguments that say which verb is meant.
 #![allow(clippy::result_large_err, reason = "an error ends the program")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use clap::{Arg, Command, ValueEnum};
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{OLLAMA, ollama};
+use weighbridge::container::{CONTAINERS, OLLAMA, ollama};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
+use super::names::float_name;
 use super::program::{Program, word_at};
 use super::values::{sha256, size_for_path};
 use super::{Listing, TargetType};
@@ -33,7 +34,11 @@ pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usi
         "run" if next.starts_with('-') && !is_help && !names_verb => {
             words.insert(at + 1, "generate".into());
         }
-        "meta" if has_word && !is_complete => {
+        "meta"
+            if has_word
+                && !is_complete
+                && (is_known(&next) || !is_known(word_at(words, at + 2))) =>
+        {
             let is_setting = |word: &str| !word.starts_with('-') && word.contains('=');
             let sets = words.iter().skip(at + 2).any(|word| word.to_str().is_some_and(is_setting));
             words.insert(at + 1, if sets { "set" } else { "get" }.into());
@@ -41,8 +46,9 @@ pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usi
         "list" if !has_word && !is_help => {
             words.splice(at..=at, ["models".into()]);
         }
-        "list" if Listing::from_str(&next, true).is_err() && Path::new(&next).is_file() => {
-            words.splice(at..=at, ["inspect".into()]);
+        "list" if Listing::from_str(&next, true).is_err() && Path::new(&next).exists() => {
+            let verb = if Path::new(&next).is_file() { "inspect" } else { "models" };
+            words.splice(at..=at, [verb.into()]);
         }
         _ => {}
     }
@@ -96,16 +102,16 @@ pub(super) fn arrange(
     }
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     refused(&name, words, &places)?;
+    if let Some((place, option)) = option_of(&name, words, &places) {
+        words.insert(place, option.into());
+        return Ok(());
+    }
     match (name.as_str(), places.as_slice()) {
         ("convert", _) => quantized(words, at, &places),
         ("quantize", [first, .., last]) if is_type(nth(0)) => {
             // The type comes last.
             let target = words.remove(*first);
             words.insert(*last, target);
-        }
-        // llama-quantize's last argument is the number of threads.
-        ("quantize", [.., last]) if places.len() == 4 || (is_type(nth(1)) && is_number(nth(2))) => {
-            words.insert(*last, "--threads".into());
         }
         ("quantize", [_, first, second]) if is_type(nth(1)) && !is_type(nth(2)) => {
             words.swap(*first, *second);
@@ -119,6 +125,16 @@ pub(super) fn arrange(
         ("pull", [_, _, ..]) if Path::new(nth(0)).is_file() => {
             words.splice(at..=at, ["meta".into(), "get".into()]);
         }
+        ("pull", [name, target]) if is_type(nth(1)) => {
+            let named = format!("{}:{}", nth(0), nth(1));
+            words.remove(*target);
+            words[*name] = named.into();
+        }
+        ("pull", [_, files @ ..])
+            if files.iter().all(|file| is_file_name(word_at(words, *file))) =>
+        {
+            files.iter().rev().for_each(|file| words.insert(*file, "--include".into()));
+        }
         ("show", [_]) if is_file_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
@@ -128,21 +144,49 @@ pub(super) fn arrange(
         ("dump", [_]) if words.len() == from + 1 => {
             words.splice(at..=at, ["inspect".into(), "--metadata".into()]);
         }
-        ("memory", [_, room]) if size_for_path(Path::new(nth(1))).is_some() => {
-            words.insert(*room, "--room".into());
-        }
-        ("verify", [_, digest]) if sha256(nth(1)).is_ok() => {
-            words.insert(*digest, "--sha256".into());
-        }
-        ("dump", [_, _, file]) => words.insert(*file, "--output".into()),
         ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
             words.swap(*first, *second);
         }
-        ("run generate", [_, prompt]) => words.insert(*prompt, "--prompt".into()),
-        ("run embed" | "run tokens", [_, text]) => words.insert(*text, "--text".into()),
+        ("run generate", [_, prompt @ ..]) if !has(words, &["--prompt"]) => {
+            prompted(words, prompt);
+        }
         _ => {}
     }
     Ok(())
+}
+
+/// The argument that is the value of an option here: its place, and the option.
+fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize, &'static str)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    let last = places.last().copied()?;
+    let word = word_at(words, last);
+    let is_new = !Path::new(word).exists();
+    let option = match (name, places.len()) {
+        ("convert", 2) if is_container(word) && !has(words, &["--to"]) => "--to",
+        ("convert", 2) if is_new && float_name(word).is_some() => "--dtype",
+        ("dump", 3) => "--output",
+        ("memory", 2) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
+            if name == "split" { "--max-shard-size" } else { "--room" }
+        }
+        ("pull", 2) if word.starts_with(['.', '/', '~']) || Path::new(word).is_dir() => "--output",
+        ("models", 1) if is_new && !word.contains(['/', '\\']) => "--filter",
+        // llama-quantize's last argument is the number of threads.
+        ("quantize", 4) if is_number(word) => "--threads",
+        ("quantize", 3) if is_number(word) && is_type(nth(1)) => "--threads",
+        ("run embed" | "run tokens", 2) => "--text",
+        ("verify", 2) if sha256(word).is_ok() => "--sha256",
+        _ => return None,
+    };
+    Some((last, option))
+}
+
+/// Makes a prompt of words, which may have no quotes, as for `ollama run`.
+fn prompted(words: &mut Vec<OsString>, places: &[usize]) {
+    let (Some(first), Some(last)) = (places.first(), places.last()) else { return };
+    if last - first + 1 == places.len() {
+        let text = words[*first..=*last].join(OsStr::new(" "));
+        words.splice(*first..=*last, ["--prompt".into(), text]);
+    }
 }
 
 /// `merge MODEL ADAPTER DST` is `convert --lora`; of the shards of one model, one is enough.
@@ -167,6 +211,11 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
         [first, others @ ..] if has(words, &["--dst"]) && is_set(words, places) => {
             words.drain(first + 1..=first + others.len()).for_each(drop);
         }
+        shards if is_set(words, shards) => {
+            let advice =
+                format!("`weighbridge merge {} DST`: any of the files stands for all", nth(0));
+            return Err(Failure::advised("the joined model has no name".to_owned(), advice));
+        }
         [shards @ .., dst] if is_set(words, shards) => {
             words.drain(dst + 1 - shards.len()..*dst).for_each(drop);
         }
@@ -175,7 +224,7 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
     Ok(())
 }
 
-/// What no order makes right, and what to type instead.
+/// Refuses arguments that are right in no order, and says what to type instead.
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     let (fault, advice) = match (name, places.len()) {
@@ -197,6 +246,25 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
             format!("`weighbridge create {} {}`", nth(1), nth(0)),
+        ),
+        ("create", 1) if is_model(nth(0)) && (Path::new(nth(0)).is_file() || nth(0).contains('/')) => (
+            "the new model has no name".to_owned(),
+            format!("`weighbridge create NAME {}`", nth(0)),
+        ),
+        ("quantize", 3..)
+            if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
+        (
+            "several types are given".to_owned(),
+            "each takes a command of its own; `quantize MODEL --list-types` shows the size in each"
+                .to_owned(),
+        ),
+        ("split", 2..) if places.last().is_some_and(|it| is_number(word_at(words, *it))) => (
+            "a number of shards is not given".to_owned(),
+            "`--max-shard-size 4G` or `--max-tensors 128` limits each shard".to_owned(),
+        ),
+        ("run generate" | "run embed" | "run tokens", 2) if Path::new(nth(1)).is_file() => (
+            format!("{} is a file, not the text", nth(1)),
+            format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
         ),
         ("pull", 1) if Path::new(nth(0)).is_file() => (
             format!("{} is a file on this machine", nth(0)),
@@ -221,7 +289,10 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
 /// Whether an argument of a verb is spelled like this option.
 fn is_spelled(argument: &Arg, option: &str) -> bool {
     match option.strip_prefix("--") {
-        Some(name) => argument.get_long_and_visible_aliases().unwrap_or_default().contains(&name),
+        Some(name) => {
+            let aliases = argument.get_all_aliases().unwrap_or_default();
+            argument.get_long() == Some(name) || aliases.contains(&name)
+        }
         None => option.strip_prefix('-').is_some_and(|name| {
             argument.get_short().is_some_and(|short| name == short.to_string())
         }),
@@ -297,17 +368,39 @@ fn is_set(words: &[OsString], shards: &[usize]) -> bool {
 }
 
 /// Whether an option of this list, with or without its value, is among the words.
-fn has(words: &[OsString], options: &[&str]) -> bool {
+pub(super) fn has(words: &[OsString], options: &[&str]) -> bool {
     let name = |word: &OsString| Some(word.to_str()?.split('=').next()?.to_owned());
     words.iter().filter_map(name).any(|word| options.contains(&word.as_str()))
+}
+
+/// Whether a word is a type by its name; the number of threads would be one by its number.
+fn is_type_name(word: &str) -> bool {
+    is_type(word) && !is_number(word)
 }
 
 fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty()
 }
 
-fn is_type(word: &str) -> bool {
+pub(super) fn is_type(word: &str) -> bool {
     TargetType::parse(word).is_ok() && !Path::new(word).exists()
+}
+
+/// Whether a word is the name of a container, and no file.
+pub(super) fn is_container(word: &str) -> bool {
+    CONTAINERS.iter().any(|container| container.name == word) && !Path::new(word).exists()
+}
+
+/// Whether a word is the name of a file of a repository, or a glob, and not that of a repository.
+fn is_file_name(word: &str) -> bool {
+    let ending = word.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_ending = ending.len() > 1 && ending.bytes().all(|byte| byte.is_ascii_lowercase());
+    (is_ending || word.contains('*')) && !word.contains("://")
+}
+
+/// Whether a word is a path, or a model of Ollama's store.
+fn is_known(word: &str) -> bool {
+    Path::new(word).exists() || in_store(word)
 }
 
 fn is_adapter(path: &str) -> bool {

@@ -48,7 +48,7 @@ pub(crate) struct Plan {
     pub(crate) verb: PlannedVerb,
 }
 
-/// What is planned.
+/// The verb that is planned.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlannedVerb {
     /// Plan to convert a model to another container
@@ -62,7 +62,7 @@ pub(crate) enum PlannedVerb {
 }
 
 impl PlannedVerb {
-    /// Where the plan is written.
+    /// The file of the plan.
     pub(crate) fn file(&self) -> &PlanFile {
         match self {
             Self::Convert(planned) => &planned.file,
@@ -82,7 +82,7 @@ pub(crate) struct Planned<V: Args> {
     pub(crate) file: PlanFile,
 }
 
-/// Where a plan is written, and how its slices will be run.
+/// The file of a plan, and the way in which its slices will be run.
 #[derive(Args, Debug)]
 pub(crate) struct PlanFile {
     /// The file to write the plan to, which must not exist

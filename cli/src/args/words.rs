@@ -7,9 +7,10 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::help;
+use super::names::float_name;
 use super::order;
 use super::program::{Program, verb_place, word_at};
-use crate::failure::{Failure, note};
+use crate::failure::{Failure, nearest_entry, note};
 use crate::spelling;
 
 /// The meaning of a word that is no verb, or no option, of this program.
@@ -50,6 +51,9 @@ const TOKENS: &str = "`weighbridge run tokens MODEL` lists the special tokens, w
     `convert MODEL DIR --to safetensors` writes tokenizer.json";
 const CONTAINERS: &str = "`--to mlx`, `--to gguf` or `--to safetensors` names the container";
 const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sha256 HEX`";
+const EDITS: &str = "`weighbridge meta set FILE KEY=VALUE` sets a key, KEY=@FILE to the content of a file; `weighbridge \
+    meta get FILE` prints all";
+const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens what is printed";
 const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
 
 /// Verbs: the words, separated by `|`, and what they mean.
@@ -71,24 +75,27 @@ const VERBS: &[(&str, Meaning)] = &[
     ("tokens", Moved("run tokens")),
     // Other programs.
     (
-        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head",
+        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|gguf",
         Is("inspect"),
     ),
     ("gguf-dump", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
+    ("nan|nans|check-nan|check-nans|find-nan", Is("verify --deep")),
     (
-        "metadata|kv|keys|meta list|meta ls|meta show|meta print|list metadata|list keys",
+        "metadata|kv|keys|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
         Is("meta get"),
     ),
+    ("meta import|meta copy|meta merge", Says(EDITS)),
     ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata", Is("meta set")),
+    ("gguf-editor-gui", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values", Is("dump")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
-    ("vram|ram|mem|fit|fits|estimate", Is("memory")),
+    ("vram|ram|mem|fit|fits|estimate|gguf-parser", Is("memory")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor|test", Is("verify")),
     ("gguf-hash", Is("hash")),
@@ -124,13 +131,20 @@ const VERBS: &[(&str, Meaning)] = &[
     ),
     ("tokenizer|vocab|vocabulary", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
-    ("download|fetch|get|clone|snapshot-download", Is("pull")),
-    ("cache rm|cache delete|cache prune", Says(DELETES)),
-    ("cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du", Is("models")),
+    ("download|fetch|get|clone|snapshot-download|hf-hub-download", Is("pull")),
+    ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
+    (
+        "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
+        Is("models"),
+    ),
     ("import", Is("create")),
     ("chat|ask", Is("run generate --chat")),
     ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
-    ("tokenize|encode", Is("run tokens")),
+    ("tokenize|encode|count-tokens", Is("run tokens")),
+    (
+        "detokenize|decode",
+        Says("`weighbridge run tokens MODEL --ids 1,2,3` prints the text of tokens"),
+    ),
     ("embedding|embeddings", Is("run embed")),
     ("benchmark|time", Is("bench")),
     ("dtypes", Is("list dtypes")),
@@ -156,7 +170,7 @@ const VERBS: &[(&str, Meaning)] = &[
             "`weighbridge create NEW OLD` gives a model of Ollama's store another name; other models are files: use `cp -r`",
         ),
     ),
-    ("push|upload", Says(UPLOADS)),
+    ("push|upload|upload-large-folder|repo|repos", Says(UPLOADS)),
     ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
     (
         "ps|stop",
@@ -169,6 +183,12 @@ const VERBS: &[(&str, Meaning)] = &[
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
     ("train|finetune|lora", Says(TRAINS)),
+    (
+        "repair|fix|recover",
+        Says(
+            "Weighbridge repairs no files: `weighbridge verify FILE` says what is wrong, `weighbridge pull` fetches again",
+        ),
+    ),
     ("export-lora", Is("convert")),
     ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
     (
@@ -184,18 +204,21 @@ const VERBS: &[(&str, Meaning)] = &[
             "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix",
         ),
     ),
-    ("gptq|awq|dwq|exl2|exl3", Says(CALIBRATES)),
-    (
-        "dequantize|dequant",
-        Says(
-            "`weighbridge convert MODEL DST --dtype F16` decodes a model; BF16 and F32 are possible too",
-        ),
-    ),
+    ("gptq|awq|dwq|exl2|exl3|dynamic-quant", Says(CALIBRATES)),
+    ("dequantize|dequant", Is("convert --dtype F16")),
+    ("cast", Is("convert")),
+    ("mlx-lm.convert", Is("convert --to mlx")),
 ];
+
+/// Options whose value is a model, or a tensor, which are arguments here.
+const MODELS: &str = "-m|--model|--model-path|-i|--in|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|--hf-repo|\
+    --repo|--repo-id|--name|--tensor|--tensor-name";
+
+/// Options whose value is what is written.
+const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--mlx-path";
 
 /// Options: the verb, the option's spellings separated by `|`, and what they mean.
 const OPTIONS: &[(&str, &str, Meaning)] = &[
-    ("bench", "-m|--model", Value),
     ("bench", "-t", Is("--threads")),
     ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     (
@@ -204,9 +227,8 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("it times loading; `weighbridge run generate` prints tokens a second"),
     ),
     ("convert", "--outtype", Is("--dtype")),
-    ("convert", "-o|--out|--output|--outfile|--mlx-path|--save-path", Is("--dst")),
-    ("convert", "-m|--hf-path|--model", Value),
     ("convert", "--format", Is("--to")),
+    ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
     ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
     ("convert", "--use-temp-file|--no-lazy|--no-tensor-first-split", Needless),
     ("convert", "--vocab-only", Says("no file of a vocabulary alone is written")),
@@ -240,9 +262,17 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--model-name|--metadata",
         Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
     ),
-    ("create", "--from", Value),
     ("diff", "--atol|--tol|--eps", Is("--tolerance")),
     ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
+    ("diff", "-v|--verbose|--debug", Is("--all")),
+    ("diff", "--tensor|--name", Is("--filter")),
+    (
+        "diff",
+        "--metadata|--meta|--kv|--keys|--config",
+        Says(
+            "`weighbridge meta get FILE > FILE.txt` of both, then compare the texts: `diff` compares tensors",
+        ),
+    ),
     (
         "diff",
         "-q|--quiet|--brief|--name-only",
@@ -251,9 +281,20 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
     ("dump", "--format", Is("--as")),
     ("dump", "--npy|--numpy", Says(ARRAYS)),
+    ("dump", "--slice|--range|--row", Is("--rows")),
+    ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
+    ("hash", "--sha256|--all", Needless),
+    ("hash", "--no-layer", Says("`sha256sum FILE` prints the digest of a whole file")),
+    ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
-    ("inspect", "-v|--verbose|--tensors|--list-tensors|-l", Is("--all")),
+    ("inspect", "-v|--verbose|--debug|--tensors|--list-tensors|-l", Is("--all")),
+    ("inspect", "--top|-n|--limit|--largest|--biggest", Says(LARGEST)),
+    (
+        "inspect",
+        "--layer|--layers|--block",
+        Says("`--filter 'layers.0.*'` chooses the tensors of a layer"),
+    ),
     ("inspect", "--meta|--kv|--keys", Is("--metadata")),
     ("inspect", "--vocab|--tokens|--tokenizer|--special-tokens", Says(TOKENS)),
     (
@@ -268,7 +309,6 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("inspect", "--chat-template|--template", Says("`meta get FILE chat_template` prints it")),
     ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
-    ("memory", "-m|--model", Value),
     (
         "memory",
         "--quant|--quantization|--type|--dtype",
@@ -295,15 +335,37 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "--kv-cache-dtype", Is("--kv")),
     ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
-    ("merge", "-o|--output|--save-path", Is("--dst")),
     ("merge", "--merge", Needless),
-    ("merge", "--model|--lora|--adapter|--adapter-path", Value),
+    ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
+    ("meta get", "-a|--all", Needless),
+    ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
+    (
+        "merge",
+        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|--write-model-card",
+        Needless,
+    ),
+    (
+        "merge",
+        "--out-shard-size",
+        Says("leave it out, then `weighbridge split MERGED DST --max-shard-size 4G`"),
+    ),
+    (
+        "merge",
+        "--dequantize|--de-quantize|--export-gguf",
+        Says(
+            "`weighbridge convert MODEL DST.gguf --lora ADAPTER` merges into GGUF; `--dtype F16` decodes",
+        ),
+    ),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
-    ("models", "--sort-by", Is("--sort")),
+    ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
+    ("models", "--scan|-l|--long|-a|--all", Needless),
+    ("models", "--delete|--rm", Says(DELETES)),
+    ("models", "--pattern", Is("--filter")),
     ("pull", "--local-dir", Is("-o")),
+    ("pull", "--branch|--rev|-r", Is("--revision")),
+    ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
-    ("pull", "--quiet", Needless),
-    ("pull", "-hf|-hfr|--hf-repo|--repo|--repo-id", Value),
+    ("pull", "-q|--quiet", Needless),
     ("pull", "--resume-download", Needless),
     (
         "pull",
@@ -317,25 +379,28 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("set HF_HUB_CACHE in the environment, or `-o FOLDER` for plain files"),
     ),
     ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
-    ("quality", "-m|--model", Value),
     ("quality", "-f|--file", Is("--text")),
     ("quality", "-c|--ctx-size", Is("--context")),
     ("quality", "--chunks", Says("`--tokens N` limits the tokens of the text")),
     ("quality", "--kl-divergence", Needless),
+    ("quality", "-n|--n-tokens|--limit", Is("--tokens")),
     (
         "quality",
-        "--kl-divergence-base",
+        "--dataset|--data|--corpus|--tasks",
+        Says("`--text FILE` measures on a text of your own; tasks such as MMLU are not run"),
+    ),
+    (
+        "quality",
+        "--kl-divergence-base|--base|--against|--reference|--ref|--original|--baseline",
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
     ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
-    ("quantize", "-o|--out|--output|--outfile|--mlx-path", Is("--dst")),
-    ("quantize", "--outtype|--ftype|--quantization", Is("--type")),
+    ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
     (
         "quantize",
         "--to|--format",
         Says("the type says it: `quantize SRC DST Q4_K_M` writes GGUF, `--type mlx4` MLX"),
     ),
-    ("quantize", "-m|--hf-path|--model", Value),
     ("quantize", "--types|--help-types|--list", Is("--list-types")),
     (
         "quantize",
@@ -343,10 +408,9 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("the type says it; `weighbridge convert SRC DST --dtype F16` does not quantize"),
     ),
     ("quantize", "--upload-repo", Says(UPLOADS)),
+    ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
     ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
-    ("run embed", "-m|--model", Value),
     ("run embed", "-p|--prompt", Is("--text")),
-    ("run generate", "-m|--model|-hf|-hfr|--hf-repo", Value),
     ("run generate", "-p", Is("--prompt")),
     ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
     ("run generate", "--temperature", Is("--temp")),
@@ -367,21 +431,20 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--top-k|--min-p|--repeat-penalty",
         Says("leave it out: tokens are drawn by --temp, --top-p and --seed"),
     ),
-    ("run logits", "-m|--model", Value),
-    ("run tokens", "-m|--model", Value),
     ("run tokens", "-p|--prompt", Is("--text")),
     ("run tokens", "--count|--show-count", Needless),
     ("run tokens", "--special|--special-tokens", Needless),
     ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
-    ("split", "-o|--output", Is("--dst")),
-    ("split", "-n|--shards|--num-shards|--parts", Says(SHARDS)),
+    ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
-    ("split", "--split", Needless),
+    ("split", "--split|--no-tensor-first-split", Needless),
     ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
     ("view", "--host", Says("leave it out: the page is served to this machine only")),
     ("verify", "--checksum|--digest|--hash", Is("--sha256")),
+    ("verify", "--nan|--nans|--check-nan|--values|--check-values|--full|--all", Is("--deep")),
+    ("verify", "--quick|--fast|--shallow", Needless),
     ("verify", "--md5|--sha1", Says(OFFICIAL)),
     (
         "verify",
@@ -402,8 +465,13 @@ const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-t|-j|--threads|--nthreads|--num-threads|--n-threads",
         Says("leave it out: all processors are used"),
     ),
-    (ANY, "-v|--verbose|--debug", Is("--all")),
-    (ANY, "-v|--verbose|--debug", Says("leave it out: `--json` prints all that is known")),
+    (ANY, "-v|--verbose|--debug", Needless),
+    (ANY, MODELS, Value),
+    (ANY, OUTPUTS, Is("--dst")),
+    (ANY, OUTPUTS, Is("--output")),
+    (ANY, OUTPUTS, Says("`> FILE` writes what is printed to a file")),
+    (ANY, "--sort-by|--order-by", Is("--sort")),
+    (ANY, "--grep|--match|--pattern|--search|--only", Is("--filter")),
     (
         ANY,
         "-q|--quiet|--silent",
@@ -419,8 +487,10 @@ const ANY: &str = "*";
 /// Programs whose verbs are words of their own: `hf download`, `ollama list`.
 const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
 
-/// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`.
-const PREFIXES: [&str; 2] = ["llama-", "mlx-lm."];
+/// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`. `hf download` is read as
+/// `hf.download`.
+const PREFIXES: [&str; 6] =
+    ["llama-", "mlx-lm.", "hf.", "huggingface-cli.", "ollama.", "mergekit-"];
 
 /// The command line in the words of this program, or what to type instead.
 pub(crate) fn translated(
@@ -428,10 +498,11 @@ pub(crate) fn translated(
     words: &[OsString],
 ) -> Result<Vec<OsString>, Failure> {
     let mut words = words.to_vec();
-    let Some(at) = verb_place(&words) else { return Ok(words) };
-    if PROGRAMS.contains(&word_at(&words, at)) && !Path::new(word_at(&words, at)).exists() {
-        words.remove(at);
+    if words.len() == 2 && words[1] == "-v" {
+        words[1] = "--version".into();
     }
+    let Some(at) = verb_place(&words) else { return Ok(words) };
+    with_program(&mut words, at);
     if words.get(at).is_some_and(|word| word == "help") {
         words.remove(at);
         words.push("--help".into());
@@ -445,6 +516,25 @@ pub(crate) fn translated(
     Ok(words)
 }
 
+/// Joins the name of a program and its verb to one word. A folder may have the name of the program.
+fn with_program(words: &mut Vec<OsString>, at: usize) {
+    let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
+    let is_verb = row(&next).is_some() || help::nearest_verb(&next) == Some(&next);
+    if !PROGRAMS.contains(&program.as_str()) || (Path::new(&program).exists() && !is_verb) {
+        return;
+    }
+    words.remove(at);
+    if !next.is_empty() && !next.starts_with('-') {
+        words[at] = format!("{program}.{next}").into();
+    }
+}
+
+/// The row of [`VERBS`] that has a word, or several.
+fn row(name: &str) -> Option<Meaning> {
+    let row = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(|it| it == name));
+    row.map(|(_, meaning)| *meaning)
+}
+
 /// Puts the words of this program for a verb.
 fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let typed = word_at(words, at).to_owned();
@@ -455,12 +545,11 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         one.clone_from(&typed);
     }
     let two = format!("{one} {}", word_at(words, at + 1));
-    let named = |name: &String| {
-        let row = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(|it| it == name));
-        row.map(|(_, meaning)| (name.clone(), *meaning))
-    };
+    let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
+    let full = Some(dashed(&typed)).filter(|full| *full != one);
     let is_verb = program.has(&one);
-    let Some((name, meaning)) = named(&two).or_else(|| named(&one).filter(|_| !is_verb)) else {
+    let found = full.as_ref().and_then(named).or_else(|| named(&two));
+    let Some((name, meaning)) = found.or_else(|| named(&one).filter(|_| !is_verb)) else {
         return match is_verb {
             true => {
                 order::complete(program, words, at);
@@ -484,9 +573,14 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     Ok(())
 }
 
-/// A verb of another program without the program's name and the ending of a script.
+/// A verb of another program without the ending of a script.
+fn dashed(typed: &str) -> String {
+    typed.strip_suffix(".py").unwrap_or(typed).replace('_', "-")
+}
+
+/// The same without the program's name.
 fn bare(typed: &str) -> String {
-    let name = typed.strip_suffix(".py").unwrap_or(typed).replace('_', "-");
+    let name = dashed(typed);
     let verb = PREFIXES.iter().find_map(|program| name.strip_prefix(program));
     verb.map_or(name.clone(), str::to_owned)
 }
@@ -497,6 +591,14 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     if name == "-" {
         let fault = "a model is not read from standard input";
         return Err(says(fault, "save it to a file, and give its path"));
+    }
+    let program = PREFIXES.iter().skip(1).find(|program| dashed(name).starts_with(**program));
+    if program.is_some() && !path.exists() {
+        let advice = "`weighbridge help` lists what it does";
+        return Err(says(
+            &format!("Weighbridge has nothing for `{}`", name.replace('.', " ")),
+            advice,
+        ));
     }
     let is_address = name.contains(['/', '\\', '.', ':']) || name.is_empty();
     if is_address || path.exists() || order::in_store(name) {
@@ -509,9 +611,10 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
         let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
         return Err(says(&format!("no verb is named `{name}`"), &advice));
     }
-    let advice = match help::nearest_verb(name) {
-        Some(verb) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
-        None => "`weighbridge help` lists the verbs; `weighbridge FILE` shows what a file contains"
+    let advice = match (nearest_entry(path), help::nearest_verb(name)) {
+        (Some(file), _) => format!("did you mean {file}?"),
+        (_, Some(verb)) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
+        _ => "`weighbridge help` lists the verbs; `weighbridge FILE` shows what a file contains"
             .into(),
     };
     Err(says(&format!("no verb is named `{name}`, and no file"), &advice))
@@ -522,11 +625,9 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
     let mut verb = word_at(words, at).to_owned();
     let mut place = at + 1;
     let Some(mut command) = program.verb(&verb) else { return Ok(()) };
-    if command.has_subcommands() {
-        let second = word_at(words, place);
-        verb = format!("{verb} {second}");
-        command = command.find_subcommand(second).unwrap_or(command);
-        place += 1;
+    while let Some(inner) = command.find_subcommand(word_at(words, place)) {
+        verb = format!("{verb} {}", inner.get_name());
+        (command, place) = (inner, place + 1);
     }
     while let Some(word) = words.get(place) {
         let Some(word) = word.to_str().map(str::to_owned) else {
@@ -540,7 +641,15 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             Some((option, value)) if option.starts_with('-') => (option, Some(value)),
             _ => (word.as_str(), None),
         };
-        let here = match meaning(&verb, option, |option| order::has_option(command, option)) {
+        let has = |option: &str| order::has_option(command, option);
+        let by_value = by_value(option, value.unwrap_or(word_at(words, place + 1)), has);
+        let here = match by_value.or_else(|| meaning(&verb, option, has)) {
+            // It is about the file of -o. Without one, the file itself is changed, as others do with --force.
+            Some(Is("--overwrite"))
+                if has("--output") && !order::has(words, &["-o", "--output"]) =>
+            {
+                Vec::new()
+            }
             Some(Is(here)) => vec![here],
             Some(Value | Needless) => Vec::new(),
             Some(Says(what)) => {
@@ -557,6 +666,16 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
         place += count;
     }
     Ok(())
+}
+
+/// The meaning of a short option that the verb lacks, by its value: `-t Q4_K_M`, `-t mlx`.
+fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
+    let is_unknown = option.len() == 2 && option.starts_with('-') && !has(option);
+    match is_unknown {
+        true if has("--type") && order::is_type(value) => Some(Is("--type")),
+        true if has("--to") && order::is_container(value) => Some(Is("--to")),
+        _ => None,
+    }
 }
 
 /// The meaning of an option of a verb; `None` if it is one of this program, or unknown.
@@ -600,12 +719,44 @@ pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<
     let word = option.trim_start_matches('-');
     let near = spelling::nearest(word, names.into_iter(), |name| spelling::distance(word, name));
     let verb = if name.is_empty() { "weighbridge".to_owned() } else { name.join(" ") };
-    let advice = match near {
-        Some(near) => format!("did you mean --{near}?"),
+    let advice = match near
+        .map(|near| format!("did you mean --{near}?"))
+        .or_else(|| suited(command, word))
+    {
+        Some(said) => said,
         None if name.is_empty() => "`weighbridge help` lists the verbs and options".to_owned(),
         None => format!("`weighbridge help {verb}` lists its options"),
     };
     Some(Failure::advised(format!("`{verb}` has no option {option}"), advice))
+}
+
+/// The option of a verb that an unknown one may mean: one with this value, or one whose help has the word.
+fn suited(verb: &clap::Command, word: &str) -> Option<String> {
+    let own = || {
+        let arguments = verb.get_arguments();
+        arguments.filter(|it| it.get_help_heading() != Some(super::COMMON) && !it.is_hide_set())
+    };
+    let value = float_name(word).unwrap_or(word);
+    let with_value = own().find_map(|argument| {
+        let values = argument.get_possible_values();
+        let is_value = values.iter().any(|it| it.get_name().eq_ignore_ascii_case(value));
+        argument.get_long().filter(|_| is_value)
+    });
+    if let Some(long) = with_value {
+        return Some(format!("did you mean --{long} {value}?"));
+    }
+    let stem = |word: &str| word.trim_end_matches('s').to_ascii_lowercase();
+    let has_word = |text: &str| {
+        let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.any(|it| stem(it) == stem(word))
+    };
+    let help =
+        |argument: &clap::Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut with_word = own().filter(|it| it.get_long().is_some() && has_word(&help(it)));
+    let (first, second) = (with_word.next()?, with_word.next());
+    let sentence = help(first).split(['.', ';', ':']).next().unwrap_or_default().to_owned();
+    let is_one = second.is_none() && word.len() > 2;
+    is_one.then(|| format!("--{} may be meant: {sentence}", first.get_long().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -682,6 +833,18 @@ mod tests {
             ("w convert_lora_to_gguf.py --base m a", "w convert --base m a"),
             ("w mlx_lm.fuse --model m --save-path x", "w merge m --dst x"),
             ("w run -m m -p Hello", "w run generate m --prompt Hello"),
+            ("w -v", "w --version"),
+            ("w hf download a/b x.json --quiet", "w pull a/b --include x.json"),
+            ("w pull a/b c/d", "w pull a/b c/d"),
+            ("w pull a/b Q4_K_M", "w pull a/b:Q4_K_M"),
+            ("w clone a/b ./c", "w pull a/b --output ./c"),
+            ("w models qwen", "w models --filter qwen"),
+            ("w run m Once upon -n 3", "w run generate m --prompt Once upon --max-tokens 3"),
+            ("w split m out 2G", "w split m out --max-shard-size 2G"),
+            ("w dequantize m", "w convert --dtype F16 m"),
+            ("w ollama show m", "w show m"),
+            ("w meta dump m", "w meta get m"),
+            ("w gguf-parser -m m --ctx-size 8k", "w memory m --context 8k"),
         ] {
             assert_eq!(here(typed), meant, "{typed}");
         }

@@ -166,7 +166,7 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     let to = match (args.to, args.shards) {
         (Some(to), _) => to,
         (None, Some(_)) => &SAFETENSORS,
-        (None, None) if model.container() != GGUF.name => &GGUF,
+        (None, None) if model.container() != GGUF.name || args.dtype.is_some() => &GGUF,
         (None, None) => {
             let src = shown(&args.src);
             let fault = format!("{src} is GGUF already: give --to safetensors, --to mlx or DST");

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
-use weighbridge::Strictness;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
+use weighbridge::{Model, Strictness};
 use weighbridge_reference::Trial;
 
 use super::{Done, each, hash};
@@ -30,8 +30,19 @@ pub(crate) fn run(args: &Verify) -> Done {
         let fault = "--save writes the list of one model, but several are given";
         return Err(Stop::Usage(fault.to_owned()));
     }
-    let list = args.against.as_deref().map(HashList::open).transpose()?;
+    let list = args.against.as_deref().map(list).transpose()?;
     each(&args.paths, |path| one(args, list.as_ref(), path))
+}
+
+/// Reads a list of hashes. A model in its place is to be compared otherwise.
+fn list(path: &Path) -> Result<HashList, Stop> {
+    HashList::open(path).map_err(|error| match Model::open(path) {
+        Ok(_) => Stop::Usage(format!(
+            "{} is a model, not a list of hashes: `weighbridge diff A B` compares two models",
+            shown(path)
+        )),
+        Err(_) => error.into(),
+    })
 }
 
 fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
