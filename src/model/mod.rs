@@ -214,6 +214,11 @@ impl Model {
         self.inner.store.files()
     }
 
+    /// The bytes of each of the [`files`](Self::files).
+    pub fn file_sizes(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.inner.store.file_sizes()
+    }
+
     /// The files that belong to the model besides its weights, as listed in its manifest.
     pub fn attachments(&self) -> &[Attachment] {
         self.inner.store.attachments()

@@ -270,7 +270,12 @@ impl Store {
 
     /// The bytes of the files with tensors or metadata.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.source.len()).fold(0, u64::saturating_add)
+        self.file_sizes().fold(0, u64::saturating_add)
+    }
+
+    /// The bytes of each of the [`files`](Self::files).
+    pub(crate) fn file_sizes(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.files.iter().map(|file| file.source.len())
     }
 
     /// The SHA-256 of the first file with tensors or metadata.

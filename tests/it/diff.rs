@@ -561,6 +561,12 @@ fn matrices_that_count() {
     let a = plain(&[("w", &[2, 2], &four), ("z", &[4, 3], &[0.0; 12])]);
     let b = plain(&[("w", &[2, 2], &doubled), ("z", &[4, 3], &[3.0; 12])]);
     assert_eq!(diff(&a, &b, 0.0).error().relative_rms(), Some(1.0));
+    // One NaN spoils a matrix; where both models have it, nothing differs.
+    let broken = [1.0, f32::NAN, 2.0, 4.0];
+    let [a, b] = [four, broken].map(|values| plain(&[("w", &[2, 2], &values)]));
+    for (a, b, error) in [(&a, &b, 1.0), (&b, &a, 1.0), (&b, &b, 0.0)] {
+        assert_eq!(diff(a, b, 0.0).error().relative_rms(), Some(error));
+    }
     let vectors = plain(&[("v", &[4], &four)]);
     assert_eq!(diff(&vectors, &vectors, 0.0).report().relative_rms, None);
 }

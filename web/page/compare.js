@@ -3,12 +3,12 @@
 import { facts, h, head, name, notice, section, segments, shortName, shown, trouble } from './dom.js';
 import { bars, columns } from './charts.js';
 import { bytes, number, parsed, percent, plural, quoted, shape, whole } from './format.js';
-import { pairRows, relativeOf, together, worstTensors } from './differences.js';
-import { differencesOf, keep, KINDS, kindOf, kindFilter, labelsOf, layerName, layerOf, link, matcher, pairsOf } from './state.js';
+import { isSpoiled, pairRows, relativeOf, relativeText, together, worstTensors } from './differences.js';
+import { differencesOf, keep, KINDS, kindOf, kindFilter, labelsOf, layerName, layerOf, link, matcher, pairsOf, stackName } from './state.js';
 import { Table } from './table.js';
 import * as take from './take.js';
 
-const OUTCOMES = { identical: 'identical', shapes: 'shape', unread: 'not read' };
+const OUTCOMES = { identical: 'identical', shapes: 'other shape', unread: 'not read' };
 
 /** The milliseconds between two pictures of a comparison that goes on. */
 const PAUSE = 500;
@@ -18,7 +18,7 @@ const GROUPS = {
   layer: (row) => {
     const layer = layerOf(row.name);
     if (!layer) return { key: 'outside the layers', filter: null, order: -1, label: '–' };
-    return { key: layerName(layer), filter: `${layer.stack ? `${layer.stack}.` : ''}${layer.layer}.`, order: layer.layer, label: String(layer.layer) };
+    return { key: layerName(layer), filter: `${layer.stack ? `${layer.stack}.` : ''}${layer.layer}.`, order: layer.layer, label: String(layer.layer), start: stackName(layer) };
   },
   kind: (row) => { const key = KINDS[kindOf(row.name)]; return { key, filter: kindFilter(key) }; },
   dtype: (row) => ({ key: row.b, filter: `dtype:${row.b.split(' ')[0]}` }),
@@ -30,6 +30,14 @@ function dtypesOf(rows) {
   for (const row of rows) sizes.set(row.b, (sizes.get(row.b) ?? 0) + row.elements);
   const sorted = [...sizes].sort((x, y) => y[1] - x[1]).map(([dtype]) => shown(dtype, 20));
   return sorted.length > 3 ? `${sorted.slice(0, 3).join(', ')} and ${sorted.length - 3} more` : sorted.join(', ');
+}
+
+/** The choices of A and of B. */
+function choices({ a, b, list }) {
+  const labels = labelsOf(list).map((label) => shown(label, 60));
+  const choice = (letter, chosen, to) => h('label', { class: 'field' }, letter, h('select', { onchange: (event) => { location.hash = to(event.target.value); } },
+    labels.map((text, which) => h('option', { value: which, selected: which === chosen }, text))));
+  return [choice('A', a, (which) => link('compare', which, b)), choice('B', b, (which) => link('compare', a, which))];
 }
 
 class Comparison {
@@ -62,7 +70,7 @@ class Comparison {
       sort: (row) => { const entry = values(row); return entry && parsed(get(entry)); },
       cell: (row) => { const entry = values(row); return entry ? format(get(entry)) : ''; },
     });
-    const error = (row) => { const entry = this.found(row); return entry ? OUTCOMES[entry.outcome] ?? percent(entry.relative_rms) : ''; };
+    const error = (row) => { const entry = this.found(row); return entry ? OUTCOMES[entry.outcome] ?? relativeText(entry) : ''; };
     return new Table({
       label: 'Tensors of both models', rows: this.rows, height: '64vh', empty: 'No name matches.',
       columns: [
@@ -95,31 +103,32 @@ class Comparison {
     const now = performance.now();
     if (!state.done && now - this.drawn < PAUSE) return;
     this.drawn = now;
-    const differing = this.drawNumbers();
+    this.drawNumbers();
     this.view.refresh();
     this.drawGroups();
-    if (!state.done || differing === 0) return;
-    const { a, b, rows, signal } = this;
-    this.worst.replaceChildren(section('Ten worst tensors', 'The values of A and of B; the heights are logarithmic', null, worstTensors({ a, b, rows, differences: state.found, signal })));
+    if (!state.done) return;
+    const { a, b, labels, rows, signal } = this;
+    this.worst.replaceChildren(worstTensors({ a, b, labels, rows, differences: state.found, signal }));
   }
 
-  /** Shows the numbers of the whole comparison. Gives how many tensors differ. */
+  /** Shows the numbers of the whole comparison. */
   drawNumbers() {
     const { state, list, table } = this;
     const count = (outcome) => state.found.filter((entry) => entry.outcome === outcome).length;
     const equal = state.found.filter((entry) => entry.outcome === 'values' && entry.differing === 0).length;
     const identical = count('identical');
+    const spoiled = state.found.filter(isSpoiled).length;
     const differing = count('values') - equal + count('shapes');
     const { error, matrices } = together(this.rows, state.found);
     this.numbers.replaceChildren(facts([
-      ['Relative RMS', percent(error), `mean over ${plural(matrices, 'matrix', 'matrices')}, weighted by size`],
+      ['Relative RMS', percent(error), matrices > 0 ? `mean over ${plural(matrices, 'matrix', 'matrices')}, weighted by size` : 'no matrix has the same shape in both'],
+      ['NaN or infinite', spoiled > 0 ? plural(spoiled, 'tensor') : null, 'in one model alone'],
       ['Tensors that differ', whole(differing), state.done ? `of ${whole(this.total)}` : `of ${whole(state.found.length)} compared so far`],
       ['Equal', whole(equal + identical), `${identical > 0 && equal > 0 ? `${whole(identical)} of them` : identical > 0 ? 'all' : 'none'} with the same bytes`],
       ['Size of A', bytes(list[this.a].file_bytes)],
       ['Size of B', bytes(list[this.b].file_bytes)],
       ['Only in A, only in B', `${whole(table.only_a.length)}, ${whole(table.only_b.length)}`],
     ]));
-    return differing;
   }
 
   /** The groups of tensors whose error is known. */
@@ -132,14 +141,14 @@ class Comparison {
     }
     const errors = [...groups.values()].map((group) => ({ ...group, value: together(group.rows, this.state.found).error, dtypes: dtypesOf(group.rows),
       href: link('compare', this.a, this.b, { filter: group.filter, by: this.by, sort: this.query.sort }) }));
-    return errors.filter((group) => group.value !== null).sort(this.by === 'layer' ? (x, y) => x.order - y.order : (x, y) => y.value - x.value);
+    return errors.filter((group) => group.value !== null).sort(this.by === 'layer' ? (x, y) => (x.start ?? '').localeCompare(y.start ?? '') || x.order - y.order : (x, y) => y.value - x.value);
   }
 
   drawGroups() {
     const groups = this.byGroup();
     if (groups.every((group) => group.value === 0)) { this.groups.replaceChildren(); return; }
     const picture = this.by === 'layer'
-      ? columns(groups.map(({ label, key, dtypes, href, value }) => ({ label, title: `${key}, ${dtypes}`, href, parts: [value] })), percent, { label: 'Relative RMS by layer' })
+      ? columns(groups.map(({ label, start, key, dtypes, href, value }) => ({ label, start, title: `${key}, ${dtypes}`, href, parts: [value] })), percent, { label: 'Relative RMS by layer' })
       : bars(groups.map(({ key, dtypes, href, value, rows }) => ({ label: key, note: `${dtypes}, ${plural(rows.length, 'tensor')}`, value, href })), percent, { label: `Relative RMS by ${this.by}` });
     const choice = segments('Groups', [['layer', 'By layer'], ['kind', 'By kind'], ['dtype', 'By dtype']], this.by, (chosen) => {
       this.by = chosen;
@@ -158,19 +167,13 @@ class Comparison {
     take.csv(`${this.labels[this.a]} against ${this.labels[this.b]}`, heads, this.view.rows.map(line));
   }
 
-  /** A choice of the model that is A, or B. */
-  choice(label, chosen, to) {
-    return h('label', { class: 'field' }, label, h('select', { onchange: (event) => { location.hash = to(event.target.value); } },
-      this.labels.map((text, which) => h('option', { value: which, selected: which === chosen }, text))));
-  }
-
   nodes() {
     const { a, b, list, table } = this;
     const only = (which, names) => names.length > 0 && section(`Only in ${which}`, plural(names.length, 'tensor'), null,
       new Table({ label: `Only in ${which}`, rows: names, height: '300px', columns: [{ label: 'Tensor', sort: (row) => row, cell: (row) => name(row, 200) }] }).node);
     return [
       head('Compare', { crumb: 'Tensors are matched by canonical name', sub: [this.status, this.meter, list.length > 2 && h('a', { href: link('compare', a, 'all') }, `all ${list.length} models`)],
-        tools: [this.choice('A', a, (which) => link('compare', which, b)), this.choice('B', b, (which) => link('compare', a, which))] }),
+        tools: choices(this) }),
       a === b && h('div', { class: 'notices' }, notice('Note', 'A and B are the same model.')),
       table.notes.length > 0 && h('div', { class: 'notices', vars: { 'margin-bottom': '20px' } }, table.notes.map((text) => notice('Note', text))),
       this.faults, this.numbers, h('section', {}, this.groups),
@@ -183,6 +186,13 @@ class Comparison {
 }
 
 export async function show(at) {
-  const table = await pairsOf(at.a, at.b);
+  let table;
+  try {
+    table = await pairsOf(at.a, at.b);
+  } catch (error) {
+    if (error.kind === 'ended') throw error;
+    // Others may be chosen.
+    return { title: 'Compare', nodes: [head('Compare', { tools: choices(at) }), h('div', { class: 'notices' }, trouble(error))] };
+  }
   return { title: 'Compare', nodes: new Comparison(at, table).nodes() };
 }

@@ -46,14 +46,26 @@ export function name(text, most) {
   return h('span', { class: 'name', dir: 'auto' }, shown(text, most));
 }
 
-/** A name that is shortened in its middle: the ends are where names differ. */
-export function shortName(text, most = window.innerWidth <= 560 ? 34 : 76) {
-  const all = String(text);
-  const narrow = window.innerWidth <= 560;
-  const brief = window.innerWidth <= 900 ? all.replace(/\.weight$/, '') : all;
-  if (brief.length <= most) return narrow ? h('span', { class: 'name', dir: 'auto' }, breakable(brief)) : name(brief, most);
-  const end = Math.ceil(most * 0.55);
-  return h('span', { class: 'name', dir: 'auto', title: shown(all, 400) }, `${shown(brief.slice(0, most - end - 1), most)}…${shown(brief.slice(-end), most)}`);
+/** The name of a tensor where room is short. Of one that does not fit, the end is kept, where names differ. */
+export function shortName(text) {
+  const all = window.innerWidth <= 900 ? String(text).replace(/\.weight$/, '') : String(text);
+  if (window.innerWidth <= 560) return h('span', { class: 'name', dir: 'auto' }, breakable(withoutMiddle(all, 45)));
+  const parts = all.split('.');
+  if (parts.length === 1 || all.length > 200) return name(all, 200);
+  // The number of the layer belongs to the end, if it is not far.
+  const layer = parts.map((part) => /^\d+$/.test(part)).lastIndexOf(true);
+  const from = Math.max(1, parts.slice(layer).join('.').length <= 36 ? layer : parts.length - 2);
+  const [start, end] = [parts.slice(0, from).join('.'), `.${parts.slice(from).join('.')}`];
+  return h('span', { class: 'name', dir: 'auto' }, h('span', { class: 'start', vars: { '--end': `${Math.ceil(end.length * 0.88)}ch` } }, shown(start)), shown(end));
+}
+
+/** A name of at most about so many characters, without some of the parts between its dots. */
+function withoutMiddle(text, most) {
+  if (text.length <= most) return text;
+  const parts = text.split('.');
+  let end = parts.pop();
+  while (parts.length > 1 && end.length + parts.at(-1).length + parts[0].length + 2 < most) end = `${parts.pop()}.${end}`;
+  return end.length < most ? `${parts[0].slice(0, most - end.length)}….${end}` : `${text.slice(0, most / 3)}…${text.slice(-most / 2)}`;
 }
 
 /** A word that may be broken after its dots and underscores, and nowhere else. */

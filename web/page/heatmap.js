@@ -139,12 +139,13 @@ class HeatMap {
     this.ticks = ['y', 'x'].map((axis) => h('div', { class: `ticks ${axis}`, 'aria-hidden': 'true' }));
     this.ends = [h('span', {}), h('span', {})];
     this.where = h('span', { class: 'muted small num' });
+    this.broken = h('span', { class: 'legend', hidden: true }, h('i', { 'aria-hidden': 'true', vars: { '--c': `rgb(${NOT_FINITE.join(' ')})` } }), 'NaN or infinite');
     this.error = h('div', {});
     this.waiting = busy('Reading the values…');
     this.waiting.classList.add('over');
     this.waiting.hidden = true;
     this.place = h('div', { class: 'heat' }, this.ticks[0], this.canvas, this.ticks[1], this.box, this.waiting);
-    this.node = h('div', {}, this.place, this.readout, h('div', { class: 'scale' }, this.ends[0], this.picture.bar, this.ends[1], this.where), this.error);
+    this.node = h('div', {}, this.place, this.readout, h('div', { class: 'scale' }, this.ends[0], this.picture.bar, this.ends[1], this.broken, this.where), this.error);
     this.tools = this.buttons();
     this.follow();
     requestAnimationFrame(() => this.load());
@@ -232,6 +233,7 @@ class HeatMap {
     });
     const each = ([first, end], count) => whole(Math.ceil((end - first) / count));
     this.where.textContent = this.single ? 'single numbers' : `cells of ${each(grid.rows, grid.height)} × ${each(grid.columns, grid.width)} values`;
+    this.broken.hidden = grid.max.every(Number.isFinite);
     this.out.disabled = this.past.length === 0;
     this.complete.disabled = this.isWhole(this.now);
   }

@@ -54,8 +54,10 @@ class Layers {
     this.meter.value = state.found.length / Math.max(1, rows.length);
     this.meter.hidden = state.done;
     const unread = state.found.map((entry, at) => [entry, rows[at]]).filter(([entry]) => entry?.reason);
+    const broken = state.found.map((entry, at) => [entry, rows[at]]).filter(([entry]) => entry?.nan + entry?.infinite > 0);
     this.faults.replaceChildren(...[state.error && trouble(state.error),
-      unread.length > 0 && notice('Error', `${plural(unread.length, 'tensor')} cannot be read; the others are shown`, `${unread[0][1].stored}: ${unread[0][0].reason}`)].filter(Boolean));
+      unread.length > 0 && notice('Error', `${plural(unread.length, 'tensor')} cannot be read; the others are shown`, `${unread[0][1].stored}: ${unread[0][0].reason}`),
+      broken.length > 0 && notice('Note', `${plural(broken.length, 'tensor')} with NaN or infinities; the statistics are those of the other values`, broken.slice(0, 3).map(([, row]) => row.stored).join(', '))].filter(Boolean));
     this.status.textContent = state.done ? `${whole(rows.length)} tensors` : `${whole(state.found.length)} of ${whole(rows.length)} tensors read`;
     this.draw(state.done);
   }
@@ -67,9 +69,16 @@ class Layers {
     return entry && entry.mean !== undefined ? this.chosen[2](entry) : null;
   }
 
+  /** Why a tensor has no statistic. */
+  missing(row) {
+    const entry = this.values.found[row.at];
+    if (entry?.reason) return 'not readable';
+    return entry ? 'no value is finite' : 'not read yet';
+  }
+
   /** The tensors of a kind as points, by layer. */
   points(kind) {
-    const text = (row, value) => value === null ? (this.values.found[row.at]?.reason ? 'not readable' : 'not read yet') : this.chosen[3](value);
+    const text = (row, value) => value === null ? this.missing(row) : this.chosen[3](value);
     return kind.rows.map((row) => {
       const value = this.statistic(row);
       return { layer: row.layer, value: value ?? NaN, row, href: link(this.model, 'tensor', row.stored), title: `${shown(row.stored, 120)}: ${text(row, value)}` };
@@ -80,7 +89,7 @@ class Layers {
     const [, label, , format] = this.chosen;
     const known = points.some((point) => Number.isFinite(point.value));
     const title = this.all.length > 1 && kind.stack !== 'layers' ? `${kind.stack} · ${kind.rest}` : kind.rest;
-    return h('figure', {}, h('h2', { title: shown(kind.rest, 200) }, shortName(title, 34)),
+    return h('figure', {}, h('h2', { title: shown(kind.rest, 200) }, shortName(title)),
       known && h('p', { class: 'muted small num' }, spread(points.map((point) => point.value), format)),
       known ? depth(points, { format, label: `${label} of ${shown(kind.rest, 80)} by layer` }) : h('p', { class: 'muted small' }, 'not read yet'));
   }
@@ -101,13 +110,13 @@ class Layers {
     const table = strange.length > 0 && new Table({
       label: 'Layers far from the others', rows: strange, height: '360px',
       columns: [
-        { label: 'Tensor', width: 'minmax(190px, 1fr)', sort: (point) => point.row.stored, cell: (point) => h('a', { href: point.href }, name(point.row.stored, 160)) },
-        { label: 'Layer', width: '70px', right: true, sort: (point) => point.layer, cell: (point) => String(point.layer) },
-        { label, width: '150px', right: true, most: true, sort: (point) => point.value, cell: (point) => format(point.value) },
+        { label: 'Tensor', width: 'minmax(190px, 1fr)', narrow: 'minmax(110px, 1fr)', wraps: true, sort: (point) => point.row.stored, cell: (point) => h('a', { href: point.href }, shortName(point.row.stored)) },
+        { label: 'Layer', width: '70px', hide: 'hide-s', right: true, sort: (point) => point.layer, cell: (point) => String(point.layer) },
+        { label, width: '150px', narrow: '130px', right: true, most: true, sort: (point) => point.value, cell: (point) => format(point.value) },
       ],
     });
     this.odd.replaceChildren(section('Far from the others', 'More than five times the median distance from the median of all layers', null,
-      table ? table.node : h('p', { class: 'muted' }, this.values.done ? 'No layer stands out.' : 'None so far.')));
+      table ? table.node : h('p', { class: 'muted' }, this.values.done ? 'No layer stands out.' : this.values.error ? 'Not known.' : 'None so far.')));
   }
 
   csv() {

@@ -3,7 +3,7 @@
 import { breakable, facts, h, head, name, notice, pairs, section, segments, shown, shownText } from './dom.js';
 import { base, bits, bytes, count, exact, plural, quoted, whole } from './format.js';
 import { columns, stack } from './charts.js';
-import { KINDS, kindOf, layerName, layerOf, link, overview, tensors } from './state.js';
+import { KINDS, kindOf, layerName, layerOf, link, overview, stackName, tensors } from './state.js';
 import { Table } from './table.js';
 import * as take from './take.js';
 
@@ -42,17 +42,10 @@ function byLayer(table) {
     const known = table.canonical[at] ?? stored;
     const found = layerOf(known);
     const key = found ? `${found.stack} ${found.layer}` : '';
-    if (!layers.has(key)) layers.set(key, { order: found ? found.layer : -1, stack: found?.stack ?? '', label: found ? String(found.layer) : '–', title: found ? layerName(found) : 'outside the layers', prefix: found && `${found.stack ? `${found.stack}.` : ''}${found.layer}.`, parts: KINDS.map(() => 0) });
+    if (!layers.has(key)) layers.set(key, { order: found ? found.layer : -1, stack: found?.stack ?? '', label: found ? String(found.layer) : '–', start: found && stackName(found), title: found ? layerName(found) : 'outside the layers', prefix: found && `${found.stack ? `${found.stack}.` : ''}${found.layer}.`, parts: KINDS.map(() => 0) });
     layers.get(key).parts[kindOf(known)] += table.bytes[at];
   });
   return [...layers.values()].sort((a, b) => (a.order < 0 ? -1 : 0) - (b.order < 0 ? -1 : 0) || a.stack.localeCompare(b.stack) || a.order - b.order);
-}
-
-/** The bytes of tensors in each file. */
-function byFile(table) {
-  const sums = table.files.map(() => 0);
-  table.file.forEach((file, at) => { if (file !== null) sums[file] += table.bytes[at]; });
-  return new Map(table.files.map((file, at) => [file, sums[at]]));
 }
 
 function configRows(config) {
@@ -72,6 +65,7 @@ function configRows(config) {
 
 function templates(tokenizer) {
   const list = tokenizer?.templates ?? [];
+  if (!tokenizer?.kind) return null;
   if (list.length === 0) return section('Chat template', null, null, h('p', { class: 'muted' }, 'No chat template: programs that chat with the model choose one themselves.'));
   let chosen = list[0];
   const text = h('pre', { class: 'text', dir: 'auto', tabindex: 0, role: 'region', 'aria-label': 'Chat template' });
@@ -108,7 +102,6 @@ export async function show({ model, list }) {
   const problems = [
     ...(consistency.faults ?? []).map((text) => notice('Fault', text)),
     ...(consistency.error ? [notice('Fault', consistency.error)] : []),
-    ...(report.missing ?? []).slice(0, 6).map((missing) => notice('Fault', `the model lacks ${missing}`)),
     ...[...(report.notes ?? []), ...(consistency.notes ?? [])].map((text) => notice('Note', text)),
   ];
   const seen = new Set();
@@ -116,7 +109,6 @@ export async function show({ model, list }) {
   const dtypes = byDtype(table);
   const [outside, layers] = [byLayer(table).filter((layer) => layer.order < 0), byLayer(table).filter((layer) => layer.order >= 0)];
   const outsideSize = outside.flatMap((group) => group.parts).reduce((sum, size) => sum + size, 0);
-  const inFiles = byFile(table);
   const sizes = layers.length > 1 && columns(layers.map((layer) => ({ ...layer, href: link(model, 'tensors', { filter: layer.prefix }) })), bytes, { label: `Size of ${layers.length} layers by kind of tensor` });
   let group = null;
   const configTable = fields.length > 0 && h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Config' }, h('table', { class: 'plain' },
@@ -135,7 +127,7 @@ export async function show({ model, list }) {
     facts([
       ['Parameters', count(report.weight_count)],
       ['Size', bytes(report.file_bytes), bytes(report.file_bytes) !== bytes(report.stored_bytes) && `${bytes(report.stored_bytes)} of tensors`],
-      ['Memory to run', all.memory ? bytes(all.memory.bytes) : null, all.memory && `with ${plural(all.memory.context, 'token')}`],
+      ['Memory to run', all.memory && report.weight_count > 0 ? bytes(all.memory.bytes) : null, all.memory && `with ${plural(all.memory.context, 'token')}`],
       ['Type', name(summary.file_type ?? summary.main_dtype ?? '–', 40), summary.bits_per_weight !== null && `${bits(summary.bits_per_weight)} bits`],
       ['Layers', field('n_layers') !== undefined ? whole(field('n_layers')) : null, field('dim') !== undefined && `of width ${whole(field('dim'))}`],
       ['Heads', field('n_heads') !== undefined ? whole(field('n_heads')) : null, field('n_kv_heads') !== undefined && `${whole(field('n_kv_heads'))} for k and v`],
@@ -143,7 +135,7 @@ export async function show({ model, list }) {
       ['Vocabulary', tokenizer?.tokens ? whole(tokenizer.tokens) : null, tokenizer?.kind],
       ['Tensors', whole(report.tensor_count)],
     ]),
-    notes.length > 0 && h('div', { class: 'notices', role: 'region', 'aria-label': 'Faults and notes' }, notes.slice(0, 20), notes.length > 20 && h('p', { class: 'muted small' }, `and ${notes.length - 20} more: weighbridge verify lists them`)),
+    notes.length > 0 && h('div', { class: 'notices', role: 'region', 'aria-label': 'Faults and notes' }, notes.slice(0, 8), notes.length > 8 && h('p', { class: 'muted small' }, `and ${notes.length - 8} more: weighbridge verify lists them`)),
     table.name.length > 0 && section('Where the bytes are', null, null, h('h3', {}, 'By dtype'), stack(dtypes, bytes)),
     sizes && section('By layer', null, take.button('PNG', () => take.picture(`${title} layers`, sizes), 'Save the picture'),
       outsideSize > 0 && h('div', { class: 'outside' }, h('h3', {}, `Outside the layers: ${bytes(outsideSize)}`),
@@ -163,7 +155,7 @@ export async function show({ model, list }) {
     metadata(report.metadata),
     section('Files', null, null, h('table', { class: 'plain' },
       h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'File'), h('th', { scope: 'col', class: 'hide-s' }, 'Kind'), h('th', { scope: 'col', class: 'right' }, 'Size'))),
-      h('tbody', {}, report.files.slice(0, 200).map((file) => h('tr', {}, h('td', {}, name(file)), h('td', { class: 'hide-s' }, 'weights'), h('td', { class: 'right' }, inFiles.has(file) ? bytes(inFiles.get(file)) : '–'))),
+      h('tbody', {}, report.files.slice(0, 200).map((file, at) => h('tr', {}, h('td', {}, name(file)), h('td', { class: 'hide-s' }, 'weights'), h('td', { class: 'right' }, bytes(all.file_sizes[at])))),
         report.attachments.map((file) => h('tr', {}, h('td', {}, name(file.name || file.file)), h('td', { class: 'hide-s' }, name(file.kind)), h('td', { class: 'right' }, bytes(file.bytes))))))),
     take.command(`weighbridge inspect ${quoted(path)} --metadata`),
   ];

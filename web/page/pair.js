@@ -2,7 +2,7 @@
 
 import { busy, facts, h, head, notice, shown, titleName, trouble } from './dom.js';
 import { elements, number, percent, quoted, shape, sides, whole } from './format.js';
-import { clippingOf } from './differences.js';
+import { bothSides, clippingOf, colorKey, isSpoiled } from './differences.js';
 import { ask } from './source.js';
 import { labelsOf, link, pairsOf } from './state.js';
 import * as take from './take.js';
@@ -34,6 +34,7 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
   const dtypes = [table.dtypes[table.dtype_a[pair]], table.dtypes[table.dtype_b[pair]]];
   const dims = table.shape[pair];
   const both = { a, b, pair };
+  const here = (part) => link('compare', a, b, wanted, part);
   const place = h('div', {}, busy('Comparing the values…'));
   const clippings = clippingOf(both, signal).catch(() => null);
   const numbers = ask('differences', both, signal).then(async ({ differences: [found] }) => {
@@ -44,14 +45,14 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
     }
     const { worst } = found;
     place.replaceChildren(facts([
-      ['Relative RMS', percent(found.relative_rms)],
+      ['Relative RMS', percent(found.relative_rms), isSpoiled(found) && 'of the values that are finite in both'],
       ['Cosine', found.cosine === null ? '–' : found.cosine.toFixed(7)],
       ['RMS', number(found.rms_difference)],
-      ['Largest difference', number(found.max_difference), worst && worst.at.length > 0 && `at ${worst.at.join(', ')}`],
+      ['Largest difference', number(found.max_difference), worst && worst.at.length > 0 && ['at ', position(worst.at, dims, here)]],
       ['There, in A', worst ? number(worst.a) : '–'],
       ['There, in B', worst ? number(worst.b) : '–'],
       ['Values that differ', percent(found.differing / Math.max(1, found.elements)), whole(found.differing)],
-      ...clippedFacts(clipping, dims, (part) => link('compare', a, b, wanted, part)),
+      ...clippedFacts(clipping, dims, here),
     ]));
     return found;
   });
@@ -73,16 +74,11 @@ export async function show({ a, b, list, name: wanted, query, signal }) {
     const spread = await distribution({
       signal, label: `${wanted} histograms`,
       load: async (range, until) => {
-        const first = await side('a', range, until);
-        // The second has the bins of the first.
-        const { low, high } = first.histogram ?? {};
-        const second = await side('b', range ?? (low === undefined ? null : [low, high]), until);
+        const [first, second] = await bothSides((which, part) => side(which, part, until), range);
         return [{ found: first, label: 'A', css: 'fill-a' }, { found: second, label: 'B', css: 'fill-b' }];
       },
     });
-    nodes.push(spread.node, h('ul', { class: 'legend' },
-      h('li', { vars: { '--c': 'var(--a)' } }, h('i', { 'aria-hidden': 'true' }), `A ${shown(labels[0], 60)}`),
-      h('li', { vars: { '--c': 'var(--b)' } }, h('i', { 'aria-hidden': 'true' }), `B ${shown(labels[1], 60)}`)));
+    nodes.push(spread.node, colorKey(...labels));
     const error = h('div', {});
     nodes.push(error);
     numbers.then((found) => {

@@ -40,8 +40,11 @@ export function layerOf(name) {
   return found && { stack: found[1] ?? '', layer: Number(found[2]), rest: found[3] };
 }
 
+/** The stack of a layer in words, empty for the one of most models: `enc`. */
+export const stackName = ({ stack }) => stack.replace(/(^|\.)(layers?|blk|h|blocks)$/, '');
+
 /** A layer in words: `layer 0`, `enc layer 3`. */
-export const layerName = ({ stack, layer }) => `${stack.replace(/(^|\.)(layers?|blk|h|blocks)$/, '')} layer ${layer}`.trim();
+export const layerName = (found) => `${stackName(found)} layer ${found.layer}`.trim();
 
 export const KINDS = ['attention', 'feed-forward', 'embedding and output', 'norms', 'other'];
 

@@ -3,7 +3,7 @@
 import { h, say } from './dom.js';
 
 /** Rows are higher where names need two lines. */
-const rowHeight = () => (window.innerWidth <= 560 ? 50 : 34);
+const rowHeight = () => (window.innerWidth <= 560 ? 56 : 34);
 const HEAD = 38;
 /** Rows kept above and below those in view. */
 const SPARE = 6;

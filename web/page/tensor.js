@@ -51,8 +51,8 @@ export async function distribution({ load, signal, label, title = 'Distribution'
   const draw = () => {
     const drawn = histogram(series.map(({ found, label: text, css }) => ({ histogram: found.histogram, total: Math.max(1, found.elements), label: text, css })), { logarithmic, label });
     chart = drawn.chart;
-    const { below, above } = series[0].found.histogram;
-    const beyond = below + above > 0 && h('p', { class: 'muted small num' }, `${whole(below)} values are left of what is shown, ${whole(above)} right of it.`);
+    const { found: { histogram: { below, above } }, label: text } = series[0];
+    const beyond = below + above > 0 && h('p', { class: 'muted small num' }, `${whole(below)} values${text && ` of ${text}`} are left of what is shown, ${whole(above)} right of it.`);
     place.replaceChildren(drawn.node, ...(beyond ? [beyond] : []));
   };
   const get = async (range) => {
@@ -60,8 +60,8 @@ export async function distribution({ load, signal, label, title = 'Distribution'
       const found = await load(range, signal, (share) => { waiting.lastChild.textContent = `Reading the values… ${Math.floor(share * 100)} %`; });
       if (signal.aborted) return false;
       series = found.filter(({ found: { histogram: known } }) => known);
-      if (series.length === 0) { place.replaceChildren(h('p', { class: 'muted' }, 'No value is finite.')); return false; }
-      draw();
+      if (series.length === 0) place.replaceChildren(h('p', { class: 'muted' }, 'No value is finite.'));
+      else draw();
       return found;
     } catch (error) {
       if (!signal.aborted) place.replaceChildren(trouble(error) ?? '');
@@ -84,19 +84,16 @@ export async function distribution({ load, signal, label, title = 'Distribution'
   return { node: section(title, null, tools, place), first };
 }
 
-/** The norms of rows and columns, from the cells of a grid of a whole matrix. */
+/** The norms of rows and columns, from the cells of a grid of a whole matrix; NaN where no value is finite. */
 function norms(grid) {
-  const rows = Array.from({ length: grid.height }, (_, i) => {
-    let sum = 0;
-    for (let j = 0; j < grid.width; j += 1) sum += grid.rms[i * grid.width + j] ** 2 || 0;
-    return Math.sqrt(sum / grid.width);
-  });
-  const columns = Array.from({ length: grid.width }, (_, j) => {
-    let sum = 0;
-    for (let i = 0; i < grid.height; i += 1) sum += grid.rms[i * grid.width + j] ** 2 || 0;
-    return Math.sqrt(sum / grid.height);
-  });
-  return { rows, columns };
+  const norm = (count, cell) => {
+    const known = Array.from({ length: count }, (_, at) => grid.rms[cell(at)]).filter(Number.isFinite);
+    return known.length > 0 ? Math.sqrt(known.reduce((sum, rms) => sum + rms ** 2, 0) / known.length) : NaN;
+  };
+  return {
+    rows: Array.from({ length: grid.height }, (_, i) => norm(grid.width, (j) => i * grid.width + j)),
+    columns: Array.from({ length: grid.width }, (_, j) => norm(grid.height, (i) => i * grid.width + j)),
+  };
 }
 
 /** The sections of a matrix: heat map, and norms by row and column. */
@@ -141,7 +138,7 @@ function standouts({ model, at, dims, here, signal, outlier }) {
     const matrixLike = rows > 1 && columns > 1;
     const region = (index, count, other) => ({ ...(other === 'columns' ? { rows: span(index, count), columns: `0-${Math.min(columns, 64)}` } : { columns: span(index, count), rows: `0-${Math.min(rows, 64)}` }) });
     place.replaceChildren(h('div', { class: matrixLike ? 'three' : '' },
-      h('div', {}, h('h3', {}, 'Largest magnitudes'), h('table', { class: 'plain' },
+      h('div', {}, h('h3', {}, 'Largest magnitudes'), found.largest.length === 0 ? h('p', { class: 'muted small' }, 'No value is finite.') : h('table', { class: 'plain' },
         h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Position'), h('th', { scope: 'col', class: 'right' }, 'Value'))),
         h('tbody', {}, found.largest.map((one) => h('tr', {}, h('td', {}, position(one.at, dims, here) || '–'), h('td', { class: 'right' }, number(one.value))))))),
       matrixLike && lines('Rows with most outliers', found.rows, (index) => region(index, rows, 'columns')),
@@ -192,7 +189,7 @@ export async function show({ model, list, name: wanted, query, signal }) {
           h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'Share of values below'), h('th', { scope: 'col', class: 'right' }, 'Value'))),
           h('tbody', {}, values.quantiles.map(({ share, value }) => h('tr', {}, h('td', {}, `${Math.round(share * 1000) / 10} %`), h('td', { class: 'right' }, number(value))))))),
         section('Storage', null, null, pairs([
-          ['Packing', detail.summary ? shown(detail.summary, 200) : null],
+          ['Packing', detail.summary ? shown(detail.summary.replaceAll('`', ''), 200) : null],
           ['Scale shared by', block ? plural(block, 'value') : null],
           ['Scales', scales ? `${whole(scales.count)}, ${scales.zeros} of them 0` : null],
           ['Their magnitude', scales && scales.min !== null ? `${number(scales.min)} to ${number(scales.max)}, mean ${number(scales.mean)}` : null],

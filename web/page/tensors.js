@@ -25,7 +25,7 @@ const FIGURES = [
   ['Deviation', (entry) => entry.deviation, number, 'most', ''],
   ['Least', (entry) => entry.min?.value ?? null, number, 'least', 'hide-s'],
   ['Largest', (entry) => entry.max?.value ?? null, number, 'most', ''],
-  ['Zeros', (entry) => entry.zeros / entry.elements, percent, 'most', 'hide-m'],
+  ['Zeros', (entry) => (entry.elements > 0 ? entry.zeros / entry.elements : null), percent, 'most', 'hide-m'],
   ['Outliers', (entry) => entry.outliers, whole, 'sum', 'hide-s'],
   ['NaN, ∞', (entry) => entry.nan + entry.infinite, whole, 'sum', 'hide-m'],
 ];
@@ -96,7 +96,7 @@ class Tensors {
     if (this.query.values === '1') return [{ ...stored, width: 'minmax(150px, 1.4fr)' }, { ...dtype, width: '76px', hide: 'hide-s' }, { ...dims, hide: 'hide-m' }, ...this.figures()];
     return [
       stored,
-      { label: 'Canonical name', width: 'minmax(150px, 1.2fr)', hide: 'hide-m', sort: (row) => row.canonical ?? null, cell: leaf((row) => h('span', { class: 'canon' }, row.canonical ? name(row.canonical, 160) : '–')) },
+      { label: 'Canonical name', width: 'minmax(150px, 1.2fr)', hide: this.rows.some((row) => row.canonical) ? 'hide-m' : 'gone', sort: (row) => row.canonical ?? null, cell: leaf((row) => h('span', { class: 'canon' }, row.canonical ? shortName(row.canonical) : '–')) },
       dtype, dims,
       { label: 'Bits', width: '54px', right: true, hide: 'hide-m', most: true, sort: (row) => row.bits ?? null, cell: leaf((row) => bits(row.bits)) },
       { label: 'Size', width: '88px', narrow: '80px', right: true, most: true, sort: (row) => row.bytes, cell: (row) => bytes(row.bytes) },
@@ -114,7 +114,7 @@ class Tensors {
         if (row.group) node.classList.add('group');
         else if (this.grouped) node.classList.add('child');
       },
-      hint: (row) => (row.group ? '' : shown(row.stored, 400)),
+      hint: (row) => shown(row.group ? 'The least or the largest of its tensors, and the sum of their outliers' : row.stored, 400),
       empty: this.rows.length === 0 ? 'The model has no tensors.' : 'No name, dtype or kind matches.',
     });
     this.table.sortAs(this.query.sort);

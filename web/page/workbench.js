@@ -4,7 +4,7 @@ import { h, head, notice, section, segments, shortName, shown } from './dom.js';
 import { scatter } from './charts.js';
 import { base, bytes, number, percent, plural, quoted, whole } from './format.js';
 import { differencesOf, keep, labelsOf, link, pairsOf } from './state.js';
-import { pairRows, together, worstTensors } from './differences.js';
+import { isSpoiled, pairRows, together, worstTensors } from './differences.js';
 import { Table } from './table.js';
 import * as take from './take.js';
 
@@ -30,9 +30,9 @@ const literal = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /**
  * Rules for `quantize --tensor-type`. `picks` are `{stored, dtype}`, by the names of GGUF. Names that differ in the
- * number of their layer alone share a rule.
+ * number of their layer alone share a rule; unless all tensors are picked, it names the layers.
  */
-export function rules(picks) {
+export function rules(picks, areAll) {
   const kinds = new Map();
   for (const { stored, dtype } of picks) {
     const found = /^(.*?\.)(\d+)(\..*)$/.exec(stored);
@@ -45,7 +45,7 @@ export function rules(picks) {
   return [...kinds].flatMap(([kind, dtypes]) => {
     const [before, after] = kind.split('\u0000');
     return [...dtypes].map(([dtype, layers]) => {
-      const number_ = dtypes.size === 1 ? '[0-9]+' : `(${layers.join('|')})`;
+      const number_ = areAll && dtypes.size === 1 ? '[0-9]+' : `(${[...layers].sort((x, y) => x - y).join('|')})`;
       const pattern = after === undefined ? literal(before) : `${literal(before)}${number_}${literal(after)}`;
       return `^${pattern}$=${dtype.toLowerCase()}`;
     });
@@ -87,8 +87,11 @@ function cellOf(one, tensor) {
   const row = one.byName.get(tensor);
   if (!row) return null;
   const error = one.state.found[row.pair]?.matrix_error ?? null;
-  return { dtype: row.b, bytes: row.bytesB, stored: row.stored, needsImatrix: row.needsImatrix, original: row.bytesA, other: one.other, error };
+  return { isSpoiled: isSpoiled(one.state.found[row.pair]), dtype: row.b, bytes: row.bytesB, stored: row.stored, needsImatrix: row.needsImatrix, original: row.bytesA, other: one.other, error };
 }
+
+/** The error of a cell as text. */
+const errorOf = (cell) => (cell.isSpoiled ? 'NaN, ∞' : percent(cell.error));
 
 const hasError = (cell) => cell !== null && cell.error !== null;
 
@@ -123,9 +126,9 @@ class Workbench {
     const cell = (one, row, place) => {
       const found = row.candidates[place];
       if (!hasError(found)) return '';
-      return h('a', { href: link('compare', this.a, one.other, row.name), class: row.chosen === found ? 'chosen' : null }, `${shown(found.dtype, 12)} ${percent(found.error)}`);
+      return h('a', { href: link('compare', this.a, one.other, row.name), class: row.chosen === found ? 'chosen' : null }, `${shown(found.dtype, 12)} ${errorOf(found)}`);
     };
-    const cheapest = ({ chosen, within }) => h('span', { class: within ? null : 'bad' }, shown(chosen.dtype, 12), h('span', { class: 'only-s' }, ` ${percent(chosen.error)}`));
+    const cheapest = ({ chosen, within }) => h('span', { class: within ? null : 'bad' }, shown(chosen.dtype, 12), h('span', { class: 'only-s' }, ` ${errorOf(chosen)}`));
     return new Table({
       label: 'Tensors and candidates', rows: [], height: '60vh', empty: 'No matrix.', onsort: (sort) => keep({ sort }),
       columns: [
@@ -163,17 +166,18 @@ class Workbench {
       this.rules.replaceChildren(h('p', { class: 'muted' }, 'Rules for quantize need a candidate in a GGUF file, which has the names and types that it takes.'));
       return;
     }
-    const list = rules(ruled.map(({ chosen: { stored, dtype } }) => ({ stored, dtype })));
     const sizes = new Map();
     for (const { chosen } of ruled) sizes.set(chosen.other, (sizes.get(chosen.other) ?? 0) + chosen.bytes);
     const [[most]] = [...sizes].sort((x, y) => y[1] - x[1]);
+    const fileType = this.list[most].dtype ?? 'Q8_0';
     const left = picked.length - ruled.length;
+    const list = rules(ruled.map(({ chosen: { stored, dtype } }) => ({ stored, dtype })), left === 0);
     const needsImatrix = ruled.some(({ chosen }) => chosen.needsImatrix);
     this.rules.replaceChildren(
       h('pre', { class: 'text lines', tabindex: 0, role: 'region', 'aria-label': 'Rules for quantize' }, list.map((rule) => `--tensor-type '${rule}'`).join('\n')),
-      ...(left > 0 ? [h('p', { class: 'muted small' }, `${plural(left, 'tensor')} whose cheapest candidate is no GGUF file have no rule.`)] : []),
+      ...(left > 0 ? [h('p', { class: 'muted small' }, `${plural(left, 'tensor')} whose cheapest candidate is no GGUF file have no rule: quantize gives them the types of ${fileType}, whatever their error.`)] : []),
       ...(needsImatrix ? [h('p', { class: 'muted small' }, 'Types with so few bits require an importance matrix, which llama-imatrix writes to imatrix.gguf.')] : []),
-      take.command(`weighbridge quantize ${quoted(this.list[this.a].path)} quantized.gguf ${this.list[most].dtype ?? 'Q8_0'} ${list.map((rule) => `--tensor-type ${quoted(rule)}`).join(' ')}${needsImatrix ? ' --imatrix imatrix.gguf' : ''}`));
+      take.command(`weighbridge quantize ${quoted(this.list[this.a].path)} quantized.gguf ${fileType} ${list.map((rule) => `--tensor-type ${quoted(rule)}`).join(' ')}${needsImatrix ? ' --imatrix imatrix.gguf' : ''}`));
   }
 
   /** The candidates that are compared, with what the picture shows of them. */
@@ -237,8 +241,8 @@ class Workbench {
     const least = points.filter((point) => point.error !== null).sort((x, y) => y.error - x.error)[0];
     if (!this.meter.hidden || !least || this.worst.childNodes.length > 0) return;
     const one = this.usable.find(({ other }) => other === least.other);
-    this.worst.replaceChildren(section('Ten worst tensors', `of ${this.labels[least.other]}, the candidate with the largest error`, null,
-      worstTensors({ a: this.a, b: one.other, rows: one.rows, differences: one.state.found, signal: this.signal })));
+    this.worst.replaceChildren(worstTensors({ a: this.a, b: one.other, labels: this.labels, rows: one.rows, differences: one.state.found, signal: this.signal,
+      of: `B is ${this.labels[least.other]}, the candidate with the largest error` }));
   }
 
   csv() {

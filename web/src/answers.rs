@@ -127,6 +127,8 @@ fn models(viewer: &Viewer, _: &Parameters, _: Watch<'_>) -> Result<Vec<u8>> {
 struct Overview<'m> {
     path: String,
     report: InspectReport<'m>,
+    /// The bytes of each file of the report.
+    file_sizes: Vec<u64>,
     config: Part<ConfigReport<'m>>,
     consistency: Part<Consistency>,
     tokenizer: Part<Option<TokenizerSummary>>,
@@ -184,6 +186,7 @@ fn overview(viewer: &Viewer, parameters: &Parameters, _: Watch<'_>) -> Result<Ve
     json(Overview {
         path: spelled(model.path()),
         report: inspected(model)?,
+        file_sizes: model.file_sizes().collect(),
         config: ops::config(model).into(),
         consistency: consistency.into(),
         tokenizer: tokenizer(model).into(),

@@ -235,7 +235,10 @@ impl Kept {
         }
         let is_router = self.canonical.as_deref().unwrap_or(&self.name).contains("router");
         self.judge(&lines.rows, "row", [Kind::DeadRows, Kind::OutlierRows]);
-        self.judge(&lines.columns, "column", [Kind::DeadColumns, Kind::OutlierColumns]);
+        // Of a matrix that is 0, the rows say all.
+        if !lines.rows.iter().all(Line::is_dead) {
+            self.judge(&lines.columns, "column", [Kind::DeadColumns, Kind::OutlierColumns]);
+        }
         if is_router {
             self.judge_router(&lines.rows);
         }
@@ -357,11 +360,14 @@ fn duplicates(kept: &[Kept]) -> Vec<Finding> {
 fn experts(kept: &[Kept]) -> Vec<Finding> {
     let mut groups: BTreeMap<String, Vec<(u64, &Kept, &Sketch)>> = BTreeMap::new();
     for one in kept.iter().filter(|one| !one.sketches.is_empty()) {
-        let key = group_of_experts(one.canonical.as_deref().unwrap_or(&one.name));
+        // A canonical name has all experts of a layer; the stored one says which of them a tensor is.
+        let (number, stored) = expert_of(&one.name);
+        let key = one.canonical.as_deref().map_or(stored, |name| expert_of(name).1);
         let group = groups.entry(key).or_default();
-        for sketch in &one.sketches {
-            let expert = group.len() as u64;
-            group.push((expert, one, sketch));
+        // A name with a number has one expert; else the experts are the slices of one tensor.
+        for (slice, sketch) in (0..).zip(&one.sketches) {
+            let named = number.filter(|_| one.sketches.len() == 1);
+            group.push((named.unwrap_or(slice), one, sketch));
         }
     }
     let mut found = Vec::new();
@@ -402,14 +408,16 @@ fn experts(kept: &[Kept]) -> Vec<Finding> {
     found
 }
 
-/// A name without the number of the expert: the last of its numbers, if there are two.
-fn group_of_experts(name: &str) -> String {
-    let parts: Vec<&str> = name.split('.').collect();
-    let is_number = |part: &&str| part.parse::<u64>().is_ok();
-    let numbers = parts.iter().filter(|part| is_number(part)).count();
-    let last = parts.iter().rposition(is_number).filter(|_| numbers > 1);
-    let kept = (0..).zip(parts).filter(|(place, _)| Some(*place) != last).map(|(_, part)| part);
-    kept.collect::<Vec<_>>().join(".")
+/// The number of the expert in a name, the last of its numbers if there are two, and the name without it.
+fn expert_of(name: &str) -> (Option<u64>, String) {
+    let mut parts: Vec<&str> = name.split('.').collect();
+    let numbers = (0..).zip(&parts).filter_map(|(place, part)| Some((place, part.parse().ok()?)));
+    let numbers: Vec<(usize, u64)> = numbers.collect();
+    let last = numbers.last().copied().filter(|_| numbers.len() > 1);
+    if let Some((place, _)) = last {
+        parts.remove(place);
+    }
+    (last.map(|(_, number)| number), parts.join("."))
 }
 
 /// Norms whose root mean square grows with the layer.
@@ -551,8 +559,26 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_number_of_an_expert_is_left_out() {
-        assert_eq!(group_of_experts("l.3.experts.7.w1"), "l.3.experts.w1");
-        assert_eq!(group_of_experts("l.3.experts.w1"), "l.3.experts.w1");
+    fn the_number_of_an_expert_is_that_of_its_name() {
+        assert_eq!(expert_of("l.3.experts.7.w1"), (Some(7), "l.3.experts.w1".to_owned()));
+        assert_eq!(expert_of("l.3.experts.w1"), (None, "l.3.experts.w1".to_owned()));
+        // Files list experts by text: 0, 1, 10, 11, 2.
+        let w = |n: u64| (format!("l.0.experts.{n}.w"), noise(n * 5000, 1024));
+        let mut all: Vec<(String, Vec<f32>)> = [0, 1, 10, 11, 2].map(w).into();
+        all[4].1.fill(0.0);
+        all[3].1 = all[2].1.clone();
+        let shape = &[32u64, 32][..];
+        let tensors: Vec<_> = all.iter().map(|(name, v)| (name.as_str(), shape, v.clone())).collect();
+        let found = found(&model(&tensors));
+        let texts: Vec<&str> = found.iter().map(|(.., text)| text.as_str()).collect();
+        assert_eq!(
+            texts,
+            [
+                "all 32 rows are 0",
+                "all values of expert 2 are 0",
+                "experts 10 and 11 are alike: cosine about 1.00",
+                "has the same values as l.0.experts.10.w",
+            ]
+        );
     }
 }

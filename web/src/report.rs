@@ -321,7 +321,8 @@ impl Page {
             return;
         }
         self.add(format_args!(
-            "<h2>The {} worst matrices</h2>\n<p class=\"key\"><i class=\"a\"></i>A <i class=\"b\"></i>B</p>\n\
+            "<h2>The {} worst matrices</h2>\n<p class=\"key\"><i class=\"a\"></i>A <i class=\"b\"></i>B; \
+             the heights are logarithmic</p>\n\
              <div class=\"worst\">\n",
             worst.len()
         ));
@@ -376,8 +377,9 @@ impl Page {
                 format!("{mean} (mean over {} {noun}, weighted by size)", error.tensors)
             },
         );
+        // A value that is finite in one model alone is worse than every number.
         let relative = |outcome: &DiffOutcome| match outcome {
-            DiffOutcome::Values(values) => values.relative_rms(),
+            DiffOutcome::Values(values) if values.max().is_finite() => values.relative_rms(),
             _ => f64::INFINITY,
         };
         rows.sort_by(|a, b| relative(&b.outcome).total_cmp(&relative(&a.outcome)));
@@ -402,7 +404,10 @@ impl Page {
             let pair = &tensor.pair;
             let cells = match &tensor.outcome {
                 DiffOutcome::Values(values) => [
-                    percent(values.relative_rms()),
+                    match values.max() {
+                        most if most.is_finite() => percent(values.relative_rms()),
+                        most => number(most),
+                    },
                     values.cosine().map_or_else(|| "–".to_owned(), |cosine| format!("{cosine:.7}")),
                     number(values.max()),
                 ],

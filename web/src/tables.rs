@@ -12,15 +12,12 @@ use weighbridge::{Model, Result, Tensor};
 pub(crate) struct TensorTable {
     /// The names of dtypes, to which `dtype` refers.
     dtypes: Vec<String>,
-    /// The paths of files, to which `file` refers.
-    files: Vec<String>,
     name: Vec<String>,
     canonical: Vec<Option<String>>,
     dtype: Vec<usize>,
     shape: Vec<Vec<u64>>,
     bits: Vec<Option<f64>>,
     bytes: Vec<u64>,
-    file: Vec<Option<usize>>,
 }
 
 /// Distinct texts in the order in which they occur.
@@ -45,18 +42,17 @@ impl TensorTable {
     pub(crate) fn of(model: &Model) -> Result<Self> {
         let report = ops::inspect(model, &InspectOptions::new())?;
         let mut table = Self::default();
-        let (mut dtypes, mut files) = (Names::default(), Names::default());
+        let mut dtypes = Names::default();
         let InspectedTensors::Stored { tensors, .. } = report.tensors else { return Ok(table) };
         for tensor in tensors {
             table.dtype.push(dtypes.place(&tensor.dtype));
-            table.file.push(tensor.parts.iter().next().map(|part| files.place(&part.file)));
             table.canonical.push(tensor.canonical.flatten().map(Into::into));
             table.shape.push(tensor.shape.to_vec());
             table.bits.push(tensor.bits_per_weight);
             table.bytes.push(tensor.bytes);
             table.name.push(tensor.name.into_owned());
         }
-        (table.dtypes, table.files) = (dtypes.texts, files.texts);
+        table.dtypes = dtypes.texts;
         Ok(table)
     }
 }

@@ -44,7 +44,8 @@ impl TensorPair {
     /// Containers store vectors in different dtypes and offsets, and matrices are what is
     /// quantized. An output matrix that is the embedding in both models counts once, as the embedding.
     /// Identical and equal matrices count with an error of 0. A matrix that is all 0 in the first
-    /// model and not in the second has no finite ratio, and counts with 1.
+    /// model and not in the second has no finite ratio, and counts with 1. So does one with a value
+    /// that is finite in one of the models alone: it spoils every result.
     pub fn matrix_error(&self, outcome: &DiffOutcome) -> Option<f64> {
         let is_integer = self.a.dtype().is_ok_and(|dtype| dtype.is_integer());
         if self.a.shape().len() < 2 || self.name.ends_with("bias") || is_integer || self.is_copy {
@@ -54,7 +55,7 @@ impl TensorPair {
             DiffOutcome::Identical => Some(0.0),
             DiffOutcome::Values(values) => {
                 let ratio = values.relative_rms();
-                Some(if ratio.is_finite() { ratio } else { 1.0 })
+                Some(if ratio.is_finite() && values.max().is_finite() { ratio } else { 1.0 })
             }
             DiffOutcome::Shapes | DiffOutcome::Unread(_) => None,
         }

@@ -337,7 +337,9 @@ impl ValueStatistics {
         };
         let ends = found.min.as_ref().zip(found.max.as_ref());
         let Some(range) = ends.map(|(min, max)| (min.value, max.value)) else { return found };
-        if let (Some(mean), Some(deviation)) = (found.mean, found.deviation) {
+        // The mean of equal values may be rounded to another number.
+        let is_constant = range.0 == range.1;
+        if let (Some(mean), Some(deviation), false) = (found.mean, found.deviation, is_constant) {
             found.outliers = counted.beyond(mean, Self::OUTLIER * deviation);
         }
         let values = counted.quantiles(&SHARES, range);
