@@ -568,7 +568,8 @@ pub(crate) mod tests {
         all[4].1.fill(0.0);
         all[3].1 = all[2].1.clone();
         let shape = &[32u64, 32][..];
-        let tensors: Vec<_> = all.iter().map(|(name, v)| (name.as_str(), shape, v.clone())).collect();
+        let tensors: Vec<_> =
+            all.iter().map(|(name, v)| (name.as_str(), shape, v.clone())).collect();
         let found = found(&model(&tensors));
         let texts: Vec<&str> = found.iter().map(|(.., text)| text.as_str()).collect();
         assert_eq!(
