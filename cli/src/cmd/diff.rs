@@ -352,7 +352,11 @@ fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
             },
             number(format!("{:.2e}", values.max())),
             number(format!("{:.2e}", values.rms())),
-            number(percent(error.relative_rms().unwrap_or_default())),
+            // A value that is finite in one model alone spoils the tensor.
+            number(match values.max() {
+                most if most.is_finite() => percent(error.relative_rms().unwrap_or_default()),
+                most => most.to_string(),
+            }),
             number(values.cosine().map_or("-".to_owned(), |cosine| format!("{cosine:.7}"))),
         ]);
     }
