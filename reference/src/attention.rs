@@ -220,12 +220,13 @@ impl Attention {
         })
     }
 
-    /// The same attention, with the biases of distances that `owner` has, the attention of this layer or
-    /// of the first.
+    /// The same attention, with the biases of distances that the model has for all layers, or `owner`,
+    /// the attention of this layer or of the first.
     pub(crate) fn with_distances(mut self, loader: Loader<'_>, owner: &str) -> Result<Self> {
         if let Some(plan) = self.plan.distances {
-            let name = format!("{owner}.relative_bias.weight");
-            self.distances = Some((plan, loader.vector(&name, plan.buckets * self.plan.heads)?));
+            let (of_all, own) = ("relative_bias.weight", format!("{owner}.relative_bias.weight"));
+            let name = if loader.has(of_all) { of_all } else { &own };
+            self.distances = Some((plan, loader.vector(name, plan.buckets * self.plan.heads)?));
         }
         Ok(self)
     }

@@ -95,6 +95,7 @@ impl Plan {
             padding: None,
             normed_first: false,
             projected_first: false,
+            masked: None,
             joined_embeddings: Vec::new(),
             longest: None,
             sinusoids: None,

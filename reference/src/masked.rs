@@ -8,9 +8,9 @@ use crate::weight::{Loader, Norm, Weight};
 
 #[derive(Debug)]
 pub(crate) struct MaskedWords {
-    dense: Weight,
+    /// What precedes the output, if anything does.
+    transform: Option<(Weight, Norm)>,
     activation: Activation,
-    norm: Norm,
     /// `None` where the embedding serves.
     output: Option<Weight>,
     bias: Vec<f32>,
@@ -23,8 +23,11 @@ impl MaskedWords {
         norm: NormPlan,
         plan: &Plan,
     ) -> Result<Option<Self>> {
-        let Some(dense) = loader.weight_if("masked_words.dense", dim)? else { return Ok(None) };
-        let width = dense.outputs();
+        let dense = loader.weight_if("masked_words.dense", dim)?;
+        if dense.is_none() && !loader.has("masked_words.output.weight") {
+            return Ok(None);
+        }
+        let width = dense.as_ref().map_or(dim, Weight::outputs);
         if !loader.has("masked_words.output.weight") && width != plan.embedding_dim {
             let fault = format!("a head of {width} for an embedding of {}", plan.embedding_dim);
             return Err(Error::Mismatch(fault));
@@ -39,15 +42,25 @@ impl MaskedWords {
         let activation = plan.head_activation.or(of_layers);
         let activation =
             activation.ok_or_else(|| Error::Unsupported("a model without layers".to_owned()))?;
-        let norm = loader.norm("masked_words.norm", width, norm)?;
-        Ok(Some(Self { dense, activation, norm, output, bias }))
+        let transform = match dense {
+            Some(dense) => Some((dense, loader.norm("masked_words.norm", width, norm)?)),
+            None => None,
+        };
+        Ok(Some(Self { transform, activation, output, bias }))
     }
 
     pub(crate) fn of(&self, hidden: &Rows, embedding: &Weight) -> Result<Rows> {
-        let mut x = self.dense.of(hidden)?;
-        x.apply(self.activation);
-        self.norm.apply(&mut x);
-        let mut logits = self.output.as_ref().unwrap_or(embedding).of(&x)?;
+        let transformed = match &self.transform {
+            Some((dense, norm)) => {
+                let mut x = dense.of(hidden)?;
+                x.apply(self.activation);
+                norm.apply(&mut x);
+                Some(x)
+            }
+            None => None,
+        };
+        let x = transformed.as_ref().unwrap_or(hidden);
+        let mut logits = self.output.as_ref().unwrap_or(embedding).of(x)?;
         for row in logits.rows_mut() {
             row.iter_mut().zip(&self.bias).for_each(|(logit, bias)| *logit += bias);
         }

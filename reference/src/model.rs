@@ -303,6 +303,9 @@ impl Reference {
         if self.plan.embedding_scale != 1.0 {
             x.scale(self.plan.embedding_scale);
         }
+        if let Some(mask) = self.plan.masked {
+            x.scale_rows(&shares_of_unmasked(tokens, mask));
+        }
         if self.plan.projected_first {
             x = self.projected(x)?;
         }
@@ -445,6 +448,16 @@ impl Reference {
         }
         Ok(logits)
     }
+}
+
+/// The factors of embeddings: those of masked tokens are left out, and the others are scaled by the share
+/// of tokens that was not masked in training, 0.15 * 0.8 of which were, over that of this text.
+#[expect(clippy::cast_precision_loss, reason = "counts of tokens")]
+fn shares_of_unmasked(tokens: &[u32], mask: u32) -> Rows {
+    let unmasked = tokens.iter().filter(|token| **token != mask).count();
+    let share = (1.0 - 0.15 * 0.8) * tokens.len() as f32 / unmasked.max(1) as f32;
+    let factors = tokens.iter().map(|token| if *token == mask { 0.0 } else { share });
+    Rows::new(factors.collect(), 1)
 }
 
 impl LayerEmbeddings {

@@ -26,6 +26,8 @@ pub struct Plan {
     pub normed_first: bool,
     /// Whether the embedding is projected before anything is added.
     pub projected_first: bool,
+    /// A token without an embedding: those of the others are scaled by the share of texts that they have.
+    pub masked: Option<u32>,
     /// Tensors whose first rows follow each embedding before it is projected.
     pub joined_embeddings: Vec<String>,
     /// Positions beyond which the class computes something else.

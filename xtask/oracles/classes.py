@@ -1,4 +1,4 @@
-"""Writes tests/data/classes.json: tiny models of transformers' causal classes, whose values follow from the tensors' names.
+"""Writes tests/data/classes.json: tiny models of transformers' classes of language models, whose values follow from the tensors' names.
 
     classes.py [FOLDER]    also keep the models in a folder
 
@@ -24,6 +24,7 @@ D = N | {
     "d_model": 8, "decoder_layers": 1, "encoder_layers": 1, "decoder_attention_heads": 2, "encoder_attention_heads": 2, "decoder_ffn_dim": 12,
     "encoder_ffn_dim": 12, "max_position_embeddings": 16,
 }  # fmt: skip
+SMALL = N | {"dim": 8, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 16}
 APART = {"tie_word_embeddings": False}
 DECODER = {"is_decoder": True}
 OWN_ENCODER = ("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
@@ -139,6 +140,13 @@ CASES = [
     ("dory", "dory", K | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", F], "n_input_layers": 1, "n_output_layers": 1, "n_recurrent_layers": 0}),
     ("hrm_text", "hrm_text", H | {"head_dim": 4, "num_layers_per_stack": 1, "H_cycles": 1, "L_cycles": 1, "L_bp_cycles": [1]}),
     ("hy_v4", "hy_v4", H | LATENT | {"head_dim": 2, "num_key_value_heads": 2, "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "hc_mult": 2, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2}),
+    ("distilbert", "distilbert", SMALL | {"hidden_dim": 12, "activation": "relu"}),
+    ("mpnet", "mpnet", H | {"pad_token_id": 1} | APART),
+    ("eurobert", "eurobert", H | {"num_key_value_heads": 1, "head_dim": 4, "mask_token_id": 3, "attention_bias": True, "mlp_bias": True} | APART),
+    ("esm", "esm", H | {"pad_token_id": 1, "mask_token_id": 11, "position_embedding_type": "rotary", "token_dropout": True}),
+    ("esm, with learned positions", "esm", H | {"pad_token_id": 1, "mask_token_id": 3, "emb_layer_norm_before": True} | APART),
+    ("gte", "gte", H | {"type_vocab_size": 2, "hidden_act": "relu"} | APART),
+    ("m2m_100", "m2m_100", D | {"pad_token_id": 1, "encoder_attention_heads": 4}),
     # Drawn by draws.py: what a field changes, alone.
     ("gemma, with another activation", "gemma", H | HEADS | {"hidden_act": "silu"}),
     ("gemma2, with another activation", "gemma2", H | HEADS | {"hidden_activation": "relu", "query_pre_attn_scalar": 4}),
@@ -193,16 +201,23 @@ def values(name, shape):
 
 def case(name, model_type, numbers, folder):
     config = transformers.CONFIG_MAPPING[model_type](**numbers)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    of = transformers.AutoModelForCausalLM
+    if type(config) not in of._model_mapping:
+        of = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForMaskedLM
+    of.from_config(config).save_pretrained(folder)
     stored = load_file(folder / "model.safetensors")
     computed = {key: array for key, array in stored.items() if key.endswith(COMPUTED)}
     stored = {key: values(key, array.shape) for key, array in stored.items() if key not in computed}
     save_file(stored | computed, folder / "model.safetensors", {"format": "pt"})
     # Falcon's eager attention rounds biases of distances to bf16.
     attention = "sdpa" if model_type == "falcon" else "eager"
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention).float().eval()
+    model = of.from_pretrained(folder, attn_implementation=attention).float().eval()
     with torch.no_grad():
-        logits = model(input_ids=torch.tensor([TOKENS]), use_cache=False).logits[0].numpy()
+        tokens = torch.tensor([TOKENS])
+        more = {} if of is transformers.AutoModelForMaskedLM else {"use_cache": False}
+        if of is transformers.AutoModelForSeq2SeqLM:
+            more["decoder_input_ids"] = tokens
+        logits = model(input_ids=tokens, **more).logits[0].numpy()
     assert np.isfinite(logits).all() and logits.std() > 1e-3, name
     stated = config.to_diff_dict() | {"architectures": [type(model).__name__]}
     training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size", "time_step_limit")

@@ -79,6 +79,12 @@ fn embedding(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             plan.projected_first = true;
             return Some(Ok(()));
         }
+        ["share_of_unmasked", "if", key, usual] => {
+            if stated(facts, key, usual)? {
+                plan.masked = Some(facts.spelled("mask_token_id")?.parse().ok()?);
+            }
+            return Some(Ok(()));
+        }
         ["joined", tensor, "if", key, usual] => {
             if stated(facts, key, usual)? {
                 plan.joined_embeddings.push((*tensor).to_owned());

@@ -403,7 +403,7 @@ fn plain_rope_of_windows(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Scores are not scaled, and have a bias for distances.
+/// Scores have a bias for distances.
 fn distances(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let attention = &facts.config.attention;
     let buckets = attention.relative_buckets.as_ref();
@@ -415,7 +415,7 @@ fn distances(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         of_layers: facts.model.has("layers.1.attention.relative_bias.weight"),
     };
     for attention in plan.attentions() {
-        (attention.scale, attention.distances) = (1.0, Some(distances));
+        attention.distances = Some(distances);
     }
     if facts.config.activation.is_none() {
         let gated = facts.model.has("layers.0.ffn.gate.weight");
@@ -615,15 +615,27 @@ fn branch_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
+/// A layer of an encoder as wide as `dim`, which is that of the decoder but for its heads.
+fn encoder_layer(facts: &Facts<'_>, plan: &Plan, dim: usize) -> Result<LayerPlan> {
+    let fault = || Error::Unsupported("a decoder without attention".to_owned());
+    let first = plan.layers.first().ok_or_else(fault)?;
+    let MixerPlan::Attention(mut attention) = first.mixer.clone() else { return Err(fault()) };
+    attention.causal = false;
+    let heads = facts.config.encoder.enc_n_heads.as_ref().map(|heads| size(heads.value));
+    if let Some(heads) = heads.filter(|heads| (*heads, dim) != (attention.heads, plan.dim)) {
+        let head_dim = dim / heads.max(1);
+        (attention.heads, attention.kv_heads) = (heads, heads);
+        (attention.head_dim, attention.value_dim) = (head_dim, head_dim);
+        #[expect(clippy::cast_precision_loss, reason = "a width")]
+        let scale = (head_dim as f32).sqrt().recip();
+        attention.scale = scale;
+    }
+    Ok(LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() })
+}
+
 /// The encoder of text before the decoder.
 fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let first = plan.layers.first();
-    let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
-    let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
-        return Err(Error::Unsupported("a decoder without attention".to_owned()));
-    };
-    attention.causal = false;
-    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() };
+    let layer = encoder_layer(facts, plan, plan.dim)?;
     let count = facts.config.encoder.enc_n_layers.as_ref();
     let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
@@ -643,19 +655,9 @@ fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         let field = field.as_ref().map(|field| size(field.value));
         field.ok_or_else(|| Error::Unsupported(format!("an encoder without {name}")))
     };
-    let (dim, heads) = (need(&encoder.enc_dim, "a width")?, need(&encoder.enc_n_heads, "heads")?);
-    let first = plan.layers.first();
-    let first = first.ok_or_else(|| Error::Unsupported("a decoder without layers".to_owned()))?;
-    let MixerPlan::Attention(mut attention) = first.mixer.clone() else {
-        return Err(Error::Unsupported("a decoder without attention".to_owned()));
-    };
-    let head_dim = dim / heads.max(1);
-    (attention.heads, attention.kv_heads) = (heads, heads);
-    (attention.head_dim, attention.value_dim) = (head_dim, head_dim);
-    #[expect(clippy::cast_precision_loss, reason = "a width")]
-    let scale = (head_dim as f32).sqrt().recip();
-    (attention.scale, attention.causal) = (scale, false);
-    let layer = LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() };
+    need(&encoder.enc_n_heads, "heads")?;
+    let dim = need(&encoder.enc_dim, "a width")?;
+    let layer = encoder_layer(facts, plan, dim)?;
     plan.encoder = Some(EncoderPlan {
         dim,
         bands: need(&encoder.n_mels, "bands")?,

@@ -1,4 +1,4 @@
-//! Tiny models of transformers' causal classes: the logits that each class computes. The values of a model
+//! Tiny models of transformers' classes: the logits that each class computes. The values of a model
 //! follow from the names of its tensors (`xtask/oracles/classes.py`).
 
 use std::path::Path;
@@ -62,8 +62,16 @@ fn logits(model: &Model, tokens: &[u32]) -> weighbridge_reference::Result<Vec<Ro
     if reference.plan().encodes() {
         return Ok(reference.encode(tokens, None)?.logits.into_iter().collect());
     }
-    let all = reference.session().logits(tokens)?;
-    let mut session = reference.session();
+    let read = match reference.plan().text_encoder {
+        Some(_) => Some(reference.encode(tokens, None)?.hidden),
+        None => None,
+    };
+    let start = || match &read {
+        Some(read) => reference.session_of(read),
+        None => Ok(reference.session()),
+    };
+    let all = start()?.logits(tokens)?;
+    let mut session = start()?;
     let mut values = Vec::new();
     for token in tokens {
         values.extend_from_slice(session.logits(&[*token])?.values());

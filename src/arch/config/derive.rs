@@ -638,7 +638,7 @@ fn head_dim(
 fn without_rope(reader: &ConfigReader<'_>, core: &Core, n_layers: u32) -> Option<Field<Vec<bool>>> {
     let (stated, source) = match (&core.has_rope, &core.positions) {
         (Some(stated), _) => (stated.value, stated.source.clone()),
-        (None, Some(kind)) => (kind.value == "rope", kind.source.clone()),
+        (None, Some(kind)) => (["rope", "rotary"].contains(&&*kind.value), kind.source.clone()),
         (None, None) => (reader.reads_gguf_keys(), "default of the class".into()),
     };
     (!stated).then(|| Field::derived((0..n_layers).map(|_| false).collect(), source))
