@@ -184,7 +184,7 @@ LAST = 2
 # Classes whose names alone are known.
 NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4")
 # What a class computes, although it is stored.
-COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay")
+COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay", "inv_freq")
 
 
 def values(name, shape):
@@ -222,6 +222,7 @@ def case(name, model_type, numbers, folder):
     stated = config.to_diff_dict() | {"architectures": [type(model).__name__]}
     training = ("init", "summary_", "mask_", "use_cache", "transformers_version", "dtype", "chunk_size", "time_step_limit")
     skipped = [key for key in stated if key.startswith(training) or "drop" in key or key.endswith(("bos_token_id", "eos_token_id", "start_token_id"))]
+    skipped = [key for key in skipped if key not in ("token_dropout", "mask_token_id")]
     if name.endswith("the class chooses"):
         skipped += ["layer_types", "rope_parameters", "parallel_attn"]
     return {
