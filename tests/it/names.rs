@@ -232,10 +232,11 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
 const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 
 /// Families with names that no list has, and their dialect: of GGUF and MLX, of the publisher's own files,
-/// of biases that no model has, and of quantizers (`convert.rs` reads gpt-oss'). Models that transformers saved were
+/// of biases that no model has, of classifiers, and of quantizers (`convert.rs` reads gpt-oss'). Models that transformers saved were
 /// converted to both.
 const WITHOUT_LIST: &[(&str, &str)] = &[
     ("deepseek_v4", "hugging face"),
+    ("distilbert", "hugging face"),
     ("falcon_h1", "gguf"),
     ("gpt-oss", "hugging face"),
     ("hy3", "hugging face"),
