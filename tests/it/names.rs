@@ -232,8 +232,8 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
 const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 
 /// Families with names that no list has, and their dialect: of GGUF and MLX, of the publisher's own files,
-/// of biases that no model has, of classifiers, and of quantizers (`convert.rs` reads gpt-oss'). Models that transformers saved were
-/// converted to both.
+/// of biases that no model has, classifiers, copies, and of quantizers (`convert.rs` reads gpt-oss'). Models
+/// that transformers saved were converted to both.
 const WITHOUT_LIST: &[(&str, &str)] = &[
     ("deepseek_v4", "hugging face"),
     ("distilbert", "hugging face"),
@@ -242,6 +242,7 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("hy3", "hugging face"),
     ("kimi_linear", "gguf"),
     ("kimi_linear", "mlx"),
+    ("m2m_100", "hugging face"),
     ("mamba", "hugging face"),
     ("mamba2", "hugging face"),
     ("minimax_m3", "hugging face"),
