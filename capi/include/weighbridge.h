@@ -519,6 +519,26 @@ size_t wb_model_note_count(const wb_model *model);
 // The remark at a position, 0 first; empty if there is none. Valid as long as the model.
 wb_str wb_model_note(const wb_model *model, size_t position);
 
+// Frees a string that a function returned through a char ** argument. NULL is allowed.
+void wb_string_free(char *string);
+
+// Describes a model: summary, names, notes, metadata, tensors. As `weighbridge inspect --json`. Free
+// *json with wb_string_free.
+int32_t wb_inspect(const wb_model *model, char **json);
+
+// Computes the SHA-256 of every tensor's stored bytes and, if `values` is not 0, of its values. As
+// `weighbridge hash --json`. Free *json with wb_string_free.
+int32_t wb_hash(const wb_model *model, uint32_t values, wb_progress progress, void *user, char **json);
+
+// Checks a model: its format, its completeness, that its files agree and, if `deep` is not 0, its
+// values. Returns WB_FOUND if it has a fault, or a remark about a value. As
+// `weighbridge verify --json`. `options` may be NULL. Free *json with wb_string_free.
+int32_t wb_verify(const char *path, const wb_open_options *options, uint32_t deep, wb_progress progress, void *user, char **json);
+
+// Compares two models by canonical name; values that differ by at most `tolerance` are equal. Returns
+// WB_FOUND if they differ. As `weighbridge diff --json`. Free *json with wb_string_free.
+int32_t wb_diff(const wb_model *a, const wb_model *b, double tolerance, wb_progress progress, void *user, char **json);
+
 // Frees a tensor. NULL is allowed.
 void wb_tensor_free(wb_tensor *tensor);
 
@@ -600,26 +620,6 @@ size_t wb_tokenizer_merge_count(const wb_tokenizer *tokenizer);
 // The two spellings that are merged into one, 0 first: the highest priority. The second is empty if the
 // file names only one. They are valid as long as the tokenizer.
 int32_t wb_tokenizer_merge(const wb_tokenizer *tokenizer, size_t position, wb_str *first, wb_str *second);
-
-// Frees a string that a function returned through a char ** argument. NULL is allowed.
-void wb_string_free(char *string);
-
-// Describes a model: summary, names, notes, metadata, tensors. As `weighbridge inspect --json`. Free
-// *json with wb_string_free.
-int32_t wb_inspect(const wb_model *model, char **json);
-
-// Computes the SHA-256 of every tensor's stored bytes and, if `values` is not 0, of its values. As
-// `weighbridge hash --json`. Free *json with wb_string_free.
-int32_t wb_hash(const wb_model *model, uint32_t values, wb_progress progress, void *user, char **json);
-
-// Checks a model: its format, its completeness, that its files agree and, if `deep` is not 0, its
-// values. Returns WB_FOUND if it has a fault, or a remark about a value. As
-// `weighbridge verify --json`. `options` may be NULL. Free *json with wb_string_free.
-int32_t wb_verify(const char *path, const wb_open_options *options, uint32_t deep, wb_progress progress, void *user, char **json);
-
-// Compares two models by canonical name; values that differ by at most `tolerance` are equal. Returns
-// WB_FOUND if they differ. As `weighbridge diff --json`. Free *json with wb_string_free.
-int32_t wb_diff(const wb_model *a, const wb_model *b, double tolerance, wb_progress progress, void *user, char **json);
 
 // Converts a model to another container: a file, a directory, or a model in Ollama's store. As
 // `weighbridge convert --json`. `options` may be NULL. Free *json with wb_string_free.

@@ -9,13 +9,17 @@
 //! - An out-parameter is written only on success.
 #![allow(unsafe_code, reason = "C passes pointers, and functions need their C names")]
 
+#[cfg(feature = "write")]
 pub mod builder;
 pub mod fault;
 pub mod load;
 pub mod metadata;
 pub mod model;
+#[cfg(feature = "reports")]
+pub mod reports;
 pub mod tensor;
 pub mod tokenizer;
+#[cfg(feature = "write")]
 pub mod verbs;
 
 use std::ffi::{CStr, c_char, c_void};

@@ -76,6 +76,7 @@ impl Options for WbOpenOptions {
 }
 
 impl WbOpenOptions {
+    #[cfg(feature = "reports")]
     pub(crate) fn is_strict(&self) -> bool {
         self.strictness == 1
     }

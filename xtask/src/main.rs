@@ -7,6 +7,7 @@ mod header;
 mod machine;
 mod neon;
 mod page;
+mod size;
 mod tools;
 mod web;
 
@@ -418,6 +419,7 @@ fn main() -> ExitCode {
             "faults" => return faults::run(options),
             "header" => return header::run(options),
             "page" => return page::run(options),
+            "size" => return size::run(),
             "web" => return web::run(options),
             "machine" => return machine::run(options),
             "neon" => return neon::test(options),
@@ -442,6 +444,8 @@ fn main() -> ExitCode {
         eprintln!("    {:<12} {help}", "header");
         let help = "the page of `view` with the library as WebAssembly, for any static host";
         eprintln!("    {:<12} {help}", "page");
+        let help = "whether the smallest C library is as small as docs/c.md says";
+        eprintln!("    {:<12} {help}", "size");
         let help = "the page in a browser; needs Python and Chromium [--quick: what CI runs]";
         eprintln!("    {:<12} {help}", "web");
         let help = "make small models in the layouts of all programs: FOLDER [FILES, or 10000]";
