@@ -2918,4 +2918,148 @@ pub(crate) const LISTS: &[List] = &[
             encoder.layers.1.mlp.experts.bias         8     -
         "],
     },
+    List {
+        name: "orion",
+        source: "llama.cpp's graph of orion, and the names of Llama in gguf-py 0.19's map",
+        config: r#"{"model_type": "orion", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "intermediate_size": 6, "vocab_size": 10, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}"#,
+        form: Form::Gguf,
+        gguf: "orion",
+        tensors: &[EMBEDDINGS, NORMS, DENSE, "
+            lm_head.weight                                10,8  output.weight
+            model.layers.0.self_attn.q_proj.weight        8,8   blk.0.attn_q.weight
+            model.layers.0.self_attn.k_proj.weight        4,8   blk.0.attn_k.weight
+            model.layers.0.self_attn.v_proj.weight        4,8   blk.0.attn_v.weight
+            model.layers.0.self_attn.o_proj.weight        8,8   blk.0.attn_output.weight
+            model.norm.bias                               8     output_norm.bias
+            model.layers.0.input_layernorm.bias           8     blk.0.attn_norm.bias
+            model.layers.0.post_attention_layernorm.bias  8     blk.0.ffn_norm.bias
+        "],
+    },
+    List {
+        name: "pangu-embedded",
+        source: "llama.cpp's graph of pangu-embedded, and the names of Llama in gguf-py 0.19's map",
+        config: config!("pangu-embedded"),
+        form: Form::Gguf,
+        gguf: "pangu-embedded",
+        tensors: &[EMBEDDINGS, NORMS, ATTENTION, DENSE, "
+            lm_head.weight  10,8  output.weight
+        "],
+    },
+    List {
+        name: "mimo",
+        source: "mlx-lm 0.32.2, models/mimo.py as it is saved",
+        config: config!("mimo"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[SAME_REST, OWN_DENSE, "
+            lm_head.weight                          10,8  =
+            model.layers.0.self_attn.q_proj.bias    16    =
+            model.layers.0.self_attn.k_proj.bias    8     =
+            model.layers.0.self_attn.v_proj.bias    8     =
+        "],
+    },
+    List {
+        name: "lille",
+        source: "mlx-lm 0.32.2, models/lille-130m.py as it is saved",
+        config: config!("lille-130m", r#", "tie_word_embeddings": true"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            transformer.tok_embeddings.weight                   10,8  =
+            transformer.norm.weight                             8     =
+            transformer.layers.0.attention.norm.weight          8     =
+            transformer.layers.0.attention.qkv_proj.weight      32,8  =
+            transformer.layers.0.attention.out_proj.weight      8,16  =
+            transformer.layers.0.feed_forward.norm.weight       8     =
+            transformer.layers.0.feed_forward.gate_proj.weight  6,8   =
+            transformer.layers.0.feed_forward.up_proj.weight    6,8   =
+            transformer.layers.0.feed_forward.down_proj.weight  8,6   =
+        "],
+    },
+    List {
+        name: "spark",
+        source: "mlx-lm 0.32.2, models/spark2_5.py as it is saved",
+        config: config!("spark2_5"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_DENSE, "
+            model.embedding.weight                          10,8  =
+            model.norm.weight                               8     =
+            lm_head.weight                                  10,8  =
+            model.layers.0.input_layernorm.weight           8     =
+            model.layers.0.post_attention_layernorm.weight  8     =
+            model.layers.0.self_attn.q_k_v_proj.weight      32,8  =
+            model.layers.0.self_attn.g_proj.weight          4,8   =
+            model.layers.0.self_attn.out_proj.weight        8,16  =
+        "],
+    },
+    List {
+        name: "ling 1",
+        source: "mlx-lm 0.32.2, models/bailing_moe.py as it is saved",
+        config: config!("bailing_moe", r#", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 6, "num_shared_experts": 1, "first_k_dense_replace": 0"#),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_SHARED_EXPERTS, "
+            model.word_embeddings.weight                     10,8  =
+            model.norm.weight                                8     =
+            lm_head.weight                                   10,8  =
+            model.layers.0.input_layernorm.weight            8     =
+            model.layers.0.post_attention_layernorm.weight   8     =
+            model.layers.0.attention.query_key_value.weight  32,8  =
+            model.layers.0.attention.dense.weight            8,16  =
+            model.layers.0.attention.query_layernorm.weight  4     =
+            model.layers.0.attention.key_layernorm.weight    4     =
+            model.layers.0.mlp.gate.gate_proj.weight         2,8   =
+            model.layers.0.mlp.gate.expert_bias              2     =
+            model.layers.0.mlp.experts.{e}.gate_proj.weight  6,8   =
+            model.layers.0.mlp.experts.{e}.up_proj.weight    6,8   =
+            model.layers.0.mlp.experts.{e}.down_proj.weight  8,6   =
+        "],
+    },
+    List {
+        name: "qwen 1",
+        source: "mlx-lm 0.32.2, models/qwen.py as it is saved, and the names that llama.cpp's graph of qwen requires",
+        config: r#"{"model_type": "qwen", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "kv_channels": 4,
+            "intermediate_size": 12, "vocab_size": 10, "layer_norm_epsilon": 1e-6, "rotary_emb_base": 10000.0}"#,
+        form: Form::Gguf,
+        gguf: "qwen",
+        tensors: &["
+            transformer.wte.weight                 10,8  token_embd.weight
+            transformer.ln_f.weight                8     output_norm.weight
+            lm_head.weight                         10,8  output.weight
+            transformer.h.0.ln_1.weight            8     blk.0.attn_norm.weight
+            transformer.h.0.attn.c_attn.weight     24,8  blk.0.attn_qkv.weight
+            transformer.h.0.attn.c_attn.bias       24    blk.0.attn_qkv.bias
+            transformer.h.0.attn.c_proj.weight     8,8   blk.0.attn_output.weight
+            transformer.h.0.ln_2.weight            8     blk.0.ffn_norm.weight
+            transformer.h.0.mlp.w2.weight          6,8   blk.0.ffn_gate.weight
+            transformer.h.0.mlp.w1.weight          6,8   blk.0.ffn_up.weight
+            transformer.h.0.mlp.c_proj.weight      8,6   blk.0.ffn_down.weight
+        "],
+    },
+    List {
+        name: "mistral4",
+        source: "mlx-lm 0.32.2, models/mistral4.py as it is saved",
+        config: r#"{"model_type": "mistral4", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "num_key_value_heads": 2, "qk_nope_head_dim": 2, "qk_rope_head_dim": 2, "v_head_dim": 3, "kv_lora_rank": 4,
+            "q_lora_rank": 5, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_shared_experts": 1,
+            "moe_intermediate_size": 6, "intermediate_size": 6, "first_k_dense_replace": 0, "vocab_size": 10}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &[OWN_EXPERTS, OWN_SHARED_EXPERTS, "
+            model.embed_tokens.weight                           10,8  =
+            model.norm.weight                                   8     =
+            lm_head.weight                                      10,8  =
+            model.layers.0.input_layernorm.weight               8     =
+            model.layers.0.post_attention_layernorm.weight      8     =
+            model.layers.0.self_attn.q_a_proj.weight            5,8   =
+            model.layers.0.self_attn.q_a_layernorm.weight       5     =
+            model.layers.0.self_attn.q_b_proj.weight            8,5   =
+            model.layers.0.self_attn.kv_a_proj_with_mqa.weight  6,8   =
+            model.layers.0.self_attn.kv_a_layernorm.weight      4     =
+            model.layers.0.self_attn.kv_b_proj.weight           10,4  =
+            model.layers.0.self_attn.o_proj.weight              8,6   =
+        "],
+    },
 ];
