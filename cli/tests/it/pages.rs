@@ -169,6 +169,14 @@ fn coverage() -> String {
     for name in &mlx {
         rows.entry(name.clone()).or_default();
     }
+    // Architectures of llama.cpp alone have the row of the `model_type` that a family gives them.
+    for (name, own) in &known {
+        let is_row =
+            |(other, it): (&String, &Known)| it.gguf == own.gguf && rows.contains_key(other);
+        if own.gguf.as_ref().is_some_and(|it| gguf.contains(it)) && !known.iter().any(is_row) {
+            rows.entry(name.clone()).or_default();
+        }
+    }
     let written: BTreeSet<&String> =
         known.values().filter_map(|known| known.gguf.as_ref()).collect();
     let plain = |name: &str| name.replace(['_', '-', '.'], "");
