@@ -62,8 +62,9 @@ export async function show({ model, list, signal }) {
         h('ul', { class: 'findings', 'data-kind': kind }, some.slice(0, 50).map((one) => h('li', {}, h('a', { href: address(one) }, shortName(one.tensor)), h('span', {}, shown(one.text, 300)),
           h('span', { class: 'as' }, h('code', { dir: 'ltr' }, command(path, one)), h('button', { type: 'button', class: 'quiet', onclick: () => take.copy(command(path, one), 'Command copied'), 'aria-label': `Copy the command for ${shown(one.tensor, 80)}` }, 'Copy'))))),
         some.length > 50 && h('p', { class: 'muted small' }, `and ${whole(some.length - 50)} more: the JSON has them`))),
-      ...(found.findings.length === 0 ? [h('p', { class: 'muted' }, 'Nothing odd was found.')] : []),
-      ...(found.total > found.findings.length ? [h('p', { class: 'muted small' }, `${whole(found.findings.length)} of ${whole(found.total)} findings are listed.`)] : []));
+      ...(found.findings.length === 0 ? [h('p', { class: 'muted' }, 'No NaN, no rows or columns that are 0 or stand out, no copies, no norms that grow.')] : []),
+      ...(found.total > found.findings.length ? [h('p', { class: 'muted small' }, `${whole(found.findings.length)} of ${whole(found.total)} findings are listed.`)] : []),
+      h('p', { class: 'muted' }, 'Layers that are far from the others are in ', h('a', { href: link(model, 'layers') }, 'Layers'), '.'));
   };
   const run = async () => {
     const waiting = busy('Reading all values…');

@@ -57,6 +57,14 @@ def test_nan_is_no_small_error(watched, broken):
     assert len(spoiled) == 2 and page.locator(".chosen:has-text('NaN')").count() == 0
 
 
+def test_no_findings_are_not_all_that_may_be_odd(watched, broken):
+    page = watched.open(broken[0], "/0/findings")
+    watched.settled()
+    assert page.locator("main [role=status]").first.inner_text() == "0 findings in 6 tensors"
+    page.click("main p a:text-is('Layers')")
+    page.wait_for_selector("h1:text-is('Layers')")
+
+
 def test_a_tensor_without_a_number_says_so(watched, broken):
     address, _ = broken
     page = watched.open(address, "/1/tensor/blk.2.ffn_up.weight")
