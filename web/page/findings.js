@@ -64,7 +64,7 @@ export async function show({ model, list, signal }) {
         some.length > 50 && h('p', { class: 'muted small' }, `and ${whole(some.length - 50)} more: the JSON has them`))),
       ...(found.findings.length === 0 ? [h('p', { class: 'muted' }, 'No NaN, no rows or columns that are 0 or stand out, no copies, no norms that grow.')] : []),
       ...(found.total > found.findings.length ? [h('p', { class: 'muted small' }, `${whole(found.findings.length)} of ${whole(found.total)} findings are listed.`)] : []),
-      h('p', { class: 'muted' }, 'Layers that are far from the others are in ', h('a', { href: link(model, 'layers') }, 'Layers'), '.'));
+      h('p', {}, h('a', { href: link(model, 'layers') }, 'Layers that are far from the others')));
   };
   const run = async () => {
     const waiting = busy('Reading all values…');

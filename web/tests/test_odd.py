@@ -61,7 +61,7 @@ def test_no_findings_are_not_all_that_may_be_odd(watched, broken):
     page = watched.open(broken[0], "/0/findings")
     watched.settled()
     assert page.locator("main [role=status]").first.inner_text() == "0 findings in 6 tensors"
-    page.click("main p a:text-is('Layers')")
+    page.click("main p a:text-is('Layers that are far from the others')")
     page.wait_for_selector("h1:text-is('Layers')")
 
 
