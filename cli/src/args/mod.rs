@@ -1,5 +1,6 @@
 //! The command line: subcommands, arguments and help.
 
+mod foreign;
 pub(crate) mod help;
 mod names;
 mod open;

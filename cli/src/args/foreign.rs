@@ -1,0 +1,480 @@
+//! The words of other programs: their verbs and options, and what they mean here.
+
+/// The meaning of a word that is no verb, or no option, of this program.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Meaning {
+    /// A verb that has moved: its words now. It works for one more release, and says so.
+    Moved(&'static str),
+    /// The same as these words, here.
+    Is(&'static str),
+    /// An option whose value is an argument here.
+    Value,
+    /// An option that has no value, and that nothing here needs.
+    Needless,
+    /// Nothing here is the same: what to type instead.
+    Says(&'static str),
+}
+use Meaning::{Is, Moved, Needless, Says, Value};
+
+const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
+    `mlx_lm.server` do; `weighbridge view MODEL` shows one in the browser";
+const DELETES: &str = "Weighbridge deletes no models: use `ollama rm` or `hf cache rm`; `weighbridge models` shows where \
+    each is, `weighbridge models --duplicates` which are the same";
+const UPLOADS: &str = "Weighbridge uploads to no hub: use `hf upload` or `ollama push`";
+const LOGIN: &str = "Weighbridge needs no login: set HF_TOKEN, or use `hf auth login`, for models of the hub that are not public";
+const TRAINS: &str =
+    "Weighbridge does not train; `weighbridge convert MODEL DST --lora ADAPTER` merges an adapter";
+const CALIBRATES: &str = "Weighbridge quantizes without calibration: `weighbridge quantize MODEL Q4_K_M` for GGUF, \
+    `weighbridge quantize MODEL --type mlx4` for MLX, or with `--imatrix FILE` of llama-imatrix";
+const BITS: &str = "the type has them: `--type mlx4` is 4 bits, `mlx4,64` also sets the group size, `mlx4,32,mxfp4` \
+    also the mode";
+const RECIPES: &str = "a recipe of mergekit's leaves out layers and mixes models: `weighbridge merge RECIPE.yml DST`; \
+    `weighbridge help merge` has one";
+const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each shard";
+const PICTURES: &str = "`weighbridge view MODEL` draws it in the browser; `weighbridge inspect MODEL TENSOR` prints a histogram";
+const ARRAYS: &str = "`weighbridge dump MODEL TENSOR -o FILE.npy` writes an array of NumPy";
+const TOWERS: &str = "`--leave-out 'vision*'` leaves out tensors by name; a GGUF file of a language model has no tower";
+const TOKENS: &str = "`weighbridge run tokens MODEL` lists the special tokens, with `--text TEXT` those of a text; \
+    `convert MODEL DIR --to safetensors` writes tokenizer.json";
+const CONTAINERS: &str = "`--to mlx`, `--to gguf` or `--to safetensors` names the container";
+const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sha256 HEX`";
+const EDITS: &str = "`weighbridge meta set FILE KEY=VALUE` sets a key, KEY=@FILE to the content of a file; `weighbridge \
+    meta get FILE` prints all";
+const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens what is printed";
+const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
+
+/// Verbs: the words, separated by `|`, and what they mean.
+pub(super) const VERBS: &[(&str, Meaning)] = &[
+    // Earlier names.
+    ("align", Moved("merge --align 64")),
+    ("compare", Moved("quality")),
+    ("config", Moved("inspect --config")),
+    ("embed", Moved("run embed")),
+    ("finish", Moved("job finish")),
+    ("generate", Moved("run generate")),
+    ("list models", Moved("models")),
+    ("load", Moved("bench")),
+    ("logits", Moved("run logits")),
+    ("plan", Moved("job plan")),
+    ("report", Moved("view")),
+    ("slice", Moved("job run")),
+    ("status", Moved("job status")),
+    ("tokens", Moved("run tokens")),
+    // Other programs.
+    (
+        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|gguf",
+        Is("inspect"),
+    ),
+    ("gguf-dump", Is("inspect --metadata")),
+    ("stats|statistics", Is("inspect --stats")),
+    ("nan|nans|check-nan|check-nans|find-nan", Is("verify --deep")),
+    (
+        "metadata|kv|keys|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
+        Is("meta get"),
+    ),
+    ("meta import|meta copy|meta merge", Says(EDITS)),
+    ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
+    ("meta add|meta edit|meta update|meta change", Is("meta set")),
+    ("list tensors|list layers", Is("inspect")),
+    ("set|edit|gguf-set-metadata", Is("meta set")),
+    ("gguf-editor-gui", Says(EDITS)),
+    ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
+    ("cmp|delta|same|equal|equals", Is("diff")),
+    ("extract|tensor|values", Is("dump")),
+    ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
+    ("vram|ram|mem|fit|fits|estimate|gguf-parser", Is("memory")),
+    ("cache verify", Is("verify")),
+    ("check|validate|lint|fsck|doctor|test", Is("verify")),
+    ("gguf-hash", Is("hash")),
+    (
+        "sha256|sha256sum|shasum|checksum|digest",
+        Says(
+            "`weighbridge verify FILE --sha256 HEX` compares a file with a digest; `weighbridge hash MODEL` prints that of \
+             each tensor",
+        ),
+    ),
+    ("convert-hf-to-gguf|hf-to-gguf|convert-lora|convert-lora-to-gguf|export", Is("convert")),
+    ("to-gguf", Is("convert --to gguf")),
+    ("to-mlx", Is("convert --to mlx")),
+    ("to-safetensors|to-hf", Is("convert --to safetensors")),
+    ("quant|quantise", Is("quantize")),
+    ("requant|requantize|requantise", Is("quantize --allow-requantize")),
+    (
+        "gguf-new-metadata",
+        Says("`weighbridge meta set SRC name='My model' -o DST` writes a changed copy"),
+    ),
+    (
+        "gguf-convert-endian",
+        Says(
+            "Weighbridge reads both byte orders, and writes little-endian files: `weighbridge convert SRC DST`",
+        ),
+    ),
+    ("gguf-split|shard|reshard", Is("split")),
+    ("join|unsplit|unshard|concat|combine", Is("merge")),
+    ("dedupe|dedup|duplicates", Is("models --duplicates")),
+    (
+        "license",
+        Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
+    ),
+    ("tokenizer|vocab|vocabulary", Says(TOKENS)),
+    ("special-tokens", Is("run tokens")),
+    ("download|fetch|get|clone|snapshot-download|hf-hub-download", Is("pull")),
+    ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
+    (
+        "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
+        Is("models"),
+    ),
+    ("import", Is("create")),
+    ("chat|ask", Is("run generate --chat")),
+    ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
+    ("tokenize|encode|count-tokens", Is("run tokens")),
+    (
+        "detokenize|decode",
+        Says("`weighbridge run tokens MODEL --ids 1,2,3` prints the text of tokens"),
+    ),
+    ("embedding|embeddings", Is("run embed")),
+    ("benchmark|time", Is("bench")),
+    ("dtypes", Is("list dtypes")),
+    ("types", Is("list types")),
+    ("architectures|families|list families|list archs", Is("list architectures")),
+    ("containers|formats", Is("list containers")),
+    ("devices", Is("list devices")),
+    ("completion", Is("completions")),
+    ("version", Is("--version")),
+    ("serve|server|start", Says(SERVES)),
+    ("rm|remove|delete|uninstall", Says(DELETES)),
+    ("average|mean|mix|prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
+    ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
+    ("numpy|npy|npz", Says(ARRAYS)),
+    ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
+    (
+        "update|upgrade",
+        Says("Weighbridge replaces no programs: install it again, as its README says"),
+    ),
+    (
+        "cp|copy|mv|rename",
+        Says(
+            "`weighbridge create NEW OLD` gives a model of Ollama's store another name; other models are files: use `cp -r`",
+        ),
+    ),
+    ("push|upload|upload-large-folder|repo|repos", Says(UPLOADS)),
+    ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
+    (
+        "ps|stop",
+        Says(
+            "Weighbridge keeps no model running; `weighbridge models` lists those on this machine",
+        ),
+    ),
+    (
+        "search|find",
+        Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
+    ),
+    ("train|finetune|lora", Says(TRAINS)),
+    (
+        "repair|fix|recover",
+        Says(
+            "Weighbridge repairs no files: `weighbridge verify FILE` says what is wrong, `weighbridge pull` fetches again",
+        ),
+    ),
+    ("export-lora", Is("convert")),
+    ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
+    (
+        "mergekit-extract-lora|extract-lora",
+        Says(
+            "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
+        ),
+    ),
+    ("fuse|merge-lora|mergekit|mergekit-yaml", Is("merge")),
+    (
+        "imatrix",
+        Says(
+            "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix",
+        ),
+    ),
+    ("gptq|awq|dwq|exl2|exl3|dynamic-quant", Says(CALIBRATES)),
+    ("dequantize|dequant", Is("convert --dtype F16")),
+    ("cast", Is("convert")),
+    ("mlx-lm.convert", Is("convert --to mlx")),
+];
+
+/// Options whose value is a model, or a tensor, which are arguments here.
+const MODELS: &str = "-m|--model|--model-path|-i|--in|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|--hf-repo|\
+    --repo|--repo-id|--name|--tensor|--tensor-name";
+
+/// Options whose value is what is written.
+const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--mlx-path";
+
+/// Options: the verb, the option's spellings separated by `|`, and what they mean.
+pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
+    ("bench", "-t", Is("--threads")),
+    ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    (
+        "bench",
+        "-p|-n|-pg|--n-prompt|--n-gen",
+        Says("it times loading; `weighbridge run generate` prints tokens a second"),
+    ),
+    ("convert", "--outtype", Is("--dtype")),
+    ("convert", "--format", Is("--to")),
+    ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
+    ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
+    ("convert", "--use-temp-file|--no-lazy|--no-tensor-first-split", Needless),
+    ("convert", "--vocab-only", Says("no file of a vocabulary alone is written")),
+    ("convert", "--bigendian|--big-endian", Says("leave it out: files are written little-endian")),
+    ("convert", "--print-supported-models", Says("`weighbridge list families` lists the families")),
+    ("convert", "--remote", Says("`hf://ORG/NAME` as SRC is a model on the hub")),
+    ("convert", "--base-model", Is("--base")),
+    ("convert", "--adapter|--adapter-path", Is("--lora")),
+    ("convert", "--upload-repo", Says(UPLOADS)),
+    ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
+    ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
+    ("convert", "--split-max-size", Is("--max-shard-size")),
+    ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
+    (
+        "convert",
+        "-q|--quantize|--q-bits|--q-group-size|--q-mode|--quant-predicate|--bits",
+        Says(
+            "`weighbridge quantize SRC DST --type mlx4` quantizes for MLX, `mlx4,64` sets the group size; \
+              `--type Q4_K_M` writes GGUF",
+        ),
+    ),
+    (
+        "convert",
+        "--type|--ftype|--quantization",
+        Says(
+            "`weighbridge quantize SRC DST Q4_K_M` writes a file type; `convert --dtype DTYPE` sets the dtype of all matrices",
+        ),
+    ),
+    (
+        "convert",
+        "--model-name|--metadata",
+        Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
+    ),
+    ("diff", "--atol|--tol|--eps", Is("--tolerance")),
+    ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
+    ("diff", "-v|--verbose|--debug", Is("--all")),
+    ("diff", "--tensor|--name", Is("--filter")),
+    (
+        "diff",
+        "--metadata|--meta|--kv|--keys|--config",
+        Says(
+            "`weighbridge meta get FILE > FILE.txt` of both, then compare the texts: `diff` compares tensors",
+        ),
+    ),
+    (
+        "diff",
+        "-q|--quiet|--brief|--name-only",
+        Says("the exit status says it: 0 for equal models, 1 for different ones"),
+    ),
+    ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
+    ("dump", "--format", Is("--as")),
+    ("dump", "--npy|--numpy", Says(ARRAYS)),
+    ("dump", "--slice|--range|--row", Is("--rows")),
+    ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
+    ("hash", "--sha256|--all", Needless),
+    ("hash", "--no-layer", Says("`sha256sum FILE` prints the digest of a whole file")),
+    ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
+    ("inspect", "--json-array", Is("--json")),
+    ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
+    ("inspect", "-v|--verbose|--debug|--tensors|--list-tensors|-l", Is("--all")),
+    ("inspect", "--top|-n|--limit|--largest|--biggest", Says(LARGEST)),
+    (
+        "inspect",
+        "--layer|--layers|--block",
+        Says("`--filter 'layers.0.*'` chooses the tensors of a layer"),
+    ),
+    ("inspect", "--meta|--kv|--keys", Is("--metadata")),
+    ("inspect", "--vocab|--tokens|--tokenizer|--special-tokens", Says(TOKENS)),
+    (
+        "inspect",
+        "--hash|--sha256|--checksum",
+        Says("`weighbridge hash MODEL` prints the SHA-256 of each tensor"),
+    ),
+    (
+        "inspect",
+        "--outliers|--histogram|--values",
+        Says("`inspect PATH TENSOR` shows them without an option"),
+    ),
+    ("inspect", "--chat-template|--template", Says("`meta get FILE chat_template` prints it")),
+    ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
+    (
+        "memory",
+        "--quant|--quantization|--type|--dtype",
+        Says("`weighbridge quantize MODEL --list-types` shows the size in each type"),
+    ),
+    (
+        "memory",
+        "-c|--ctx|--ctx-size|--num-ctx|--n-ctx|--context-length|--tokens|--max-tokens|--max-model-len|--seq-len",
+        Is("--context"),
+    ),
+    ("memory", "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit", Is("--room")),
+    (
+        "memory",
+        "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size",
+        Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
+    ),
+    ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
+    ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
+    (
+        "memory",
+        "--kv-bits|--kv-group-size",
+        Says("`--kv q8_0` is as large as 8 bits in groups of 64, `--kv q4_0` as 4 bits"),
+    ),
+    ("memory", "--kv-cache-dtype", Is("--kv")),
+    ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
+    ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
+    ("merge", "--merge", Needless),
+    ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
+    ("meta get", "-a|--all", Needless),
+    ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
+    (
+        "merge",
+        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|--write-model-card",
+        Needless,
+    ),
+    (
+        "merge",
+        "--out-shard-size",
+        Says("leave it out, then `weighbridge split MERGED DST --max-shard-size 4G`"),
+    ),
+    (
+        "merge",
+        "--dequantize|--de-quantize|--export-gguf",
+        Says(
+            "`weighbridge convert MODEL DST.gguf --lora ADAPTER` merges into GGUF; `--dtype F16` decodes",
+        ),
+    ),
+    ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
+    ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
+    ("models", "--scan|-l|--long|-a|--all", Needless),
+    ("models", "--delete|--rm", Says(DELETES)),
+    ("models", "--pattern", Is("--filter")),
+    ("pull", "--local-dir", Is("-o")),
+    ("pull", "--branch|--rev|-r", Is("--revision")),
+    ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
+    ("pull", "--max-workers", Is("--jobs")),
+    ("pull", "-q|--quiet", Needless),
+    ("pull", "--resume-download", Needless),
+    (
+        "pull",
+        "--force-download",
+        Says("delete the files first: existing ones are not downloaded again"),
+    ),
+    ("pull", "--token", Says("set HF_TOKEN in the environment")),
+    (
+        "pull",
+        "--cache-dir",
+        Says("set HF_HUB_CACHE in the environment, or `-o FOLDER` for plain files"),
+    ),
+    ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
+    ("quality", "-f|--file", Is("--text")),
+    ("quality", "-c|--ctx-size", Is("--context")),
+    ("quality", "--chunks", Says("`--tokens N` limits the tokens of the text")),
+    ("quality", "--kl-divergence", Needless),
+    ("quality", "-n|--n-tokens|--limit", Is("--tokens")),
+    (
+        "quality",
+        "--dataset|--data|--corpus|--tasks",
+        Says("`--text FILE` measures on a text of your own; tasks such as MMLU are not run"),
+    ),
+    (
+        "quality",
+        "--kl-divergence-base|--base|--against|--reference|--ref|--original|--baseline",
+        Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
+    ),
+    ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
+    (
+        "quantize",
+        "--to|--format",
+        Says("the type says it: `quantize SRC DST Q4_K_M` writes GGUF, `--type mlx4` MLX"),
+    ),
+    ("quantize", "--types|--help-types|--list", Is("--list-types")),
+    (
+        "quantize",
+        "--dtype",
+        Says("the type says it; `weighbridge convert SRC DST --dtype F16` does not quantize"),
+    ),
+    ("quantize", "--upload-repo", Says(UPLOADS)),
+    ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
+    ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
+    ("run embed", "-p|--prompt", Is("--text")),
+    ("run generate", "-p", Is("--prompt")),
+    ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
+    ("run generate", "--temperature", Is("--temp")),
+    ("run generate", "-s", Is("--seed")),
+    ("run generate", "-sys|--system-prompt", Is("--system")),
+    ("run generate", "-cnv|--conversation", Is("--chat")),
+    ("run generate", "-no-cnv|--no-conversation|--verbose", Needless),
+    (
+        "run generate",
+        "-c|--ctx-size|--num-ctx|--max-kv-size",
+        Says("leave it out: the context holds the prompt and the tokens of --max-tokens"),
+    ),
+    ("run generate", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
+    ("run generate", "-t|--threads", Says("leave it out: all processors are used")),
+    ("run generate", "-f|--file", Says("`--prompt \"$(cat FILE)\"` reads the prompt from a file")),
+    (
+        "run generate",
+        "--top-k|--min-p|--repeat-penalty",
+        Says("leave it out: tokens are drawn by --temp, --top-p and --seed"),
+    ),
+    ("run tokens", "-p|--prompt", Is("--text")),
+    ("run tokens", "--count|--show-count", Needless),
+    ("run tokens", "--special|--special-tokens", Needless),
+    ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
+    ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
+    ("split", "--split-max-size", Is("--max-shard-size")),
+    ("split", "--split-max-tensors", Is("--max-tensors")),
+    ("split", "--split|--no-tensor-first-split", Needless),
+    ("split", "--merge", Is("--join")),
+    ("view", "-p", Is("--port")),
+    ("view", "--host", Says("leave it out: the page is served to this machine only")),
+    ("verify", "--checksum|--digest|--hash", Is("--sha256")),
+    ("verify", "--nan|--nans|--check-nan|--values|--check-values|--full|--all", Is("--deep")),
+    ("verify", "--quick|--fast|--shallow", Needless),
+    ("verify", "--md5|--sha1", Says(OFFICIAL)),
+    (
+        "verify",
+        "-c|--check",
+        Says(
+            "`sha256sum -c FILE` compares files with a list; `--hub ORG/NAME` compares those of a repository",
+        ),
+    ),
+    ("view", "--html", Is("-o")),
+    ("view", "--no-browser", Is("--no-open")),
+    // Of any verb that has no such option.
+    (ANY, "--trust-remote-code", Needless),
+    (ANY, "-f|--force|-y|--yes", Is("--overwrite")),
+    (ANY, "-f|--force|-y|--yes", Says("leave it out: nothing is asked, and nothing replaced")),
+    (ANY, "-t|-j|--nthread|--nthreads|--num-threads|--n-threads", Is("--threads")),
+    (
+        ANY,
+        "-t|-j|--threads|--nthreads|--num-threads|--n-threads",
+        Says("leave it out: all processors are used"),
+    ),
+    (ANY, "-v|--verbose|--debug", Needless),
+    (ANY, MODELS, Value),
+    (ANY, OUTPUTS, Is("--dst")),
+    (ANY, OUTPUTS, Is("--output")),
+    (ANY, OUTPUTS, Says("`> FILE` writes what is printed to a file")),
+    (ANY, "--sort-by|--order-by", Is("--sort")),
+    (ANY, "--grep|--match|--pattern|--search|--only", Is("--filter")),
+    (
+        ANY,
+        "-q|--quiet|--silent",
+        Says(
+            "leave it out: the report is on standard output, notes and errors are on standard error",
+        ),
+    ),
+];
+
+/// Rows of [`OPTIONS`] for every verb.
+pub(super) const ANY: &str = "*";
+
+/// Programs whose verbs are words of their own: `hf download`, `ollama list`.
+pub(super) const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
+
+/// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`. `hf download` is read as
+/// `hf.download`.
+pub(super) const PREFIXES: [&str; 6] =
+    ["llama-", "mlx-lm.", "hf.", "huggingface-cli.", "ollama.", "mergekit-"];
