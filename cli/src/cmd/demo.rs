@@ -30,7 +30,7 @@ pub(crate) fn run() -> Done {
     let mlx = converted(&gguf, &MLX, &at("tales-mlx"))?;
     let mut out = print::stdout();
     let weights = count(gguf.quantization().elements());
-    writeln!(out, "A sample model of {weights} weights, in three containers:\n")?;
+    writeln!(out, "A sample model of {weights} weights, in three containers (file formats):\n")?;
     let columns = [
         left("CONTAINER"),
         left("NAME IN THE FILE").end(16),
@@ -46,10 +46,10 @@ pub(crate) fn run() -> Done {
     let (a, b) = (compared(&safetensors)?, compared(&mlx)?);
     let tensors = plural(a.report().compared, "tensor");
     let values = match (a.report().different.len(), b.report().different.len()) {
-        (0, 0) => "equal".to_owned(),
-        (a, b) => format!("different in {a} of the second, {b} of the third"),
+        (0, 0) => format!("All {tensors} have equal values."),
+        (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
     };
-    writeln!(out, "\nThe tensor's name in all three is {TENSOR}. Values of {tensors}: {values}.")?;
+    writeln!(out, "\nThis tensor is {TENSOR} in all three. {values}")?;
     let file_type = FileType::from_name("Q4_K_M").ok_or_else(unknown_type)?;
     let plan = ops::quantize(&safetensors, &LlamaOptions::new(file_type), None, &at("small.gguf"))?;
     let small = written(&plan, &at("small.gguf"))?;
@@ -63,12 +63,12 @@ pub(crate) fn run() -> Done {
         error.unwrap_or_default() * 100.0,
     )?;
     let (before, after) = (tale(&gguf)?, tale(&small)?);
-    let story = if before == after { "the same story as before" } else { "another story" };
-    writeln!(out, "It writes {story}: \"{after}...\"")?;
-    writeln!(
-        out,
-        "\nNext, your model: weighbridge FILE, weighbridge view FILE, weighbridge quantize FILE Q4_K_M"
-    )?;
+    let writer = if before == after { "Both models write the same" } else { "It writes another" };
+    writeln!(out, "{writer} story: \"{after}...\"")?;
+    writeln!(out, "\nNext, your model:")?;
+    for command in ["FILE", "view FILE", "quantize FILE Q4_K_M"] {
+        writeln!(out, "  weighbridge {command}")?;
+    }
     out.flush()?;
     Ok(Status::Fine)
 }
