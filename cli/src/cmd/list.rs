@@ -67,6 +67,8 @@ fn containers() -> TableRows {
 }
 
 fn architectures() -> TableRows {
+    let mut families = arch::architectures();
+    families.sort_by_key(|row| row.name);
     (
         vec![
             left("NAME"),
@@ -74,8 +76,8 @@ fn architectures() -> TableRows {
             left("CONFIG.JSON").end(36).optional(2),
             left("DESCRIPTION").end(32),
         ],
-        arch::architectures()
-            .iter()
+        families
+            .into_iter()
             .map(|row| {
                 vec![
                     ("name", json!(row.name)),
