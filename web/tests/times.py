@@ -1,4 +1,4 @@
-"""Times of the page for docs/viewer.md: a model of 100,000 tensors, and one of 1 TB on a slow server. Not a test: run
+"""Times of the page for docs/performance.md: a model of 100,000 tensors, and one of 1 TB on a slow server. Not a test: run
 `target/web-venv/bin/python web/tests/times.py [PROGRAM...]`. Several programs take turns, so that a machine with other
 work is as slow for each."""
 
