@@ -45,7 +45,7 @@ pub(crate) fn container(name: &str) -> PyResult<&'static Container> {
     found.ok_or_else(|| usage(format!("no container is named \"{name}\"")))
 }
 
-/// How a model is written: keyword arguments that all verbs share.
+/// Keyword arguments of all verbs that write a model.
 #[derive(FromPyObject)]
 pub(crate) struct Writing {
     overwrite: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Writing {
     max_memory: Option<u64>,
 }
 
-/// What is changed in a model before it is written: keyword arguments of `convert` and `quantize`.
+/// Keyword arguments of `convert` and `quantize` that change a model before it is written.
 #[derive(FromPyObject)]
 struct Changes {
     lora: Vec<(PathBuf, f64)>,
@@ -168,7 +168,7 @@ pub(crate) fn verify(
     })
 }
 
-/// What was found, as the program writes it.
+/// The report of `verify`, as the program writes it.
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
@@ -201,7 +201,7 @@ pub(crate) fn diff(
     })
 }
 
-/// What is written: keyword arguments of `convert`.
+/// Keyword arguments of `convert` alone.
 #[derive(FromPyObject)]
 struct Conversion {
     dtype: Option<String>,
@@ -215,7 +215,12 @@ struct Conversion {
 }
 
 impl Conversion {
-    fn options(&self, to: &'static Container, one_file: bool) -> PyResult<ConvertOptions> {
+    fn options(
+        &self,
+        to: &'static Container,
+        one_file: bool,
+        path: &Path,
+    ) -> PyResult<ConvertOptions> {
         let mut options = ConvertOptions::new(to)
             .lossless(self.lossless)
             .one_file(one_file && *to == SAFETENSORS)
@@ -225,7 +230,7 @@ impl Conversion {
             options = options.dtype(dtype(name)?);
         }
         if let Some(bytes) = self.max_shard_size {
-            options = options.shard_bytes(bytes);
+            options = options.shard_bytes(bytes).shard_names(path);
         }
         if let Some(mesh) = &self.shards {
             options = options.shares(mesh.parse().or_raise()?);
@@ -248,7 +253,7 @@ pub(crate) fn convert(
 ) -> PyResult<String> {
     let (conversion, changes): (Conversion, Changes) = (options.extract()?, options.extract()?);
     let (writing, to): (Writing, _) = (options.extract()?, container(to)?);
-    let options = conversion.options(to, one_file)?.allow_unloadable(writing.allow_incomplete);
+    let options = conversion.options(to, one_file, &path)?.allow_unloadable(writing.allow_incomplete);
     let place = match *to == OLLAMA {
         true => ollama::place(&path.to_string_lossy(), conversion.store.as_deref()).or_raise()?,
         false => path,
@@ -258,7 +263,7 @@ pub(crate) fn convert(
     })
 }
 
-/// What a GGUF file is quantized to: keyword arguments of `quantize`.
+/// Keyword arguments of `quantize` for GGUF files.
 #[derive(FromPyObject)]
 struct Quantization {
     imatrix: Option<PathBuf>,
@@ -309,7 +314,7 @@ impl Quantization {
     }
 }
 
-/// How an MLX directory is quantized: keyword arguments of `quantize`.
+/// Keyword arguments of `quantize` for MLX directories.
 #[derive(FromPyObject)]
 struct MlxQuantization {
     mlx: Option<String>,
@@ -413,7 +418,7 @@ pub(crate) fn extract_lora(
     })
 }
 
-/// What a model in Ollama's store says besides its weights: keyword arguments of `create`.
+/// Keyword arguments of `create`: the parts of a model in Ollama's store besides its weights.
 #[derive(FromPyObject)]
 struct Creation {
     modelfile: Option<PathBuf>,

@@ -143,7 +143,7 @@ class MergeOptions(MergeSettings, WriteOptions, total=False):
 
     to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
     file_type: Annotated[str | None, Option(None, "quantize the result to a file type such as `Q4_K_M`")]
-    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one safetensors file", size)]
+    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one file", size)]
     align: Annotated[int | None, Option(None, "align tensors to so many bytes, where files are joined")]
 
 

@@ -321,7 +321,7 @@ class ConvertOptions(SourceOptions, total=False):
     dtype: Annotated[DType | None, Option(None, "the dtype of all matrices", dtype)]
     mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag)]
     lossless: Annotated[bool, Option(False, "make any change of values an error", flag)]
-    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one safetensors file, as in \"5GB\"", size)]
+    max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one file, as in \"5GB\"", size)]
     shards: Annotated[str | None, Option(None, "as in \"tp=8\": write the share of each rank to separate safetensors files")]
     fuse: Annotated[Iterable[str], Option((), "join tensors in these files: [\"qkv\", \"gate-up\"]", several)]
     store: Annotated[PathLike | None, Option(None, "Ollama's store, for to=\"ollama\"")]

@@ -4,13 +4,16 @@ mod directory;
 mod mlx;
 mod tensors;
 
+use std::path::Path;
+
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
+use super::rewrite::stem;
 use super::{account, check_no_adapter, mmproj, ranks};
 use crate::adapter::Adapter;
 use crate::arch::Dialect;
-use crate::container::Container;
 use crate::container::writer::{BlobStore, Placement, Writer};
+use crate::container::{Container, Shards};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::load::Fusion;
@@ -27,6 +30,7 @@ pub struct ConvertOptions {
     container: &'static Container,
     precision: Precision,
     shard_bytes: Option<u64>,
+    shard_stem: Option<String>,
     one_file: bool,
     quantization: Option<QuantizationRules>,
     /// Adapters to be merged, each with a factor.
@@ -59,6 +63,7 @@ impl ConvertOptions {
             container,
             precision,
             shard_bytes: None,
+            shard_stem: None,
             one_file: false,
             quantization: None,
             adapters: Vec::new(),
@@ -108,10 +113,17 @@ impl ConvertOptions {
         self
     }
 
-    /// Sets the most bytes of tensors in one safetensors file.
+    /// Sets the most bytes of tensors in one file. A GGUF model becomes shards beside each other.
     #[must_use]
     pub fn shard_bytes(mut self, bytes: u64) -> Self {
         self.shard_bytes = Some(bytes);
+        self
+    }
+
+    /// Names the shards of a GGUF model after the path that is written, instead of `model`.
+    #[must_use]
+    pub fn shard_names(mut self, path: &Path) -> Self {
+        self.shard_stem = stem(path).ok();
         self
     }
 
@@ -240,7 +252,12 @@ fn planned(
     let builder = match writer.dialect {
         Dialect::Gguf => {
             let draft = GgufDraft::of(model, options.precision)?;
-            draft.finish(model, options.finish.clone())?
+            let mut builder = draft.finish(model, options.finish.clone())?;
+            if let (Some(bytes), Placement::Files) = (options.shard_bytes, writer.placement) {
+                let stem = options.shard_stem.as_deref().unwrap_or("model");
+                builder.shards(Shards::Bytes(bytes), stem);
+            }
+            builder
         }
         _ if options.one_file => conversion.one_file()?,
         _ => conversion.directory()?,
