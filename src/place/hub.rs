@@ -24,10 +24,10 @@ pub(crate) struct HubName {
 }
 
 impl HubName {
-    /// Takes `org/name[@revision][:tag][/file]` apart, also with the tag before the revision; `None`
-    /// if it is no such name.
+    /// Takes `org/name[@revision][:tag][/file]` apart, also with the tag before the revision, or after the
+    /// hub's host; `None` if it is no such name.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, '/');
+        let mut parts = without_host(text).splitn(3, '/');
         let (owner, rest, file) = (parts.next()?, parts.next()?, parts.next());
         let end = rest.find(['@', ':']).unwrap_or(rest.len());
         let (name, mut marks) = rest.split_at_checked(end)?;
@@ -65,6 +65,13 @@ impl HubName {
     pub(crate) fn folder(&self) -> String {
         format!("models--{}", self.repository.replace('/', "--"))
     }
+}
+
+/// A name without the host that browsers, and Ollama, put before it: `hf.co/org/name`.
+pub(crate) fn without_host(text: &str) -> &str {
+    let hosts = ["hf.co/", "huggingface.co/", "www.huggingface.co/", "hf:"];
+    let found = hosts.iter().find_map(|host| text.strip_prefix(host));
+    found.filter(|rest| rest.contains('/') && !rest.starts_with('/')).unwrap_or(text)
 }
 
 /// Whether a part of a name is one: letters, digits, `-`, `_` and `.`, but not dots alone.
@@ -205,6 +212,9 @@ mod tests {
             ("org/name@dev:Q4_K_M", "org/name dev  Q4_K_M"),
             ("org/name:Q4_K_M@dev", "org/name dev  Q4_K_M"),
             ("org/name/", "org/name main  "),
+            ("hf.co/org/name:Q4_K_M", "org/name main  Q4_K_M"),
+            ("huggingface.co/org/name/a.gguf", "org/name main a.gguf "),
+            ("hf:org/name", "org/name main  "),
         ];
         for (text, expected) in cases {
             assert_eq!(shown(text).as_deref(), Some(expected), "{text}");

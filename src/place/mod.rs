@@ -126,9 +126,12 @@ fn nowhere(name: &Path, text: &str, repository: Option<&HubName>) -> Error {
         ));
     }
     match repository {
-        Some(_) => error.advise(format!(
-            "`weighbridge pull {text}` downloads it from the hub, hf://{text} reads it there"
-        )),
+        Some(_) => {
+            let text = hub::without_host(text);
+            error.advise(format!(
+                "`weighbridge pull {text}` downloads it from the hub, hf://{text} reads it there"
+            ))
+        }
         None => error.advise("`weighbridge models` lists the models of a store"),
     }
 }

@@ -83,13 +83,29 @@ pub(crate) fn locate(path: &Path, _: Option<&Network>) -> Result<RemoteModel> {
     Err(error.advise("enable the cargo feature `http`").in_file(path))
 }
 
-/// The path in the hub's cache on this machine of a name `hf://…`. It is asked instead of the hub
-/// only without a network.
+/// The path in the hub's cache on this machine of a name `hf://…`, or of an address of the hub's pages.
+/// It is asked instead of the hub only without a network.
 pub(crate) fn downloaded(path: &Path, network: Option<&Network>) -> Option<PathBuf> {
-    let name = HubName::parse(path.to_str()?.strip_prefix("hf://")?)?;
+    let text = path.to_str()?;
+    let name = match text.strip_prefix("hf://") {
+        Some(name) => HubName::parse(name),
+        None => of_page(text, network),
+    }?;
     let offline = network.map_or_else(|| Network::from_env().offline, |network| network.offline);
     // A file that was not downloaded may still have a header that was kept.
     if offline { hub_names::cached(&name).ok().flatten() } else { None }
+}
+
+/// The repository that an address of the hub's pages means.
+#[cfg(feature = "http")]
+fn of_page(address: &str, network: Option<&Network>) -> Option<HubName> {
+    hub::page(address, &client(network))
+}
+
+/// Without the feature: none.
+#[cfg(not(feature = "http"))]
+fn of_page(_: &str, _: Option<&Network>) -> Option<HubName> {
+    None
 }
 
 /// A client with these settings, or with those of the environment.
