@@ -14,7 +14,7 @@ struct DLManagedTensorVersioned;
 // The interface that this header describes.
 #define WB_ABI_VERSION 1
 
-// What a function returns: the exit statuses of the program `weighbridge`, and WB_NOT_FOUND.
+// The result of a function: an exit status of the program `weighbridge`, or WB_NOT_FOUND.
 enum wb_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
@@ -402,7 +402,7 @@ const char *wb_error_tensor(void);
 // The metadata key concerned, or NULL.
 const char *wb_error_key(void);
 
-// What to do about the error, or NULL. Not part of the message.
+// Returns what to do about the error, or NULL. It is not part of the message.
 const char *wb_error_advice(void);
 
 // The byte offset in wb_error_path() at which the faulty item starts, or UINT64_MAX.
@@ -563,7 +563,7 @@ uint64_t wb_tensor_elements(const wb_tensor *tensor);
 // The number of rows: runs of the last dimension, counted over all others. 0 for NULL.
 uint64_t wb_tensor_rows(const wb_tensor *tensor);
 
-// Why the tensor has values, but no packed bytes: a sentence, or empty if it has packed bytes.
+// Returns a sentence that says why the tensor has no packed bytes, or an empty text if it has them.
 wb_str wb_tensor_why_computed(const wb_tensor *tensor);
 
 // The number of stored arrays that the tensor is made of. 0 for NULL, and for an unknown dtype.

@@ -7,7 +7,7 @@ use std::ptr;
 
 use weighbridge_rs::{AdvisedOption, Error, ErrorKind, Result};
 
-/// What a function returns: the exit statuses of the program `weighbridge`, and WB_NOT_FOUND.
+/// The result of a function: an exit status of the program `weighbridge`, or WB_NOT_FOUND.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i32)]
 #[expect(non_camel_case_types, reason = "C's names")]
@@ -54,7 +54,7 @@ fn string(text: &[u8]) -> Option<CString> {
     CString::new(text.iter().copied().filter(|byte| *byte != 0).collect::<Vec<u8>>()).ok()
 }
 
-/// What the fields of options are called.
+/// The name of an option in C.
 fn spelled(option: AdvisedOption) -> &'static str {
     match option {
         AdvisedOption::AllFiles => "all_files",
@@ -157,7 +157,7 @@ pub extern "C" fn wb_error_key() -> *const c_char {
     last(|last| last.key.as_ref())
 }
 
-/// What to do about the error, or NULL. Not part of the message.
+/// Returns what to do about the error, or NULL. It is not part of the message.
 #[unsafe(no_mangle)]
 pub extern "C" fn wb_error_advice() -> *const c_char {
     last(|last| last.advice.as_ref())

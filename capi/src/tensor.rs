@@ -199,7 +199,7 @@ pub unsafe extern "C" fn wb_tensor_rows(tensor: *const WbTensor) -> u64 {
     unsafe { tensor.as_ref() }.map_or(0, |tensor| rows(&tensor.tensor))
 }
 
-/// Why the tensor has values, but no packed bytes: a sentence, or empty if it has packed bytes.
+/// Returns a sentence that says why the tensor has no packed bytes, or an empty text if it has them.
 ///
 /// # Safety
 ///

@@ -2,7 +2,7 @@
 
 use weighbridge::DType;
 
-/// What the elements of an array are: a `DLDataType` with one lane.
+/// The type of an array's elements: a `DLDataType` with one lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(C)]
 pub struct Element {

@@ -76,7 +76,7 @@ impl PrivateMaps {
 /// An array in host memory: dense, row after row, little-endian as the machine.
 #[derive(Debug)]
 pub struct Array {
-    /// What keeps the memory valid until it is dropped: the map or the bytes.
+    /// The map or the bytes, which keep the memory valid until they are dropped.
     _owner: Box<dyn Any + Send + Sync>,
     mapped: bool,
     data: *mut u8,
@@ -214,7 +214,7 @@ impl Array {
         self.bytes
     }
 
-    /// What the elements are.
+    /// The type of the elements.
     pub fn element(&self) -> Element {
         self.element
     }

@@ -58,7 +58,7 @@ unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Where an array can be: host memory, the first and only one.
+/// The only device of an array: host memory, number 0.
 const HOST: (i32, i32) = (1, 0);
 
 #[pymethods]

@@ -25,7 +25,7 @@ fn errno(error: &Error) -> Option<i32> {
     None
 }
 
-/// What Python's arguments are called.
+/// The name of an option in Python.
 fn spelled(option: AdvisedOption) -> &'static str {
     match option {
         AdvisedOption::AllFiles => "all_files=True",

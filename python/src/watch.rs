@@ -52,7 +52,7 @@ impl Watch {
     }
 }
 
-/// How often the caller's thread looks at signals.
+/// The time between two looks of the caller's thread at signals.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs `work` without the GIL. An exception of the callback, or Ctrl-C, cancels it.

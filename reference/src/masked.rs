@@ -8,7 +8,7 @@ use crate::weight::{Loader, Norm, Weight};
 
 #[derive(Debug)]
 pub(crate) struct MaskedWords {
-    /// What precedes the output, if anything does.
+    /// The matrix and norm before the output, if there are any.
     transform: Option<(Weight, Norm)>,
     activation: Activation,
     /// `None` where the embedding serves.

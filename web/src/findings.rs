@@ -91,7 +91,7 @@ pub struct Findings {
     pub findings: Vec<Finding>,
 }
 
-/// What is kept of a tensor until all have been read.
+/// The part of a tensor's answer that is kept until all tensors have been read.
 struct Kept {
     name: String,
     canonical: Option<String>,

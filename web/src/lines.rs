@@ -39,7 +39,7 @@ pub(crate) struct Placed {
     pub(crate) value: f32,
 }
 
-/// What one pass over the values of a tensor found. Rows are counted over all dimensions but the last.
+/// The result of one pass over the values of a tensor. Rows are counted over all dimensions but the last.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     pub(crate) rows: Vec<Line>,

@@ -262,7 +262,7 @@ impl Page {
         }
     }
 
-    /// How many bytes each dtype takes.
+    /// Writes how many bytes each dtype takes.
     fn dtypes(&mut self, model: &Model, of: &str) {
         let quantization = model.quantization();
         let all = quantization.bytes().max(1);
@@ -345,7 +345,7 @@ impl Page {
         self.0.push_str("</div>\n");
     }
 
-    /// What is odd in the model.
+    /// Writes what is odd in the model.
     fn findings(&mut self, title: &str, found: &Findings) {
         self.add(format_args!("<h2>{title}</h2>\n"));
         if found.findings.is_empty() {

@@ -31,7 +31,7 @@ struct Place {
     value: f64,
 }
 
-/// What stands out among the rows, or among the columns.
+/// The rows, or the columns, that stand out.
 #[derive(Debug, Serialize)]
 struct Standing {
     /// Those that have outliers.

@@ -125,7 +125,7 @@ impl Expected {
 ///
 /// # Errors
 ///
-/// What cannot be run, or differs.
+/// A sentence if the model cannot be run, or differs.
 pub(crate) fn compare(model: &Model, plan: Plan, expected: &Expected) -> Result<f32, String> {
     let reference = Reference::with_plan(model, plan);
     agrees(&reference.map_err(|error| error.to_string())?, expected)

@@ -34,7 +34,7 @@ pub struct Consistency {
 /// Checks that a model's files are consistent: required tensors, the shapes that the config
 /// determines, the vocabulary and its special tokens, chat templates.
 ///
-/// What the container's reference reader is known to refuse becomes a note, and with
+/// If the container's reference reader is known to refuse something, it becomes a note, and with
 /// [`Strictness::Strict`] a fault. The reference readers are llama.cpp for GGUF, transformers for
 /// Hugging Face directories and mlx-lm for MLX. For the architectures that this library writes, the
 /// tensors, shapes and keys of a GGUF file are compared with those that llama.cpp accepts and

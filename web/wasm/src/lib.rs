@@ -71,7 +71,7 @@ pub extern "C" fn ask() -> u32 {
     })
 }
 
-/// Where the answer is.
+/// The address of the answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn answer() -> *const u8 {
     PAGE.with_borrow(|page| page.answer.as_ptr())
