@@ -167,7 +167,13 @@ pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = std::fs::read_dir(folder).ok()?.take(MANY).flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let near = spelling::nearest(name, names, |other| spelling::distance(name, other))?;
+    let names: Vec<String> = names.collect();
+    let is_stem = |other: &&String| {
+        [".gguf", ".safetensors"].iter().any(|ending| other.strip_suffix(ending) == Some(name))
+    };
+    let near = names.iter().find(is_stem).or_else(|| {
+        spelling::nearest(name, names.iter(), |other| spelling::distance(name, other))
+    })?;
     Some(print::shown(&path.with_file_name(near)))
 }
 

@@ -1,7 +1,7 @@
 //! The words of other programs: their verbs and options, and what they mean here.
 
 /// The meaning of a word that is no verb, or no option, of this program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Meaning {
     /// A verb that has moved: its words now. It works for one more release, and says so.
     Moved(&'static str),
@@ -11,10 +11,12 @@ pub(super) enum Meaning {
     Value,
     /// An option that has no value, and that nothing here needs.
     Needless,
+    /// An option whose value changes nothing here: why. It is left out, with a note.
+    Ignored(&'static str),
     /// Nothing here is the same: what to type instead.
     Says(&'static str),
 }
-use Meaning::{Is, Moved, Needless, Says, Value};
+use Meaning::{Ignored, Is, Moved, Needless, Says, Value};
 
 const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
     `mlx_lm.server` do; `weighbridge view MODEL` shows one in the browser";
@@ -26,10 +28,8 @@ const TRAINS: &str =
     "Weighbridge does not train; `weighbridge convert MODEL DST --lora ADAPTER` merges an adapter";
 const CALIBRATES: &str = "Weighbridge quantizes without calibration: `weighbridge quantize MODEL Q4_K_M` for GGUF, \
     `weighbridge quantize MODEL --type mlx4` for MLX, or with `--imatrix FILE` of llama-imatrix";
-const BITS: &str = "the type has them: `--type mlx4` is 4 bits, `mlx4,64` also sets the group size, `mlx4,32,mxfp4` \
-    also the mode";
-const RECIPES: &str = "a recipe of mergekit's leaves out layers and mixes models: `weighbridge merge RECIPE.yml DST`; \
-    `weighbridge help merge` has one";
+const RECIPES: &str = "models are mixed, and layers left out, by a file: `weighbridge merge RECIPE.yml DST`; `weighbridge \
+    help merge` shows one, in the form of mergekit";
 const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each shard";
 const PICTURES: &str = "`weighbridge view MODEL` draws it in the browser; `weighbridge inspect MODEL TENSOR` prints a histogram";
 const ARRAYS: &str = "`weighbridge dump MODEL TENSOR -o FILE.npy` writes an array of NumPy";
@@ -41,7 +41,9 @@ const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sh
 const EDITS: &str = "`weighbridge meta set FILE KEY=VALUE` sets a key, KEY=@FILE to the content of a file; `weighbridge \
     meta get FILE` prints all";
 const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens what is printed";
-const LAYERS: &str = "leave it out, or run on a GPU with `--device gpu`";
+const LAYERS: &str = "models run on the processor, or with `--device gpu` wholly on a GPU";
+const THREADS: &str = "all processors are used";
+const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half of it";
 
 /// Verbs: the words, separated by `|`, and what they mean.
 pub(super) const VERBS: &[(&str, Meaning)] = &[
@@ -62,21 +64,21 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("tokens", Moved("run tokens")),
     // Other programs.
     (
-        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|gguf",
+        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|gguf|file|keys|models info|model info|show-model",
         Is("inspect"),
     ),
-    ("gguf-dump", Is("inspect --metadata")),
+    ("gguf-dump|dump-metadata", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
     ("nan|nans|check-nan|check-nans|find-nan", Is("verify --deep")),
     (
-        "metadata|kv|keys|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
+        "metadata|kv|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
         Is("meta get"),
     ),
     ("meta import|meta copy|meta merge", Says(EDITS)),
     ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
-    ("set|edit|gguf-set-metadata", Is("meta set")),
+    ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
     ("gguf-editor-gui", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals", Is("diff")),
@@ -93,15 +95,17 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
              each tensor",
         ),
     ),
-    ("convert-hf-to-gguf|hf-to-gguf|convert-lora|convert-lora-to-gguf|export", Is("convert")),
-    ("to-gguf", Is("convert --to gguf")),
+    ("convert-lora|convert-lora-to-gguf|export", Is("convert")),
+    ("convert-hf-to-gguf|hf-to-gguf|to-gguf", Is("convert --to gguf")),
     ("to-mlx", Is("convert --to mlx")),
     ("to-safetensors|to-hf", Is("convert --to safetensors")),
     ("quant|quantise", Is("quantize")),
     ("requant|requantize|requantise", Is("quantize --allow-requantize")),
     (
-        "gguf-new-metadata",
-        Says("`weighbridge meta set SRC name='My model' -o DST` writes a changed copy"),
+        "gguf-new-metadata|new-metadata",
+        Says(
+            "`weighbridge meta set SRC name='My model' -o DST` writes a changed copy; KEY=@FILE takes a value from a file",
+        ),
     ),
     (
         "gguf-convert-endian",
@@ -118,7 +122,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("tokenizer|vocab|vocabulary", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
-    ("download|fetch|get|clone|snapshot-download|hf-hub-download", Is("pull")),
+    ("download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull", Is("pull")),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
     (
         "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
@@ -134,11 +138,17 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("embedding|embeddings", Is("run embed")),
     ("benchmark|time", Is("bench")),
+    (
+        "llama-bench|mlx-lm.benchmark",
+        Says(
+            "`weighbridge run generate MODEL --prompt TEXT` prints tokens a second; `weighbridge bench` times loading",
+        ),
+    ),
     ("dtypes", Is("list dtypes")),
-    ("types", Is("list types")),
+    ("types|list quants|list quantizations", Is("list types")),
     ("architectures|families|list families|list archs", Is("list architectures")),
-    ("containers|formats", Is("list containers")),
-    ("devices", Is("list devices")),
+    ("containers|formats|list formats", Is("list containers")),
+    ("devices|list gpus|gpus", Is("list devices")),
     ("completion", Is("completions")),
     ("version", Is("--version")),
     ("serve|server|start", Says(SERVES)),
@@ -188,7 +198,8 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     (
         "imatrix",
         Says(
-            "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix",
+            "Weighbridge computes no importance matrix: `weighbridge quantize MODEL TYPE --imatrix FILE` uses that of llama-imatrix; \
+             `weighbridge inspect FILE` shows one",
         ),
     ),
     ("gptq|awq|dwq|exl2|exl3|dynamic-quant", Says(CALIBRATES)),
@@ -207,13 +218,13 @@ const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--
 /// Options: the verb, the option's spellings separated by `|`, and what they mean.
 pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-t", Is("--threads")),
-    ("bench", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     (
         "bench",
         "-p|-n|-pg|--n-prompt|--n-gen",
         Says("it times loading; `weighbridge run generate` prints tokens a second"),
     ),
-    ("convert", "--outtype", Is("--dtype")),
+    ("convert", "--outtype|--torch-dtype|--output-type", Is("--dtype")),
+    ("convert", "--lora-scaled", Says(MOUNTED)),
     ("convert", "--format", Is("--to")),
     ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
     ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
@@ -225,18 +236,15 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--base-model", Is("--base")),
     ("convert", "--adapter|--adapter-path", Is("--lora")),
     ("convert", "--upload-repo", Says(UPLOADS)),
+    (
+        "convert",
+        "--imatrix|--tensor-type|--quant-predicate|--pure",
+        Says("`weighbridge quantize SRC DST TYPE` takes it"),
+    ),
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
     ("convert", "--split-max-size", Is("--max-shard-size")),
     ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
-    (
-        "convert",
-        "-q|--quantize|--q-bits|--q-group-size|--q-mode|--quant-predicate|--bits",
-        Says(
-            "`weighbridge quantize SRC DST --type mlx4` quantizes for MLX, `mlx4,64` sets the group size; \
-              `--type Q4_K_M` writes GGUF",
-        ),
-    ),
     (
         "convert",
         "--type|--ftype|--quantization",
@@ -266,16 +274,25 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("the exit status says it: 0 for equal models, 1 for different ones"),
     ),
     ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
-    ("dump", "--format", Is("--as")),
+    ("dump", "--format|--dtype", Is("--as")),
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("dump", "--slice|--range|--row", Is("--rows")),
     ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
     ("hash", "--sha256|--all", Needless),
+    (
+        "hash",
+        "--check|-c",
+        Says("`weighbridge verify MODEL --against FILE` compares with a saved list"),
+    ),
     ("hash", "--no-layer", Says("`sha256sum FILE` prints the digest of a whole file")),
     ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
-    ("inspect", "-v|--verbose|--debug|--tensors|--list-tensors|-l", Is("--all")),
+    (
+        "inspect",
+        "-v|--verbose|--debug|--tensors|--list-tensors|--names-only|--names|-l",
+        Is("--all"),
+    ),
     ("inspect", "--top|-n|--limit|--largest|--biggest", Says(LARGEST)),
     (
         "inspect",
@@ -322,6 +339,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "--kv-cache-dtype", Is("--kv")),
     ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
+    ("memory", "-fa|--flash-attn", Needless),
     ("merge", "--merge", Needless),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
     ("meta get", "-a|--all", Needless),
@@ -381,7 +399,6 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--kl-divergence-base|--base|--against|--reference|--ref|--original|--baseline",
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
-    ("quality", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
     ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
     (
         "quantize",
@@ -396,8 +413,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("quantize", "--upload-repo", Says(UPLOADS)),
     ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
-    ("quantize", "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size", Says(BITS)),
+    ("quantize", "--lora-scaled", Says(MOUNTED)),
     ("run embed", "-p|--prompt", Is("--text")),
+    (
+        "run embed",
+        "--embd-output-format|--embd-normalize",
+        Says("`--json` prints JSON, `-o FILE.npy` writes an array of NumPy"),
+    ),
     ("run generate", "-p", Is("--prompt")),
     ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
     ("run generate", "--temperature", Is("--temp")),
@@ -408,10 +430,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (
         "run generate",
         "-c|--ctx-size|--num-ctx|--max-kv-size",
-        Says("leave it out: the context holds the prompt and the tokens of --max-tokens"),
+        Ignored("the context holds the prompt and the tokens of --max-tokens"),
     ),
-    ("run generate", "-ngl|--n-gpu-layers|--gpu-layers", Says(LAYERS)),
-    ("run generate", "-t|--threads", Says("leave it out: all processors are used")),
     ("run generate", "-f|--file", Says("`--prompt \"$(cat FILE)\"` reads the prompt from a file")),
     (
         "run generate",
@@ -423,6 +443,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run tokens", "--special|--special-tokens", Needless),
     ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
     ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
+    ("split", "-b|--bytes|--size|--shard-size", Is("--max-shard-size")),
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
     ("split", "--split|--no-tensor-first-split", Needless),
@@ -430,7 +451,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("view", "-p", Is("--port")),
     ("view", "--host", Says("leave it out: the page is served to this machine only")),
     ("verify", "--checksum|--digest|--hash", Is("--sha256")),
-    ("verify", "--nan|--nans|--check-nan|--values|--check-values|--full|--all", Is("--deep")),
+    (
+        "verify",
+        "--nan|--nans|--check-nan|--values|--check-values|--check-tensors|--full|--all",
+        Is("--deep"),
+    ),
     ("verify", "--quick|--fast|--shallow", Needless),
     ("verify", "--md5|--sha1", Says(OFFICIAL)),
     (
@@ -443,15 +468,17 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("view", "--html", Is("-o")),
     ("view", "--no-browser", Is("--no-open")),
     // Of any verb that has no such option.
-    (ANY, "--trust-remote-code", Needless),
+    (
+        ANY,
+        "--trust-remote-code|--log-disable|--no-display-prompt|--simple-io|--mlock|--no-mmap",
+        Needless,
+    ),
+    (ANY, "-ngl|--n-gpu-layers|--gpu-layers", Ignored(LAYERS)),
+    (ANY, "-ub|--ubatch-size|-b|--batch-size|-tb|--threads-batch", Ignored("it changes no result")),
     (ANY, "-f|--force|-y|--yes", Is("--overwrite")),
     (ANY, "-f|--force|-y|--yes", Says("leave it out: nothing is asked, and nothing replaced")),
     (ANY, "-t|-j|--nthread|--nthreads|--num-threads|--n-threads", Is("--threads")),
-    (
-        ANY,
-        "-t|-j|--threads|--nthreads|--num-threads|--n-threads",
-        Says("leave it out: all processors are used"),
-    ),
+    (ANY, "-t|-j|--threads|--nthreads|--num-threads|--n-threads", Ignored(THREADS)),
     (ANY, "-v|--verbose|--debug", Needless),
     (ANY, MODELS, Value),
     (ANY, OUTPUTS, Is("--dst")),

@@ -48,7 +48,7 @@ fn with_verbs_arranged(command: Command) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, arranged_verb))
 }
 
-/// What follows the options: with `-h` the examples alone. The lines of a paragraph are joined, since
+/// Leaves only the examples after the options of `-h`. The lines of a paragraph are joined, since
 /// the terminal may be narrower.
 fn shortened(command: Command) -> Command {
     let Some(text) = command.get_after_help().map(ToString::to_string) else { return command };
@@ -76,7 +76,7 @@ fn listed(program: &Command) -> String {
         for name in *verbs {
             let about = match program.find_subcommand(name) {
                 Some(verb) => verb.get_about().map(ToString::to_string).unwrap_or_default(),
-                None if *name == "help" => "Show all options of a verb".to_owned(),
+                None if *name == "help" => "Show all options of a command".to_owned(),
                 None => continue,
             };
             text += &crate::print::paragraph(&format!("{label:<7}{name:<13}{about}"), width, 20);

@@ -29,7 +29,7 @@ pub(crate) use words::{translated, unknown_option};
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
 
-/// What `--version` prints: the version and the Cargo features.
+/// The output of `--version`: the version and the Cargo features.
 const LONG_VERSION: &str =
     concat!(env!("WEIGHBRIDGE_VERSION"), "\nfeatures: ", env!("WEIGHBRIDGE_FEATURES"));
 
@@ -41,15 +41,15 @@ const LONG_VERSION: &str =
     long_version = LONG_VERSION,
     max_term_width = 100,
     disable_help_subcommand = true,
-    override_usage = "weighbridge <VERB> [OPTIONS] ...
+    override_usage = "weighbridge <COMMAND> [OPTIONS] ...
        weighbridge <FILE>",
-    subcommand_value_name = "VERB",
+    subcommand_value_name = "COMMAND",
     after_help = "Examples:
-  weighbridge model.gguf                       what the file contains
-  weighbridge view model.gguf                  the same in the browser
-  weighbridge memory model.gguf --room 8G      whether it fits
-  weighbridge quantize ./Qwen3-0.6B Q4_K_M     Qwen3-0.6B-Q4_K_M.gguf
-  weighbridge help convert                     all options of a verb
+  weighbridge model.gguf                     # what the file contains
+  weighbridge view model.gguf                # the same in the browser
+  weighbridge memory model.gguf --room 8G    # whether it fits
+  weighbridge quantize ./Qwen3-0.6B Q4_K_M   # Qwen3-0.6B-Q4_K_M.gguf
+  weighbridge help convert                   # all options of a command
 
 Exit status:
     0  success
@@ -134,7 +134,7 @@ pub(crate) enum Command {
     Show(Show),
 }
 
-/// What the rows of `inspect` are sorted by.
+/// The column by which `inspect` sorts its rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum InspectSort {
     Name,
@@ -147,19 +147,18 @@ pub(crate) enum InspectSort {
   weighbridge inspect model.gguf
   weighbridge inspect a.gguf b.gguf
   weighbridge inspect model-00001-of-00003.gguf --all --filter '*attn*'
-  weighbridge inspect llama3.2            a model in Ollama's store
+  weighbridge inspect llama3.2          # a model in Ollama's store
   weighbridge inspect model.gguf --canonical
   weighbridge inspect ./Qwen3-0.6B --shard tp=4,pp=2
-  weighbridge inspect model.gguf attn_q        tensors with this in the name
-  weighbridge inspect model.gguf blk.0.attn_q.weight     its values
+  weighbridge inspect model.gguf attn_q      # tensors with this in the name
+  weighbridge inspect model.gguf blk.0.attn_q.weight   # its values
   weighbridge inspect model.gguf --sort size
   weighbridge inspect model.gguf --stats
   weighbridge inspect ./Qwen3-0.6B --config
   weighbridge inspect ./Qwen3-0.6B --json | jq '.tensors[0]'")]
 pub(crate) struct Inspect {
-    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models; or one model and
-    /// the stored or canonical name of one of its tensors, whose values are then summarized, or a part of
-    /// such names, as for --filter
+    /// Models: files, any shard of a split GGUF, directories, or names of Ollama models. One model may be
+    /// followed by a tensor's name, to show its values, or by a part of names, such as attn_q
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Show canonical names and how each tensor is derived
@@ -171,35 +170,34 @@ pub(crate) struct Inspect {
     /// Show one row per tensor instead of grouping equal layers
     #[arg(long)]
     pub(crate) all: bool,
-    /// Show only tensors whose stored or canonical name contains this, or matches it, if it has * for any
-    /// text or ? for one character
+    /// Show only tensors with this in their stored or canonical name, or a pattern with * and ?
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// Sort by name, or by size or bits per weight, the largest first; one row per tensor
+    /// Sort by this column; sizes and bits from the largest down; one row per tensor
     #[arg(hide_short_help = true, long, value_enum, value_name = "COLUMN",
         conflicts_with_all = ["canonical", "config", "modelfile", "stats", "dispatch", "shard"])]
     pub(crate) sort: Option<InspectSort>,
     /// Also show metadata; long strings and arrays are shortened
     #[arg(long)]
     pub(crate) metadata: bool,
-    /// Show instead the config values that an engine needs, each with its source
+    /// Show config values instead of tensors, each with its source
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch", "shard", "stats", "filter", "all"])]
     pub(crate) config: bool,
-    /// Show instead the Modelfile of a model of Ollama's store
+    /// Show the Modelfile of a model in Ollama's store
     #[arg(long, conflicts_with_all = ["config", "canonical", "stored", "metadata", "dispatch", "shard", "stats", "filter", "all", "json"])]
     pub(crate) modelfile: bool,
-    /// Show instead range, mean, deviation, zeros and outliers of each tensor
+    /// Show the range, mean, deviation, zeros and outliers of each tensor
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
     pub(crate) stats: bool,
-    /// Show instead what is odd: NaN, dead rows, outliers, copies, growing norms
+    /// Show what is odd: NaN, dead rows, outliers, copies, growing norms
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata", "dispatch", "config", "modelfile", "stats",
         "shard", "sort", "all"])]
     pub(crate) findings: bool,
-    /// Show instead how a GPU computes with each tensor: kernels, windows of rows, workgroups
+    /// Show how a GPU computes with each tensor: kernels, windows of rows, workgroups
     #[arg(long, conflicts_with_all = ["canonical", "stored", "metadata"])]
     pub(crate) dispatch: bool,
-    /// Show instead what each of several ranks loads. COUNTS: tp=N ranks divide the matrices, pp=N
-    /// the layers, ep=N the experts
+    /// Show what each of several ranks loads. COUNTS: tp=N ranks divide the matrices, pp=N the layers,
+    /// ep=N the experts
     #[arg(long, value_name = "COUNTS",
         conflicts_with_all = ["canonical", "stored", "metadata", "dispatch"])]
     pub(crate) shard: Option<Mesh>,
@@ -214,7 +212,7 @@ pub(crate) struct Inspect {
 #[command(after_help = "Examples:
   weighbridge hash model.gguf
   weighbridge hash model.gguf --values --json > model.hashes.json
-  weighbridge hash model.gguf --save model.hashes     for verify --against")]
+  weighbridge hash model.gguf --save model.hashes   # for verify --against")]
 pub(crate) struct Hash {
     /// Models: files, any shard of a split GGUF, directories, or names of Ollama models
     #[arg(required = true, value_name = "PATH")]
@@ -295,7 +293,7 @@ impl Dump {
     }
 }
 
-/// What the rows of `diff` are sorted by.
+/// The column by which `diff` sorts its rows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DiffSort {
     Relative,
@@ -304,12 +302,12 @@ pub(crate) enum DiffSort {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf   what changed
+  weighbridge diff ./Qwen3-0.6B Qwen3-0.6B-Q8_0.gguf  # what changed
   weighbridge diff a.gguf b.gguf --tolerance 1e-3 && echo 'close enough'
   weighbridge diff a.gguf b.gguf --by-layer
   weighbridge diff a.gguf b.gguf --sort relative
   weighbridge diff a.gguf b.gguf --filter '*.ffn.*' --all
-  weighbridge diff a.gguf b.gguf --filter output.weight   also what was clipped
+  weighbridge diff a.gguf b.gguf --filter output.weight  # also what was clipped
   weighbridge diff a.gguf b.gguf --json | jq '.different[].name'")]
 pub(crate) struct Diff {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
@@ -329,7 +327,7 @@ pub(crate) struct Diff {
     /// Show one row per layer: its difference, and the tensor that differs most
     #[arg(long, conflicts_with = "all")]
     pub(crate) by_layer: bool,
-    /// Sort by relative RMS or by the largest difference, the largest first; one row per tensor or layer
+    /// Sort by relative RMS or by the largest difference, from the largest down; one row per tensor or layer
     #[arg(long, value_enum, value_name = "COLUMN")]
     pub(crate) sort: Option<DiffSort>,
     /// Print JSON
@@ -342,9 +340,9 @@ pub(crate) struct Diff {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   weighbridge verify model.gguf
-  weighbridge verify model.gguf --strict      apply llama.cpp's rules too
-  weighbridge verify model.gguf --deep        check every value too
-  weighbridge verify model.gguf --run         run it on a few tokens too
+  weighbridge verify model.gguf --strict    # apply llama.cpp's rules too
+  weighbridge verify model.gguf --deep      # check every value too
+  weighbridge verify model.gguf --run       # run it on a few tokens too
   weighbridge verify ./Qwen3-0.6B --hub Qwen/Qwen3-0.6B
   weighbridge verify model.gguf --save model.hashes
   weighbridge verify model.gguf --against model.hashes
@@ -393,9 +391,9 @@ scripts and needs no other file: it can be attached to an issue.
 
 Examples:
   weighbridge view model.gguf
-  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf      and what differs
+  weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf    # and what differs
   weighbridge view model.gguf --no-open --port 8080
-  weighbridge view model.gguf -o report.html               a report as one file
+  weighbridge view model.gguf -o report.html             # a report as one file
   weighbridge view ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf -o report.html"
 )]
 pub(crate) struct View {
@@ -434,7 +432,7 @@ fn token(text: &str) -> Result<String, String> {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge bench                            the built-in sample model
+  weighbridge bench                          # the built-in sample model
   weighbridge bench model.gguf
   weighbridge bench model.gguf --fuse qkv,gate-up --dtype f16
   weighbridge bench model.gguf --device gpu --verify
@@ -521,7 +519,7 @@ pub(crate) enum SortBy {
     Used,
 }
 
-/// What two models with the same content have in common.
+/// The content that makes two models duplicates.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DuplicatesBy {
     /// Files with the same bytes
@@ -554,9 +552,9 @@ name folders too: roots = [\"FOLDER\"] in WEIGHBRIDGE_CONFIG or ~/.config/weighb
 
 Examples:
   weighbridge models
-  weighbridge models ~/models               and those in a folder
+  weighbridge models ~/models             # and those in a folder
   weighbridge models --sort size --filter qwen
-  weighbridge models --duplicates           which are the same"
+  weighbridge models --duplicates         # which are the same"
 )]
 pub(crate) struct Models {
     /// Folders to search too
@@ -565,11 +563,10 @@ pub(crate) struct Models {
     /// Also search this folder; give the option again for another
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) root: Vec<PathBuf>,
-    /// List only models whose name contains this, or matches it, if it has * for any text or ? for one
-    /// character
+    /// List only models with this in their name, or a pattern with * and ?
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,
-    /// Sort by a column; the largest and the latest come first
+    /// Sort by this column, the largest and the latest first
     #[arg(long, value_enum, value_name = "COLUMN")]
     pub(crate) sort: Option<SortBy>,
     /// Show which have the same files, and what could be saved; nothing is deleted or linked. `values`
@@ -596,7 +593,7 @@ Examples:
   weighbridge pull Qwen/Qwen3-0.6B --include '*.json' -o ./Qwen3-0.6B
   weighbridge pull ollama://llama3.2:1b
   weighbridge pull https://example.com/models/tale.gguf -o ./models
-  weighbridge pull Qwen/Qwen3-8B --dry-run      the files, and their sizes"
+  weighbridge pull Qwen/Qwen3-8B --dry-run    # the files, and their sizes"
 )]
 pub(crate) struct Pull {
     /// Models: ORG/NAME[@REVISION][:QUANTIZATION] of the hub, also with hf:// before it and /FILE
@@ -671,7 +668,7 @@ pub(crate) struct Completions {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  weighbridge man ~/.local/share/man/man1      then: man weighbridge
+  weighbridge man ~/.local/share/man/man1    # then: man weighbridge
   weighbridge man /usr/local/share/man/man1 --overwrite")]
 pub(crate) struct Man {
     /// The folder for the pages, which is created if it does not exist

@@ -51,13 +51,18 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
 const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
 
 /// Types of other programs, and what comes nearest to them here.
-const ELSEWHERE: [(&str, &str); 7] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     (
         "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
-        "Weighbridge reads such models, and writes Q4_K_M for GGUF or mlx4 for MLX instead",
+        "Weighbridge does not write it: Q4_K_M for GGUF or mlx4 for MLX are about as large",
     ),
     ("mlx", "with the bits: mlx4, mlx8, or mlx4,64 with the group size"),
     ("int8|8|q8|w8a8|w8a16", "of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
+    ("6|q6|int6", "of 6 bits are Q6_K for GGUF and mlx6 for MLX"),
+    (
+        "5|q5|3|q3|2|q2",
+        "of so few bits are Q5_K_M, Q3_K_M and Q2_K for GGUF, mlx5, mlx3 and mlx2 for MLX",
+    ),
     ("int4|4|q4|w4a16|nf4|fp4|bnb", "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
     (
         "fp8|f8|f8_e4m3|float8",
@@ -68,15 +73,18 @@ const ELSEWHERE: [(&str, &str); 7] = [
         "`--type mlx4,32,mxfp4`, `mlx8,32,mxfp8` or `mlx4,16,nvfp4` for MLX, MXFP4_MOE for GGUF",
     ),
     (
-        "q4_k_xl|q3_k_xl|q5_k_xl|q6_k_l|q4_k_l|q8_k_xl",
-        "a publisher's own mix: `--tensor-type REGEX=DTYPE` makes one",
+        "ud|q2_k_l|q2_k_xl|q3_k_xl|q4_k_xl|q5_k_l|q5_k_xl|q6_k_l|q6_k_xl|q4_k_l|q8_k_xl",
+        "a publisher's own mix. Near it is the type before its last letters, such as Q4_K_M, with `--token-embedding-type \
+         Q8_0 --output-tensor-type Q8_0`; `--tensor-type REGEX=DTYPE` sets others",
     ),
 ];
 
 /// The type that is nearest to one of another program.
 fn elsewhere(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
-    let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == lower));
+    // Unsloth's begin with UD.
+    let mix = lower.split_once("ud-").map_or(lower.as_str(), |_| "ud");
+    let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));
     row.map(|(_, nearest)| (*nearest).to_owned())
 }
 
@@ -183,6 +191,7 @@ pub(super) fn float_name(name: &str) -> Option<&'static str> {
 /// The dtype that a row of a table has for a name.
 fn named(rows: &[(DType, &str)], name: &str) -> Option<DType> {
     let lower = name.to_ascii_lowercase();
+    let lower = lower.strip_prefix("torch.").unwrap_or(&lower);
     let is_it = |names: &str| names.split('|').any(|name| name == lower);
     rows.iter().find(|(_, names)| is_it(names)).map(|(dtype, _)| *dtype)
 }

@@ -12,8 +12,8 @@ use crate::print;
 /// Options of opening a model.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Open {
-    /// Apply the strictest reader's rules: those of llama.cpp for GGUF, those of the format's
-    /// specification for safetensors
+    /// Also refuse what only some readers accept: by llama.cpp's rules for GGUF, by the specification for
+    /// safetensors
     #[arg(long, conflicts_with = "lenient", help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) strict: bool,
     /// Accept safetensors files with holes, overlaps or trailing bytes, as MLX does

@@ -138,7 +138,7 @@ pub(super) fn arrange(
         ("show", [_]) if is_file_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
-        ("models", [_]) if Path::new(nth(0)).is_file() => {
+        ("models", [_]) if Path::new(nth(0)).is_file() || is_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
         ("dump", [_]) if words.len() == from + 1 => {
@@ -146,6 +146,9 @@ pub(super) fn arrange(
         }
         ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
             words.swap(*first, *second);
+        }
+        ("run embed", [_, texts @ ..]) => {
+            texts.iter().rev().for_each(|text| words.insert(*text, "--text".into()));
         }
         ("run generate", [_, prompt @ ..]) if !has(words, &["--prompt"]) => {
             prompted(words, prompt);
@@ -173,7 +176,7 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
         // llama-quantize's last argument is the number of threads.
         ("quantize", 4) if is_number(word) => "--threads",
         ("quantize", 3) if is_number(word) && is_type(nth(1)) => "--threads",
-        ("run embed" | "run tokens", 2) => "--text",
+        ("run tokens", 2) => "--text",
         ("verify", 2) if sha256(word).is_ok() => "--sha256",
         _ => return None,
     };
@@ -228,6 +231,10 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     let (fault, advice) = match (name, places.len()) {
+        ("convert", _) if words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) => (
+            "{ftype} in a name is not replaced".to_owned(),
+            "leave the destination out: with --dtype, its name has the dtype".to_owned(),
+        ),
         ("merge", 2..)
             if nth(0) != nth(1)
                 && is_model(nth(0))
@@ -257,6 +264,16 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             "several types are given".to_owned(),
             "each takes a command of its own; `quantize MODEL --list-types` shows the size in each"
                 .to_owned(),
+        ),
+        ("split", 1) if !has(words, &["--dst", "-h", "--help"]) => (
+            "the parts have no name".to_owned(),
+            format!("`weighbridge split {} NAME --max-shard-size 4G` writes NAME-00001-of-…", nth(0)),
+        ),
+        ("inspect", 2..)
+            if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
+        (
+            format!("{} is no model", nth(1)),
+            format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
         ),
         ("split", 2..) if places.last().is_some_and(|it| is_number(word_at(words, *it))) => (
             "a number of shards is not given".to_owned(),
@@ -343,6 +360,13 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
         Some(dtype) if is_mix(word_at(words, dtype + 1)) => {
             words.splice(dtype..=dtype, ["--type".into()]);
         }
+        // `cast DIR OUT bf16`.
+        None if let [_, _, last] = places
+            && let Some(float) = float_name(word_at(words, *last)) =>
+        {
+            words.splice(*last..=*last, ["--dtype".into(), float.into()]);
+            return;
+        }
         None if !to && places.iter().skip(1).any(|place| is_type(word_at(words, *place))) => {
             if let [_, first, second] = places
                 && is_type(word_at(words, *first))
@@ -353,6 +377,52 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
         _ => return,
     }
     words.splice(at..=at, ["quantize".into()]);
+}
+
+/// The options of `mlx_lm.convert -q` and their kind are one type here: `--q-bits 4 --q-group-size 32` is `--type
+/// mlx4,32`.
+pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
+    if !["convert", "quantize"].contains(&word_at(words, at)) {
+        return;
+    }
+    let (mut bits, mut group, mut mode) = (None, None, None);
+    let (mut kept, mut place, mut is_asked) = (words[..=at].to_vec(), at + 1, false);
+    while let Some(word) = words.get(place) {
+        let text = word.to_str().unwrap_or_default();
+        let (option, own) = text.split_once('=').map_or((text, None), |(o, v)| (o, Some(v)));
+        let value = own.unwrap_or(word_at(words, place + 1)).to_owned();
+        let setting = match option.replace('_', "-").as_str() {
+            "-q" | "--quantize" if is_number(&value) => &mut bits,
+            "-q" | "--quantize" if !is_type(&value) => {
+                (is_asked, place) = (true, place + 1);
+                continue;
+            }
+            "--q-bits" | "--bits" | "--wbits" => &mut bits,
+            "--q-group-size" | "--group-size" => &mut group,
+            "--q-mode" => &mut mode,
+            _ => {
+                kept.push(word.clone());
+                place += 1;
+                continue;
+            }
+        };
+        *setting = Some(value);
+        (is_asked, place) = (true, place + 1 + usize::from(own.is_none()));
+    }
+    if !is_asked {
+        return;
+    }
+    let usual = if mode.as_deref() == Some("mxfp8") { "8" } else { "4" };
+    let mut name = format!("mlx{}", bits.as_deref().unwrap_or(usual));
+    for part in [group.as_deref().or(mode.as_deref().map(|_| "")), mode.as_deref()] {
+        part.into_iter().for_each(|part| name.extend([",", part]));
+    }
+    if let Some(to) = kept.iter().position(|word| word == "--to") {
+        kept.drain(to..kept.len().min(to + 2));
+    }
+    kept[at] = "quantize".into();
+    kept.extend(["--type".into(), name.into()]);
+    *words = kept;
 }
 
 /// Whether the words at these places are shards of one model, and there are several.

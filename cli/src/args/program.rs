@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
-use super::{COMMON, Cli, help};
+use super::{COMMON, Cli, help, order};
 
-/// Options of the program that have a value, and may come before the verb.
-const GLOBAL: [&str; 2] = ["--color", "--family"];
+/// Options with a value that may come before the verb.
+pub(super) const VALUED: [&str; 4] = ["--color", "--family", "--max-memory", "--threads"];
 
 /// The program, whose verbs have their arguments once they are asked for.
 #[derive(Debug)]
@@ -23,6 +23,11 @@ impl Program {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.find_subcommand(name).is_some()
+    }
+
+    /// Whether an option is one of the program, which may come before the verb.
+    pub(super) fn has_option(&self, option: &str) -> bool {
+        ["-h", "--help", "-V", "--version"].contains(&option) || order::has_option(&self.0, option)
     }
 
     /// A verb with its arguments, and with those of its own verbs.
@@ -80,7 +85,7 @@ pub(super) fn verb_place(words: &[OsString]) -> Option<usize> {
     while let Some(word) = words.get(place) {
         match word.to_str() {
             Some("--") => return None,
-            Some(option) if GLOBAL.contains(&option) => place += 2,
+            Some(option) if VALUED.contains(&option) => place += 2,
             Some(option) if option.starts_with('-') && option.len() > 1 => place += 1,
             _ => return Some(place),
         }

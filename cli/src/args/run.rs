@@ -24,7 +24,7 @@ pub(crate) struct Runner {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The decoder exists to test that names and values are right: it is exact, and slow.
+    after_help = "The decoder is exact but slow: it is meant for trying a model and for testing a file, not for daily use.
 
 Examples:
   weighbridge run generate model.gguf --prompt 'Once upon a time'
@@ -164,7 +164,7 @@ pub(crate) struct Embed {
     /// A text as token numbers, for models without a tokenizer
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
     pub(crate) ids: Vec<u32>,
-    /// How hidden states become one vector. The default is what the model states; without that, mean
+    /// The way in which hidden states become one vector. The default is what the model states; without that, mean
     /// for models whose tokens see the whole text, and last for others
     #[arg(long, value_name = "POOLING")]
     pub(crate) pooling: Option<PoolingName>,
@@ -193,7 +193,7 @@ that the tokenizer puts around a text has an empty range. Texts are split with t
 and special tokens in them are recognized.
 
 Examples:
-  weighbridge run tokens model.gguf               the special tokens
+  weighbridge run tokens model.gguf             # the special tokens
   weighbridge run tokens model.gguf --text 'Once upon a time'
   weighbridge run tokens ./Qwen3-0.6B --text '<|im_start|>user' --json
   weighbridge run tokens llama3.2 --ids 12805,5304,264"
@@ -233,8 +233,8 @@ state-space layers and short convolutions. The buffers are an estimate; programs
 The cache of an unknown architecture follows from the usual keys of its config. Without them it is
 unknown, and only the weights are compared with --room.
 
---room answers for the context of --context, then says what would fit: a shorter context, fewer
-layers, or a smaller type. Types that need an importance matrix, or a model trained for them, are
+--room says whether the model fits with the context of --context. If not, it says what would: a shorter
+context, fewer layers, or a smaller type. Types that need an importance matrix, or a model trained for them, are
 not suggested.
 
 Examples:
@@ -247,13 +247,13 @@ pub(crate) struct Memory {
     /// Files, shards of a split GGUF, directories, names of Ollama models, or models on a server
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Tokens that the cache holds, as in 8192 or 32k. The default is what the model was trained for
+    /// Tokens that the cache holds, such as 8192 or 32k. The default is what the model was trained for
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
     /// Tokens that are computed at a time
     #[arg(long, value_name = "TOKENS", default_value = "512", value_parser = tokens)]
     pub(crate) batch: u64,
-    /// The dtype of keys and values in the cache: one of llama.cpp's, as q8_0, or of vLLM's, as fp8
+    /// The dtype of keys and values in the cache: llama.cpp's names such as q8_0, or vLLM's such as fp8
     #[arg(long, value_name = "DTYPE", default_value = "F16", value_parser = kv(), hide_possible_values = true)]
     pub(crate) kv: DType,
     /// Say what fits into this much memory, such as 24GiB; give the option again for another
@@ -282,8 +282,8 @@ tokens is run from its start, and positions in its second half count.
 
 Examples:
   weighbridge quality ./Qwen3-0.6B Qwen3-0.6B-Q4_K_M.gguf
-  weighbridge quality model.gguf                                  its perplexity
-  weighbridge quality ./Qwen3 Qwen3-Q8_0.gguf Qwen3-Q4_K_M.gguf   and another
+  weighbridge quality model.gguf                                # its perplexity
+  weighbridge quality ./Qwen3 Qwen3-Q8_0.gguf Qwen3-Q4_K_M.gguf  # and another
   weighbridge quality a.gguf b.gguf --text wiki.test.raw --max-kl 0.01"
 )]
 pub(crate) struct Quality {

@@ -52,12 +52,24 @@ pub(crate) struct Plan {
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlannedVerb {
     /// Plan to convert a model to another container
+    #[command(
+        after_help = "Example:\n  weighbridge job plan convert ./Qwen3-235B Qwen3-235B.gguf -o plan.json"
+    )]
     Convert(Planned<write::Convert>),
     /// Plan to quantize a model as llama-quantize or mlx-lm does
+    #[command(
+        after_help = "Example:\n  weighbridge job plan quantize F16.gguf Q4_K_M -o plan.json --slurm job.sh"
+    )]
     Quantize(Planned<write::Quantize>),
     /// Plan to split a model into several files
+    #[command(
+        after_help = "Example:\n  weighbridge job plan split m.gguf parts/m --max-shard-size 4G -o plan.json"
+    )]
     Split(Planned<write::Split>),
     /// Plan to merge the files of a model into one file
+    #[command(
+        after_help = "Example:\n  weighbridge job plan merge parts/m-00001-of-00004.gguf m.gguf -o plan.json"
+    )]
     Merge(Planned<write::Merge>),
 }
 

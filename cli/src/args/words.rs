@@ -6,12 +6,12 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::foreign::Meaning::{self, Is, Moved, Needless, Says, Value};
+use super::foreign::Meaning::{self, Ignored, Is, Moved, Needless, Says, Value};
 use super::foreign::{ANY, OPTIONS, PREFIXES, PROGRAMS, VERBS};
 use super::help;
 use super::names::float_name;
 use super::order;
-use super::program::{Program, verb_place, word_at};
+use super::program::{Program, VALUED, verb_place, word_at};
 use crate::failure::{Failure, nearest_entry, note};
 use crate::spelling;
 
@@ -24,6 +24,11 @@ pub(crate) fn translated(
     if words.len() == 2 && words[1] == "-v" {
         words[1] = "--version".into();
     }
+    // `-m MODEL` and `-hf ORG/NAME` without a verb.
+    if words.len() > 2 && meaning(ANY, word_at(&words, 1), |_| false) == Some(Value) {
+        words.remove(1);
+    }
+    options_last(program, &mut words);
     let Some(at) = verb_place(&words) else { return Ok(words) };
     with_program(&mut words, at);
     if words.get(at).is_some_and(|word| word == "help") {
@@ -34,9 +39,28 @@ pub(crate) fn translated(
         }
     }
     verb(program, &mut words, at)?;
+    order::mlx_type(&mut words, at);
     options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;
     Ok(words)
+}
+
+/// Moves options that precede the verb to the end, unless they are the program's own.
+fn options_last(program: &Program, words: &mut Vec<OsString>) {
+    let mut place = 1;
+    let mut moved = Vec::new();
+    while let Some(option) = words.get(place).and_then(|word| word.to_str()) {
+        let name = option.split('=').next().unwrap_or_default();
+        if !name.starts_with("--") || name == "--" {
+            break;
+        }
+        let count = 1 + usize::from(VALUED.contains(&option));
+        match program.has_option(name) {
+            true => place += count,
+            false => moved.extend(words.drain(place..words.len().min(place + count))),
+        }
+    }
+    words.extend(moved);
 }
 
 /// Joins the name of a program and its verb to one word. A folder may have the name of the program.
@@ -89,8 +113,8 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
             note(&format!("`{name}` is `{here}` now; the old name works for one more release"));
             here
         }
-        Says(what) => return Err(says(&format!("no verb is named `{name}`"), what)),
-        Value | Needless => return Ok(()),
+        Says(what) => return Err(says(&format!("no command is named `{name}`"), what)),
+        Value | Needless | Ignored(_) => return Ok(()),
     };
     words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
     Ok(())
@@ -116,7 +140,7 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
         return Err(says(fault, "save it to a file, and give its path"));
     }
     let program = PREFIXES.iter().skip(1).find(|program| dashed(name).starts_with(**program));
-    if program.is_some() && !path.exists() {
+    if program.is_some() && !name.contains('/') && !path.exists() {
         let advice = "`weighbridge help` lists what it does";
         return Err(says(
             &format!("Weighbridge has nothing for `{}`", name.replace('.', " ")),
@@ -132,15 +156,15 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     let joined = rest.join(" ");
     if Path::new(&joined).exists() {
         let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
-        return Err(says(&format!("no verb is named `{name}`"), &advice));
+        return Err(says(&format!("no command is named `{name}`"), &advice));
     }
     let advice = match (nearest_entry(path), help::nearest_verb(name)) {
         (Some(file), _) => format!("did you mean {file}?"),
         (_, Some(verb)) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
-        _ => "`weighbridge help` lists the verbs; `weighbridge FILE` shows what a file contains"
+        _ => "`weighbridge help` lists the commands; `weighbridge FILE` shows what a file contains"
             .into(),
     };
-    Err(says(&format!("no verb is named `{name}`, and no file"), &advice))
+    Err(says(&format!("`{name}` is neither a command nor a file"), &advice))
 }
 
 /// Puts the words of this program for the options of a verb.
@@ -175,6 +199,12 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             }
             Some(Is(here)) => vec![here],
             Some(Value | Needless) => Vec::new(),
+            Some(Ignored(why)) => {
+                note(&format!("{option} is left out: {why}"));
+                words.drain(place + 1..words.len().min(place + 1 + usize::from(value.is_none())));
+                words.remove(place);
+                continue;
+            }
             Some(Says(what)) => {
                 return Err(says(&format!("`{verb}` has no option {option}"), what));
             }
@@ -197,6 +227,9 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
     match is_unknown {
         true if has("--type") && order::is_type(value) => Some(Is("--type")),
         true if has("--to") && order::is_container(value) => Some(Is("--to")),
+        true if option == "-m" && has("--max-tokens") && value.parse::<u64>().is_ok() => {
+            Some(Is("--max-tokens"))
+        }
         _ => None,
     }
 }
@@ -247,7 +280,7 @@ pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<
         .or_else(|| suited(command, word))
     {
         Some(said) => said,
-        None if name.is_empty() => "`weighbridge help` lists the verbs and options".to_owned(),
+        None if name.is_empty() => "`weighbridge help` lists the commands and options".to_owned(),
         None => format!("`weighbridge help {verb}` lists its options"),
     };
     Some(Failure::advised(format!("`{verb}` has no option {option}"), advice))
@@ -331,6 +364,27 @@ mod tests {
             ("w ollama list", "w models"),
             ("w export-lora -m m --lora a -o x.gguf", "w convert m --lora a --dst x.gguf"),
             ("w convert d --outtype auto", "w convert d"),
+            ("w mlx_lm.convert --hf-path d -q --mlx-path o", "w quantize d --dst o --type mlx4"),
+            (
+                "w mlx_lm.convert --hf-path d -q --q-bits 8 --q-mode mxfp8",
+                "w quantize d --type mlx8,,mxfp8",
+            ),
+            ("w quantize d --q-bits 4 --q-group-size=32", "w quantize d --type mlx4,32"),
+            ("w quantize d -q q4_0", "w quantize d --type q4_0"),
+            ("w cast d o bf16", "w convert d o --dtype BF16"),
+            (
+                "w mlx_lm.generate --model m -m 20 -p x",
+                "w run generate m --max-tokens 20 --prompt x",
+            ),
+            ("w run -m m -p x -c 512 -ngl 99 -t 2", "w run generate m --prompt x"),
+            ("w embed m a b", "w run embed m --text a --text b"),
+            ("w -hf o/n", "w inspect o/n"),
+            ("w --strict verify m", "w verify m --strict"),
+            ("w --threads 1 --json quantize m q", "w quantize m q --threads 1 --json"),
+            ("w hf.co/o/n", "w inspect hf.co/o/n"),
+            ("w hf models info o/n", "w inspect o/n"),
+            ("w split -b 500K m p", "w split --max-shard-size 500K m p"),
+            ("w set_metadata m k v", "w meta set m k=v"),
             ("w merge a-1-of-2.gguf a-2-of-2.gguf -o b.gguf", "w merge a-1-of-2.gguf --dst b.gguf"),
             (
                 "w merge a-1-of-3.gguf a-2-of-3.gguf a-3-of-3.gguf b.gguf",

@@ -47,8 +47,8 @@ pub(crate) struct Writing {
 /// The destination of a verb that writes a model.
 #[derive(Args, Debug)]
 pub(crate) struct Destination {
-    /// The file or directory to write, also as -o DST; for the shards of a split GGUF their name prefix,
-    /// for Ollama the model's name
+    /// The file or directory to write, also as -o DST. For the shards of a split GGUF, the start of their
+    /// names
     #[arg(required_unless_present = "dst_option", conflicts_with = "dst_option", value_parser = destination)]
     dst: Option<PathBuf>,
     // `-o` stands for it; in `job plan`, that is the file of the plan.
@@ -282,12 +282,12 @@ impl Whole {
     after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write.
 
 Examples:
-  weighbridge quantize ./Qwen3-8B Q4_K_M                  Qwen3-8B-Q4_K_M.gguf
-  weighbridge quantize ./Qwen3-8B mlx4                    ./Qwen3-8B-4bit
+  weighbridge quantize ./Qwen3-8B Q4_K_M                # Qwen3-8B-Q4_K_M.gguf
+  weighbridge quantize ./Qwen3-8B mlx4                  # ./Qwen3-8B-4bit
   weighbridge quantize model-F16.gguf small.gguf IQ2_XS --imatrix imatrix.gguf
   weighbridge quantize m.gguf x.gguf Q8_0 --tensor-type attn_v=q6_k --dry-run
-  weighbridge quantize ./Qwen3-0.6B Q4_K_M --compare      and what was lost
-  weighbridge quantize ./Qwen3-8B --list-types            the size in each type"
+  weighbridge quantize ./Qwen3-0.6B Q4_K_M --compare    # and what was lost
+  weighbridge quantize ./Qwen3-8B --list-types          # the size in each type"
 )]
 pub(crate) struct QuantizeNow {
     #[command(flatten)]
@@ -403,8 +403,8 @@ pub(crate) struct Source {
     /// repeatable
     #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora)]
     pub(crate) lora: Vec<Lora>,
-    /// Leave out tensors that are unknown, or belong to a vision or audio tower, by name: `*` matches any
-    /// text, `?` one character; repeatable
+    /// Leave out tensors by name or pattern, if they are unknown or belong to a vision or audio tower;
+    /// repeatable
     #[arg(hide_short_help = true, long, value_name = "GLOB")]
     leave_out: Vec<String>,
 }
@@ -453,7 +453,7 @@ With --to safetensors, DST is a directory with config and tokenizer; if it ends 
 one file with the weights alone.
 
 Examples:
-  weighbridge convert ./Qwen3-8B                          Qwen3-8B.gguf
+  weighbridge convert ./Qwen3-8B                        # Qwen3-8B.gguf
   weighbridge convert ./Qwen3-8B Qwen3-8B.gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
@@ -470,8 +470,7 @@ pub(crate) struct Convert {
     pub(crate) src: PathBuf,
     #[command(flatten)]
     pub(crate) dst: NamedDestination,
-    /// Container to write; may be omitted if DST ends in .gguf or .safetensors, or if there is no DST and SRC
-    /// is not GGUF
+    /// Container to write. The default follows from DST's ending; a directory becomes one like SRC
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: Option<&'static Container>,
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
@@ -479,7 +478,7 @@ pub(crate) struct Convert {
     pub(crate) dtype: Option<DType>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Write a LoRA adapter: one that makes SRC of BASE, or if SRC is one of BASE, the same as GGUF
+    /// Write the change from BASE to SRC as a LoRA adapter; if SRC is an adapter of BASE, write it as GGUF
     #[arg(long, visible_alias = "base", value_name = "BASE", conflicts_with_all = ["to", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
     pub(crate) lora_from: Option<PathBuf>,
     /// With --lora-from: the rank of the changes
@@ -495,9 +494,9 @@ pub(crate) struct Convert {
     pub(crate) no_extra_keys: bool,
     /// For GGUF: write the vision model, which llama.cpp reads from a separate file (mmproj), instead of
     /// the language model
-    #[arg(long, conflicts_with = "lora")]
+    #[arg(long, conflicts_with_all = ["lora", "max_shard_size"])]
     pub(crate) mmproj: bool,
-    /// Maximum size of the tensors in one safetensors file
+    /// Maximum size of the tensors in one file
     #[arg(long, value_name = "SIZE", value_parser = shard_size)]
     pub(crate) max_shard_size: Option<u64>,
     /// Write the share of each rank to separate files, named model-rank-0-part-0.safetensors and so on
@@ -522,7 +521,7 @@ pub(crate) struct Convert {
 pub(crate) struct Store {
     /// Ollama store to write to [default: $OLLAMA_MODELS, or ~/.ollama/models]
     #[arg(hide_short_help = true, long, value_name = "DIR")]
-    store: Option<PathBuf>,
+    pub(crate) store: Option<PathBuf>,
 }
 
 impl Store {
@@ -537,9 +536,7 @@ impl Store {
     after_help = "A GGUF model without --quantize becomes one blob: an exact copy of its file, or its shards merged.
 Otherwise each tensor becomes a blob with the type that Ollama would choose, as with `ollama create
 --experimental`. Tensors that are already quantized keep their codes if Ollama has a name for their
-type; the divisors of compressed-tensors NVFP4 become factors, which moves values by less than 3e-7
-of their size. 8-bit floats in blocks of 128 x 128 become BF16 and mxfp8, as in Ollama, which is
-less exact than the int8 that other 8-bit floats become. Ollama's server need not run.
+type. FP8 in blocks of 128 x 128 becomes BF16 and mxfp8, as in Ollama. Ollama's server need not run.
 
 Renderer, parser and capabilities come from config.json and the chat template; a GGUF file whose
 chat template Ollama knows gets Ollama's template and stop words. --template, --system, --license

@@ -111,6 +111,13 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     if one_file || (*to == GGUF && args.max_shard_size.is_none()) {
         writing::check_file(&args.src, &dst, &args.writing)?;
     }
+    let unused = [
+        ("--store", args.store.store.is_some() && *to != OLLAMA),
+        ("--no-extra-keys", args.no_extra_keys && *to != GGUF),
+    ];
+    if let Some((option, _)) = unused.iter().find(|(_, is_unused)| *is_unused) {
+        return Err(Stop::Usage(format!("{option} has no meaning for {}", to.name)));
+    }
     let model = args.source.applied(model)?;
     let mut options = ConvertOptions::new(to)
         .lossless(args.lossless)
@@ -123,7 +130,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         options = options.dtype(dtype);
     }
     if let Some(bytes) = args.max_shard_size {
-        options = options.shard_bytes(bytes);
+        options = options.shard_bytes(bytes).shard_names(&dst);
     }
     if let Some(mesh) = args.shards {
         options = options.shares(mesh);
@@ -142,9 +149,10 @@ fn container(args: &Convert, dst: &Path) -> Result<Target, Stop> {
         (None, None, Some(_)) => (&SAFETENSORS, false),
         (to, ..) => target(dst, to)?,
     };
-    if one_file && args.max_shard_size.is_some() {
+    if (one_file || *to == OLLAMA) && args.max_shard_size.is_some() {
+        let what = if one_file { "one file" } else { "a model in a store" };
         let dst = shown(dst);
-        let fault = format!("--max-shard-size needs a directory, but {dst} is one file");
+        let fault = format!("--max-shard-size is for several files, but {dst} is {what}");
         return Err(Stop::Usage(fault));
     }
     let dst = match *to == OLLAMA {
@@ -184,6 +192,35 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
         (false, _) => format!("{dtype}-{}", to.name),
     };
     Ok((to, false, writing::default_name(&args.src, &ending)))
+}
+
+/// Refuses a name that says that the GGUF file to write is something else. `from_folder` if its source is a
+/// folder, whose user may expect another one.
+pub(super) fn check_gguf_name(dst: &Path, from_folder: bool) -> Result<(), Stop> {
+    let name = shown(dst);
+    let is_folder = dst.is_dir() || name.ends_with(['/', '\\']);
+    let fault = match by_ending(dst) {
+        _ if is_folder => format!("{name} is a folder, but GGUF is a file: give its name too"),
+        Some(container) if *container != GGUF => {
+            format!("{name} is the name of a {} file, but the type is one of GGUF", container.name)
+        }
+        None if from_folder && dst.extension().is_none() => {
+            format!("{name} has no ending, and a GGUF file ends in .gguf")
+        }
+        _ => return Ok(()),
+    };
+    Err(Stop::Usage(fault))
+}
+
+/// Refuses the name of a file for an MLX directory.
+pub(super) fn check_mlx_name(dst: &Path) -> Result<(), Stop> {
+    match by_ending(dst) {
+        Some(_) if !dst.is_dir() => Err(Stop::Usage(format!(
+            "{} is the name of a file, but MLX is a directory",
+            shown(dst)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a path has the ending of a file: `x.bin`, but not `Qwen3-0.6B`.

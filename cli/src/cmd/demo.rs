@@ -34,8 +34,8 @@ pub(crate) fn run() -> Done {
     let columns = [
         left("CONTAINER"),
         left("NAME IN THE FILE").end(16),
-        left("DTYPE").optional(1),
-        left("FIRST VALUES"),
+        left("DTYPE"),
+        left("FIRST VALUES").end(12).optional(1),
     ];
     let mut table = Table::new(&columns);
     for model in [&gguf, &safetensors, &mlx] {

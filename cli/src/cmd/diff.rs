@@ -327,14 +327,14 @@ fn table(args: &args::Diff, diff: &ModelDiff) -> Option<Table> {
     order(args.sort, &mut rows, |row| (row.value.1.relative_rms(), row.value.0.max()));
     let mut table = Table::new(&[
         left("NAME").middle(28),
-        left("A"),
-        left("B"),
-        right("SHAPE").optional(4),
+        left("A").optional(2),
+        left("B").optional(2),
+        right("SHAPE").optional(5),
         right("DIFFER").optional(1),
-        right("MAX").optional(2),
-        right("RMS").optional(5),
+        right("MAX").optional(3),
+        right("RMS").optional(6),
         right("RELATIVE"),
-        right("COSINE").optional(3),
+        right("COSINE").optional(4),
     ]);
     for row in rows {
         let (a, b, shape, what) = &row.alike;

@@ -113,8 +113,9 @@ fn show(inputs: &[(Option<String>, Vec<u32>)], rows: &Rows, pooling: &str) -> Re
     let mut out = print::stdout();
     writeln!(out, "embeddings: {} x {}, pooling: {pooling}", rows.len(), rows.width())?;
     let several = rows.len() > 1;
-    let columns = [right("TOKENS"), right("[0]"), right("[1]"), right("[2]")].into_iter();
-    let columns = columns.chain(several.then(|| right("SIMILARITY"))).chain([left("TEXT")]);
+    let values = [right("[0]"), right("[1]"), right("[2]")].map(|column| column.optional(1));
+    let columns = [right("TOKENS").optional(2)].into_iter().chain(values);
+    let columns = columns.chain(several.then(|| right("SIMILARITY"))).chain([left("TEXT").end(16)]);
     let mut table = Table::new(&columns.collect::<Vec<_>>());
     let first = rows.row(0).unwrap_or_default();
     for ((text, tokens), row) in inputs.iter().zip(rows.rows()) {

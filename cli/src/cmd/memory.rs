@@ -279,7 +279,12 @@ impl Measured<'_> {
             (Some(_), Some(true), Some(most)) if most > self.options.context => {
                 format!("yes, with {context} tokens; with up to {}", grouped(most))
             }
-            (Some(_), Some(true), _) => format!("yes, with {context} tokens"),
+            (Some(_), Some(true), _) => match self.trained {
+                Some(trained) if trained < self.options.context => {
+                    format!("yes, with {context} tokens; it was trained on {}", grouped(trained))
+                }
+                _ => format!("yes, with {context} tokens"),
+            },
             (Some(total), ..) => {
                 let needed = format!("{context} tokens take {}", given.amount(total));
                 match self.instead(room) {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use weighbridge::container::GGUF;
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, merge_models};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
@@ -29,8 +30,10 @@ fn is_recipe(path: &Path) -> bool {
 /// Plans to join the files of a model.
 pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
     if is_recipe(&args.src) || args.to.is_some() || args.quantize.is_some() {
-        let fault = "a plan of slices joins the files of one model; it merges no models";
-        return Err(Error::new(ErrorKind::Unsupported, fault).in_file(&args.src).into());
+        let fault = "it is no recipe, and files of one model are joined as they are";
+        let error = Error::new(ErrorKind::Unsupported, fault);
+        let advice = "`quantize SHARD DST Q4_K_M` joins and quantizes; `job plan` merges no models";
+        return Err(error.advise(advice).in_file(&args.src).into());
     }
     split::joined(&args.src, args.dst.path(), args.align, &args.writing)
 }
@@ -50,6 +53,11 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
     let dst = args.dst.path().to_path_buf();
     let others: Vec<PathBuf> = vec![args.src.clone()];
     if let Some(name) = &args.quantize {
+        convert::check_gguf_name(&dst, false)?;
+        if args.to.is_some_and(|to| *to != GGUF) {
+            let fault = "--quantize writes GGUF: leave --to out, then `quantize` the merged model";
+            return Err(Stop::Usage(fault.to_owned()));
+        }
         let unknown = || Stop::Usage(format!("\"{name}\" is not a file type"));
         let options = LlamaOptions::new(FileType::from_name(name).ok_or_else(unknown)?);
         let plan = ops::quantize(&model, &options, None, &dst)?;

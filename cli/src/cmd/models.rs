@@ -143,7 +143,7 @@ fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Resul
         table.row(cells.into_iter().chain(problem));
     }
     table.write(out)?;
-    let twins = found.models.iter().filter(|model| !model.duplicates_of.is_empty()).count();
+    let twins = twins(found);
     let mut said = format!("{}, {}", plural(found.models.len(), "model"), bytes(found.bytes));
     if twins > 0 {
         said.push_str(&format!("; {twins} have the same files as others (--duplicates)"));
@@ -151,6 +151,11 @@ fn write_models(found: &Inventory, out: &mut print::Screen<impl Write>) -> Resul
     writeln!(out)?;
     out.paragraph(&said, 0)?;
     Ok(())
+}
+
+/// The number of models with the same files as others.
+fn twins(found: &Inventory) -> usize {
+    found.models.iter().filter(|model| !model.duplicates_of.is_empty()).count()
 }
 
 /// An error without the path, which is that of the row.
@@ -193,6 +198,9 @@ fn write_duplicates(
     let said = match found.duplicates.len() {
         0 => match by {
             Some(DuplicatesBy::Values) => "no model is a copy of another's values".to_owned(),
+            _ if twins(found) > 0 => {
+                format!("{} share their files with others: nothing can be saved", twins(found))
+            }
             _ => "no model is a copy of another's files; --duplicates=values also compares values"
                 .to_owned(),
         },

@@ -258,11 +258,24 @@ fn read(path: &Path) -> Result<String, Stop> {
 
 /// Whether both models have the same tokens; the error names the first difference.
 fn same_vocabulary(first: &Model, other: &Model) -> Result<(), Stop> {
-    let (Some(a), Some(b)) = (first.tokenizer()?, other.tokenizer()?) else { return Ok(()) };
     let differ = |fault: String| {
         let error =
             Error::new(ErrorKind::Mismatch, fault).advise("compare models with one vocabulary");
         Err(error.in_file(other.path()).into())
+    };
+    let (Some(a), Some(b)) = (first.tokenizer()?, other.tokenizer()?) else {
+        let size = |model: &Model| Some(model.config().ok()?.vocab_size.as_ref()?.value);
+        return match (size(first), size(other)) {
+            (Some(a), Some(b)) if a != b => {
+                let name = shown(first.path());
+                differ(format!(
+                    "it has {} tokens, but {name} has {}",
+                    grouped(b.into()),
+                    grouped(a.into())
+                ))
+            }
+            _ => Ok(()),
+        };
     };
     let text = |token: Option<weighbridge::tokenizer::Token<'_>>| match token {
         Some(token) => format!("{:?}", String::from_utf8_lossy(&token.text)),
@@ -357,7 +370,7 @@ fn write_chance(
     let tokens = grouped(tokens.into());
     let name = if is_single { "its" } else { "the first model's" };
     let chance = format!("{name} perplexity is worse than chance among {tokens} tokens");
-    let advice = "it was trained on texts of another kind; --text FILE compares on another text";
+    let advice = "it was trained on texts of another kind (--text FILE takes another), or it is damaged (`verify --run`)";
     out.paragraph(&format!("{chance}: {advice}"), 0)
 }
 

@@ -10,7 +10,7 @@ use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
 use weighbridge::{Error, ErrorKind, Model, ops};
 
-use super::{Done, list, quality};
+use super::{Done, convert, list, quality};
 use crate::args::TargetType;
 use crate::args::run::Quality;
 use crate::args::write::{Quantize, QuantizeNow};
@@ -71,6 +71,39 @@ fn refuse_quantized(model: &Model) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Refuses options that have no meaning for the type.
+fn check_options(args: &Quantize, target: TargetType) -> Result<(), Stop> {
+    let (given, of, other) = match target {
+        TargetType::Gguf(_) => {
+            (vec![("--quant-predicate", args.quant_predicate.is_some())], "MLX", "GGUF")
+        }
+        TargetType::Mlx(_) => {
+            let given = vec![
+                ("--imatrix", args.imatrix.is_some()),
+                ("--include-weights", !args.include_weights.is_empty()),
+                ("--exclude-weights", !args.exclude_weights.is_empty()),
+                ("--keep-split", args.keep_split),
+                ("--leave-output-tensor", args.leave_output_tensor),
+                ("--no-extra-keys", args.no_extra_keys),
+                ("--output-tensor-type", args.output_tensor_type.is_some()),
+                ("--override-kv", !args.override_kv.is_empty()),
+                ("--prune-layers", !args.prune_layers.is_empty()),
+                ("--pure", args.pure),
+                ("--tensor-type", !args.tensor_type.is_empty()),
+                ("--token-embedding-type", args.token_embedding_type.is_some()),
+            ];
+            (given, "GGUF", "MLX")
+        }
+    };
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            let fault = format!("{option} is for types of {of}, but {} is {other}", target.label());
+            Err(Stop::Usage(fault))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Plans a quantization as mlx-lm's.
 fn prepare_mlx(
     args: &Quantize,
@@ -93,6 +126,14 @@ fn prepare_mlx(
 /// Plans the quantization.
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let (target, dst) = asked(args)?;
+    check_options(args, target)?;
+    match &dst {
+        Some(dst) if matches!(target, TargetType::Gguf(_)) => {
+            convert::check_gguf_name(dst, args.src.is_dir())?;
+        }
+        Some(dst) => convert::check_mlx_name(dst)?,
+        None => {}
+    }
     let others: Vec<PathBuf> = args.imatrix.iter().cloned().chain(args.source.adapters()).collect();
     let model = args.writing.open.options().open(&args.src)?;
     remark(&model);

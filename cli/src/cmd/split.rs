@@ -10,7 +10,7 @@ use super::Done;
 use crate::args::values::size_for_path;
 use crate::args::write::{Split, Writing};
 use crate::writing::{self, Prepared};
-use crate::{Stop, remark};
+use crate::{Stop, note, remark};
 
 pub(crate) fn run(args: &Split) -> Done {
     let Prepared { model, plan, dst, .. } = prepare(args)?;
@@ -34,6 +34,14 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
         None => Shards::Tensors(args.max_tensors.unwrap_or(128)),
     };
     let plan = ops::split(&model, shards, dst)?;
+    if args.max_shard_size.is_none()
+        && args.max_tensors.is_none()
+        && plan.tensors_by_file().len() == 1
+    {
+        note(
+            "the model has no more than 128 tensors and becomes one file: --max-shard-size 4G limits each",
+        );
+    }
     Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
 }
 

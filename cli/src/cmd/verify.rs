@@ -13,7 +13,7 @@ use super::{Done, each, hash};
 use crate::args::Verify;
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, plural, shown};
-use crate::{Status, Stop};
+use crate::{Status, Stop, note};
 
 pub(crate) fn run(args: &Verify) -> Done {
     let single = [
@@ -91,10 +91,10 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
         write_text(&report, trial.as_ref(), args.against.as_deref())?;
     }
     let found = if fine { Status::Fine } else { Status::Found };
-    match saved {
-        Some(list) => Ok(found.max(hash::save(&model, list, false)?)),
-        None => Ok(found),
-    }
+    let (Some(list), Some(path)) = (saved, &args.save) else { return Ok(found) };
+    let found = found.max(hash::save(&model, list, false)?);
+    note(&format!("wrote {}", shown(path)));
+    Ok(found)
 }
 
 #[derive(Serialize)]

@@ -116,6 +116,20 @@ pub(crate) fn bits(bits: Option<f64>) -> String {
     bits.map_or("-".to_owned(), |bits| format!("{bits:.2}"))
 }
 
+/// The columns that the text of a progress bar takes at most.
+const BAR_TEXT: usize = 52;
+
+/// A bar and a text in one line of the terminal.
+fn style(text: &str) -> ProgressStyle {
+    let space = screen::stderr_columns().map_or(0, |columns| columns.saturating_sub(BAR_TEXT));
+    let bar = match space.min(30) {
+        0..6 => String::new(),
+        width => format!("{{bar:{width}}} "),
+    };
+    // The template is valid; the default only avoids a panic.
+    ProgressStyle::with_template(&format!("{bar}{text}")).unwrap_or(ProgressStyle::default_bar())
+}
+
 /// A progress bar on standard error if that is a terminal; otherwise nothing.
 #[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
@@ -123,9 +137,7 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
-        let style = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        // The template is constant and valid; the default only avoids a panic.
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+        bar.set_style(style("{bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"));
         Self(bar)
     }
 
@@ -146,8 +158,7 @@ impl Steps {
     pub(crate) fn new(of: &'static str, total: u64) -> Self {
         let bar =
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-        let style = "{bar:30} {pos} of {len} {msg}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+        bar.set_style(style("{pos} of {len} {msg}, {eta} left"));
         bar.set_message(of);
         bar.tick();
         Self(bar)

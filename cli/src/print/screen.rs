@@ -42,10 +42,14 @@ pub(crate) fn verbatim() -> Screen<BufWriter<AutoStream<io::StdoutLock<'static>>
     Screen::new(BufWriter::new(anstream::stdout().lock()), None, true)
 }
 
+/// The columns of standard error; `None` for a file or a pipe.
+pub(crate) fn stderr_columns() -> Option<usize> {
+    columns(terminal_size_of(io::stderr()), io::stderr().is_terminal())
+}
+
 /// Standard error, for messages.
 pub(crate) fn stderr() -> Screen<AutoStream<io::StderrLock<'static>>> {
-    let width = columns(terminal_size_of(io::stderr()), io::stderr().is_terminal());
-    Screen::new(anstream::stderr().lock(), width, false)
+    Screen::new(anstream::stderr().lock(), stderr_columns(), false)
 }
 
 /// The columns of a terminal, or `None` for a file or a pipe. As for the help, `COLUMNS` counts only

@@ -113,3 +113,35 @@ fn a_directory_becomes_a_directory() {
         assert_eq!(ran.status, Some(2), "{}", ran.err);
     }
 }
+
+/// Shards of a GGUF file that was converted are those that `split` makes of the whole.
+#[test]
+fn a_gguf_file_is_written_in_shards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    let shards = |stem: &str| -> Vec<Vec<u8>> {
+        let names = (1..=11).map(|number| at(&format!("{stem}-{number:05}-of-00011.gguf")));
+        names.map(|name| std::fs::read(&name).expect(&name)).collect()
+    };
+    let ran = run(&["convert", HF, &at("a.gguf"), "--max-shard-size", "300K"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(ran.out.contains("a.gguf (11 files)"), "{}", ran.out);
+    printed(&["convert", HF, &at("whole.gguf")]);
+    printed(&["split", &at("whole.gguf"), &at("b"), "--max-shard-size", "300K"]);
+    assert_eq!(shards("a"), shards("b"));
+    let store = ["convert", HF, "tales", "--to", "ollama", "--max-shard-size", "1M"];
+    assert!(run(&store).err.contains("--max-shard-size is for several files"));
+}
+
+/// A change of metadata that breaks a model is written, as asked, and said.
+#[test]
+fn a_setting_that_breaks_a_model_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.gguf").to_str().expect("a path").to_owned();
+    std::fs::copy(crate::support::root().join(GGUF), &path).expect("a copy");
+    let ran = run(&["meta", "set", &path, "eos=400"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let ran = run(&["meta", "set", &path, "eos=99999"]);
+    assert_eq!(ran.status, Some(0));
+    assert!(ran.err.contains("note: `verify` finds a new fault: "), "{}", ran.err);
+}

@@ -41,7 +41,7 @@ fn the_program() {
     assert_snapshot!(printed(&["-h"]), @"
     Inspects, checks, compares, converts and quantizes language models in any file format
 
-    Usage: weighbridge <VERB> [OPTIONS] ...
+    Usage: weighbridge <COMMAND> [OPTIONS] ...
            weighbridge <FILE>
 
     Look   inspect      Show a model's container, config and tensors, or one tensor's values
@@ -66,18 +66,18 @@ fn the_program() {
            list         List containers, dtypes, file types, families, devices or kernels
            completions  Print a completion script for a shell
            man          Write the manual pages
-           help         Show all options of a verb
+           help         Show all options of a command
 
     Options:
       -h, --help     Print help (see more with '--help')
       -V, --version  Print version
 
     Examples:
-      weighbridge model.gguf                       what the file contains
-      weighbridge view model.gguf                  the same in the browser
-      weighbridge memory model.gguf --room 8G      whether it fits
-      weighbridge quantize ./Qwen3-0.6B Q4_K_M     Qwen3-0.6B-Q4_K_M.gguf
-      weighbridge help convert                     all options of a verb
+      weighbridge model.gguf                     # what the file contains
+      weighbridge view model.gguf                # the same in the browser
+      weighbridge memory model.gguf --room 8G    # whether it fits
+      weighbridge quantize ./Qwen3-0.6B Q4_K_M   # Qwen3-0.6B-Q4_K_M.gguf
+      weighbridge help convert                   # all options of a command
     ");
     let all = printed(&["--help"]);
     assert_eq!(printed(&["help"]), all);
@@ -97,9 +97,9 @@ fn other_words() {
     assert_eq!(printed(&["info", model]), printed(&["inspect", model]));
     for (words, answer) in [
         (&["serve", model][..], "weighbridge view MODEL"),
-        (&["convert", model, "x", "-q"], "--type mlx4"),
+        (&["convert", model, "x", "-q"], "--allow-requantize"),
         (&["inpsect", model], "did you mean `inspect`?"),
-        (&["frobnicate"], "`weighbridge help` lists the verbs"),
+        (&["frobnicate"], "`weighbridge help` lists the commands"),
     ] {
         let refusal = support::refused(words);
         assert!(refusal.starts_with("2\n") && refusal.contains(answer), "{refusal}");

@@ -26,7 +26,7 @@ fn models_with_other_tokens_are_not_compared() {
     });
     let ran = run(&["quality", &first, &second, "--ids", "1,2,3,4,5,6,7,8"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{}", ran.err);
-    let fault = format!("{second}: scores of 40 tokens, but A gives 32");
+    let fault = format!("{second}: it has 40 tokens, but {first} has 32");
     assert!(ran.err.contains(&fault), "{}", ran.err);
 }
 

@@ -39,12 +39,12 @@ pub(super) fn table(
     let mut columns = vec![
         left("NAME").middle(32),
         left("DTYPE"),
-        right("SHAPE").optional(2),
+        right("SHAPE").optional(1),
         right("BITS").optional(3),
         right("SIZE"),
     ];
     if canonical {
-        columns.insert(1, left("CANONICAL").middle(32).optional(1));
+        columns.insert(1, left("CANONICAL").middle(32).optional(2));
     }
     let mut table = Table::new(&columns);
     for row in rows.into_rows() {

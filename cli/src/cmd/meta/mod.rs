@@ -16,7 +16,7 @@ use super::Done;
 use crate::args::write::{Edit, Meta, MetaVerb};
 use crate::json::Versioned;
 use crate::print::{self, shown};
-use crate::{Status, Stop};
+use crate::{Status, Stop, note};
 use keys::{named, nearest};
 use setting::Setting;
 
@@ -28,7 +28,15 @@ pub(crate) fn run(args: &Meta) -> Done {
             let values = values.iter().map(|text| Setting::parse(text, &model));
             let values = values.collect::<Result<Vec<Setting>, Stop>>()?;
             check_in_file(&model, values.iter().map(|setting| setting.key.as_str()))?;
-            change(path, &model, edit, |keys| values.iter().for_each(|setting| setting.put(keys)))
+            let before = faults(&model);
+            let done =
+                change(path, &model, edit, |keys| values.iter().for_each(|it| it.put(keys)))?;
+            if !edit.dry_run {
+                let written = OpenOptions::new().open(edit.output.as_deref().unwrap_or(path))?;
+                let new = faults(&written).into_iter().filter(|fault| !before.contains(fault));
+                new.for_each(|fault| note(&format!("`verify` finds a new fault: {fault}")));
+            }
+            Ok(done)
         }
         MetaVerb::Rm { path, keys, force, edit } => {
             let model = editable(path, edit)?;
@@ -48,6 +56,11 @@ pub(crate) fn run(args: &Meta) -> Done {
             })
         }
     }
+}
+
+/// The faults that `verify` finds in the headers of a model's files.
+fn faults(model: &Model) -> Vec<String> {
+    ops::verify(model, &ops::VerifyOptions::new()).map_or_else(|_| Vec::new(), |it| it.faults)
 }
 
 /// Opens a model whose metadata can be changed, or copied with changes.
