@@ -193,7 +193,7 @@ impl Error {
     /// `what` is in the plural and carries its unit: "header bytes", "array levels".
     pub(crate) fn limit(what: &str, found: u64, allowed: u64, field: &str) -> Self {
         Self::new(ErrorKind::LimitExceeded, format!("{found} {what}, but the limit is {allowed}"))
-            .advise(format!("if you trust the file, raise Limits::{field}"))
+            .advise(format!("for a file that you trust, the library can raise Limits::{field}"))
     }
 
     /// The error of a `Device` that has less memory than requested. `available` is the number of

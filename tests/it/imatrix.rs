@@ -277,12 +277,12 @@ fn limits_hold() {
     };
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 8 bytes in one string, but the limit is 4 (at byte 4)
-    help: if you trust the file, raise Limits::string_bytes
+    help: for a file that you trust, the library can raise Limits::string_bytes
     ");
     limits.tensors = 1;
     assert_snapshot!(told(&open(&limits).expect_err("a limit")), @"
     LimitExceeded: file: 2 tensors, but the limit is 1
-    help: if you trust the file, raise Limits::tensors
+    help: for a file that you trust, the library can raise Limits::tensors
     ");
 }
 

@@ -196,7 +196,7 @@ fn gguf_entries_that_are_not_usual() {
     assert_snapshot!(said(last(|entry| entry.name = vec![b'n'; 64])), @"a tensor name has 64 bytes, more than 63, which llama.cpp refuses (at byte 903504)");
     assert_snapshot!(said(last(|entry| entry.shape = vec![1, 1, 1, 2, 2])), @r#"
     LimitExceeded: ./m.gguf: tensor "3999.tttttttttttttttttttttttttttttttttttttttttttttt": 5 dimensions, but the limit is 4 (at byte 903563)
-    help: if you trust the file, raise Limits::gguf_dims
+    help: for a file that you trust, the library can raise Limits::gguf_dims
     "#);
     assert_snapshot!(said(last(|entry| entry.code = 777)), @"a tensor has ggml type 777 (unknown), which llama.cpp refuses (at byte 903504)");
     assert_snapshot!(said(last(|entry| entry.offset = Some(0))), @r#"

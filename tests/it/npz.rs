@@ -118,7 +118,7 @@ fn archives_that_cannot_be_read() {
     Malformed: ./weights.npz: the zip archive is incomplete: the record at its end is missing
     help: the file is cut short: fetch it again
     LimitExceeded: ./weights.npz: 50001 arrays in one archive, but the limit is 50000
-    help: if you trust the file, raise Limits::tensors
+    help: for a file that you trust, the library can raise Limits::tensors
     Malformed: ./weights.npz: a broken zip: invalid Zip archive: Invalid CDFH offset in EOCD
     Unsupported: ./weights.npz: tensor "a": the array is compressed, so it cannot be read in place
     help: save it with numpy.savez instead
@@ -132,7 +132,7 @@ fn archives_that_cannot_be_read() {
     Unsupported: ./weights.npz: tensor "a": an array in Fortran's order (at byte 35)
     Malformed: ./weights.npz: tensor "a": an array header without shape: {'descr': '|u1', 'fortran_order': False, 'shape': (one,), }\n (at byte 35)
     LimitExceeded: ./weights.npz: tensor "a": 9 dimensions, but the limit is 8
-    help: if you trust the file, raise Limits::dims
+    help: for a file that you trust, the library can raise Limits::dims
     Malformed: ./weights.npz: tensor "a": the tensor's 40000 bytes would end 39926 bytes after the end of the file (183) (at byte 109)
     help: the file is cut short, perhaps by an unfinished download: fetch it again
     "#);
@@ -155,10 +155,10 @@ fn limits() {
     assert_eq!(open(limits(2, 2)), Ok(2));
     assert_snapshot!(open(limits(1, 2)).expect_err("a limit"), @r#"
     LimitExceeded: ./weights.npz: tensor "a": 2 dimensions, but the limit is 1
-    help: if you trust the file, raise Limits::dims
+    help: for a file that you trust, the library can raise Limits::dims
     "#);
     assert_snapshot!(open(limits(2, 1)).expect_err("a limit"), @"
     LimitExceeded: ./weights.npz: 2 tensors, but the limit is 1
-    help: if you trust the file, raise Limits::tensors
+    help: for a file that you trust, the library can raise Limits::tensors
     ");
 }

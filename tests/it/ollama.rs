@@ -364,7 +364,7 @@ fn limits_bound_blobs_manifests_and_modelfiles() {
     assert_eq!(open(3).unwrap().len(), 3);
     insta::assert_snapshot!(without_path(&told(&open(2).unwrap_err()), store.path()), @"
     LimitExceeded: ./manifests/registry.ollama.ai/library/m/latest: 3 blobs, but the limit is 2
-    help: if you trust the file, raise Limits::shards
+    help: for a file that you trust, the library can raise Limits::shards
     ");
     let size = std::fs::metadata(&path).unwrap().len();
     let list = |bytes: u64| {

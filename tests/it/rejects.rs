@@ -172,11 +172,11 @@ fn gguf_nested_arrays() {
     assert!(open_as(nested(4), Strictness::Default).is_ok());
     assert_snapshot!(refused(nested(5)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if you trust the file, raise Limits::array_depth
+    help: for a file that you trust, the library can raise Limits::array_depth
     "#);
     assert_snapshot!(refused(nested(10_000)), @r#"
     LimitExceeded: file: key "k": 5 levels of arrays, but the limit is 4 (at byte 130)
-    help: if you trust the file, raise Limits::array_depth
+    help: for a file that you trust, the library can raise Limits::array_depth
     "#);
     assert_snapshot!(refused_by(nested(2), Strictness::Strict), @r#"
     Malformed: file: key "k": an array contains an array, which llama.cpp refuses (at byte 94)
@@ -191,11 +191,11 @@ fn gguf_alignments() {
     assert_snapshot!(alignment(Kv::U32(13)), @r#"Malformed: file: key "general.alignment": the alignment is 13, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::U32(1 << 31)), @r#"
     LimitExceeded: file: key "general.alignment": 2147483648 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if you trust the file, raise Limits::alignment
+    help: for a file that you trust, the library can raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::U64(1 << 63)), @r#"
     LimitExceeded: file: key "general.alignment": 9223372036854775808 bytes of alignment, but the limit is 1048576 (at byte 98)
-    help: if you trust the file, raise Limits::alignment
+    help: for a file that you trust, the library can raise Limits::alignment
     "#);
     assert_snapshot!(alignment(Kv::I32(-32)), @r#"Malformed: file: key "general.alignment": the alignment is -32, not a power of two (at byte 98)"#);
     assert_snapshot!(alignment(Kv::F32(32.0)), @r#"Malformed: file: key "general.alignment": the alignment is a f32, not an integer (at byte 98)"#);
@@ -227,11 +227,11 @@ fn gguf_tensor_entries() {
     let ranked = |rank: u32| refused(raw_entry(le().string(b"t").u32(rank).raw(&[0; 40])));
     assert_snapshot!(ranked(u32::MAX), @r#"
     LimitExceeded: file: tensor "t": 4294967295 dimensions, but the limit is 4 (at byte 33)
-    help: if you trust the file, raise Limits::gguf_dims
+    help: for a file that you trust, the library can raise Limits::gguf_dims
     "#);
     assert_snapshot!(shaped(DType::F32, &[1, 1, 1, 1, 1]), @r#"
     LimitExceeded: file: tensor "t": 5 dimensions, but the limit is 4 (at byte 33)
-    help: if you trust the file, raise Limits::gguf_dims
+    help: for a file that you trust, the library can raise Limits::gguf_dims
     "#);
     let twice = small().tensor("b", DType::F32, &[1], f32s(&[1.0]));
     assert_snapshot!(refused(twice.tensor("a", DType::F32, &[1], f32s(&[1.0])).build()), @r#"Malformed: file: tensor "a": duplicate tensor name (at byte 256)"#);
@@ -602,7 +602,7 @@ fn safetensors_shapes() {
     assert_snapshot!(shape("[4294967296,4294967296,0]"), @r#"Malformed: file: tensor "a": shape [4294967296, 4294967296, 0] has more than 2^64 bits (at byte 84)"#);
     assert_snapshot!(shape("[1,1,1,1,1,1,1,1,8]"), @r#"
     LimitExceeded: file: tensor "a": 9 dimensions, but the limit is 8 (at byte 53)
-    help: if you trust the file, raise Limits::dims
+    help: for a file that you trust, the library can raise Limits::dims
     "#);
     let packed = |dtype: &str, shape: &str, end: u32| {
         entry(&format!("{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[0,{end}]}}"))
@@ -1174,7 +1174,7 @@ fn whisper_tensors() {
     assert_snapshot!(first(88, 0), @"Malformed: file: a tensor name with a length of 0 bytes (at byte 88)");
     assert_snapshot!(first(88, i32::MAX), @"
     LimitExceeded: file: 2147483647 bytes in one string, but the limit is 268435456 (at byte 88)
-    help: if you trust the file, raise Limits::string_bytes
+    help: for a file that you trust, the library can raise Limits::string_bytes
     ");
     assert_snapshot!(first(92, -1), @r#"Malformed: file: tensor "name": type code -1, but type codes are not negative (at byte 92)"#);
     assert_snapshot!(first(92, 777), @r#"Unsupported: file: tensor "name": ggml type 777 (unknown), so the start of the next tensor is unknown (at byte 92)"#);

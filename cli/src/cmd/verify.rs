@@ -139,7 +139,7 @@ fn write_text(
         counts.iter().filter(|row| row.1 > 0).map(|row| plural(row.1, row.0)).collect();
     if counts.is_empty() {
         let (digests, unchecked) = match report.digests {
-            0 if list.is_none() => (String::new(), "; no checksum to compare the content with"),
+            0 if list.is_none() => (String::new(), "; content not compared: no checksum is known"),
             0 => (String::new(), ""),
             n => (format!(", {}", plural(n, "digest")), ""),
         };

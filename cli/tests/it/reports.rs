@@ -703,10 +703,10 @@ fn configs_agree() {
 
 #[test]
 fn verify() {
-    assert_snapshot!(printed(&["verify", GGUF]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
-    assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
-    assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
-    assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; no checksum to compare the content with");
+    assert_snapshot!(printed(&["verify", GGUF]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; content not compared: no checksum is known");
+    assert_snapshot!(printed(&["verify", GGUF, "--strict"]), @"assets/sample/sample-Q8_0.gguf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; content not compared: no checksum is known");
+    assert_snapshot!(printed(&["verify", HF, "--strict", "--no-map"]), @"assets/sample/hf: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; content not compared: no checksum is known");
+    assert_snapshot!(printed(&["verify", MLX]), @"assets/sample/mlx-4bit: ok: 1 file, 20 tensors; checked headers, names, shapes, byte ranges; content not compared: no checksum is known");
     assert_snapshot!(indented(&printed(&["verify", HF, "--json"])), @r#"
     {
       "schema": 1,
