@@ -370,7 +370,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
-    ("pull", "-q|--quiet", Needless),
+    ("pull", "-q|--quiet", Says("`--json | jq -r .path` prints the path alone")),
     ("pull", "--resume-download", Needless),
     (
         "pull",

@@ -411,7 +411,7 @@ mod tests {
             ("w mlx_lm.fuse --model m --save-path x", "w merge m --dst x"),
             ("w run -m m -p Hello", "w run generate m --prompt Hello"),
             ("w -v", "w --version"),
-            ("w hf download a/b x.json --quiet", "w pull a/b --include x.json"),
+            ("w hf download a/b x.json", "w pull a/b --include x.json"),
             ("w pull a/b c/d", "w pull a/b c/d"),
             ("w pull a/b Q4_K_M", "w pull a/b:Q4_K_M"),
             ("w clone a/b ./c", "w pull a/b --output ./c"),
