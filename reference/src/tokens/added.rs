@@ -78,16 +78,16 @@ impl AddedTokens {
             let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
             let all_before = text.get(..start).unwrap_or_default();
             let inside = in_word(all_before.chars().next_back()) || in_word(after.chars().next());
-            // The spaces that a token takes may cover the start of the next one.
-            if start < done || token.is_word && inside {
+            if token.is_word && inside {
                 continue;
             }
-            if token.strips.0 {
+            if token.strips.0 && done <= start {
                 start = done + before.trim_end().len();
             }
             if token.strips.1 {
                 end = text.len() - after.trim_start().len();
             }
+            // The spaces that a token takes may be a token too.
             parts.extend((done < start).then_some(Part::Text(done..start)));
             parts.push(Part::Token(start..end, token));
             done = end;
@@ -106,6 +106,7 @@ mod tests {
             {"id": 1, "content": "<s>"}, {"id": 2, "content": "<s>x"},
             {"id": 3, "content": "<m>", "lstrip": true, "rstrip": true},
             {"id": 4, "content": "one", "single_word": true},
+            {"id": 5, "content": "--  ", "rstrip": true}, {"id": 6, "content": "\t"},
         ]});
         let added = AddedTokens::new(AddedToken::of(&json).collect()).expect("tokens");
         let shown = |part: &Part<'_>| match part {
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(parts("a<s>x<s>y"), ["a", "<s>x=2", "<s>=1", "y"]);
         assert_eq!(parts("a  <m>  b"), ["a", "  <m>  =3", "b"]);
         assert_eq!(parts("one (one) ones"), ["one=4", " (", "one=4", ") ones"]);
+        assert_eq!(parts("--  \t \tx"), ["--  \t \t=5", "\t=6", " ", "\t=6", "x"]);
         assert!(parts("").is_empty());
     }
 }

@@ -19,6 +19,9 @@ pub(super) static PUNCTUATION: LazyLock<CharacterClass> =
 pub(super) static NONSPACING_MARKS: LazyLock<CharacterClass> =
     LazyLock::new(|| CharacterClass::new(r"\p{Mn}"));
 
+/// These and other marks, such as vowel signs.
+pub(super) static MARKS: LazyLock<CharacterClass> = LazyLock::new(|| CharacterClass::new(r"\p{M}"));
+
 /// Control characters, invisible formats, and characters for private use.
 pub(super) static OTHERS: LazyLock<CharacterClass> =
     LazyLock::new(|| CharacterClass::new(r"[\p{Cc}\p{Cf}\p{Co}]"));

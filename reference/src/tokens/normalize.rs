@@ -8,7 +8,7 @@ use weighbridge::json::Json;
 use weighbridge::tokenizer::byte_letters;
 
 use super::aligned::Aligned;
-use super::class::{NONSPACING_MARKS, OTHERS};
+use super::class::{CharacterClass, MARKS, NONSPACING_MARKS, OTHERS};
 use super::document::{text, unsupported};
 use super::pattern::Pattern;
 use super::unigram::Replacements;
@@ -120,7 +120,7 @@ impl Normalizer {
             }
             Self::Precompiled(replacements) => replacements.apply(aligned),
             Self::Lowercase => lower(aligned),
-            Self::StripAccents => strip_accents(aligned),
+            Self::StripAccents => strip_accents(aligned, &MARKS),
             Self::Form(form) => form.apply(aligned),
             Self::Nmt => aligned.edit_characters(|c| match u32::from(c) {
                 1..=8 | 0x0b | 0x0e..=0x1f | 0x7f | 0x8f | 0x9f => Some(Cow::Borrowed("")),
@@ -170,9 +170,9 @@ fn lower(aligned: &mut Aligned<'_>) {
     });
 }
 
-fn strip_accents(aligned: &mut Aligned<'_>) {
+fn strip_accents(aligned: &mut Aligned<'_>, marks: &CharacterClass) {
     if !aligned.text().is_ascii() {
-        aligned.edit_characters(|c| NONSPACING_MARKS.contains(c).then_some(Cow::Borrowed("")));
+        aligned.edit_characters(|c| marks.contains(c).then_some(Cow::Borrowed("")));
     }
 }
 
@@ -246,7 +246,7 @@ impl Bert {
         }
         if self.strips_accents {
             Form::Decomposed.apply(aligned);
-            strip_accents(aligned);
+            strip_accents(aligned, &NONSPACING_MARKS);
         }
         if self.lowers {
             lower(aligned);
