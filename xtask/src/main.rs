@@ -156,6 +156,13 @@ const DRAWS: Step = step(&[
     "target/release/weighbridge",
     "target/oracles/draws",
 ]);
+/// Drawn tokenizers and texts.
+const TEXTS: Step = step(&[
+    "target/oracles/bin/python",
+    "xtask/oracles/texts.py",
+    "target/release/weighbridge",
+    "assets/sample/hf",
+]);
 /// The flags that decide which parameters a class of transformers has.
 const FLAGS: Step = step(&["target/oracles/bin/python", "xtask/engines/flags.py"]);
 /// Whether the facts are those of the installed packages.
@@ -340,6 +347,11 @@ static TASKS: &[Task] = &[
         name: "draws",
         help: "configs that are drawn from the fields of transformers' classes, in every container; its options follow",
         steps: &[VENV, PACKAGES, PROGRAM, DRAWS],
+    },
+    Task {
+        name: "texts",
+        help: "tokenizers and texts that are drawn, compared with `tokenizers`; its options follow",
+        steps: &[VENV, PACKAGES, PROGRAM, TEXTS],
     },
     Task {
         name: "oracles",
