@@ -21,7 +21,8 @@ pub(crate) struct Class {
 static CLASSES: Table<Class> =
     Table::new(include_str!("../../engines/transformers/defaults.txt"), Class::parse);
 
-/// Fields that the model's code reads: a name, what they change, and the default, as JSON.
+/// Fields that the model's code reads: a name, what they change, and the default, as JSON. Also keys of older files that
+/// change `nothing`, or nothing without `rope_scaling` (`scaling`).
 static READ: Table<Vec<[&str; 3]>> =
     Table::new(include_str!("../../engines/transformers/read.txt"), |block| {
         let words = |line: &'static str| {
@@ -107,6 +108,20 @@ pub(crate) fn rope_of_class(model_type: &str) -> Option<Json> {
     (!is_default || rope.as_object()?.len() > 2).then_some(rope)
 }
 
+/// Whether the causal class of a `model_type` reads a key with numbers of rotary embeddings that older files have, without
+/// or beside an object of them.
+pub(crate) fn reads_older(model_type: &str, key: &str, is_beside: bool) -> bool {
+    let mut fields = READ.get(model_type).into_iter().flatten();
+    let change = fields.find(|[name, ..]| *name == key).map(|[_, change, _]| *change);
+    !(change == Some("nothing") || change == Some("scaling") && !is_beside)
+}
+
+/// Whether the causal class of a `model_type` rotates whole heads if nothing is scaled, although its rotary embeddings state a
+/// part.
+pub(crate) fn rotates_whole(model_type: &str) -> bool {
+    !reads_older(model_type, "rope_parameters.partial_rotary_factor", true)
+}
+
 /// The kinds of this many layers that the causal class of a `model_type` derives if its config does not list
 /// them: the first ones, a period, and the last ones.
 pub(crate) fn kinds_of_layers(model_type: &str, n_layers: usize) -> Option<Json> {
@@ -158,6 +173,16 @@ mod tests {
         assert_eq!(letters("gemma2", 5), "sfsfs");
         assert_eq!([letters("flint", 8), letters("flint", 9)], ["ffsssfsf", "ffsssfssf"]);
         assert_eq!(kinds_of_layers("llama", 4), None);
+    }
+
+    #[test]
+    fn classes_read_older_keys() {
+        assert!(reads_older("llama", "rope_theta", false));
+        // The class's own rotary embeddings have a base, and those of rope_scaling have none.
+        assert!(!reads_older("apertus", "rope_theta", false));
+        assert!(reads_older("apertus", "rope_theta", true));
+        assert!(!reads_older("gpt_neox", "rope_theta", true));
+        assert!(!reads_older("cohere2_moe", "rope_scaling", false));
     }
 
     #[test]

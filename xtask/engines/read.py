@@ -29,6 +29,8 @@ from transformers import AutoModelForCausalLM, CONFIG_MAPPING  # noqa: E402
 CODE = ("transformers.models.", "transformers.masking_utils", "transformers.modeling_rope_utils")
 TOKENS = list(range(3, 27))
 TRIES = 4
+# A number that no class has.
+NUMBER = 0.123
 
 
 def watched(config, seen):
@@ -108,9 +110,45 @@ def default(name, key, usual):
     return json.dumps(by_position(name, usual) if listed else usual)
 
 
+def older_keys(name):
+    """The keys of older files with numbers of rotary embeddings that the class does not read; `scaling` if it reads a number beside
+    `rope_scaling`."""
+    for key in ("partial_rotary_factor", "rope_theta"):
+        if not reads(name, **{key: NUMBER}):
+            beside = reads(name, **{key: NUMBER}, rope_scaling={"rope_type": "linear", "factor": 2.0})
+            yield f"{key} {'scaling' if beside else 'nothing'} null"
+    if not reads(name, rope_scaling={"rope_type": "linear", "factor": NUMBER}):
+        yield "rope_scaling nothing null"
+
+
+def rotates_whole(name, own, usual):
+    """Whether embeddings that are not scaled ignore the part of a head that they rotate, although the class states one."""
+    if "partial_rotary_factor" not in str(usual):
+        return False
+    nested = [key for key, value in usual.items() if isinstance(value, dict)]
+    each = []
+    for part in (0.5, 1.0):
+        rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": part}
+        try:
+            each.append(model_of(CONFIG_MAPPING[name](**own | {"rope_parameters": {key: rope for key in nested} if nested else rope})))
+        except (draws.Late, Exception):
+            return False
+    return np.abs(np.subtract(*(draws.logits(model, TOKENS) for model in each))).max() < 1e-5
+
+
+def reads(name, **own):
+    """Whether the number is among those of the rotary embeddings; also if the class does not accept the config."""
+    try:
+        return str(NUMBER) in str(CONFIG_MAPPING[name](**own).rope_parameters)
+    except Exception:
+        return True
+
+
 def fields(name):
     """A line for each field that matters to more than training: its name, what it changes, and its default."""
     own = draws.smallest(CONFIG_MAPPING[name]().to_dict(), lambda values: values[len(values) // 2])
+    # What a flag turns off would change nothing.
+    own |= {f"use_{key}": True for key in own if f"use_{key}" in CONFIG_MAPPING[name]().to_dict()}
     seen = set()
     model = model_of(watched(CONFIG_MAPPING[name](**own), seen))
     expected = draws.logits(model, TOKENS)
@@ -119,6 +157,10 @@ def fields(name):
     for key in sorted(seen & set(usual)):
         if not draws.APART.search(key):
             yield f"{key} {changes(name, own, key, model, expected)} {default(name, key, usual[key])}"
+    if isinstance(usual.get("rope_parameters"), dict):
+        yield from older_keys(name)
+        if rotates_whole(name, own, usual["rope_parameters"]):
+            yield "rope_parameters.partial_rotary_factor nothing null"
 
 
 def blocks(names):

@@ -6,6 +6,7 @@ A case has the config, the names and shapes of the stored tensors, tokens, and t
 `Array::random` in tests/names/models.rs: FNV-1a of the name, then a linear congruential generator with Knuth's numbers.
 """
 
+import copy
 import json
 import sys
 import tempfile
@@ -177,6 +178,12 @@ CASES = [
     ("minimax_m3_vl_text, with scaled rotary embeddings", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rope_parameters": {"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}}),
     ("falcon with biases of distances, arranged as the class chooses", "falcon", H | {"alibi": True}),
     ("beam, with kinds of layers that the class chooses", "beam", K | {"num_hidden_layers": 3, "sliding_window": 2, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "n_group": 1, "topk_group": 1}),
+    ("qwen2_moe, with listed windows that a flag turns off, refused", "qwen2_moe", H | {"num_key_value_heads": 1, "layer_types": ["sliding_attention"], "sliding_window": 2, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "shared_expert_intermediate_size": 4}),
+    ("smollm3, with windows that the class chooses", "smollm3", H | {"num_hidden_layers": 2, "num_key_value_heads": 1, "no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": 2}),
+    ("ministral3, with a base that the class does not read", "ministral3", K | {"rope_theta": 50.0}),
+    ("gpt_neox, with older numbers that the class does not read", "gpt_neox", H | {"num_attention_heads": 1, "rope_theta": 50.0, "partial_rotary_factor": 1.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    ("cohere2_moe, with scaling that the class does not read", "cohere2_moe", K | {"num_experts": 3, "num_experts_per_tok": 2, "sliding_window": 3, "rope_theta": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    ("lfm3, with a part that the class does not read", "lfm3", K | {"num_hidden_layers": 2, "layer_types": ["conv", F], "rope_parameters": {kind: {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5} for kind in (F, "sliding_attention")}}),
     ("minimax_m3_vl_text, with shared experts as wide as the others", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rotary_dim": 4}),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
@@ -201,7 +208,7 @@ def values(name, shape):
 
 
 def case(name, model_type, numbers, folder):
-    config = transformers.CONFIG_MAPPING[model_type](**numbers)
+    config = transformers.CONFIG_MAPPING[model_type](**copy.deepcopy(numbers))
     of = transformers.AutoModelForCausalLM
     if type(config) not in of._model_mapping:
         of = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForMaskedLM
@@ -226,6 +233,10 @@ def case(name, model_type, numbers, folder):
     skipped = [key for key in skipped if key not in ("token_dropout", "mask_token_id")]
     if name.endswith("the class chooses"):
         skipped += ["layer_types", "rope_parameters", "parallel_attn"]
+    older = {key: numbers[key] for key in ("rope_theta", "partial_rotary_factor", "rope_scaling") if key in numbers}
+    skipped += ["rope_parameters"] if older else []
+    # Some classes change a window.
+    stated |= older | {key: numbers[key] for key in ("sliding_window",) if key in numbers}
     return {
         "name": name,
         "config": {key: value for key, value in stated.items() if key not in skipped},

@@ -361,10 +361,12 @@ impl<'d> ConfigDraft<'d> {
 
     /// The kind of each layer.
     fn layout(&mut self, n_layers: u32) -> Option<Field<LayerLayout>> {
-        // Qwen's configs state a window that is not used. A list of layers takes precedence.
+        // Qwen's configs state a window that is not used. A list of layers takes precedence, but in a
+        // class whose window has no length then.
         let listed = self.core.layer_types.as_ref();
         let lists = listed.is_some_and(|kinds| kinds.value.contains(&LayerKind::Sliding));
-        if !lists && self.core.use_window.as_ref().is_some_and(|flag| !flag.value) {
+        let is_off = self.core.use_window.as_ref().is_some_and(|flag| !flag.value);
+        if is_off && (!lists || self.reader.is_window_zero()) {
             self.attention.sliding_window = None;
         }
         let stated = Layouts {
@@ -391,6 +393,10 @@ impl<'d> ConfigDraft<'d> {
     /// Rotary embeddings and their scaling.
     fn rotary(&mut self, head_dim: &Field<u32>) -> Result<()> {
         let (rope, scaling) = (&mut self.rope, &mut self.rope_scaling);
+        let scales = scaling.kind.as_ref().is_some_and(|kind| kind.value != RopeScalingKind::None);
+        if !scales && self.reader.rotates_whole {
+            rope.partial_factor = None;
+        }
         finish_rope(self.reader, &self.core, rope, scaling, head_dim)?;
         // Where the part that is rotated is stated for layers with full attention alone, the others
         // rotate whole heads.

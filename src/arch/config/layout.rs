@@ -37,6 +37,7 @@ impl Layouts<'_> {
             .or_else(|| of_windows(self.partly()))
             .or_else(|| of_windows(usual))
             .or_else(|| self.chunks())
+            .or_else(|| of_windows(self.unrotated()))
             .or_else(|| of_windows(self.of_class()))
             .or_else(|| {
                 let same = LayerLayout::Same(LayerKind::Sliding);
@@ -139,6 +140,21 @@ impl Layouts<'_> {
         let from = core.window_from.as_ref()?;
         let layout = LayerLayout::From(from.value, LayerKind::Sliding);
         Some(Field::derived(layout, from.source.clone()))
+    }
+
+    /// Windows of the layers without rotary embeddings, if a flag states that there are windows.
+    fn unrotated(&self) -> Option<Field<LayerLayout>> {
+        let flag = self.core.use_window.as_ref().filter(|flag| flag.value)?;
+        let kind = |rotates: bool| if rotates { LayerKind::Full } else { LayerKind::Sliding };
+        let kinds = match (&self.rope.layers, &self.rope.skip_interval) {
+            (Some(rotated), _) => rotated.value.iter().map(|&rotates| kind(rotates)).collect(),
+            (None, Some(period)) => {
+                let rotates = |layer: u32| !layer.saturating_add(1).is_multiple_of(period.value);
+                (0..self.n_layers).map(|layer| kind(rotates(layer))).collect()
+            }
+            (None, None) => return None,
+        };
+        Some(Field::derived(LayerLayout::of(kinds), flag.source.clone()))
     }
 
     /// Windows of the layers that transformers' class chooses.

@@ -19,7 +19,10 @@ const DOCUMENTS: [&str; 2] = [CONFIG, "params.json"];
 const CONFIG: &str = "config.json";
 
 /// Objects that hold numbers of rotary embeddings. Newer configs have one for each layer type.
-const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", "rope_scaling"];
+const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", OLDER];
+
+/// The object of older files.
+const OLDER: &str = "rope_scaling";
 
 /// All paths that a path of the table stands for.
 pub(crate) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
@@ -78,15 +81,18 @@ pub(crate) fn stated<'s>(
     json.map(ConfigValue::Json).or_else(|| of_keys().filter(|_| is_gguf).map(ConfigValue::Metadata))
 }
 
-/// The rotary embeddings of transformers' class, if `config.json` states none.
-fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> Option<Json> {
-    let named = in_documents(store, kept, "model_type")?;
-    let is_stated = |key: &&str| in_documents(store, kept, key).is_some();
-    if ["rope_parameters", "rope_scaling"].iter().any(is_stated) {
-        return None;
-    }
-    let rope = transformers::rope_of_class(named.as_str()?)?;
-    Some(json!({ "rope_parameters": rope }))
+/// The rotary embeddings of transformers' class, if `config.json` states none, and the keys of older files
+/// that the class does not read.
+fn rope_of_class(store: &Store, kept: Option<&KeptDocument>) -> (Option<Json>, Vec<&'static str>) {
+    let named = in_documents(store, kept, "model_type").and_then(Json::as_str);
+    let Some(named) = named else { return (None, Vec::new()) };
+    let reads = |key: &str, is_beside| transformers::reads_older(named, key, is_beside);
+    let is_stated = |key: &str| in_documents(store, kept, key).is_some();
+    let is_beside = is_stated("rope_parameters") || is_stated(OLDER) && reads(OLDER, false);
+    let rope = transformers::rope_of_class(named).filter(|_| !is_beside);
+    let mut unread = vec!["rope_theta", "partial_rotary_factor", OLDER];
+    unread.retain(|key| !reads(key, is_beside));
+    (rope.map(|rope| json!({ "rope_parameters": rope })), unread)
 }
 
 /// The names of one field.
@@ -124,6 +130,10 @@ pub(crate) struct ConfigReader<'a> {
     of_class: HashMap<&'static str, Json>,
     /// The rotary embeddings that the class has if `config.json` does not state any.
     rope_of_class: Option<Json>,
+    /// Keys that the class does not read.
+    unread: Vec<&'static str>,
+    /// Whether the class rotates whole heads, whatever its config states, if nothing is scaled.
+    pub(super) rotates_whole: bool,
     defaults: Defaults,
     /// A document that takes the place of GGUF keys.
     pub(crate) kept: Option<KeptDocument>,
@@ -138,8 +148,7 @@ impl<'a> ConfigReader<'a> {
     /// Creates a reader of the files of a model, which state this architecture.
     pub(crate) fn new(store: &'a Store, architecture: Field<String>, defaults: Defaults) -> Self {
         let of_class = store.document(CONFIG).map(|_| of_class(defaults)).unwrap_or_default();
-        let rope_of_class = rope_of_class(store, None);
-        Self { store, architecture, of_class, rope_of_class, defaults, kept: None }
+        Self::with(store, architecture, of_class, defaults, None)
     }
 
     /// Creates a reader of the document that a GGUF file keeps. `defaults` are those of its class.
@@ -149,9 +158,20 @@ impl<'a> ConfigReader<'a> {
         defaults: Defaults,
         kept: KeptDocument,
     ) -> Self {
-        let rope_of_class = rope_of_class(store, Some(&kept));
-        let of_class = of_class(defaults);
-        Self { store, architecture, of_class, rope_of_class, defaults, kept: Some(kept) }
+        Self::with(store, architecture, of_class(defaults), defaults, Some(kept))
+    }
+
+    fn with(
+        store: &'a Store,
+        architecture: Field<String>,
+        of_class: HashMap<&'static str, Json>,
+        defaults: Defaults,
+        kept: Option<KeptDocument>,
+    ) -> Self {
+        let (rope_of_class, unread) = rope_of_class(store, kept.as_ref());
+        let named = in_documents(store, kept.as_ref(), "model_type").and_then(Json::as_str);
+        let rotates_whole = named.is_some_and(transformers::rotates_whole);
+        Self { store, architecture, of_class, rope_of_class, unread, rotates_whole, defaults, kept }
     }
 
     /// Whether the values are those of GGUF keys.
@@ -162,6 +182,14 @@ impl<'a> ConfigReader<'a> {
     /// The documents with config values, by name.
     fn documents(&self) -> Vec<(&'static str, &Json)> {
         documents(self.store, self.kept.as_ref())
+    }
+
+    /// All paths that the paths of a row stand for, without those of unread keys.
+    fn paths<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = Cow<'k, str>> {
+        let is_read = |path: &Cow<'_, str>| {
+            path.split('.').next().is_none_or(|key| !self.unread.contains(&key))
+        };
+        keys.iter().copied().flat_map(paths).filter(is_read)
     }
 
     /// The key that a value of the kept document comes from: the file keeps it, or a GGUF key gives it.
@@ -182,7 +210,7 @@ impl<'a> ConfigReader<'a> {
         let (key, value) = keys.iter().find_map(|key| self.of_class.get_key_value(*key))?;
         let (_, root) = self.documents().into_iter().next()?;
         let (_, config) = nested_configs(root).into_iter().next()?;
-        let stated = keys.iter().copied().flat_map(paths).any(|path| {
+        let stated = self.paths(keys).any(|path| {
             let found = path.split('.').try_fold(config, |json, name| json.get(name));
             found.is_some()
         });
@@ -209,7 +237,7 @@ impl<'a> ConfigReader<'a> {
         let documents = if counted { Vec::new() } else { self.documents() };
         for (document, root) in documents {
             for (inside, config) in nested_configs(root) {
-                for path in key.json.iter().copied().flat_map(paths) {
+                for path in self.paths(key.json) {
                     if let Some(json) = at(config, &path) {
                         let dot = if inside.is_empty() { "" } else { "." };
                         let source = match &self.kept {
@@ -221,11 +249,10 @@ impl<'a> ConfigReader<'a> {
                 }
             }
         }
-        if let Some(class) = &self.rope_of_class {
-            let mut found = key.json.iter().copied().flat_map(paths);
-            if let Some(json) = found.find_map(|path| at(class, &path)) {
-                return Some((ConfigValue::Json(json), self.default_source()));
-            }
+        if let Some(class) = &self.rope_of_class
+            && let Some(json) = self.paths(key.json).find_map(|path| at(class, &path))
+        {
+            return Some((ConfigValue::Json(json), self.default_source()));
         }
         let (name, value) = self.of_class(key.json)?;
         Some((
@@ -259,6 +286,14 @@ impl<'a> ConfigReader<'a> {
         let value = check(ConfigValue::Json(&default.value.into()))
             .map_err(|fault| self.invalid(&source, fault))?;
         Ok(value.map(|value| Field::derived(value, source)))
+    }
+
+    /// Whether the window of transformers' class is 0 unless a flag states that it is used.
+    pub(super) fn is_window_zero(&self) -> bool {
+        let named = in_documents(self.store, self.kept.as_ref(), "model_type");
+        let window =
+            named.and_then(|named| transformers::computed(named.as_str()?, "sliding_window"));
+        window.is_some_and(|window| window.as_u64() == Some(0))
     }
 
     /// The kinds of layers that transformers' class derives if the files do not list them.

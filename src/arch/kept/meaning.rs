@@ -160,11 +160,11 @@ impl Reader<'_> {
 
     /// Rotary embeddings, for each kind of layer if the kinds differ.
     fn rope(&self) -> Json {
-        let object = |key: &str| self.get(key).and_then(Json::as_object);
         let of_class = transformers::rope_of_class(self.model_type);
-        let stated = object("rope_scaling").or_else(|| object("rope_parameters"));
+        let stated =
+            self.rope_object("rope_scaling").or_else(|| self.rope_object("rope_parameters"));
         // A stated base takes precedence over the class's.
-        let theta = stated.is_none().then(|| self.get("rope_theta")?.as_f64()).flatten();
+        let theta = stated.is_none().then(|| self.outer("rope_theta")).flatten();
         let stated = stated.or_else(|| of_class.as_ref()?.as_object());
         let kinds = ["full_attention", "sliding_attention"];
         let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(kind)));
@@ -193,7 +193,7 @@ impl Reader<'_> {
             |key: &str| stated.and_then(|stated| stated.get(key)).filter(|value| !value.is_null());
         let real = |key: &str| of(key).and_then(Json::as_f64);
         let theta = theta.or_else(|| real("rope_theta"));
-        let theta = theta.or_else(|| self.get("rope_theta").and_then(Json::as_f64));
+        let theta = theta.or_else(|| self.outer("rope_theta"));
         if let Some(alpha) = real("alpha")
             && let Some(width) = self.head_width()
         {
@@ -201,11 +201,14 @@ impl Reader<'_> {
             return json!({ "rope_theta": stretched, "partial_rotary_factor": 1.0 });
         }
         let part = real("partial_rotary_factor");
-        let part = part.or_else(|| self.get("partial_rotary_factor").and_then(Json::as_f64));
+        let part = part.or_else(|| self.outer("partial_rotary_factor"));
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
         // Without a factor, nothing is scaled.
         let kind =
             kind.filter(|kind| !matches!(*kind, "linear" | "dynamic") || real("factor").is_some());
+        let whole =
+            matches!(kind, None | Some("default")) && transformers::rotates_whole(self.model_type);
+        let part = part.filter(|_| !whole);
         let mut out = Map::new();
         out.insert("rope_theta".to_owned(), theta.unwrap_or(10_000.0).into());
         out.insert("partial_rotary_factor".to_owned(), part.unwrap_or(1.0).into());
@@ -256,6 +259,23 @@ impl Reader<'_> {
         Json::Object(out)
     }
 
+    /// An object of rotary embeddings, if the class reads it.
+    fn rope_object(&self, key: &str) -> Option<&Map<String, Json>> {
+        let object = self.get(key)?.as_object()?;
+        let reads = || transformers::reads_older(self.model_type, key, false);
+        (key != "rope_scaling" || reads()).then_some(object)
+    }
+
+    /// A number of rotary embeddings outside of an object, if the class reads it.
+    fn outer(&self, key: &str) -> Option<f64> {
+        let objects = ["rope_scaling", "rope_parameters"];
+        let is_beside = objects.iter().any(|key| self.rope_object(key).is_some());
+        match transformers::reads_older(self.model_type, key, is_beside) {
+            true => self.real(key),
+            false => self.class?.get(key).and_then(Json::as_f64),
+        }
+    }
+
     fn head_width(&self) -> Option<f64> {
         let derived = || Some(self.real("hidden_size")? / self.real("num_attention_heads")?);
         self.real("head_dim").or_else(derived)
@@ -289,6 +309,7 @@ impl Reader<'_> {
         let period = period.iter().find_map(|key| self.count(key));
         let usual = family::defaults(self.model_type).value("layer_pattern");
         let period = period.or(usual.as_ref().and_then(Json::as_u64));
+        let rotated = self.rotated_layers(layers);
         let slides = |layer: u32| {
             if let Some(kinds) = kinds {
                 let kind = kinds.get(layer as usize).and_then(Json::as_str);
@@ -298,7 +319,10 @@ impl Reader<'_> {
                 return u64::from(layer) >= from;
             }
             if unused {
-                return true;
+                // Some classes have windows in the layers without rotary embeddings alone.
+                let rotates = rotated.as_array().and_then(|each| each.get(layer as usize));
+                let is_unrotated = rotates.is_some_and(|rotates| rotates.as_bool() == Some(false));
+                return is_unrotated || ROTATED_LAYERS.iter().all(|key| self.get(key).is_none());
             }
             let next = u64::from(layer).saturating_add(1);
             period.is_none_or(|period| next.checked_rem(period).is_some_and(|rest| rest != 0))
