@@ -105,7 +105,8 @@ pub(crate) fn expression(text: &'static str) -> Option<Arc<Expression>> {
 impl Graph {
     fn parse(block: Block) -> Self {
         let mut graph = Self::default();
-        let exceptions = block.names().filter_map(|name| EXCEPTIONS.get(name)).flatten().copied();
+        let names = block.names().chain(["*"]);
+        let exceptions = names.filter_map(|name| EXCEPTIONS.get(name)).flatten().copied();
         for line in block.lines().chain(exceptions) {
             let understood = graph.add(line);
             debug_assert!(understood.is_some(), "{}: {line}", block.first);
@@ -172,7 +173,8 @@ mod tests {
             assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
         }
         for (block, _) in EXCEPTIONS.blocks() {
-            assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
+            let is_known = |name: &str| name == "*" || graph(name).is_some();
+            assert!(block.names().all(is_known), "{}", block.first);
         }
         let (names, checks) = &*NUMBERS;
         let blocks = Block::all(include_str!("../../engines/llama.cpp/numbers.txt"));

@@ -4,7 +4,7 @@ use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
-use super::{account, mmproj};
+use super::{account, mmproj, verify};
 use crate::arch::kept::{GENERATION, Kept, PREFIX};
 use crate::arch::{Architecture, Dialect, family, graph, kept_config};
 use crate::bytes::Text;
@@ -139,6 +139,7 @@ impl GgufDraft {
             return Ok(self.builder(model));
         }
         let gguf = self.planned(model)?;
+        self.notes.extend(verify::unknown_architecture(gguf.store()));
         let whole = self.lost.is_empty();
         let kept = translate::kept(model, &gguf, whole, pruned.as_ref())?.unwrap_or_default();
         let mut losses = losses(&kept, gguf.metadata());

@@ -39,7 +39,7 @@ fn bare_modules(store: &Store) -> Option<String> {
 }
 
 /// The fault of a GGUF file whose architecture llama.cpp does not know.
-pub(super) fn unknown_architecture(store: &Store) -> Option<String> {
+pub(in crate::ops) fn unknown_architecture(store: &Store) -> Option<String> {
     let name = store.metadata().str("general.architecture")?;
     let is_unknown = store.encoding() == Encoding::Gguf && !llama_cpp::knows_architecture(name);
     is_unknown.then(|| {

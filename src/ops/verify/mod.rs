@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, Result};
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 
-pub(super) use loader::MlxReader;
+pub(super) use loader::{MlxReader, unknown_architecture};
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
 pub(super) use vocabulary::tokens_beyond;
 
@@ -46,7 +46,7 @@ pub struct Consistency {
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
     let Examination { faults, mut refused, .. } = Examination::of(model)?;
     // A family that is given at run time may be written under a name that only its programs know.
-    refused.extend(of(Area::Loader, loader::unknown_architecture(model.store())));
+    refused.extend(of(Area::Loader, unknown_architecture(model.store())));
     let mut found = Consistency::default();
     for (list, of) in [(&mut found.faults, faults), (&mut found.notes, refused)] {
         // The texts contain names and keys from files, which are shortened and escaped.
