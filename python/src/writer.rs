@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use weighbridge::bytes::{ReadAt, Source};
+use weighbridge::bytes::{Origin, ReadAt, Source};
 use weighbridge::container::Shards;
 use weighbridge::dtype::Packing;
 use weighbridge::metadata::KeyValues;
@@ -85,6 +85,10 @@ impl Computed {
 impl ReadAt for Computed {
     fn size(&self) -> u64 {
         self.bytes
+    }
+
+    fn origin(&self, _offset: u64) -> Origin {
+        Origin::Generated
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {

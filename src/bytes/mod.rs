@@ -84,6 +84,24 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     fn version(&self) -> Option<String> {
         None
     }
+
+    /// The origin of the bytes at an offset, by which plans name what they write. Stored by default.
+    fn origin(&self, _offset: u64) -> Origin {
+        Origin::Stored
+    }
+}
+
+/// The origin of bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// They are stored, here or elsewhere.
+    #[default]
+    Stored,
+    /// They are computed when they are read.
+    Generated,
+    /// They are computed from the tensors of several models when they are read.
+    Merged,
 }
 
 /// The bytes of one file, or of memory. All reads and all range checks happen here.
@@ -367,6 +385,14 @@ impl Source {
     pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) {
         if let SourceKind::Custom { reader } = &self.kind {
             reader.prefetch(ranges);
+        }
+    }
+
+    /// The origin of the bytes at an offset.
+    pub(crate) fn origin(&self, offset: u64) -> Origin {
+        match &self.kind {
+            SourceKind::Custom { reader } => reader.origin(offset),
+            _ => Origin::Stored,
         }
     }
 

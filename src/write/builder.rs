@@ -200,13 +200,6 @@ impl Builder {
         (self.placement, self.shards) = (Placement::Files, None);
     }
 
-    /// Adds a tensor that is computed when its turn comes, in the dtype that it has.
-    pub(crate) fn add_generated(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
-        let output = Output::new(Producer::Packed(tensor.clone()), Method::Generated);
-        self.push(named(name, output)?);
-        Ok(())
-    }
-
     pub(crate) fn push(&mut self, tensor: OutTensor) {
         for store in tensor.output.producer.view().into_iter().flat_map(Tensor::stores) {
             self.reads(store);

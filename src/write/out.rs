@@ -2,6 +2,7 @@
 
 use super::planned::{Method, PlannedTensor};
 use super::producer::{OutputPiece, Producer};
+use crate::bytes::Origin;
 use crate::container::writer::NewTensor;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
@@ -17,6 +18,14 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(producer: Producer, method: Method) -> Self {
+        // What a plan would copy may itself be computed when it is read.
+        let origins = producer.view().into_iter().flat_map(Tensor::stored_tensors);
+        let origin = origins.map(|stored| stored.origin()).find(|origin| *origin != Origin::Stored);
+        let method = match origin {
+            Some(Origin::Merged) if method.is_lossless() => Method::Merged,
+            Some(Origin::Generated) if method.is_lossless() => Method::Generated,
+            _ => method,
+        };
         Self { producer, method, reason: None }
     }
 

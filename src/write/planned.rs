@@ -42,9 +42,9 @@ pub enum Method {
     Quantized,
     /// Quantized from the values of a quantized tensor.
     Requantized,
-    /// Computed: from the config, or from the difference of two models.
+    /// Computed: from the config, from the difference of two models, or by the caller.
     Generated,
-    /// A LoRA adapter was merged in f32, and the result rounded to a plain dtype.
+    /// A LoRA adapter or several models were merged in f32, and the result rounded to a plain dtype.
     Merged,
 }
 

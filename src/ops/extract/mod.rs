@@ -6,7 +6,7 @@ mod low_rank;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arch::Dialect;
-use crate::bytes::{ReadAt, Source};
+use crate::bytes::{Origin, ReadAt, Source};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
@@ -128,7 +128,7 @@ impl Found {
                         Values { pair: Arc::clone(&pair), side, len: shape[0] * shape[1] * 4 };
                     let source = Source::custom(&full, values);
                     let tensor = Tensor::new(&full, DType::F32, &shape, source)?;
-                    builder.add_generated(&full, &tensor)?;
+                    builder.add(full, &tensor)?;
                 }
                 self.pairs.push(pair);
                 kinds(&mut self.targets);
@@ -213,6 +213,10 @@ struct Values {
 impl ReadAt for Values {
     fn size(&self) -> u64 {
         self.len
+    }
+
+    fn origin(&self, _offset: u64) -> Origin {
+        Origin::Generated
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {

@@ -10,7 +10,7 @@ mod sub_scales;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::bytes::{Source, Text, try_zeroed};
+use crate::bytes::{Origin, Source, Text, try_zeroed};
 use crate::dtype::{DType, describe_ggml};
 use crate::error::{Error, Result};
 use crate::shape;
@@ -157,6 +157,13 @@ impl<'a> StoredTensor<'a> {
     /// Bytes of all parts; 0 for an unknown type code.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.segments().map(|part| part.range.end - part.range.start).fold(0, u64::saturating_add)
+    }
+
+    /// The origin of the weight.
+    pub(crate) fn origin(&self) -> Origin {
+        let file = self.store.entry_file(self.number);
+        file.zip(self.store.entry(self.number))
+            .map_or(Origin::Stored, |(file, entry)| file.source.origin(entry.offset))
     }
 
     /// The bytes of a part in the byte order of the file, borrowed from the memory map if there is
