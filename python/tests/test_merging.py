@@ -33,6 +33,7 @@ def test_the_mean_of_two(assets: Path, other: Path, tmp_path: Path) -> None:
         max_shard_size="1MB",
     )
     assert len(report.tensors) == 20 and len(report.files) > 3
+    assert {tensor["how"] for tensor in report.tensors} == {"merged"}
     mean = wb.open(tmp_path / "mean")
     for name in a:
         expected = (a[name].dequantize() * np.float32(0.6) + b[name].dequantize() * np.float32(0.4))

@@ -1,8 +1,16 @@
 //! Numbers that look random, and are the same in every run.
 
+/// What the state changes by with each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The state after so many numbers.
+pub(super) fn after(state: u64, count: u64) -> u64 {
+    state.wrapping_add(STEP.wrapping_mul(count))
+}
+
 /// The next number from 0 to below 1 (splitmix64).
 pub(super) fn draw(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    *state = after(*state, 1);
     let mut bits = *state;
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

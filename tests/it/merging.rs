@@ -1,6 +1,8 @@
 //! Several models merged into one.
 
+use weighbridge::model::Part;
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, Setting, merge_models};
+use weighbridge::write::Method;
 use weighbridge::{DType, ErrorKind, Model, Result, WriteOptions};
 
 const HF: &str = "assets/sample/hf";
@@ -201,6 +203,64 @@ fn a_merged_model_is_converted_and_quantized() -> Result<()> {
         let written = Model::open(&path)?;
         assert_eq!(values(&written, Q), values(&merged, Q), "{name}");
         assert!(written.tokenizer()?.is_some() && written.resolution()?.missing.is_empty());
+    }
+    Ok(())
+}
+
+/// Plans and reports say which tensors are computed, whoever asks for them.
+#[test]
+fn plans_name_what_is_merged() -> Result<()> {
+    let methods = |text: &str| -> Result<Vec<Method>> {
+        let open = |name: &str| Model::open(format!("assets/sample/{name}"));
+        let merged = merge_models(&MergeRecipe::parse(text, &open)?)?;
+        let to = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+        Ok(ops::convert(&merged, &to)?.tensors.iter().map(|tensor| tensor.method).collect())
+    };
+    let all = |text: &str, method| -> Result<()> {
+        let found = methods(text)?;
+        assert!(!found.is_empty() && found.iter().all(|own| *own == method), "{text} {found:?}");
+        Ok(())
+    };
+    all(&format!("merge_method: linear\n{TWO}"), Method::Merged)?;
+    all("merge_method: passthrough\nmodels: [{model: hf}]", Method::Copied)?;
+    all("merge_method: passthrough\nmodels: [{model: hf}]\ndtype: float16", Method::Merged)?;
+    let found = methods("merge_method: passthrough\nmodels: [{model: sample-Q8_0.gguf}]")?;
+    let decoded = found.iter().filter(|method| **method == Method::Merged).count();
+    assert_eq!((decoded, found.len()), (15, 20), "matrices are decoded, norms are copied");
+    let text = "merge_method: passthrough\nmodels: [{model: hf}]\ntokenizer: {tokens: {<new>: }}";
+    let changed = methods(text)?.into_iter().filter(|method| *method == Method::Merged).count();
+    assert_eq!(changed, 1, "the rows of tokens");
+    Ok(())
+}
+
+/// Bytes that are read in pieces of any length are those that are read at once.
+#[test]
+fn pieces_are_those_of_the_whole() -> Result<()> {
+    let tokens = "tokenizer: {tokens: {<new>: }, pad_to_multiple_of: 64}";
+    let two = "models:\n- model: sample-Q8_0.gguf\n  parameters: {weight: 0.5, density: 0.3}\n- model: \
+        mlx-4bit\n  parameters: {weight: 0.25, density: 0.6}\nbase_model: hf\n";
+    for text in [
+        format!("merge_method: ties\n{two}{tokens}"),
+        format!("merge_method: dare_ties\n{two}"),
+        format!("merge_method: task_arithmetic\n{two}{tokens}"),
+        format!("merge_method: linear\n{TWO}{tokens}"),
+        "merge_method: slerp\nbase_model: hf\nmodels: [{model: sample-Q8_0.gguf}]".to_owned(),
+    ] {
+        let open = |name: &str| Model::open(format!("assets/sample/{name}"));
+        let merged = merge_models(&MergeRecipe::parse(&text, &open)?)?;
+        for name in [EMBEDDING, Q, "output_norm.weight"] {
+            let tensor = merged.tensor(name)?;
+            let whole = tensor.bytes(Part::Weight)?;
+            let (mut pieces, length) = (Vec::new(), whole.len() as u64);
+            for start in (0..length).step_by(70_001) {
+                let within = start..length.min(start + 70_001);
+                tensor.for_each_piece_in(Part::Weight, within, |piece| {
+                    pieces.extend_from_slice(piece);
+                    Ok::<(), weighbridge::Error>(())
+                })?;
+            }
+            assert!(pieces == *whole, "{text}: {name}");
+        }
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use weighbridge::container::GGUF;
-use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, merge_models};
+use weighbridge::ops::{self, ConvertOptions, MergeRecipe, merge_models};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::write::Method;
 use weighbridge::{Error, ErrorKind, Model};
 
 use super::{Done, convert, split};
@@ -70,14 +69,6 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
             (to, one_file, dst)
         }
     };
-    let mut plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
-    // The merged model is read as it is; to its user, the models are.
-    let is_computed = recipe.method != MergeMethod::Passthrough;
-    for tensor in plan.tensors.iter_mut().filter(|_| is_computed) {
-        tensor.method = match tensor.method {
-            Method::Copied | Method::Exact | Method::Rounded => Method::Merged,
-            other => other,
-        };
-    }
+    let plan = ops::convert(&model, &ConvertOptions::new(to).one_file(one_file))?;
     Ok(Prepared { model, plan, dst, others })
 }

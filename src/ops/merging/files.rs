@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use half::{bf16, f16};
-
-use super::methods::Merge;
-use crate::bytes::{FileSystem, ReadAt, Source};
+use super::arithmetic::{Merge, MergeBuffers};
+use super::keep::Settled;
+use super::settled::settled;
+use crate::bytes::{FileSystem, Origin, ReadAt, Source, try_zeroed};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
@@ -21,7 +21,9 @@ pub(super) struct MergedTensor {
     dtype: DType,
     shape: Vec<u64>,
     merge: Merge,
-    /// The bytes, from the first read until all of them are read.
+    /// What depends on all values, once it is computed. Other threads wait for it.
+    settled: Mutex<Option<Arc<Settled>>>,
+    /// For a tensor that is computed as a whole: the bytes, from the first read until all of them are read.
     kept: Mutex<Option<Kept>>,
 }
 
@@ -31,9 +33,14 @@ struct Kept {
     read: usize,
 }
 
+fn outside() -> std::io::Error {
+    std::io::ErrorKind::UnexpectedEof.into()
+}
+
 impl MergedTensor {
     pub(super) fn new(name: String, dtype: DType, shape: Vec<u64>, merge: Merge) -> Self {
-        Self { name, dtype, shape, merge, kept: Mutex::default() }
+        let (settled, kept) = (Mutex::default(), Mutex::default());
+        Self { name, dtype, shape, merge, settled, kept }
     }
 
     fn len(&self) -> Result<u64> {
@@ -41,24 +48,20 @@ impl MergedTensor {
         self.dtype.tensor_bytes(&self.shape).ok_or_else(too_large)
     }
 
-    fn bytes(&self) -> Result<Vec<u8>> {
-        let values = self.merge.values()?;
-        Ok(match self.dtype {
-            DType::F16 => values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect(),
-            DType::BF16 => values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()).collect(),
-            _ => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        })
-    }
-
     /// Fills `out` from `start` on.
-    fn read(&self, start: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let outside = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    fn read(&self, start: u64, out: &mut [u8], buffers: &mut MergeBuffers) -> std::io::Result<()> {
+        let here = |error: Error| std::io::Error::other(error.in_tensor(&self.name));
+        if !self.merge.is_whole() {
+            return self.compute(start, out, buffers).map_err(here);
+        }
         let start = usize::try_from(start).map_err(|_| outside())?;
         let end = start.checked_add(out.len()).ok_or_else(outside)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.is_none() {
-            let bytes = self.bytes().map_err(|error| error.in_tensor(&self.name));
-            *kept = Some(Kept { bytes: bytes.map_err(std::io::Error::other)?, read: 0 });
+            let len = usize::try_from(self.len().map_err(here)?).map_err(|_| outside())?;
+            let mut bytes = try_zeroed(len).map_err(here)?;
+            self.compute(0, &mut bytes, buffers).map_err(here)?;
+            *kept = Some(Kept { bytes, read: 0 });
         }
         let all = kept.as_mut().ok_or_else(outside)?;
         out.copy_from_slice(all.bytes.get(start..end).ok_or_else(outside)?);
@@ -67,6 +70,37 @@ impl MergedTensor {
             *kept = None;
         }
         Ok(())
+    }
+
+    fn settled(&self, buffers: &mut MergeBuffers) -> Result<Arc<Settled>> {
+        let mut held = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(settled) = &*held {
+            return Ok(Arc::clone(settled));
+        }
+        let settled = Arc::new(settled(&self.merge, buffers)?);
+        *held = Some(Arc::clone(&settled));
+        Ok(settled)
+    }
+
+    /// Computes the bytes from `start` on.
+    fn compute(&self, start: u64, out: &mut [u8], buffers: &mut MergeBuffers) -> Result<()> {
+        let torn = || Error::mismatch("the bytes exceed the tensor");
+        let width = u64::from(self.dtype.descriptor().block_bytes).max(1);
+        let end = start.checked_add(out.len() as u64).ok_or_else(torn)?;
+        let settled = self.settled(buffers)?;
+        let (mut rest, mut place) = (out, start);
+        for chunk in self.merge.chunks(start / width..end.div_ceil(width)) {
+            self.merge.compute(&chunk, &settled, buffers)?;
+            let bytes = buffers.encoded(self.dtype)?;
+            // Reads need not begin or end between numbers.
+            let before = usize::try_from(place - chunk.start * width).map_err(|_| torn())?;
+            let len = bytes.len().saturating_sub(before).min(rest.len());
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(bytes.get(before..before + len).ok_or_else(torn)?);
+            place = place.saturating_add(len as u64);
+            rest = later;
+        }
+        if rest.is_empty() { Ok(()) } else { Err(torn()) }
     }
 }
 
@@ -77,6 +111,8 @@ pub(super) struct MergedFile {
     /// The tensors, each with its position after the header.
     tensors: Vec<(u64, MergedTensor)>,
     len: u64,
+    /// The buffers that no thread uses.
+    buffers: Mutex<Vec<MergeBuffers>>,
 }
 
 impl MergedFile {
@@ -96,7 +132,7 @@ impl MergedFile {
         let mut header = (text.len() as u64).to_le_bytes().to_vec();
         header.extend(text);
         let len = (header.len() as u64).saturating_add(end);
-        Ok(Self { header, tensors, len })
+        Ok(Self { header, tensors, len, buffers: Mutex::default() })
     }
 }
 
@@ -109,33 +145,56 @@ impl ReadAt for Shared {
         self.0.len
     }
 
+    fn origin(&self, offset: u64) -> Origin {
+        match self.0.find(offset) {
+            Some((_, tensor)) if !tensor.merge.is_copy(tensor.dtype) => Origin::Merged,
+            _ => Origin::Stored,
+        }
+    }
+
     fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let outside = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
         let file = &*self.0;
+        let free = || file.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = free().pop().unwrap_or_default();
+        let read = file.read(offset, out, &mut buffers);
+        free().push(buffers);
+        read
+    }
+}
+
+impl MergedFile {
+    /// The tensor with the byte at an offset of the file, and where its bytes begin.
+    fn find(&self, offset: u64) -> Option<(u64, &MergedTensor)> {
+        let data = self.header.len() as u64;
+        let place = offset.checked_sub(data)?;
+        let after = self.tensors.partition_point(|(start, _)| *start <= place);
+        // Tensors without elements have the position of the next one.
+        let mut before = self.tensors.iter().take(after).rev();
+        let (start, tensor) = before.find(|(_, tensor)| tensor.len().is_ok_and(|len| len > 0))?;
+        Some((data.saturating_add(*start), tensor))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8], buffers: &mut MergeBuffers) -> std::io::Result<()> {
         let (mut offset, mut out) = (offset, out);
-        let data = file.header.len() as u64;
         while !out.is_empty() {
-            let done = if offset < data {
-                let start = usize::try_from(offset).map_err(|_| outside())?;
-                let rest = file.header.get(start..).ok_or_else(outside)?;
-                let count = rest.len().min(out.len());
-                let (now, rest) = (out.get_mut(..count), rest.get(..count));
-                now.zip(rest).ok_or_else(outside).map(|(now, rest)| now.copy_from_slice(rest))?;
-                count
-            } else {
-                let place = offset - data;
-                let after = file.tensors.partition_point(|(start, _)| *start <= place);
-                // Tensors without elements have the position of the next one.
-                let mut before = file.tensors.iter().take(after).rev();
-                let found = before.find(|(_, tensor)| tensor.len().is_ok_and(|len| len > 0));
-                let (start, tensor) = found.ok_or_else(outside)?;
-                let within = place - start;
+            let done = if let Some((start, tensor)) = self.find(offset) {
+                let within = offset - start;
                 let left = tensor.len().map_err(std::io::Error::other)?.saturating_sub(within);
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
                 if count == 0 {
                     return Err(outside());
                 }
-                tensor.read(within, out.get_mut(..count).ok_or_else(outside)?)?;
+                tensor.read(within, out.get_mut(..count).ok_or_else(outside)?, buffers)?;
+                count
+            } else {
+                let start = usize::try_from(offset).map_err(|_| outside())?;
+                let rest = self.header.get(start..).ok_or_else(outside)?;
+                let count = rest.len().min(out.len());
+                if count == 0 {
+                    return Err(outside());
+                }
+                let (now, rest) = (out.get_mut(..count), rest.get(..count));
+                now.zip(rest).ok_or_else(outside).map(|(now, rest)| now.copy_from_slice(rest))?;
                 count
             };
             offset = offset.saturating_add(done as u64);

@@ -3,12 +3,15 @@
 //! The merged model is opened as if its files existed: its tensors are computed when they are read, one at a
 //! time, so that any verb can work with it, such as `convert` and `quantize`.
 
+mod arithmetic;
 mod files;
+mod keep;
 mod methods;
 mod plan;
 mod recipe;
 mod rows;
 mod setting;
+mod settled;
 mod tokens;
 mod vocabulary;
 mod yaml;
@@ -28,12 +31,13 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{Model, Tensor};
+use crate::shape::elements;
 use crate::tokenizer::Tokenizer;
 use crate::translate;
 
+use arithmetic::{Input, Merge};
 use files::{MergedFile, MergedFiles, MergedTensor};
 pub use methods::MergeMethod;
-use methods::{Input, Merge};
 use plan::Vocabulary;
 pub use recipe::{MergeRecipe, MergeSlice, MergeSource, SliceSource};
 use rows::TokenRows;
@@ -279,9 +283,10 @@ impl Plan<'_> {
                 let found = found.or_else(|| slice?.settings.value(key, own, t));
                 found.or_else(|| recipe.settings.value(key, own, t)).unwrap_or(1.0)
             };
-            let (weight, density, scale) =
-                (setting("weight"), setting("density"), setting("scale"));
-            let input = Input { tensor, rows, weight, density, scale };
+            let mut input = Input::new(tensor, rows);
+            input.weight = setting("weight");
+            input.density = setting("density");
+            input.scale = setting("scale");
             match method.needs_base() && recipe.base == Some(*number) {
                 true => base = Some(input),
                 false => inputs.push(input),
@@ -291,18 +296,25 @@ impl Plan<'_> {
             let found = slice.and_then(|slice| slice.settings.value(key, name, t));
             found.or_else(|| recipe.settings.value(key, name, t)).unwrap_or(default)
         };
-        let normalize = whole("normalize", method.normalizes()) != 0.0;
-        let (lambda, t) = (whole("lambda", 1.0), whole("t", 0.5));
-        let rescale = whole("rescale", method.rescales()) != 0.0;
-        let merge = Merge { method, base, inputs, normalize, rescale, lambda, t };
+        let shape = shape.unwrap_or_default();
+        let merge = Merge {
+            method,
+            base,
+            inputs,
+            normalize: whole("normalize", method.normalizes()) != 0.0,
+            rescale: whole("rescale", method.rescales()) != 0.0,
+            lambda: whole("lambda", 1.0),
+            t: whole("t", 0.5),
+            elements: elements(&shape).unwrap_or(0),
+        };
         merge.check().map_err(|error| error.in_tensor(name))?;
-        let first = merge.base.as_ref().or(merge.inputs.first()).map(|input| &input.tensor);
+        let first = merge.base.as_ref().or(merge.inputs.first()).map(Input::tensor);
         let first = first.ok_or_else(|| Error::mismatch("no tensors to merge").in_tensor(name))?;
         let dtype = recipe.dtype.unwrap_or_else(|| match first.values_dtype() {
             own @ (DType::F32 | DType::F16 | DType::BF16) => own,
             _ => DType::F16,
         });
-        Ok(MergedTensor::new(name.to_owned(), dtype, shape.unwrap_or_default(), merge))
+        Ok(MergedTensor::new(name.to_owned(), dtype, shape, merge))
     }
 
     /// The tensor of a source, whose shape must be that of the first one, and its rows if the vocabulary

@@ -79,7 +79,7 @@ impl Vocabulary {
             let fault = format!("the vocabulary cannot be changed: {fault}");
             return Err(Error::unsupported(fault));
         }
-        Ok(TokenRows { rows: Arc::clone(planned), count: self.count, model, tensors })
+        Ok(TokenRows::new(Arc::clone(planned), model, tensor, tensors))
     }
 }
 
