@@ -133,6 +133,8 @@ def test_mlx_keeps_packed_tensors(assets: Path, tmp_path: Path) -> None:
             assert found[name].dtype == array.dtype and found[name].shape == array.shape
             assert mx.array_equal(found[name].view(mx.uint8), array.view(mx.uint8)), name
     # Another container has no such tensors: all are decoded.
+    state, metadata = wbm.load_file(assets / "mlx-4bit", return_metadata=True)
+    assert len(state) == 20 and metadata == dict(wb.open(assets / "mlx-4bit").metadata)
     decoded = wbm.load_file(assets / "sample-Q8_0.gguf", packed=True)
     assert not any(name.endswith(".scales") for name in decoded)
 

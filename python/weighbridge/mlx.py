@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import mlx.core as _mx
 
@@ -19,15 +19,42 @@ from ._writer import save, save_file
 __all__ = ["load_file", "save", "save_file"]
 
 
+@overload
 def load_file(
     source: Source,
     *,
     dtype: Float | None = None,
     names: Names = "mlx",
     packed: bool = False,
+    return_metadata: Literal[False] = False,
     threads: int = 0,
     progress: Progress = None,
-) -> dict[str, Any]:
+) -> dict[str, Any]: ...
+
+
+@overload
+def load_file(
+    source: Source,
+    *,
+    dtype: Float | None = None,
+    names: Names = "mlx",
+    packed: bool = False,
+    return_metadata: Literal[True],
+    threads: int = 0,
+    progress: Progress = None,
+) -> tuple[dict[str, Any], dict[str, Any]]: ...
+
+
+def load_file(
+    source: Source,
+    *,
+    dtype: Float | None = None,
+    names: Names = "mlx",
+    packed: bool = False,
+    return_metadata: bool = False,
+    threads: int = 0,
+    progress: Progress = None,
+) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
     """Loads all tensors of a model in any container, under the names of mlx-lm: see
     `weighbridge.torch.load_file`. Quantized tensors are decoded.
 
@@ -35,8 +62,11 @@ def load_file(
     `x.weight`, `x.scales` and, unless the mode has none, `x.biases`. They are read as they are stored;
     `dtype` applies to the other tensors. Convert a model of another container with
     `weighbridge.convert(..., to="mlx")` first: it keeps the codes where MLX has them.
+
+    With `return_metadata`, returns the dict and the metadata, as `mlx.core.load` does.
     """
-    tensors = named(source, names)
+    model = source if isinstance(source, Model) else _open(source)
+    tensors = named(model, names)
     kept = {name: t for name, t in tensors.items() if packed and t.dtype.startswith("MLX_")}
     found = load(
         {name: t for name, t in tensors.items() if name not in kept}, dtype, threads, progress
@@ -44,7 +74,8 @@ def load_file(
     state = {name: _mx.array(array) for name, (_, array) in found.items()}
     for name, tensor in kept.items():
         state.update(_packed(name, tensor))
-    return {name: state[name] for name in sorted(state)} if kept else state
+    state = {name: state[name] for name in sorted(state)} if kept else state
+    return (state, dict(model.metadata)) if return_metadata else state
 
 
 _PARTS = {"weight": "weight", "scale": "scales", "bias": "biases"}
