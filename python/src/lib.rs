@@ -46,6 +46,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(writer::is_quantized, module)?)?;
     module.add_function(wrap_pyfunction!(setting::check_setting, module)?)?;
     module.add_function(wrap_pyfunction!(values::dtypes, module)?)?;
+    module.add_function(wrap_pyfunction!(values::file_types, module)?)?;
     module.add_function(wrap_pyfunction!(values::quantize_array, module)?)?;
     module.add_function(wrap_pyfunction!(values::dequantize_array, module)?)?;
     module.add_function(wrap_pyfunction!(values::statistics, module)?)?;

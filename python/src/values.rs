@@ -5,6 +5,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops::{self, StatisticsOptions};
+use weighbridge::recipe::FILE_TYPES;
 use weighbridge::{Error, ErrorKind};
 use weighbridge_dlpack::Array as Memory;
 
@@ -18,6 +19,13 @@ use crate::watch::watched;
 #[pyfunction]
 pub(crate) fn dtypes() -> Vec<(&'static str, u32, u32, Option<u32>)> {
     DTYPES.iter().map(|row| (row.name, row.block_bytes, row.block_len, row.ggml)).collect()
+}
+
+/// The file types of llama.cpp that have a number: name and number.
+#[pyfunction]
+pub(crate) fn file_types() -> Vec<(&'static str, u32)> {
+    let types = FILE_TYPES.iter().filter_map(|row| Some((row.name, row.number?)));
+    types.collect()
 }
 
 /// Quantizes rows of 32-bit floats, given as their bytes.

@@ -69,6 +69,57 @@ def test_a_new_file(tmp_path: Path) -> None:
         writer.add_nothing(1)
 
 
+def test_scripts_of_gguf_py(assets: Path, tmp_path: Path) -> None:
+    import weighbridge.gguf as gguf
+
+    # A file is read key by key and tensor by tensor, and written again with another name.
+    reader = gguf.GGUFReader(assets / "sample-Q8_0.gguf")
+    keys = gguf.Keys
+    arch = reader.fields[keys.General.ARCHITECTURE].contents()
+    blocks = reader.fields[keys.LLM.BLOCK_COUNT.format(arch=arch)]
+    assert blocks.parts[blocks.data[0]].dtype == np.uint32 and blocks.contents() == 2
+    assert reader.fields["GGUF.tensor_count"].contents() == len(reader.tensors) == 20
+    assert reader.endianess == gguf.GGUFEndian.LITTLE and reader.byte_order == "I"
+    assert set(vars(keys.Tokenizer).values()) & set(reader.fields)
+    writer = gguf.GGUFWriter(tmp_path / "again.gguf", arch, endianess=reader.endianess)
+    for field in reader.fields.values():
+        if not field.name.startswith("GGUF.") and field.name != keys.General.ARCHITECTURE:
+            kind, inner = field.types[0], field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(field.name, field.contents(), kind, inner)
+    writer.add_name("again")
+    for tensor in reader.tensors:
+        data = tensor.data
+        writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in reader.tensors:
+        writer.write_tensor_data(tensor.data, tensor_endianess=reader.endianess)
+    writer.close()
+    again = wb.open(tmp_path / "again.gguf")
+    assert again.metadata["general.name"] == "again"
+    assert wb.diff(assets / "sample-Q8_0.gguf", again).is_equal
+    q8 = gguf.GGMLQuantizationType.Q8_0
+    assert gguf.GGML_QUANT_SIZES[q8] == (32, 34)
+    assert gguf.quant_shape_to_byte_shape((4, 64), q8) == (4, 68)
+    assert gguf.quant_shape_from_byte_shape((4, 68), q8) == (4, 64)
+    with pytest.raises(wb.MismatchError, match="multiple of 32"):
+        gguf.quant_shape_to_byte_shape((4, 63), q8)
+    ones = np.ones((2, 32), np.float32)
+    assert np.allclose(gguf.dequantize(gguf.quantize(ones, q8), q8), ones, atol=1e-3)
+    assert gguf.LlamaFileType.MOSTLY_Q4_K_M == 15 and gguf.LlamaFileType.ALL_F32 == 0
+    assert gguf.GGUFValueType.get_type([1]) == gguf.GGUFValueType.ARRAY
+    layers = gguf.GGUFWriter(tmp_path / "layers.gguf", "mine")
+    layers.add_head_count([4, 8])
+    layers.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    layers.close()
+    read = wb.open(tmp_path / "layers.gguf").metadata
+    assert list(read["mine.attention.head_count"]) == [4, 8]
+    assert read["mine.rope.scaling.type"] == "yarn"
+    with pytest.raises(wb.UnsupportedError, match="big-endian"):
+        gguf.GGUFWriter(None, "mine", endianess=gguf.GGUFEndian.BIG)
+
+
 def test_transformers(sample: Path) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -1,16 +1,18 @@
 """The calls of the package `gguf` that scripts use, on Weighbridge: `import weighbridge.gguf as gguf`.
 
-`GGUFReader` has `fields` and `tensors`, `GGUFWriter` has `add_*` and `write_*_to_file`, and `quants` has
-`quantize` and `dequantize`.
+`GGUFReader` has `fields` and `tensors`, `GGUFWriter` has `add_*` and `write_*_to_file`, `quants` has
+`quantize` and `dequantize`, and `Keys` the names of keys.
 """
 
 from __future__ import annotations
 
 import os
+import struct
+import sys
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import Enum, EnumMeta, IntEnum
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as _np
 
@@ -21,15 +23,82 @@ from ._model import open as _open
 from ._writer import Writer
 
 __all__ = [
-    "GGMLQuantizationType", "GGUFReader", "GGUFValueType", "GGUFWriter", "ReaderField",
-    "ReaderTensor", "quants",
+    "GGML_QUANT_SIZES", "GGUF_DEFAULT_ALIGNMENT", "GGUF_MAGIC", "GGUF_VERSION",
+    "GGMLQuantizationType", "GGUFEndian", "GGUFReader", "GGUFValueType", "GGUFWriter", "Keys",
+    "LlamaFileType", "ReaderField", "ReaderTensor", "RopeScalingType", "dequantize",
+    "quant_shape_from_byte_shape", "quant_shape_to_byte_shape", "quantize", "quants",
 ]
 
-GGMLQuantizationType = IntEnum(  # type: ignore[misc]
-    "GGMLQuantizationType",
-    {name: code for name, _, _, code in _native.dtypes() if code is not None},
-)
-"""The dtypes of ggml, by their type codes."""
+GGUF_MAGIC = int.from_bytes(b"GGUF", "little")
+GGUF_VERSION = 3
+GGUF_DEFAULT_ALIGNMENT = 32
+
+if TYPE_CHECKING:
+
+    class _Members(EnumMeta):
+        """The members, which the native module lists."""
+
+        def __getattr__(cls, name: str) -> Any: ...
+
+    class GGMLQuantizationType(IntEnum, metaclass=_Members):
+        """The dtypes of ggml, by their type codes."""
+
+    class LlamaFileType(IntEnum, metaclass=_Members):
+        """The file types of llama.cpp, by their numbers."""
+
+else:
+    GGMLQuantizationType = IntEnum(
+        "GGMLQuantizationType",
+        {name: code for name, _, _, code in _native.dtypes() if code is not None},
+    )
+    LlamaFileType = IntEnum(
+        "LlamaFileType",
+        {
+            "ALL_F32" if name == "F32" else f"MOSTLY_{name}": code
+            for name, code in _native.file_types()
+        },
+    )
+
+GGML_QUANT_SIZES: dict[Any, tuple[int, int]] = {
+    GGMLQuantizationType[name]: (count, size)
+    for name, size, count, code in _native.dtypes()
+    if code is not None
+}
+"""The elements and the bytes of a block."""
+
+
+class RopeScalingType(str, Enum):
+    """The methods by which positions are scaled."""
+
+    NONE = "none"
+    LINEAR = "linear"
+    YARN = "yarn"
+    LONGROPE = "longrope"
+
+
+class GGUFEndian(IntEnum):
+    """The byte order of a file."""
+
+    LITTLE = 0
+    BIG = 1
+
+
+def _row(shape: Sequence[int], unit: int, other: int, what: str) -> tuple[int, ...]:
+    """A shape whose rows, a multiple of `unit`, are counted in another unit."""
+    if shape[-1] % unit:
+        raise exception("mismatch", f"rows of {shape[-1]} {what}, not a multiple of {unit}")
+    return (*shape[:-1], shape[-1] // unit * other)
+
+
+def quant_shape_to_byte_shape(shape: Sequence[int], quant_type: Any) -> tuple[int, ...]:
+    """The shape of the bytes of blocks."""
+    return _row(shape, *GGML_QUANT_SIZES[quant_type], "elements")
+
+
+def quant_shape_from_byte_shape(shape: Sequence[int], quant_type: Any) -> tuple[int, ...]:
+    """The shape of the values of blocks."""
+    count, size = GGML_QUANT_SIZES[quant_type]
+    return _row(shape, size, count, "bytes")
 
 
 class GGUFValueType(IntEnum):
@@ -49,12 +118,30 @@ class GGUFValueType(IntEnum):
     INT64 = 11
     FLOAT64 = 12
 
+    @staticmethod
+    def get_type(val: Any) -> GGUFValueType:
+        """The type that a value of Python gets."""
+        kinds: list[tuple[Any, GGUFValueType]] = [
+            ((str, bytes, bytearray), GGUFValueType.STRING), (list, GGUFValueType.ARRAY),
+            (float, GGUFValueType.FLOAT32), (bool, GGUFValueType.BOOL), (int, GGUFValueType.INT32),
+        ]
+        for kind, found in kinds:
+            if isinstance(val, kind):
+                return found
+        raise exception("mismatch", f"{val!r} has no type of a metadata value")
+
 
 _TYPES = {
     "u8": 0, "i8": 1, "u16": 2, "i16": 3, "u32": 4, "i32": 5, "f32": 6, "bool": 7, "string": 8,
     "u64": 10, "i64": 11, "f64": 12,
 }
 _NAMES = {number: name for name, number in _TYPES.items()}
+_DTYPES = {
+    name: "bool" if name == "bool" else f"{name[0]}{int(name[1:]) // 8}"
+    for name in _TYPES
+    if name != "string"
+}
+"""NumPy's names of the types."""
 
 
 class ReaderField:
@@ -68,7 +155,7 @@ class ReaderField:
         self.types = [*outer, GGUFValueType(_TYPES[element])]
         self._value = value
         values = value if is_array else [value]
-        self.parts = [_part(one) for one in values]
+        self.parts = [_part(one, element) for one in values]
         self.data = list(range(len(self.parts)))
 
     def contents(self, index_or_slice: int | slice = slice(None)) -> Any:
@@ -77,10 +164,10 @@ class ReaderField:
         return self._value[index_or_slice] if is_array else self._value
 
 
-def _part(value: Any) -> Any:
+def _part(value: Any, kind: str) -> Any:
     if isinstance(value, (str, bytes)):
         return _np.frombuffer(value.encode() if isinstance(value, str) else value, _np.uint8)
-    return _np.array([value])
+    return _np.array([value], _DTYPES[kind])
 
 
 class ReaderTensor:
@@ -108,6 +195,13 @@ class ReaderTensor:
 class GGUFReader:
     """A GGUF file, with `fields` by key and `tensors` in order."""
 
+    gguf_scalar_to_np = {
+        GGUFValueType(number): _np.dtype(_DTYPES[name]).type
+        for name, number in _TYPES.items()
+        if name in _DTYPES
+    }
+    """NumPy's types of numbers."""
+
     def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
         if mode != "r":
             fault = f"the mode is {mode!r}, not 'r'"
@@ -115,9 +209,16 @@ class GGUFReader:
             raise exception("unsupported", fault, advice=advice)
         model = self._model = _open(path)
         types = model.metadata.types
-        self.fields = {
-            key: ReaderField(key, types[key], value) for key, value in model.metadata.items()
-        }
+        with open(path, "rb") as file:
+            head = file.read(24)
+        is_big = head[4:6] == b"\0\0"
+        self.endianess = GGUFEndian.BIG if is_big else GGUFEndian.LITTLE
+        self.byte_order = "I" if is_big == (sys.byteorder == "big") else "S"
+        numbers = struct.unpack(">4xIQQ" if is_big else "<4xIQQ", head)
+        names = [("GGUF.version", "u32"), ("GGUF.tensor_count", "u64"), ("GGUF.kv_count", "u64")]
+        fields = [(*name, number) for name, number in zip(names, numbers, strict=True)]
+        fields += [(key, types[key], value) for key, value in model.metadata.items()]
+        self.fields = {field[0]: ReaderField(*field) for field in fields}
         self.tensors = [ReaderTensor(tensor) for tensor in model.stored.values()]
         self.data_offset = min((tensor.data_offset for tensor in self.tensors), default=0)
         self.alignment = int(model.metadata.get("general.alignment", 32))
@@ -131,14 +232,29 @@ class GGUFReader:
         return self.tensors[index]
 
 
+def _check_endian(endianess: Any) -> None:
+    if endianess == GGUFEndian.BIG:
+        raise exception("unsupported", "big-endian files are not written")
+
+
 class GGUFWriter:
     """Writes a GGUF file. Tensors and keys are gathered, and `write_tensors_to_file` or `close` writes the
     file."""
 
-    def __init__(self, path: str | os.PathLike[str] | None, arch: str, **_: Any) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        arch: str,
+        use_temp_file: bool = False,
+        endianess: GGUFEndian = GGUFEndian.LITTLE,
+        **_: Any,
+    ) -> None:
+        _check_endian(endianess)
         self.path, self.arch = path, arch
         self._writer = Writer("gguf")
         self._is_written = False
+        # Tensors that `add_tensor_info` has announced, and whose data did not follow yet.
+        self._announced: list[tuple[str, list[int], Any]] = []
         self.add_string("general.architecture", arch)
 
     def add_key_value(self, key: str, val: Any, vtype: GGUFValueType, sub_type: Any = None) -> None:
@@ -166,18 +282,38 @@ class GGUFWriter:
         if raw_dtype is None:
             self._writer.add(name, tensor)
             return
-        dtype = GGMLQuantizationType(raw_dtype).name
         shape = list(raw_shape or tensor.shape)
         if tensor.dtype == _np.uint8:
-            size, count = next(row[1:3] for row in _native.dtypes() if row[0] == dtype)
-            shape[-1] = shape[-1] // size * count
-        self._writer.add_raw(name, tensor, dtype, shape)
+            shape = list(quant_shape_from_byte_shape(shape, raw_dtype))
+        self._writer.add_raw(name, tensor, GGMLQuantizationType(raw_dtype).name, shape)
+
+    def add_tensor_info(
+        self,
+        name: str,
+        tensor_shape: Sequence[int],
+        tensor_dtype: Any,
+        tensor_nbytes: int,
+        raw_dtype: Any = None,
+    ) -> None:
+        """Announces a tensor. `write_tensor_data` takes the data, in the same order."""
+        self._announced.append((name, list(tensor_shape), raw_dtype))
+
+    def write_tensor_data(self, tensor: Any, tensor_endianess: Any = None) -> None:
+        """Adds the data of the next announced tensor. `close` writes the file."""
+        if not self._announced:
+            raise exception("mismatch", "no tensor is announced: call add_tensor_info before")
+        _check_endian(tensor_endianess)
+        name, shape, raw_dtype = self._announced.pop(0)
+        self.add_tensor(name, tensor.reshape(shape), raw_dtype=raw_dtype)
 
     def write_header_to_file(self, path: Any = None) -> None:
         """Does nothing: the file is written at once by `write_tensors_to_file`."""
         self.path = path or self.path
 
     def write_kv_data_to_file(self) -> None:
+        """Does nothing: see `write_header_to_file`."""
+
+    def write_ti_data_to_file(self) -> None:
         """Does nothing: see `write_header_to_file`."""
 
     def write_tensors_to_file(self, *, progress: bool = False) -> None:
@@ -192,14 +328,20 @@ class GGUFWriter:
         if not self._is_written and self.path is not None:
             self.write_tensors_to_file()
 
+    def _set(self, key: str, val: Any, kind: str) -> None:
+        val = val.value if isinstance(val, Enum) else val
+        # A number for each layer in place of one for all.
+        is_list = isinstance(val, (list, tuple)) and not kind.startswith("array")
+        self._writer.set(key, val, f"array[{kind}]" if is_list else kind)
+
     def __getattr__(self, name: str) -> Any:
         kind = _ADDERS.get(name)
         if kind is not None:
             return lambda key, val: self._writer.set(key, val, kind)
-        rest = _KEYS.get(name)
+        rest = _SETTERS.get(name)
         if rest is not None:
             key, kind = rest
-            return lambda val: self._writer.set(key.replace("{arch}", self.arch), val, kind)
+            return lambda val: self._set(key.format(arch=self.arch), val, kind)
         raise AttributeError(name)
 
 
@@ -210,44 +352,80 @@ _ADDERS = {
 }
 """Functions of a key and a value."""
 
-_KEYS = {
-    "add_name": ("general.name", "string"), "add_author": ("general.author", "string"),
-    "add_description": ("general.description", "string"),
-    "add_license": ("general.license", "string"), "add_url": ("general.url", "string"),
-    "add_version": ("general.version", "string"), "add_file_type": ("general.file_type", "u32"),
-    "add_quantization_version": ("general.quantization_version", "u32"),
-    "add_custom_alignment": ("general.alignment", "u32"),
-    "add_block_count": ("{arch}.block_count", "u32"),
-    "add_context_length": ("{arch}.context_length", "u32"),
-    "add_embedding_length": ("{arch}.embedding_length", "u32"),
-    "add_feed_forward_length": ("{arch}.feed_forward_length", "u32"),
-    "add_head_count": ("{arch}.attention.head_count", "u32"),
-    "add_head_count_kv": ("{arch}.attention.head_count_kv", "u32"),
-    "add_key_length": ("{arch}.attention.key_length", "u32"),
-    "add_value_length": ("{arch}.attention.value_length", "u32"),
-    "add_layer_norm_rms_eps": ("{arch}.attention.layer_norm_rms_epsilon", "f32"),
-    "add_layer_norm_eps": ("{arch}.attention.layer_norm_epsilon", "f32"),
-    "add_rope_dimension_count": ("{arch}.rope.dimension_count", "u32"),
-    "add_rope_freq_base": ("{arch}.rope.freq_base", "f32"),
-    "add_vocab_size": ("{arch}.vocab_size", "u32"),
-    "add_tokenizer_model": ("tokenizer.ggml.model", "string"),
-    "add_tokenizer_pre": ("tokenizer.ggml.pre", "string"),
-    "add_token_list": ("tokenizer.ggml.tokens", "array[string]"),
-    "add_token_merges": ("tokenizer.ggml.merges", "array[string]"),
-    "add_token_types": ("tokenizer.ggml.token_type", "array[i32]"),
-    "add_token_scores": ("tokenizer.ggml.scores", "array[f32]"),
-    "add_bos_token_id": ("tokenizer.ggml.bos_token_id", "u32"),
-    "add_eos_token_id": ("tokenizer.ggml.eos_token_id", "u32"),
-    "add_unk_token_id": ("tokenizer.ggml.unknown_token_id", "u32"),
-    "add_pad_token_id": ("tokenizer.ggml.padding_token_id", "u32"),
-    "add_add_bos_token": ("tokenizer.ggml.add_bos_token", "bool"),
-    "add_add_eos_token": ("tokenizer.ggml.add_eos_token", "bool"),
-    "add_chat_template": ("tokenizer.chat_template", "string"),
-}
-"""Functions of a value."""
+_KEYS = [
+    ("General.ARCHITECTURE", "general.architecture", "string", None),
+    ("General.TYPE", "general.type", "string", "add_type"),
+    ("General.NAME", "general.name", "string", "add_name"),
+    ("General.AUTHOR", "general.author", "string", "add_author"),
+    ("General.DESCRIPTION", "general.description", "string", "add_description"),
+    ("General.LICENSE", "general.license", "string", "add_license"),
+    ("General.URL", "general.url", "string", "add_url"),
+    ("General.VERSION", "general.version", "string", "add_version"),
+    ("General.FILE_TYPE", "general.file_type", "u32", "add_file_type"),
+    ("General.QUANTIZATION_VERSION", "general.quantization_version", "u32", "add_quantization_version"),
+    ("General.ALIGNMENT", "general.alignment", "u32", "add_custom_alignment"),
+    ("General.ORGANIZATION", "general.organization", "string", "add_organization"),
+    ("General.BASENAME", "general.basename", "string", "add_basename"),
+    ("General.FINETUNE", "general.finetune", "string", "add_finetune"),
+    ("General.SIZE_LABEL", "general.size_label", "string", "add_size_label"),
+    ("General.TAGS", "general.tags", "array[string]", "add_tags"),
+    ("General.LANGUAGES", "general.languages", "array[string]", "add_languages"),
+    ("LLM.BLOCK_COUNT", "{arch}.block_count", "u32", "add_block_count"),
+    ("LLM.CONTEXT_LENGTH", "{arch}.context_length", "u32", "add_context_length"),
+    ("LLM.EMBEDDING_LENGTH", "{arch}.embedding_length", "u32", "add_embedding_length"),
+    ("LLM.FEED_FORWARD_LENGTH", "{arch}.feed_forward_length", "u32", "add_feed_forward_length"),
+    ("LLM.VOCAB_SIZE", "{arch}.vocab_size", "u32", "add_vocab_size"),
+    ("LLM.EXPERT_COUNT", "{arch}.expert_count", "u32", "add_expert_count"),
+    ("LLM.EXPERT_USED_COUNT", "{arch}.expert_used_count", "u32", "add_expert_used_count"),
+    ("Attention.HEAD_COUNT", "{arch}.attention.head_count", "u32", "add_head_count"),
+    ("Attention.HEAD_COUNT_KV", "{arch}.attention.head_count_kv", "u32", "add_head_count_kv"),
+    ("Attention.KEY_LENGTH", "{arch}.attention.key_length", "u32", "add_key_length"),
+    ("Attention.VALUE_LENGTH", "{arch}.attention.value_length", "u32", "add_value_length"),
+    (
+        "Attention.LAYERNORM_RMS_EPS", "{arch}.attention.layer_norm_rms_epsilon", "f32",
+        "add_layer_norm_rms_eps",
+    ),
+    ("Attention.LAYERNORM_EPS", "{arch}.attention.layer_norm_epsilon", "f32", "add_layer_norm_eps"),
+    ("Attention.SLIDING_WINDOW", "{arch}.attention.sliding_window", "u32", "add_sliding_window"),
+    ("Rope.DIMENSION_COUNT", "{arch}.rope.dimension_count", "u32", "add_rope_dimension_count"),
+    ("Rope.FREQ_BASE", "{arch}.rope.freq_base", "f32", "add_rope_freq_base"),
+    ("Rope.SCALING_TYPE", "{arch}.rope.scaling.type", "string", "add_rope_scaling_type"),
+    ("Rope.SCALING_FACTOR", "{arch}.rope.scaling.factor", "f32", "add_rope_scaling_factor"),
+    (
+        "Rope.SCALING_ORIG_CTX_LEN", "{arch}.rope.scaling.original_context_length", "u32",
+        "add_rope_scaling_orig_ctx_len",
+    ),
+    ("Tokenizer.MODEL", "tokenizer.ggml.model", "string", "add_tokenizer_model"),
+    ("Tokenizer.PRE", "tokenizer.ggml.pre", "string", "add_tokenizer_pre"),
+    ("Tokenizer.LIST", "tokenizer.ggml.tokens", "array[string]", "add_token_list"),
+    ("Tokenizer.MERGES", "tokenizer.ggml.merges", "array[string]", "add_token_merges"),
+    ("Tokenizer.TOKEN_TYPE", "tokenizer.ggml.token_type", "array[i32]", "add_token_types"),
+    ("Tokenizer.SCORES", "tokenizer.ggml.scores", "array[f32]", "add_token_scores"),
+    ("Tokenizer.BOS_ID", "tokenizer.ggml.bos_token_id", "u32", "add_bos_token_id"),
+    ("Tokenizer.EOS_ID", "tokenizer.ggml.eos_token_id", "u32", "add_eos_token_id"),
+    ("Tokenizer.UNK_ID", "tokenizer.ggml.unknown_token_id", "u32", "add_unk_token_id"),
+    ("Tokenizer.PAD_ID", "tokenizer.ggml.padding_token_id", "u32", "add_pad_token_id"),
+    ("Tokenizer.ADD_BOS", "tokenizer.ggml.add_bos_token", "bool", "add_add_bos_token"),
+    ("Tokenizer.ADD_EOS", "tokenizer.ggml.add_eos_token", "bool", "add_add_eos_token"),
+    ("Tokenizer.CHAT_TEMPLATE", "tokenizer.chat_template", "string", "add_chat_template"),
+    ("Tokenizer.EOT_ID", "tokenizer.ggml.eot_token_id", "u32", "add_eot_token_id"),
+    ("Tokenizer.SEP_ID", "tokenizer.ggml.seperator_token_id", "u32", "add_sep_token_id"),
+    ("Tokenizer.MASK_ID", "tokenizer.ggml.mask_token_id", "u32", "add_mask_token_id"),
+    ("Tokenizer.ADD_PREFIX", "tokenizer.ggml.add_space_prefix", "bool", "add_add_space_prefix"),
+    ("Tokenizer.HF_JSON", "tokenizer.huggingface.json", "string", None),
+]
+"""The keys: the name in `Keys`, the key, the type, and the function of a value."""
+
+_SETTERS = {function: (key, kind) for _, key, kind, function in _KEYS}
+
+Keys = SimpleNamespace()
+"""The names of keys, as `Keys.General.ARCHITECTURE`; those of an architecture have `{arch}` in them."""
+for _name, _key, *_ in _KEYS:
+    _group, _dot, _own = _name.partition(".")
+    vars(vars(Keys).setdefault(_group, SimpleNamespace()))[_own] = _key
 
 
-def _quantize(data: Any, qtype: Any) -> Any:
+def quantize(data: Any, qtype: Any) -> Any:
     """Quantizes rows: see `weighbridge.quantize_array`."""
     name = GGMLQuantizationType(qtype).name
     if name in ("F32", "F16"):
@@ -255,7 +433,7 @@ def _quantize(data: Any, qtype: Any) -> Any:
     return quantize_array(data, name)
 
 
-def _dequantize(data: Any, qtype: Any) -> Any:
+def dequantize(data: Any, qtype: Any) -> Any:
     """The values of rows: see `weighbridge.dequantize_array`."""
     name = GGMLQuantizationType(qtype).name
     if name in ("F32", "F16"):
@@ -263,5 +441,5 @@ def _dequantize(data: Any, qtype: Any) -> Any:
     return dequantize_array(_np.asarray(data), name)
 
 
-quants = SimpleNamespace(quantize=_quantize, dequantize=_dequantize)
+quants = SimpleNamespace(quantize=quantize, dequantize=dequantize)
 """`quants.quantize(array, type)` and `quants.dequantize(bytes, type)`."""
