@@ -78,7 +78,7 @@ def test_slices(tmp_path: Path) -> None:
         )
         for index in indices:
             assert np.array_equal(part[index], array[index]), index
-        for wrong in ([0], (0, 4), slice(0, 4), (0, 0, 0, 0), slice(None, None, 2), "x"):
+        for wrong in ([0], (0, 4), slice(0, 4), (0, 0, 0, 0), slice(None, None, -1), "x"):
             with pytest.raises(sf.SafetensorError):
                 part[wrong]
         with pytest.raises(sf.SafetensorError, match="does not contain tensor y"):
@@ -126,3 +126,24 @@ def test_shared_tensors(tmp_path: Path) -> None:
     assert wb.open(path).metadata["b.weight"] == "a.weight"
     assert sft.load_model(other, path) == (set(), [])
     assert torch.equal(other.b.weight, model.a.weight)
+
+
+@pytest.mark.parametrize("framework", ["np", "pt"])
+def test_slices_with_steps(tmp_path: Path, framework: str) -> None:
+    if framework == "pt":
+        pytest.importorskip("torch")
+    values = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    sfn.save_file({"x": values}, tmp_path / "x.safetensors")
+    with sf.safe_open(tmp_path / "x.safetensors", framework) as file:
+        part = file.get_slice("x")
+        for index in (
+            np.s_[::2], np.s_[1::2], np.s_[:, ::2], np.s_[..., ::3], np.s_[::3, 1:4:2], np.s_[-1],
+            np.s_[-2:, 0], np.s_[0, ..., 2:4],
+        ):
+            assert np.array_equal(np.asarray(part[index]), values[index]), index
+        with pytest.raises((sf.SafetensorError, ValueError), match="step"):
+            part[::-1]
+        if framework == "pt":
+            # As PyTorch indexes.
+            assert part[[0, 2]].shape == (2, 5, 6) and part[:, None].shape == (4, 1, 5, 6)
+            assert part[:100].shape == (4, 5, 6)

@@ -125,6 +125,9 @@ class PySafeSlice:
 
     def __getitem__(self, index: Any) -> Any:
         shape = self._array.shape
+        if self._owner._make is _torch:
+            # PyTorch indexes as it does everywhere.
+            return self._owner._moved(_torch(self._array)[index].contiguous())
         if isinstance(index, list):
             if index:
                 raise SafetensorError("Non empty lists are not implemented")
@@ -151,15 +154,15 @@ def _checked(one: Any, axis: int, given: list[Any], shape: list[int]) -> Any:
         raise SafetensorError(f"too many indices for the shape {shape}")
     length = shape[axis]
     if isinstance(one, slice):
-        if one.step not in (None, 1):
-            raise SafetensorError("a slice can have the step 1 only")
+        if one.step is not None and one.step < 1:
+            raise SafetensorError(f"the step of a slice is {one.step}, not above 0")
         start, end = (
             None if number is None else _positive(number, axis, length)
             for number in (one.start, one.stop)
         )
         if end is not None and end > length:
             raise _beyond(given, shape, end - 1, axis)
-        return slice(start, end)
+        return slice(start, end, one.step)
     if not hasattr(one, "__index__"):
         raise SafetensorError(f"an array is indexed by integers and slices, not by {one!r}")
     number = _positive(one.__index__(), axis, length)
