@@ -141,9 +141,12 @@ def test_slices_with_steps(tmp_path: Path, framework: str) -> None:
             np.s_[-2:, 0], np.s_[0, ..., 2:4],
         ):
             assert np.array_equal(np.asarray(part[index]), values[index]), index
+        assert set(file.get_tensors()) == {"x"}
         with pytest.raises((sf.SafetensorError, ValueError), match="step"):
             part[::-1]
         if framework == "pt":
             # As PyTorch indexes.
             assert part[[0, 2]].shape == (2, 5, 6) and part[:, None].shape == (4, 1, 5, 6)
             assert part[:100].shape == (4, 5, 6)
+    with pytest.raises(sf.SafetensorError, match="backend disk is invalid"):
+        sf.safe_open(tmp_path / "x.safetensors", framework, backend="disk")

@@ -45,6 +45,8 @@ class safe_open:
     def __init__(
         self, filename: PathLike, framework: str, device: str | int = "cpu", *, backend: str = "mmap"
     ) -> None:
+        if backend not in ("mmap", "pread"):
+            raise SafetensorError(f"backend {backend} is invalid: it is not mmap or pread")
         self._open(File.open(filename), framework, device)
 
     def _open(self, file: File, framework: str, device: str | int) -> None:
@@ -81,9 +83,9 @@ class safe_open:
         """The array with this name."""
         return self._moved(self._make(self._opened().array(name)))
 
-    def get_tensors(self, names: list[str]) -> dict[str, Any]:
-        """Several arrays by name."""
-        return {name: self.get_tensor(name) for name in names}
+    def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
+        """Several arrays by name, or all."""
+        return {name: self.get_tensor(name) for name in (self.keys() if names is None else names)}
 
     def get_slice(self, name: str) -> PySafeSlice:
         """The array with this name, of which only what is indexed is read."""
