@@ -71,6 +71,10 @@ class Report(Mapping[str, Any]):
         return "\n".join((type(self).__name__, *(f"  {line}" for line in self._lines())))
 
 
+def _tensors(count: int) -> str:
+    return "1 tensor" if count == 1 else f"{count} tensors"
+
+
 def _bytes(count: int) -> str:
     """A number of bytes, for people."""
     number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -120,7 +124,7 @@ class VerifyReport(Report):
 
     def _lines(self) -> list[str]:
         found = self._found()
-        return [f"{self.tensors} tensors: {'no faults' if not found else len(found)}", *found]
+        return [f"{_tensors(self.tensors)}: {'no faults' if not found else len(found)}", *found]
 
 
 class DiffReport(Report):
@@ -155,7 +159,7 @@ class DiffReport(Report):
             "only in the second": self.only_b, "not read": self.unread,
         }
         counts = [f"{len(found)} {what}" for what, found in others.items() if found]
-        return [f"{said}: {self.compared} tensors compared", *counts]
+        return [f"{said}: {_tensors(self.compared)} compared", *counts]
 
 
 class WriteReport(Report):
@@ -180,7 +184,7 @@ class WriteReport(Report):
         time = "" if self.dry_run else f" in {self.seconds:.1f} s"
         return [
             f"{verb} {place}: {_bytes(self.bytes)}{time}",
-            f"{len(self.tensors)} tensors: {kinds}",
+            f"{_tensors(len(self.tensors))}: {kinds}",
             *self.notes,
         ]
 
