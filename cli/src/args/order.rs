@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 
-use clap::{Arg, Command, ValueEnum};
+use clap::{Command, ValueEnum};
 use weighbridge::adapter::Adapter;
 use weighbridge::container::{CONTAINERS, OLLAMA, ollama};
 use weighbridge::recipe::FileType;
@@ -13,7 +13,7 @@ use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
 use super::names::float_name;
-use super::program::{Program, word_at};
+use super::program::{Program, is_spelled, word_at};
 use super::values::{sha256, size_for_path};
 use super::{Listing, TargetType};
 use crate::failure::Failure;
@@ -301,24 +301,6 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
         _ => return Ok(()),
     };
     Err(Failure::advised(fault, advice))
-}
-
-/// Whether an argument of a verb is spelled like this option.
-fn is_spelled(argument: &Arg, option: &str) -> bool {
-    match option.strip_prefix("--") {
-        Some(name) => {
-            let aliases = argument.get_all_aliases().unwrap_or_default();
-            argument.get_long() == Some(name) || aliases.contains(&name)
-        }
-        None => option.strip_prefix('-').is_some_and(|name| {
-            argument.get_short().is_some_and(|short| name == short.to_string())
-        }),
-    }
-}
-
-/// Whether a verb has an option.
-pub(super) fn has_option(verb: &Command, option: &str) -> bool {
-    verb.get_arguments().any(|argument| is_spelled(argument, option))
 }
 
 /// The places of the words that are no options, and no values of options.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
-use super::{COMMON, Cli, help, order};
+use super::{COMMON, Cli, help};
 
 /// Options with a value that may come before the verb.
 pub(super) const VALUED: [&str; 4] = ["--color", "--family", "--max-memory", "--threads"];
@@ -27,7 +27,7 @@ impl Program {
 
     /// Whether an option is one of the program, which may come before the verb.
     pub(super) fn has_option(&self, option: &str) -> bool {
-        ["-h", "--help", "-V", "--version"].contains(&option) || order::has_option(&self.0, option)
+        ["-h", "--help", "-V", "--version"].contains(&option) || has_option(&self.0, option)
     }
 
     /// A verb with its arguments, and with those of its own verbs.
@@ -72,6 +72,24 @@ fn build(command: &mut Command) {
 fn build_all(command: &mut Command) {
     build(command);
     command.get_subcommands_mut().for_each(build_all);
+}
+
+/// Whether an argument of a verb is spelled like this option.
+pub(super) fn is_spelled(argument: &Arg, option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(name) => {
+            let aliases = argument.get_all_aliases().unwrap_or_default();
+            argument.get_long() == Some(name) || aliases.contains(&name)
+        }
+        None => option.strip_prefix('-').is_some_and(|name| {
+            argument.get_short().is_some_and(|short| name == short.to_string())
+        }),
+    }
+}
+
+/// Whether a verb has an option.
+pub(super) fn has_option(verb: &Command, option: &str) -> bool {
+    verb.get_arguments().any(|argument| is_spelled(argument, option))
 }
 
 /// The word at a place, if it is UTF-8.

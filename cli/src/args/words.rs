@@ -11,7 +11,7 @@ use super::foreign::{ANY, OPTIONS, PREFIXES, PROGRAMS, VERBS};
 use super::help;
 use super::names::float_name;
 use super::order;
-use super::program::{Program, VALUED, verb_place, word_at};
+use super::program::{Program, VALUED, has_option, verb_place, word_at};
 use crate::failure::{Failure, nearest_entry, note};
 use crate::spelling;
 
@@ -188,7 +188,7 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             Some((option, value)) if option.starts_with('-') => (option, Some(value)),
             _ => (word.as_str(), None),
         };
-        let has = |option: &str| order::has_option(command, option);
+        let has = |option: &str| has_option(command, option);
         let by_value = by_value(option, value.unwrap_or(word_at(words, place + 1)), has);
         let here = match by_value.or_else(|| meaning(&verb, option, has)) {
             // It is about the file of -o. Without one, the file itself is changed, as others do with --force.
@@ -450,7 +450,7 @@ mod tests {
         }
         for (verb, spellings, meaning) in OPTIONS.iter().filter(|(verb, ..)| *verb != ANY) {
             let command = find(verb);
-            let has = |option: &str| order::has_option(command, option);
+            let has = |option: &str| has_option(command, option);
             for option in spellings.split('|') {
                 assert!(!has(option), "{verb} has {option}");
             }
