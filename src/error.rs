@@ -57,6 +57,8 @@ pub enum AdvisedOption {
     AllowUnloadable,
     /// Choose the files of a download.
     Choose,
+    /// Convert an adapter to GGUF.
+    ConvertAdapter,
     /// The folder of a download.
     Folder,
     /// The importance matrix of a quantization.
@@ -86,6 +88,7 @@ impl AdvisedOption {
             Self::AllowNonfinite => "WriteOptions::allow_nonfinite",
             Self::AllowRequantize => "LlamaOptions::allow_requantize",
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
+            Self::ConvertAdapter => "ops::adapter_in_gguf",
             Self::Choose => "PullOptions::choose",
             Self::Folder => "PullOptions::folder",
             Self::Importance => "LlamaOptions::with_importance",

@@ -136,6 +136,7 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
         AdvisedOption::AllowNonfinite => "--allow-nonfinite",
         AdvisedOption::AllowRequantize => "--allow-requantize",
         AdvisedOption::Choose => "--include",
+        AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
         AdvisedOption::Folder => "-o",
         AdvisedOption::Importance => "`quantize --imatrix FILE`",
         AdvisedOption::LeaveOut => {
@@ -160,7 +161,8 @@ fn nearest_file(error: &Error) -> Option<String> {
 
 /// The entry of its folder that a path which does not exist is a slip of.
 pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
-    if path.exists() {
+    // A link to a missing file has its own message.
+    if path.symlink_metadata().is_ok() {
         return None;
     }
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);

@@ -51,7 +51,8 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
             reason = "as stated"
         )]
         let scale = alpha.map_or(1.0, |alpha| f64::from(alpha as f32 / rank as f32));
-        products.push(LowRankPair { target, a, b, magnitudes: None, layout, scale, rank });
+        let (magnitudes, bias) = (None, None);
+        products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
     }
     let base = metadata.str("general.base_model.0.name").map(str::to_owned);
     Ok(Some(Adapter {
@@ -60,6 +61,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         alpha,
         scale: None,
         rank_stabilized: false,
+        is_tied: false,
         base,
         products,
         wholes: Vec::new(),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::merge::{EMBEDDING, OUTPUT, check_architecture, factors, lacks, targets};
+use super::merge::{check_architecture, factors, lacks, targets};
 use super::{Adapter, LowRankPair};
 use crate::arch::{Axes, Change, Dialect, RowOrder, Transform, canonical_of};
 use crate::error::{Error, Result};
-use crate::model::{Model, Tensor};
+use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
 
 /// The advice for what GGUF cannot hold.
 const MERGE: &str = "merge the adapter into its model instead";
@@ -59,8 +59,10 @@ impl Adapter {
         }
     }
 
-    fn check_products_alone(&self) -> Result<()> {
-        let norms = self.products.iter().find_map(|product| product.magnitudes.as_ref());
+    fn check_products_alone<'a>(&'a self) -> Result<()> {
+        let norms =
+            |product: &'a LowRankPair| product.magnitudes.as_ref().or(product.bias.as_ref());
+        let norms = self.products.iter().find_map(norms);
         let others = norms.or(self.wholes.first().map(|whole| &whole.stored));
         match others.or(self.rows.first().map(|rows| &rows.stored)) {
             Some(stored) => {
@@ -102,7 +104,7 @@ impl Adapter {
         let config = base.config().ok();
         let mut changed = BTreeMap::new();
         for product in &self.products {
-            let targets = targets(base, self, &product.target)?;
+            let targets = targets(base, self, &product.target, ".weight")?;
             if targets.is_empty() {
                 return Err(lacks(base, &product.target, 1));
             }

@@ -6,15 +6,51 @@ use std::ops::Range;
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
 use crate::arch::{Axes, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
 use crate::bytes::Text;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::model::{Adaptation, Model, ProductUse, Tensor};
+use crate::model::{Adaptation, EMBEDDING, Model, OUTPUT, ProductUse, Tensor};
 use crate::store::{Encoding, Part};
 
-/// The canonical names of the embedding and of the output matrix, whose rows are tokens.
-pub(super) const EMBEDDING: &str = "token_embedding.weight";
-pub(super) const OUTPUT: &str = "output.weight";
+/// A note on an adapter that changes the embedding or the output matrix of a model in which both are one.
+const UNTIED: &str = "the model uses its embedding as output matrix, and the adapter changes one of the two: \
+     the output matrix is written separately";
+/// The same for an adapter whose products change the embedding.
+const BOTH: &str = "its change of the embedding also changes the output matrix, which is the same tensor, as in \
+     PEFT's merge; in training, the output matrix was that of the base";
+
+/// A part of an adapter that changes a tensor under a name of the adapter's dialect.
+trait Changes {
+    /// The name of the changed tensor.
+    fn name(&self, dialect: Dialect) -> Cow<'_, str>;
+}
+
+impl Changes for LowRankPair {
+    fn name(&self, dialect: Dialect) -> Cow<'_, str> {
+        match dialect {
+            Dialect::Gguf => Cow::Borrowed(&self.target),
+            _ => Cow::Owned(format!("{}.weight", self.target)),
+        }
+    }
+}
+
+impl Changes for WholeTensor {
+    fn name(&self, _: Dialect) -> Cow<'_, str> {
+        Cow::Borrowed(&self.target)
+    }
+}
 
 impl Adapter {
+    /// Whether a part changes the canonical tensor of this name, whether or not the model stores it.
+    fn is(&self, model: &Model, part: &impl Changes, canonical: &str) -> bool {
+        let architecture = model.resolution().ok().and_then(|resolution| resolution.architecture);
+        architecture.is_some_and(|architecture| {
+            spellings(&part.name(self.dialect)).iter().any(|name| {
+                let found = canonical_of(architecture, self.dialect, name);
+                found.iter().any(|found| found.canonical == canonical)
+            })
+        })
+    }
+
     /// The model with adapters merged, each with a factor that its products are multiplied by. Several
     /// adapters are merged one after another. Values are computed when they are read.
     ///
@@ -30,7 +66,7 @@ impl Adapter {
         if adapters.is_empty() {
             return Ok(model.clone());
         }
-        let mut merged = model.clone();
+        let (mut merged, mut notes) = (model.clone(), model.merged().to_vec());
         for (adapter, factor) in adapters {
             if let Some(obstacle) = &adapter.obstacle {
                 return Err(obstacle.clone());
@@ -44,10 +80,13 @@ impl Adapter {
             }
             check_architecture(model, adapter).map_err(within)?;
             check_factor(adapter, *factor).map_err(within)?;
+            if let Some(untied) = untied(&merged, adapter).map_err(within)? {
+                merged = untied;
+                notes.push(format!("{}: {UNTIED}", Text::from_path(adapter.path())));
+            }
             merged = with_whole_tensors(&merged, adapter).map_err(within)?;
         }
         let mut all = Adaptation::default();
-        let mut notes = model.merged().to_vec();
         for (adapter, factor) in adapters {
             let within = |error: Error| error.in_file(adapter.path());
             add_products(&mut all, &merged, adapter, *factor)?;
@@ -56,6 +95,11 @@ impl Adapter {
             }
             let times = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
             let path = Text::from_path(adapter.path());
+            let of_embedding =
+                adapter.products.iter().any(|product| adapter.is(&merged, product, EMBEDDING));
+            if of_embedding && !merged.has(OUTPUT) && !adapter.is_tied {
+                notes.push(format!("{path}: {BOTH}"));
+            }
             notes.push(format!("merged LoRA adapter {path}: {}{times}", adapter.summary()));
         }
         Ok(merged.with_changes(all, notes))
@@ -77,11 +121,35 @@ fn check_factor(adapter: &Adapter, factor: f64) -> Result<()> {
     }
 }
 
+/// The model with its embedding once more as output matrix, if both are one and the adapter changes either alone.
+fn untied(model: &Model, adapter: &Adapter) -> Result<Option<Model>> {
+    if adapter.is_tied || model.has(OUTPUT) {
+        return Ok(None);
+    }
+    let mut changes = adapter.products.iter().any(|product| adapter.is(model, product, OUTPUT));
+    for whole in &adapter.wholes {
+        let other = adapter.stored(&whole.stored)?;
+        if adapter.is(model, whole, OUTPUT) {
+            if is_copy_of_embedding(model, adapter, &other)? {
+                return Ok(None);
+            }
+            changes = true;
+        }
+        changes |= whole.is_copy && adapter.is(model, whole, EMBEDDING);
+    }
+    if changes { model.untied() } else { Ok(None) }
+}
+
 /// Adds the products of an adapter.
 fn add_products(all: &mut Adaptation, model: &Model, adapter: &Adapter, factor: f64) -> Result<()> {
-    let targets = adapter.products.iter().map(|product| targets(model, adapter, &product.target));
+    // A tied output matrix has the products of the embedding.
+    let is_second = |product: &&LowRankPair| {
+        adapter.is_tied && !model.has(OUTPUT) && adapter.is(model, *product, OUTPUT)
+    };
+    let products = || adapter.products.iter().filter(|product| !is_second(product));
+    let targets = products().map(|product| targets(model, adapter, &product.target, ".weight"));
     let targets = targets.collect::<Result<Vec<_>>>()?;
-    let lacking = adapter.products.iter().zip(&targets);
+    let lacking = products().zip(&targets);
     let lacking: Vec<&str> = lacking
         .filter(|(_, found)| found.is_empty())
         .map(|(product, _)| product.target.as_str())
@@ -89,13 +157,41 @@ fn add_products(all: &mut Adaptation, model: &Model, adapter: &Adapter, factor: 
     if let Some(first) = lacking.first() {
         return Err(lacks(model, first, lacking.len()).in_file(adapter.path()));
     }
-    for (product, targets) in adapter.products.iter().zip(targets) {
+    let within = |error: Error| error.in_file(adapter.path());
+    for (product, targets) in products().zip(targets) {
+        let scale = product.scale * factor;
         for target in targets {
-            add(all, model, adapter, product, &target, product.scale * factor)
-                .map_err(|error| error.in_file(adapter.path()))?;
+            add(all, model, adapter, product, &target, scale).map_err(within)?;
+        }
+        if let Some(bias) = &product.bias {
+            add_bias(all, model, adapter, (product, bias), scale).map_err(within)?;
         }
     }
     Ok(())
+}
+
+/// Adds the bias of a product to that of the module that it changes.
+fn add_bias(
+    all: &mut Adaptation,
+    model: &Model,
+    adapter: &Adapter,
+    (product, stored): (&LowRankPair, &str),
+    scale: f64,
+) -> Result<()> {
+    let bias = adapter.stored(stored)?;
+    let found = targets(model, adapter, &product.target, ".bias")?;
+    let [Target { tensor, expert: None, transform }] = found.as_slice() else {
+        return Err(lacks(model, &format!("{}.bias", product.target), 1));
+    };
+    if !transform.is_same() {
+        let fault = "the bias of a matrix that the model has in another form";
+        return Err(Error::unsupported(fault).in_tensor(stored));
+    }
+    let one = Tensor::new("1", DType::F32, &[1, 1], 1f32.to_le_bytes().to_vec())?;
+    let row = bias.clone().with_shape(&[1, bias.elements()]);
+    #[expect(clippy::cast_possible_truncation, reason = "PEFT scales in f32")]
+    let how = ProductUse { scale: scale as f32, rounded: false };
+    all.add(tensor, 0..1, (one, row), how, None)
 }
 
 /// Puts rows of an adapter in place of those of an embedding.
@@ -105,7 +201,7 @@ fn add_rows(
     adapter: &Adapter,
     rows: &TokenRows,
 ) -> Result<()> {
-    let targets = targets(model, adapter, &rows.target)?;
+    let targets = targets(model, adapter, &rows.target, ".weight")?;
     let [target] = targets.as_slice() else { return Err(lacks(model, &rows.target, 1)) };
     if target.expert.is_some() || target.transform.rows != RowOrder::All {
         return Err(Error::unsupported("rows of a fused matrix").in_tensor(&rows.stored));
@@ -119,7 +215,9 @@ fn with_whole_tensors(model: &Model, adapter: &Adapter) -> Result<Model> {
     for whole in &adapter.wholes {
         let other = adapter.stored(&whole.stored)?;
         let Some(own) = replaced(model, adapter, whole)? else {
-            if is_copy_of_embedding(model, adapter, whole, &other)? {
+            if adapter.is(model, whole, OUTPUT)
+                && (adapter.is_tied || is_copy_of_embedding(model, adapter, &other)?)
+            {
                 continue;
             }
             return Err(added(&whole.target));
@@ -197,30 +295,15 @@ fn replaced(model: &Model, adapter: &Adapter, whole: &WholeTensor) -> Result<Opt
     Ok(None)
 }
 
-/// Whether a whole tensor is an output matrix with the values of the adapter's embedding, for a model that
-/// uses its embedding as output matrix. PEFT saves both.
-fn is_copy_of_embedding(
-    model: &Model,
-    adapter: &Adapter,
-    whole: &WholeTensor,
-    other: &Tensor,
-) -> Result<bool> {
-    let Some(architecture) = model.resolution()?.architecture else { return Ok(false) };
-    let is = |target: &str, canonical: &str| {
-        spellings(target).iter().any(|name| {
-            let found = canonical_of(architecture, adapter.dialect, name);
-            found.iter().any(|found| found.canonical == canonical)
-        })
-    };
-    if !is(&whole.target, OUTPUT) || model.has(OUTPUT) {
-        return Ok(false);
-    }
-    let Some(embedding) = adapter.wholes.iter().find(|whole| is(&whole.target, EMBEDDING)) else {
-        return Ok(false);
-    };
+/// Whether an output matrix of the adapter has the values of its embedding, for a model in which both are one.
+/// PEFT saves both.
+fn is_copy_of_embedding(model: &Model, adapter: &Adapter, output: &Tensor) -> Result<bool> {
+    let mut wholes = adapter.wholes.iter();
+    let embedding = wholes.find(|whole| adapter.is(model, *whole, EMBEDDING));
+    let Some(embedding) = embedding.filter(|_| !model.has(OUTPUT)) else { return Ok(false) };
     let embedding = adapter.stored(&embedding.stored)?;
-    let same = embedding.dtype()? == other.dtype()? && embedding.shape() == other.shape();
-    Ok(same && embedding.bytes(Part::Weight)? == other.bytes(Part::Weight)?)
+    let same = embedding.dtype()? == output.dtype()? && embedding.shape() == output.shape();
+    Ok(same && embedding.bytes(Part::Weight)? == output.bytes(Part::Weight)?)
 }
 
 /// A canonical tensor that a product changes, or one of its experts.
@@ -289,11 +372,16 @@ fn spellings(name: &str) -> [String; 3] {
 }
 
 /// The canonical tensors that an adapter changes under a name; empty if the model lacks them.
-pub(super) fn targets(model: &Model, adapter: &Adapter, name: &str) -> Result<Vec<Target>> {
+pub(super) fn targets(
+    model: &Model,
+    adapter: &Adapter,
+    name: &str,
+    end: &str,
+) -> Result<Vec<Target>> {
     let resolution = model.resolution()?;
     let names: Vec<Cow<'_, str>> = match adapter.dialect {
         Dialect::Gguf => vec![Cow::Borrowed(name)],
-        _ => spellings(name).into_iter().map(|name| Cow::Owned(format!("{name}.weight"))).collect(),
+        _ => spellings(name).into_iter().map(|name| Cow::Owned(format!("{name}{end}"))).collect(),
     };
     // Of towers, and without an architecture, only the stored names are known.
     let stored = || names.iter().find_map(|name| model.stored_tensor(name).ok());

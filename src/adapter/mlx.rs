@@ -27,6 +27,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         alpha: None,
         scale: None,
         rank_stabilized: false,
+        is_tied: true,
         base: config.get("model").and_then(Json::as_str).map(str::to_owned),
         products: Vec::new(),
         wholes: Vec::new(),
@@ -35,9 +36,10 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     };
     match kind {
         "full" => {
+            let names = model.stored_tensors().map(|tensor| tensor.name().to_owned());
             let whole =
-                |name: &str| WholeTensor { target: name.to_owned(), stored: name.to_owned() };
-            adapter.wholes = model.stored_tensors().map(|tensor| whole(tensor.name())).collect();
+                |name: String| WholeTensor { target: name.clone(), stored: name, is_copy: false };
+            adapter.wholes = names.map(whole).collect();
         }
         "lora" | "dora" => add_products(&mut adapter, config, kind == "dora")?,
         other => {
@@ -83,7 +85,8 @@ fn add_products(adapter: &mut Adapter, config: &Map<String, Json>, has_norms: bo
         }
         let layout = Layout::Mlx;
         let rank = rank_of(&adapter.model, layout, &a, &b)?;
-        adapter.products.push(LowRankPair { target, a, b, magnitudes, layout, scale, rank });
+        let bias = None;
+        adapter.products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
     }
     match norms.first() {
         Some((_, name)) => {

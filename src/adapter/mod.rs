@@ -32,6 +32,8 @@ pub struct Adapter {
     /// The factor of the products, if the adapter states it instead of alpha.
     scale: Option<f64>,
     rank_stabilized: bool,
+    /// Whether an output matrix that is the embedding takes the changes of the embedding alone.
+    is_tied: bool,
     base: Option<String>,
     products: Vec<LowRankPair>,
     /// Tensors that it has instead of the model's.
@@ -53,6 +55,8 @@ struct LowRankPair {
     b: String,
     /// The stored name of the norms that the rows of the changed matrix are scaled to (DoRA).
     magnitudes: Option<String>,
+    /// The stored name of the vector that is added to the bias of the module, times the same factor.
+    bias: Option<String>,
     layout: Layout,
     /// The factor of the product, if the caller's factor is 1.
     scale: f64,
@@ -66,6 +70,8 @@ struct WholeTensor {
     target: String,
     /// Its stored name.
     stored: String,
+    /// Whether its module was trained as a copy, and not saved with the others.
+    is_copy: bool,
 }
 
 /// Rows of an embedding, in an adapter.
@@ -171,10 +177,14 @@ impl Adapter {
             let stabilized = if self.rank_stabilized { " (rank-stabilized)" } else { "" };
             let has_norms = self.products.iter().any(|product| product.magnitudes.is_some());
             let norms = if has_norms { ", rows scaled to norms (DoRA)" } else { "" };
+            let has_biases = self.products.iter().any(|product| product.bias.is_some());
+            let biases = if has_biases { ", biases" } else { "" };
             let (matrices, targets) =
                 (counted(self.len(), "matrix", "matrices"), self.targets().join(", "));
             let ranks = ranks.join(", ");
-            parts.push(format!("rank {ranks}, {scale}{stabilized}{norms}, {matrices}: {targets}"));
+            parts.push(format!(
+                "rank {ranks}, {scale}{stabilized}{norms}{biases}, {matrices}: {targets}"
+            ));
         }
         if !self.wholes.is_empty() {
             let names = kinds(self.wholes.iter().map(|whole| whole.target.as_str())).join(", ");

@@ -29,6 +29,22 @@ impl Adapter {
         })
     }
 
+    /// The model with the adapters merged that its container attaches to it, as Ollama applies them when it
+    /// runs the model.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`open`](Self::open) and [`merged`](Self::merged).
+    pub fn with_attached(model: &Model) -> Result<Model> {
+        let attached = model.attachments().iter().filter(|layer| layer.kind == "adapter");
+        let adapters = attached.map(|layer| Ok((Self::open(&layer.path)?, 1.0)));
+        let adapters = adapters.collect::<Result<Vec<_>>>()?;
+        if adapters.is_empty() || model.has_attached() {
+            return Ok(model.clone());
+        }
+        Ok(Self::merged(model, &adapters)?.attached())
+    }
+
     /// The adapter that was opened as a model, or `None` if the model is no adapter.
     ///
     /// # Errors

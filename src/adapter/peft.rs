@@ -47,12 +47,25 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         alpha: Some(number(config, "lora_alpha")?.unwrap_or(8.0)),
         scale: None,
         rank_stabilized: flag(config, "use_rslora"),
+        is_tied: flag(config, "ensure_weight_tying"),
         base: config.get("base_model_name_or_path").and_then(Json::as_str).map(str::to_owned),
         products,
-        wholes: parts.wholes,
+        wholes: wholes(parts.wholes, config),
         rows,
         obstacle: obstacle.map(|error| error.in_file(model.path())),
     }))
+}
+
+/// Whole tensors, of which the config says whether their modules were trained as copies.
+fn wholes(mut wholes: Vec<WholeTensor>, config: &Map<String, Json>) -> Vec<WholeTensor> {
+    let modules = config.get("modules_to_save").and_then(Json::as_array);
+    let modules: Vec<&str> = modules.into_iter().flatten().filter_map(Json::as_str).collect();
+    for whole in &mut wholes {
+        let module = whole.target.rsplit_once('.').map_or(&*whole.target, |(module, _)| module);
+        whole.is_copy |=
+            modules.iter().any(|name| matches_plain(name.as_bytes(), module.as_bytes()));
+    }
+    wholes
 }
 
 /// The tensors of an adapter, classified by their names.
@@ -64,6 +77,8 @@ struct AdapterParts {
     embeddings: Vec<String>,
     /// Modules with norms (DoRA), and the stored names.
     norms: Vec<(String, String)>,
+    /// Modules with a bias of matrix B, and the stored names.
+    biases: Vec<(String, String)>,
     wholes: Vec<WholeTensor>,
     /// Modules with rows of tokens, and the stored names.
     tokens: Vec<(String, String)>,
@@ -91,9 +106,11 @@ impl AdapterParts {
         for (mark, is_a, embedding) in KINDS {
             let Some((module, rest)) = after(mark) else { continue };
             if rest.ends_with(".bias") {
-                return Err(
-                    "adapters with biases cannot be merged: only products of matrices are supported",
-                );
+                if is_a || embedding {
+                    return Err("a bias that PEFT does not add");
+                }
+                self.biases.push((module.to_owned(), stored.to_owned()));
+                return Ok(());
             }
             if embedding {
                 self.embeddings.push(module.to_owned());
@@ -112,13 +129,14 @@ impl AdapterParts {
             );
         }
         // The name of the adapter follows, unless it was taken out when it was saved.
-        let target = match name.split_once(".modules_to_save.") {
+        let (target, is_copy) = match name.split_once(".modules_to_save.") {
             Some((module, rest)) => {
-                format!("{module}.{}", rest.rsplit('.').next().unwrap_or(rest))
+                (format!("{module}.{}", rest.rsplit('.').next().unwrap_or(rest)), true)
             }
-            None => name.to_owned(),
+            // Biases that were trained are those of the base's own module.
+            None => (name.replace(".base_layer.", "."), false),
         };
-        self.wholes.push(WholeTensor { target, stored: stored.to_owned() });
+        self.wholes.push(WholeTensor { target, stored: stored.to_owned(), is_copy });
         Ok(())
     }
 
@@ -129,6 +147,7 @@ impl AdapterParts {
         let (stabilized, has_norms) = (flag(config, "use_rslora"), flag(config, "use_dora"));
         let mut products = Vec::new();
         let mut norms = self.norms.clone();
+        let mut biases = self.biases.clone();
         for (target, a, b) in paired(self.matrices.clone())? {
             let layout = match self.embeddings.contains(&target) {
                 true => Layout::PeftEmbedding,
@@ -155,11 +174,14 @@ impl AdapterParts {
             }
             let alpha = pattern(config, "alpha_pattern", &target)?.unwrap_or(alpha);
             let scale = alpha / if stabilized { found.sqrt() } else { found };
-            products.push(LowRankPair { target, a, b, magnitudes, layout, scale, rank });
+            let place = biases.iter().position(|(module, _)| *module == target);
+            let bias = place.map(|place| biases.swap_remove(place).1);
+            products.push(LowRankPair { target, a, b, magnitudes, bias, layout, scale, rank });
         }
-        match norms.first() {
-            Some((_, name)) => {
-                let fault = "norms of DoRA without its matrices, which cannot be merged";
+        let alone = norms.first().map(|(_, name)| ("norms of DoRA", name));
+        match alone.or(biases.first().map(|(_, name)| ("a bias", name))) {
+            Some((what, name)) => {
+                let fault = format!("{what} without its matrices, which cannot be merged");
                 Err(Error::unsupported(fault).in_tensor(name))
             }
             None => Ok(products),
@@ -196,12 +218,7 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
     }
-    let bias = config.get("bias").and_then(Json::as_str).unwrap_or("none");
-    if bias != "none" {
-        return refuse("bias", format!("\"{bias}\", but only \"none\" can be merged"));
-    }
-    const REFUSED: [(&str, &str); 5] = [
-        ("lora_bias", "the adapter has biases"),
+    const REFUSED: [(&str, &str); 4] = [
         ("use_qalora", "QALoRA pools the inputs"),
         ("layer_replication", "the adapter repeats layers"),
         (

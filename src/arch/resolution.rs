@@ -38,6 +38,10 @@ pub struct Resolution {
     pub wrapper: String,
     /// The number of stored names that have such a piece.
     pub wrapped: usize,
+    /// A prefix of all names that only this model has, among these pieces.
+    pub(crate) held: &'static str,
+    /// Names under which required tensors are missing, and the stored names that these tensors have instead.
+    pub(crate) aliases: Vec<(String, String)>,
     /// Tensors with canonical names, in the order of the files.
     pub mapped: Vec<Mapping>,
     /// Known tensors that are not weights of the language model: made by a converter, computed from
@@ -69,14 +73,16 @@ impl Resolution {
         dialect: Dialect,
         reason: String,
     ) -> Self {
-        let (wrapper, wrapped) = (String::new(), 0);
-        let (mapped, auxiliary, unknown, missing) = Default::default();
+        let (wrapper, wrapped, held) = (String::new(), 0, "");
+        let (aliases, mapped, auxiliary, unknown, missing) = Default::default();
         Self {
             architecture,
             dialect,
             reason,
             wrapper,
             wrapped,
+            held,
+            aliases,
             mapped,
             auxiliary,
             unknown,
@@ -124,7 +130,7 @@ impl Resolution {
 
     /// A stored name without the pieces of wrappers, which are noted.
     pub(super) fn unwrap<'n>(&mut self, stored: &'n str) -> Cow<'n, str> {
-        let (bare, pieces) = wrapper::unwrapped(stored);
+        let (bare, pieces) = wrapper::unwrapped(stored, self.held);
         if !pieces.is_empty() {
             self.wrapped = self.wrapped.saturating_add(1);
             self.wrapper = pieces;
@@ -136,7 +142,7 @@ impl Resolution {
     pub(crate) fn bare<'n>(&self, stored: &'n str) -> Cow<'n, str> {
         match self.wrapped {
             0 => Cow::Borrowed(stored),
-            _ => wrapper::unwrapped(stored).0,
+            _ => wrapper::unwrapped(stored, self.held).0,
         }
     }
 

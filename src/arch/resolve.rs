@@ -190,7 +190,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         return Ok(structure::resolve(store, resolution, reader.as_ref()));
     };
     let names = names_of(architecture, dialect);
-    let within = within(store, &resolution, architecture, &names);
+    let (held, within) = prefixes(store, &resolution, architecture, &names);
+    resolution.held = held;
     let required = architecture.required();
     let bits = bits_of(&required);
     // Which of the required names each layer has, one bit each. The layers are those with stored
@@ -241,6 +242,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             experts.stored.push((expert, stored.clone().into_owned()));
         }
     }
+    add_aliases(store, &mut resolution, (&names, &required), &mut ranks);
     let experts = experts.into_values();
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
     keep_once(&mut resolution, &ranks).map_err(|error| error.in_file(store.path()))?;
@@ -254,30 +256,68 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     Ok(resolution)
 }
 
-/// The prefix that the layers of the language model have within another model, if no name of a layer is
-/// one of the family's.
-fn within(
+/// Maps required tensors that are stored under another name: safetensors' `save_model` writes a tensor of several
+/// modules once, and its other names to `__metadata__`.
+fn add_aliases(
+    store: &Store,
+    resolution: &mut Resolution,
+    (names, required): (&DialectRows, &[Vec<&'static str>]),
+    ranks: &mut Vec<u32>,
+) {
+    let Some(architecture) = resolution.architecture else { return };
+    if store.encoding() != Encoding::Safetensors {
+        return;
+    }
+    for (alias, value) in store.metadata().iter() {
+        let Some(stored) = value.to_text().and_then(|text| store.find(text.to_str()?)) else {
+            continue;
+        };
+        let found = find(&alias.spelling(), architecture, resolution.dialect, names);
+        for &DialectRow { rank, canonical, transform } in found.map_or(&[][..], |found| found.rows)
+        {
+            let is_mapped = resolution.mapped.iter().any(|known| known.canonical == canonical);
+            if is_mapped || !required.iter().flatten().any(|name| *name == canonical) {
+                continue;
+            }
+            let name = stored.name().spelling().into_owned();
+            resolution.aliases.push((alias.spelling().into_owned(), name.clone()));
+            let (canonical, stored, stacked) = (canonical.to_owned(), vec![name], false);
+            resolution.mapped.push(Mapping { canonical, stored, stacked, transform });
+            ranks.push(rank);
+        }
+    }
+}
+
+/// A prefix of all names, and the one that the layers of the language model have within another model, if no
+/// name of a layer is one of the family's.
+fn prefixes(
     store: &Store,
     resolution: &Resolution,
     architecture: &Architecture,
     names: &DialectRows,
-) -> String {
+) -> (&'static str, String) {
     let dialect = resolution.dialect;
     if dialect == Dialect::Gguf {
-        return String::new();
+        return ("", String::new());
     }
     let is_of_layers = |name: &str| {
         find(name, architecture, dialect, names).is_some_and(|found| found.layer.is_some())
     };
     let is_auxiliary = |name: &str| auxiliary::reason(name, architecture.auxiliary).is_some();
     let bare = || {
-        store.tensors().map(|tensor| wrapper::unwrapped(&tensor.name().spelling()).0.into_owned())
+        store
+            .tensors()
+            .map(|tensor| wrapper::unwrapped(&tensor.name().spelling(), "").0.into_owned())
     };
     if bare().any(|name| is_of_layers(&name) && !is_auxiliary(&name)) {
-        return String::new();
+        return ("", String::new());
+    }
+    let held = wrapper::held(&bare().collect::<Vec<_>>(), is_of_layers);
+    if !held.is_empty() {
+        return (held, String::new());
     }
     let bare: Vec<String> = bare().filter(|name| !is_auxiliary(name)).collect();
-    wrapper::inner(&bare, &resolution.reason, is_of_layers)
+    ("", wrapper::inner(&bare, &resolution.reason, is_of_layers))
 }
 
 /// Whether the files use GGUF's names. whisper.cpp's own files use the same names as its GGUF files.

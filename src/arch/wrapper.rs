@@ -10,14 +10,29 @@ const INNER: [&str; 3] = ["_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wr
 /// Prefixes of programs that wrap a whole model: data parallelism, PEFT.
 const OUTER: [&str; 2] = ["module.", "base_model.model."];
 
+/// The name under which classes hold a whole model, as those of trainers do.
+const HELD: &str = "model.";
+
+/// The prefix that a program has put before every name, if no name is that of a layer with it, and one is
+/// without it.
+pub(super) fn held(names: &[String], is_of_layers: impl Fn(&str) -> bool) -> &'static str {
+    let is_held = names.iter().all(|name| name.starts_with(HELD))
+        && names.iter().any(|name| name.strip_prefix(HELD).is_some_and(&is_of_layers));
+    if is_held { HELD } else { "" }
+}
+
 /// A name without the pieces of wrappers, and these pieces in order. The pieces are empty if the name has
-/// none.
-pub(super) fn unwrapped(name: &str) -> (Cow<'_, str>, String) {
+/// none. `held` is a prefix of all names of the model.
+pub(super) fn unwrapped<'n>(name: &'n str, held: &str) -> (Cow<'n, str>, String) {
     let (mut bare, mut pieces) = (String::new(), String::new());
     let mut rest = name;
     while !rest.is_empty() {
-        let outer = OUTER.iter().filter(|_| bare.is_empty());
-        let piece = INNER.iter().chain(outer).find(|piece| rest.starts_with(**piece));
+        let outer = OUTER.iter().copied().filter(|_| bare.is_empty());
+        // The model has modules of the same name.
+        let once =
+            Some(held).filter(|held| !held.is_empty() && bare.is_empty() && !pieces.contains(held));
+        let mut all = INNER.iter().copied().chain(outer).chain(once);
+        let piece = all.find(|piece| rest.starts_with(*piece));
         let end = rest.find('.').map_or(rest.len(), |dot| dot.saturating_add(1));
         let (part, after) = rest.split_at(piece.map_or(end, |piece| piece.len()));
         if piece.is_some() { &mut pieces } else { &mut bare }.push_str(part);
@@ -66,7 +81,10 @@ mod tests {
             ("model.module.weight", "model.module.weight", ""),
             ("not_orig_mod.weight", "not_orig_mod.weight", ""),
         ] {
-            assert_eq!(unwrapped(name), (Cow::Borrowed(bare), pieces.to_owned()), "{name}");
+            let expected = (Cow::Borrowed(bare), pieces.to_owned());
+            assert_eq!(unwrapped(name, ""), expected, "{name}");
         }
+        let (bare, pieces) = unwrapped("module.model.model.layers.0.model.up", "model.");
+        assert_eq!((&*bare, &*pieces), ("model.layers.0.model.up", "module.model."));
     }
 }

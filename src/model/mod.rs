@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::arch::{
-    ConfigValue, Dialect, GenerationConfig, KeptDocument, Mapping, ModelConfig, Resolution,
-    canonical_of, computed_config, model_config, resolve, stated_config, unused_config,
+    ConfigValue, Dialect, DialectTensor, GenerationConfig, KeptDocument, Mapping, ModelConfig,
+    Resolution, canonical_of, computed_config, dialect_tensors, model_config, resolve,
+    stated_config, unused_config,
 };
 use crate::bytes::{Source, Text};
 use crate::container::{self, OpenOptions};
@@ -41,6 +42,10 @@ pub(crate) use tensor::{
     prefetch,
 };
 pub use tensor::{Axis, Convention, Derivation, RowReader, Tensor};
+
+/// The canonical names of the embedding and of the output matrix, whose rows are tokens.
+pub(crate) const EMBEDDING: &str = "token_embedding.weight";
+pub(crate) const OUTPUT: &str = "output.weight";
 
 /// An opened model: the parsed headers of its files, and its tensors under stored and canonical
 /// names.
@@ -72,6 +77,8 @@ struct ModelInner {
     adaptation: Option<Arc<Adaptation>>,
     /// A note for each adapter that was merged.
     merged: Vec<String>,
+    /// Whether the adapters that the container attaches to the model are among them.
+    has_attached: bool,
 }
 
 /// The resolution of stored names, and an index over the canonical names.
@@ -84,7 +91,10 @@ struct ResolvedNames {
 
 impl ResolvedNames {
     fn of(store: &Arc<Store>) -> Result<Self> {
-        let resolution = resolve(store)?;
+        Self::indexed(resolve(store)?)
+    }
+
+    fn indexed(resolution: Resolution) -> Result<Self> {
         let mut mapped = NameIndex::with_room(resolution.mapped.len())?;
         for (place, mapping) in (0..).zip(&resolution.mapped) {
             let name = mapping.canonical.as_bytes();
@@ -146,16 +156,18 @@ impl Model {
     /// The model of an opened store.
     pub(crate) fn of_store(store: Store) -> Self {
         let (names, config, store) = (OnceLock::new(), OnceLock::new(), Arc::new(store));
-        let (adaptation, merged) = (None, Vec::new());
-        Self { inner: Arc::new(ModelInner { store, names, config, adaptation, merged }) }
+        let (adaptation, merged, has_attached) = (None, Vec::new(), false);
+        let inner = ModelInner { store, names, config, adaptation, merged, has_attached };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The same model with another store, other names or other changes.
     fn with(&self, change: impl FnOnce(&mut ModelInner)) -> Self {
-        let ModelInner { store, names, adaptation, merged, .. } = &*self.inner;
-        let (names, config) = (names.clone(), OnceLock::new());
-        let (adaptation, merged) = (adaptation.clone(), merged.clone());
-        let mut inner = ModelInner { store: Arc::clone(store), names, config, adaptation, merged };
+        let ModelInner { store, names, adaptation, merged, has_attached, .. } = &*self.inner;
+        let (store, names, config) = (Arc::clone(store), names.clone(), OnceLock::new());
+        let (adaptation, merged, has_attached) =
+            (adaptation.clone(), merged.clone(), *has_attached);
+        let mut inner = ModelInner { store, names, config, adaptation, merged, has_attached };
         change(&mut inner);
         Self { inner: Arc::new(inner) }
     }
@@ -163,6 +175,46 @@ impl Model {
     /// The same model with the tensors of another store, which has the same names.
     pub(crate) fn with_store(&self, store: Store) -> Self {
         self.with(|inner| inner.store = Arc::new(store))
+    }
+
+    /// The same model with its embedding once more, as the output matrix. `None` if it has an output matrix,
+    /// computes logits otherwise, or scales those of its embedding.
+    pub(crate) fn untied(&self) -> Result<Option<Self>> {
+        let names = self.names_of()?;
+        let Resolution { architecture, dialect, .. } = names.resolution;
+        let Some(architecture) = architecture.filter(|_| !self.has(OUTPUT)) else {
+            return Ok(None);
+        };
+        let config = self.document("config.json");
+        let scales = config.and_then(|config| config.get("is_encoder_decoder")?.as_bool());
+        let Some(embedding) = self.mapping(EMBEDDING)?.filter(|_| scales != Some(true)) else {
+            return Ok(None);
+        };
+        let named = self.config().map_or(architecture.name, |config| &config.architecture.value);
+        let (found, _) = dialect_tensors(architecture, named, dialect, &[OUTPUT], |_, _| false);
+        let ([DialectTensor { name, parts }], [stored]) =
+            (found.as_slice(), embedding.stored.as_slice())
+        else {
+            return Ok(None);
+        };
+        let [(_, transform)] = parts.as_slice() else { return Ok(None) };
+        let store = &self.inner.store;
+        let Some(number) = store.find(stored).map(|tensor| tensor.number()) else {
+            return Ok(None);
+        };
+        let is_free = store.find(name).is_none();
+        if !(is_free && transform.is_same() && embedding.transform.is_same()) {
+            return Ok(None);
+        }
+        let store = store.with_alias(number, name)?;
+        let mut names = names.clone();
+        let (canonical, stored) = (OUTPUT.to_owned(), vec![name.clone()]);
+        let (stacked, transform) = (false, *transform);
+        names.resolution.mapped.push(Mapping { canonical, stored, stacked, transform });
+        let names = ResolvedNames::indexed(names.resolution)?;
+        Ok(Some(self.with(|inner| {
+            (inner.store, inner.names) = (Arc::new(store), OnceLock::from(Ok(names)));
+        })))
     }
 
     /// The same model with changed values, and a note on each change.
@@ -175,6 +227,16 @@ impl Model {
     /// The same model with notes of what was merged.
     pub(crate) fn with_notes(&self, merged: Vec<String>) -> Self {
         self.with(|inner| inner.merged = merged)
+    }
+
+    /// The same model, with the adapters that its container attaches to it merged.
+    pub(crate) fn attached(&self) -> Self {
+        self.with(|inner| inner.has_attached = true)
+    }
+
+    /// Whether the adapters that the container attaches to the model are merged.
+    pub(crate) fn has_attached(&self) -> bool {
+        self.inner.has_attached
     }
 
     /// A note for each adapter that was merged into the model.

@@ -7,7 +7,7 @@ use super::go_template::GoTemplate;
 use super::layers::{NewLayers, gguf_role};
 use super::modelfile::{Instruction, Modelfile};
 use crate::container::OLLAMA;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::model::Model;
 use crate::store::Encoding;
 
@@ -137,9 +137,13 @@ impl CreateOptions {
         let model = Model::open(path)?;
         if model.encoding() != Encoding::Gguf {
             let fault = "Ollama takes adapters and projectors in GGUF";
-            return Err(Error::unsupported(fault)
-                .in_file(path)
-                .advise("convert a LoRA adapter with llama.cpp's convert_lora_to_gguf.py"));
+            let error = Error::unsupported(fault).in_file(path);
+            return Err(match model.read_document("adapter_config.json")? {
+                Some(_) => {
+                    error.advise_option("{} writes it as GGUF", AdvisedOption::ConvertAdapter)
+                }
+                None => error,
+            });
         }
         if gguf_role(model.metadata()) == "model" {
             let fault = "neither an adapter nor a projector: a whole model";

@@ -247,6 +247,9 @@ fn files(
         let written = builder.written_documents().iter().any(|d| d.name == *name && d.role == kind);
         let (outcome, detail) = match written {
             true => (Outcome::Written, name.clone()),
+            false if kind == "adapter" && source.has_attached() => {
+                (Outcome::Derived, "merged into the weights".to_owned())
+            }
             false => (Outcome::LeftOut, format!("a {kind} of Ollama's store")),
         };
         let shown = if name.is_empty() { kind } else { name };

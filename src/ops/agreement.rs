@@ -12,12 +12,10 @@ use crate::arch::{Dialect, canonical_names, family};
 use crate::dtype::DType;
 use crate::engines::{mlx_lm, transformers};
 use crate::error::{AdvisedOption, Error, Result};
-use crate::model::{Model, Tensor};
+use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
 use crate::store::Encoding;
 use crate::write::Builder;
 
-const OUTPUT: &str = "output.weight";
-const EMBEDDING: &str = "token_embedding.weight";
 const TIED: &str = "tie_word_embeddings";
 const VOCABULARY: &str = "vocab_size";
 /// The names of that key in the configs of older classes.

@@ -120,7 +120,9 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
         (None, Dialect::Mlx) => Dialect::HuggingFace,
         (_, dialect) => dialect,
     };
-    if same(resolution.dialect) == same(dialect) && is_whole {
+    // llama.cpp no longer reads experts that are stored one by one.
+    let are_apart = dialect == Dialect::Gguf && resolution.mapped.iter().any(|of| of.stacked);
+    if same(resolution.dialect) == same(dialect) && is_whole && !are_apart {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
             left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();
@@ -129,7 +131,11 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
             let bare = resolution.bare(view.name()).into_owned();
             view.named(&bare)
         };
-        let tensors = model.stored_tensors().filter(|view| !is_left(view)).map(named).collect();
+        let stored = model.stored_tensors().filter(|view| !is_left(view)).map(named);
+        let mut tensors: Vec<Tensor> = stored.collect();
+        for (alias, stored) in &resolution.aliases {
+            tensors.push(model.stored_tensor(stored)?.named(&resolution.bare(alias)));
+        }
         return Ok(TranslatedTensors { tensors, left_out, ..TranslatedTensors::default() });
     }
     let Some(architecture) = resolution.architecture else {
@@ -183,7 +189,8 @@ impl Translation<'_> {
                 named.left_out.push((auxiliary.stored.clone(), auxiliary.reason.to_owned()));
                 continue;
             }
-            let name = auxiliary.stored.as_str();
+            let bare = self.resolution.bare(&auxiliary.stored);
+            let name = bare.as_ref();
             let is_kept = self.architecture.mlx_keeps_tower_names;
             let short = name.strip_prefix("model.").filter(|_| !is_kept);
             let name = short.filter(|_| self.dialect == Dialect::Mlx).unwrap_or(name);

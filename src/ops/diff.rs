@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::statistics::{Grid, GridOptions, grid_of_difference};
 use crate::error::{Error, ErrorKind, Result};
-use crate::model::{Model, Tensor};
+use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
 use crate::progress::{Meter, Watch};
 use crate::quant::{PAIR_LANES, pair_sums};
 use crate::threads::Threads;
@@ -180,9 +180,6 @@ impl ModelDiff {
             && !self.tensors.iter().any(|tensor| tensor.outcome.is_difference())
     }
 }
-
-const OUTPUT: &str = "output.weight";
-const EMBEDDING: &str = "token_embedding.weight";
 
 impl TensorPairs {
     /// Pairs the tensors of two models by canonical name, and tensors without a canonical name by

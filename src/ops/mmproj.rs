@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::rewrite::merge;
 use crate::arch::tower::{Tower, TowerConfig, TowerForm, TowerTensor};
 use crate::arch::transform::{PLUS_ONE, SOFTPLUS, SQUEEZED};
 use crate::arch::{Auxiliary, Resolution, family};
@@ -10,18 +11,40 @@ use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::Json;
-use crate::model::{Model, Tensor};
+use crate::model::{Attachment, Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
 use crate::tokenizer::Tokenizer;
 use crate::translate;
-use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, encoded};
+use crate::write::{Builder, Method, OutTensor, Output, Precision, Producer, WritePlan, encoded};
 
 /// Dtypes of the matrices of a vision model that llama.cpp's converter offers.
 const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::Q8_0];
 
+/// A note on a vision model that is in another file of a store.
+pub(super) const ATTACHED: &str = "the vision or audio model is a file of its own in the store (projector), which is left \
+     out: converting with mmproj copies that file";
+
 /// The end of an advice.
 const CONVERTER: &str = "llama.cpp's convert_hf_to_gguf.py --mmproj may be able to write the file";
+
+/// The file with the vision model that the container attaches to a model.
+pub(super) fn attached(model: &Model) -> Option<&Attachment> {
+    model.attachments().iter().find(|layer| layer.kind == "projector")
+}
+
+/// Plans a copy of an attached vision model.
+///
+/// # Errors
+///
+/// `Unsupported` if another dtype is asked for; otherwise same as [`Model::open`].
+pub(super) fn copied(layer: &Attachment, precision: Precision) -> Result<WritePlan> {
+    if precision.dtype.is_some() {
+        let fault = "the vision model that is attached to the model is copied as it is";
+        return Err(Error::unsupported(fault).in_file(&layer.path));
+    }
+    merge(&Model::open(&layer.path)?, None)
+}
 
 /// The vision model of a model, and what its files say about it.
 fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
@@ -70,6 +93,9 @@ fn of_towers(resolution: &Resolution) -> impl Iterator<Item = &Auxiliary> {
 
 /// A note for a plan that writes a language model to GGUF: where its vision model goes.
 pub(super) fn note(model: &Model) -> Result<Option<String>> {
+    if attached(model).is_some() {
+        return Ok(Some(ATTACHED.to_owned()));
+    }
     if model.encoding() == Encoding::Gguf || !model.resolution()?.has_towers() {
         return Ok(None);
     }
@@ -112,7 +138,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
             continue;
         }
         let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
-        let tensors = tower.tensors(&stored, &config)?.ok_or_else(|| {
+        let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
             let fault = "not a known tensor of this vision model (mmproj)";
             here(Error::unsupported(fault).advise(CONVERTER))
         })?;

@@ -8,6 +8,7 @@ use super::check_no_adapter;
 use super::gguf::{Finish, GgufDraft};
 use super::judge::judged;
 use super::rewrite::stem;
+use crate::adapter::Adapter;
 use crate::bytes::Text;
 use crate::container::Shards;
 use crate::container::gguf::write::SPLIT_KEYS;
@@ -39,11 +40,13 @@ pub fn quantize(
     importance: Option<&ImportanceMatrix>,
     path: &Path,
 ) -> Result<WritePlan> {
+    let path_of_model = model.path();
+    let here = |error: Error| error.in_file(path_of_model);
+    check_no_adapter(model).map_err(here)?;
+    let model = &Adapter::with_attached(model).map_err(here)?;
     let store = model.store();
-    check_no_adapter(model).map_err(|error| error.in_file(store.path()))?;
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
     let mut draft = GgufDraft::of(model, precision)?;
-    let here = |error: Error| error.in_file(store.path());
     let mut stored = Vec::new();
     for OutTensor { name, output: Output { producer, .. }, .. } in &draft.tensors {
         let dtype = producer.dtype().map_err(here)?;

@@ -1,8 +1,9 @@
-//! A store in which some tensors are those of another store.
+//! A store in which some tensors are those of another store, or stand under two names.
 
 use super::listing::{EntryType, NO_GROUP};
-use super::{Store, StoredFile};
+use super::{Store, StoredFile, name};
 use crate::error::{Error, Result};
+use crate::index::hash;
 
 impl Store {
     /// The same store with some tensors replaced, under their own names. Of each pair, the first number is
@@ -45,6 +46,42 @@ impl Store {
                 replaced.group = NO_GROUP;
             }
         }
+        Ok(store)
+    }
+
+    /// The same store with tensor `of` under a second name, which no tensor has. Both share their arrays.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for too many names or parts.
+    pub(crate) fn with_alias(&self, of: u32, alias: &str) -> Result<Self> {
+        let mut store = self.clone();
+        let too_many = |_| Error::unsupported("more than 2^32 tensors or parts in one model");
+        let Some(&entry) = self.entry(of) else { return Ok(store) };
+        let number = u32::try_from(store.listing.len()).map_err(too_many)?;
+        let mut second = entry;
+        (second.name_start, second.name_len) = store.listing.own_name(alias.as_bytes())?;
+        let group = store.groups.get(entry.group as usize).filter(|group| group.head == of);
+        if let Some(mut group) = group.cloned() {
+            let range = group.parts.start as usize..group.parts.end as usize;
+            let mut parts = store.parts.get(range).unwrap_or_default().to_vec();
+            parts.iter_mut().filter(|(_, part)| *part == of).for_each(|(_, part)| *part = number);
+            let start = u32::try_from(store.parts.len()).map_err(too_many)?;
+            store.parts.extend(parts);
+            group.parts = start..u32::try_from(store.parts.len()).map_err(too_many)?;
+            group.head = number;
+            second.group = u32::try_from(store.groups.len()).map_err(too_many)?;
+            store.groups.push(group);
+        }
+        if let Some(why) = self.refused.get(&of) {
+            store.refused.insert(number, why.clone());
+        }
+        store.listing.entries.push(second);
+        store.tensors = store.tensors.saturating_add(1);
+        let Self { index, listing, files, .. } = &mut store;
+        let name = |other| name(listing, files, other);
+        let same = |other| name(other) == alias.as_bytes();
+        index.insert(hash(alias.as_bytes()), number, same, |other| hash(name(other)));
         Ok(store)
     }
 

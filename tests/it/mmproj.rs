@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{DType, Model, Result, WriteOptions};
@@ -88,6 +89,34 @@ fn refused(source: &TempDir, options: ConvertOptions) -> String {
     match projector(source.path(), options) {
         Ok((_, model, _)) => format!("written, with {} tensors", model.len()),
         Err(error) => without_path(&told(&error), source.path()),
+    }
+}
+
+/// Programs that wrap a model put a text before the names of its towers too.
+#[test]
+fn names_of_wrapped_towers() {
+    let (config, vision) = qwen2_vl();
+    let plain = model(&config, &vision);
+    let expected = contents(&projector(plain.path(), ConvertOptions::new(&GGUF)).expect("it").1);
+    for wrapper in ["_orig_mod.", "base_model.model."] {
+        let tensors = [LANGUAGE, &vision].concat();
+        let renamed: Vec<(String, &[u64])> =
+            tensors.iter().map(|(name, shape)| (format!("{wrapper}{name}"), *shape)).collect();
+        let renamed: Vec<(&str, &[u64])> =
+            renamed.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
+        let wrapped = model(&config, &vision);
+        put(wrapped.path(), "model.safetensors", counted(&renamed));
+        let found = projector(wrapped.path(), ConvertOptions::new(&GGUF));
+        let (_folder, found, _) = found.unwrap_or_else(|error| panic!("{wrapper}: {error}"));
+        assert_eq!(contents(&found), expected, "{wrapper}");
+        let names = |files: &TempDir, dialect| {
+            let whole = Model::open(files.path()).expect("a model");
+            let tensors = whole.tensors_in(dialect).expect("names").tensors;
+            tensors.iter().map(|tensor| tensor.name().to_owned()).collect::<Vec<_>>()
+        };
+        for dialect in [Dialect::HuggingFace, Dialect::Mlx] {
+            assert_eq!(names(&wrapped, dialect), names(&plain, dialect), "{wrapper}");
+        }
     }
 }
 

@@ -3,9 +3,13 @@
 
 use crate::ollama_store::{Store, manifest};
 use crate::support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
-use weighbridge::container::ollama;
+use weighbridge::adapter::Adapter;
+use weighbridge::container::{GGUF, SAFETENSORS, ollama};
 use weighbridge::metadata::KeyValues;
 use weighbridge::ollama::Modelfile;
+use weighbridge::ops::ConvertOptions;
+use weighbridge::recipe::FileType;
+use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{DType, ErrorKind, Limits, Model, OpenOptions, Part, WriteOptions, ops};
 
 /// Eight groups of 64 codes of 4 bits: code n in row n, and scales and biases in BF16.
@@ -492,4 +496,58 @@ fn blobs_that_are_gone_are_found() {
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert_eq!(faults[0], format!("./blobs/sha256-{gone}: the file is missing"));
     assert!(faults[1].contains(&changed), "{faults:?}");
+}
+
+/// A model that `ollama create` made of a base and an adapter, and one with a projector.
+#[test]
+fn layers_of_adapters_and_projectors_are_not_dropped() {
+    let fixture = |name: &str| {
+        std::fs::read(crate::support::root().join("tests/fixtures/lora/llama").join(name))
+    };
+    let base = Model::open(crate::support::root().join("tests/fixtures/lora/llama/base")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let written = |model: &Model, name: &str, options: &ConvertOptions| {
+        let plan = ops::convert(model, options).unwrap_or_else(|error| panic!("{error}"));
+        plan.run(&folder.path().join(name), &weighbridge::WriteOptions::new()).unwrap();
+        (Model::open(folder.path().join(name)).unwrap(), plan.notes.join("; "))
+    };
+    let (gguf, _) = written(&base, "base.gguf", &ConvertOptions::new(&GGUF));
+    let adapter = fixture("adapter.gguf").unwrap();
+    let projector = Gguf::new()
+        .key("general.architecture", Kv::text("clip"))
+        .key("clip.projector_type", Kv::text("mlp"))
+        .tensor("mm.0.weight", DType::F32, &[2, 2], f32s(&[1.0; 4]));
+    let store = Store::new();
+    let layers = [
+        store.layer("model", "", &std::fs::read(folder.path().join("base.gguf")).unwrap()),
+        store.layer("adapter", "", &adapter),
+        store.layer("projector", "", &projector.build()),
+    ];
+    let model = Model::open(store.manifest("mine/latest", &layers)).unwrap();
+    std::fs::write(folder.path().join("adapter.gguf"), &adapter).unwrap();
+    let opened = Adapter::open(folder.path().join("adapter.gguf")).unwrap();
+    let expected = Adapter::merged(&gguf, &[(opened, 1.0)]).unwrap();
+    let same = |found: &Model| {
+        let values = |model: &Model| {
+            model.tensor("layers.0.attention.q.weight").unwrap().dequantize().unwrap().to_vec()
+        };
+        let all = values(found).into_iter().zip(values(&expected));
+        all.into_iter().all(|(a, b)| (a - b).abs() <= 0.01 * b.abs().max(1.0))
+    };
+    assert!(!same(&model) && same(&Adapter::with_attached(&model).unwrap()));
+    for (name, container) in [("merged.gguf", &GGUF), ("merged", &SAFETENSORS)] {
+        let (merged, notes) = written(&model, name, &ConvertOptions::new(container));
+        assert!(same(&merged), "{name}");
+        assert!(notes.contains("merged LoRA adapter"), "{notes}");
+        assert!(notes.contains("a file of its own in the store (projector)"), "{notes}");
+    }
+    let options = LlamaOptions::new(FileType::F32);
+    let plan = ops::quantize(&model, &options, None, &folder.path().join("q.gguf")).unwrap();
+    plan.run(&folder.path().join("q.gguf"), &weighbridge::WriteOptions::new()).unwrap();
+    assert!(same(&Model::open(folder.path().join("q.gguf")).unwrap()));
+    let (copied, _) = written(&model, "mm.gguf", &ConvertOptions::new(&GGUF).projector(true));
+    assert_eq!(copied.stored_tensor("mm.0.weight").unwrap().shape(), [2, 2]);
+    assert_eq!(copied.metadata().str("clip.projector_type"), Some("mlp"));
+    let error = ops::convert(&model, &ConvertOptions::new(&GGUF).projector(true).dtype(DType::F16));
+    assert!(error.unwrap_err().to_string().contains("is copied as it is"));
 }

@@ -675,9 +675,11 @@ fn wrong_settings_are_refused() {
         )
     };
     insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nFROM assets/sample/mlx-4bit\n")), @"Mismatch: assets/sample/mlx-4bit: FROM names two models; the first is assets/sample/hf");
-    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {HF}\n")), @"
-        Unsupported: assets/sample/hf: Ollama takes adapters and projectors in GGUF
-        help: convert a LoRA adapter with llama.cpp's convert_lora_to_gguf.py
+    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {HF}\n")), @"Unsupported: assets/sample/hf: Ollama takes adapters and projectors in GGUF");
+    let adapter = "tests/fixtures/lora/llama/adapter";
+    insta::assert_snapshot!(modelfile(&format!("FROM {HF}\nADAPTER {adapter}\n")), @"
+        Unsupported: tests/fixtures/lora/llama/adapter: Ollama takes adapters and projectors in GGUF
+        help: ops::adapter_in_gguf writes it as GGUF
         ");
 }
 

@@ -1,12 +1,14 @@
 //! Arguments that say how a model is opened.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
+use weighbridge::adapter::Adapter;
 use weighbridge::remote::{Network, Retry};
-use weighbridge::{OpenOptions, Strictness};
+use weighbridge::{Model, OpenOptions, Strictness};
 
-use crate::failure::{is_json, note};
+use crate::failure::{is_json, note, remark};
 use crate::print;
 
 /// Options of opening a model.
@@ -50,6 +52,16 @@ impl Open {
         let mut network = network();
         network.offline |= self.offline;
         network
+    }
+
+    /// Opens a model to run it, with the adapters merged that its container attaches to it.
+    pub(crate) fn runnable(&self, path: &Path) -> weighbridge::Result<Model> {
+        let model = self.options().open(path)?;
+        remark(&model);
+        for layer in model.attachments().iter().filter(|layer| layer.kind == "adapter") {
+            note(&format!("the adapter {} of Ollama's store is merged", print::shown(&layer.path)));
+        }
+        Adapter::with_attached(&model)
     }
 
     pub(crate) fn options(&self) -> OpenOptions {

@@ -11,7 +11,7 @@ use super::logits::write_npy;
 use crate::args::run::{Embed, PoolingName};
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::print::{self, Table, left, right};
-use crate::{Status, Stop, device, failure, note, remark};
+use crate::{Status, Stop, device, failure, note};
 
 /// Values shown for each text.
 const SHOWN: usize = 3;
@@ -37,8 +37,7 @@ struct TextReport {
 }
 
 pub(crate) fn run(args: &Embed) -> Done {
-    let model = args.open.options().open(&args.path)?;
-    remark(&model);
+    let model = args.open.runnable(&args.path)?;
     let reference = device::reference(&args.runner, &model)?;
     let chosen = args.pooling.map(|pooling| match pooling {
         PoolingName::Mean => Pooling::Mean,

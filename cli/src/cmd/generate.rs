@@ -11,11 +11,10 @@ use super::Done;
 use super::logits::{encode, read_npy};
 use crate::args::run::Generate;
 use crate::print::{bytes, plural};
-use crate::{Status, Stop, device, note, remark};
+use crate::{Status, Stop, device, note};
 
 pub(crate) fn run(args: &Generate) -> Done {
-    let model = args.open.options().open(&args.path)?;
-    remark(&model);
+    let model = args.open.runnable(&args.path)?;
     let detokenizer = if args.print_ids { None } else { Some(detokenizer(&model)?) };
     let mut text = detokenizer.as_ref().map(Detokenizer::stream);
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };

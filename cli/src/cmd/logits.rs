@@ -14,7 +14,7 @@ use crate::args::run::Logits;
 use crate::json::{self, JsonFloat, SCHEMA};
 use crate::newfile::NewFile;
 use crate::print::{self, Table, right};
-use crate::{Status, Stop, device, failure, remark};
+use crate::{Status, Stop, device, failure};
 
 /// Tokens shown for each position.
 const SHOWN: usize = 5;
@@ -35,8 +35,7 @@ struct Report {
 }
 
 pub(crate) fn run(args: &Logits) -> Done {
-    let model = args.open.options().open(&args.path)?;
-    remark(&model);
+    let model = args.open.runnable(&args.path)?;
     let reference = device::reference(&args.runner, &model)?;
     let (output, rows) = match reference.plan().encodes() {
         true => encoded(args, &reference)?,

@@ -15,7 +15,7 @@ use super::Done;
 use crate::args::run::Quality;
 use crate::json::{self, Versioned};
 use crate::print::{self, Steps, Table, bits, bytes, grouped, left, right, shown};
-use crate::{Status, Stop, device, failure, remark};
+use crate::{Status, Stop, device, failure};
 
 /// Tokens in a window, unless another number is given.
 const CONTEXT: usize = 512;
@@ -105,8 +105,7 @@ pub(super) fn check(model: &Model) -> Result<(), Stop> {
 pub(crate) fn run(args: &Quality) -> Done {
     let mut candidates = Vec::new();
     for path in &args.paths {
-        let model = args.open.options().open(path)?;
-        remark(&model);
+        let model = args.open.runnable(path)?;
         if let Some(Candidate { model: first, .. }) = candidates.first() {
             same_vocabulary(first, &model)?;
         }

@@ -212,6 +212,9 @@ fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result
         let fault = "an mmproj file is a GGUF file without adapters and without quantization rules";
         return Err(Error::unsupported(fault));
     }
+    if let Some(attached) = mmproj::attached(model) {
+        return mmproj::copied(attached, options.precision);
+    }
     mmproj::projector(model, options.precision)?.plan()
 }
 
@@ -237,7 +240,9 @@ fn planned(
     }
     let gguf_store = store.filter(|_| model.encoding() == Encoding::Gguf);
     let keeps_dtypes = options.quantization.is_none() && options.precision.dtype.is_none();
-    let model = &Adapter::merged(model, &options.adapters)?;
+    // A model in a store keeps its adapters apart.
+    let attached = if store.is_some() { model.clone() } else { Adapter::with_attached(model)? };
+    let model = &Adapter::merged(&attached, &options.adapters)?;
     if !model.merged().is_empty() {
         check_merged(gguf_store, options)?;
     }
@@ -249,7 +254,7 @@ fn planned(
     check_no_adapter(model)?;
     let layers = store.map(|_| layers);
     let conversion = Conversion { model, writer, options, layers };
-    let builder = match writer.dialect {
+    let mut builder = match writer.dialect {
         Dialect::Gguf => {
             let draft = GgufDraft::of(model, options.precision)?;
             let mut builder = draft.finish(model, options.finish.clone())?;
@@ -262,6 +267,9 @@ fn planned(
         _ if options.one_file => conversion.one_file()?,
         _ => conversion.directory()?,
     };
+    if writer.dialect != Dialect::Gguf && store.is_none() && mmproj::attached(model).is_some() {
+        builder.note(mmproj::ATTACHED);
+    }
     judged(builder, model, options.finish.unloadable)
 }
 

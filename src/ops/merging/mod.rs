@@ -30,7 +30,7 @@ use crate::container::safetensors::write::state_dtype;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
-use crate::model::{Model, Tensor};
+use crate::model::{Model, OUTPUT, Tensor};
 use crate::shape::elements;
 use crate::tokenizer::Tokenizer;
 use crate::translate;
@@ -71,8 +71,12 @@ pub use vocabulary::{MergedVocabulary, TokenName, TokenRow, TokenRule, Vocabular
 /// `Unsupported` for a model whose names or documents cannot be translated.
 pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     recipe.check()?;
-    let sources = recipe.sources.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
     let main = recipe.base.unwrap_or(0);
+    let (models, mut notes) = untied(recipe)?;
+    let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
+    if recipe.slices.is_empty() {
+        check_names(&sources, main)?;
+    }
     let vocabulary = recipe.vocabulary.as_ref();
     let vocabulary = vocabulary.map(|rule| Vocabulary::plan(rule, recipe, main)).transpose()?;
     let planned = Plan { recipe, sources: &sources, main, vocabulary: vocabulary.as_ref() };
@@ -88,13 +92,51 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
                 format!("the config states {} tokens, but there are {}", found.value, wanted.count);
             Err(Error::unsupported(fault).in_key(&found.source))
         }
-        _ if recipe.vocabulary.is_none() => Ok(model.with_notes(other_tokens(recipe, main))),
-        _ => Ok(model),
+        _ => {
+            notes.extend(other_tokens(recipe, main));
+            Ok(model.with_notes(notes))
+        }
     }
+}
+
+/// The models of a recipe. If one of them has an output matrix, the embedding of another one that uses it as
+/// output matrix is its output matrix too, as a note says.
+fn untied(recipe: &MergeRecipe) -> Result<(Vec<Model>, Vec<String>)> {
+    let (mut models, mut notes) = (Vec::new(), Vec::new());
+    let stored = recipe.sources.iter().any(|source| source.model.has(OUTPUT));
+    for MergeSource { model, .. } in &recipe.sources {
+        let untied = if stored { model.untied()? } else { None };
+        if untied.is_some() {
+            let path = model.path().display();
+            notes.push(format!(
+                "{path} uses its embedding as output matrix, which is merged with that of another model"
+            ));
+        }
+        models.push(untied.unwrap_or_else(|| model.clone()));
+    }
+    Ok((models, notes))
+}
+
+/// Checks that the model whose tensors are listed has all those of the others.
+fn check_names(sources: &[SourceTensors], main: usize) -> Result<()> {
+    let Some(listed) = sources.get(main) else { return Ok(()) };
+    let names: HashSet<&str> = listed.tensors.iter().map(Tensor::name).collect();
+    for source in sources {
+        let other = source.tensors.iter().find(|tensor| !names.contains(tensor.name()));
+        if let Some(other) = other {
+            let fault =
+                format!("{} has no such tensor, which another model has", listed.path.display());
+            return Err(Error::mismatch(fault).in_tensor(other.name()).in_file(&source.path));
+        }
+    }
+    Ok(())
 }
 
 /// A note for each model whose tokens are not those of the model `main`, if no vocabulary is planned.
 fn other_tokens(recipe: &MergeRecipe, main: usize) -> Vec<String> {
+    if recipe.vocabulary.is_some() {
+        return Vec::new();
+    }
     fn tokenizer(source: &MergeSource) -> Option<Tokenizer<'_>> {
         source.model.tokenizer().ok().flatten()
     }
@@ -126,8 +168,7 @@ struct SourceTensors {
 }
 
 impl SourceTensors {
-    fn of(source: &MergeSource) -> Result<Self> {
-        let model = &source.model;
+    fn of(model: &Model) -> Result<Self> {
         let tensors = model.tensors_in(Dialect::HuggingFace)?.tensors;
         let counts_tokens = |name: &str| {
             let rows = CanonicalTensor::of(name).and_then(|tensor| tensor.rows());

@@ -8,7 +8,7 @@ use crate::arch::config::TEXT_CONFIGS;
 use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
-use crate::model::Model;
+use crate::model::{EMBEDDING, Model};
 use crate::ops::agreement::VOCABULARY_KEYS;
 use crate::translate;
 
@@ -29,9 +29,6 @@ pub(super) struct TokenList {
     /// Tokens of the file that have no row.
     without_row: Vec<String>,
 }
-
-/// The canonical name of the tensor with a row for each token.
-const EMBEDDING: &str = "token_embedding.weight";
 
 impl TokenList {
     pub(super) fn of(source: &MergeSource) -> Result<Self> {

@@ -1,0 +1,266 @@
+//! Models that use their embedding as output matrix, and what changes or names only one of the two.
+
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+use weighbridge::adapter::Adapter;
+use weighbridge::container::{GGUF, SAFETENSORS};
+use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, merge_models};
+use weighbridge::{DType, ErrorKind, Model, WriteOptions};
+
+use crate::support::{Safetensors, copy_of, f32s, folder, put, sample};
+
+const EMBEDDING: &str = "token_embedding.weight";
+const OUTPUT: &str = "output.weight";
+
+fn values(model: &Model, name: &str) -> Vec<f32> {
+    model.tensor(name).unwrap_or_else(|error| panic!("{error}")).to_vec().expect("values")
+}
+
+/// The sample without or with an output matrix, in F32.
+fn model(head: Option<f32>) -> TempDir {
+    let files = copy_of(sample("hf"));
+    let model = Model::open(files.path()).expect("the sample");
+    let mut file = Safetensors::new();
+    for tensor in model.stored_tensors() {
+        if tensor.name() != "lm_head.weight" {
+            let bytes = f32s(&tensor.dequantize().expect("values"));
+            file = file.tensor(tensor.name(), "F32", tensor.shape(), bytes);
+        }
+    }
+    let embedding = model.tensor(EMBEDDING).expect("a tensor");
+    if let Some(factor) = head {
+        let own: Vec<f32> =
+            embedding.dequantize().expect("values").iter().map(|v| v * factor).collect();
+        file = file.tensor("lm_head.weight", "F32", embedding.shape(), f32s(&own));
+    }
+    put(files.path(), "model.safetensors", file.build());
+    state(files.path(), "tie_word_embeddings", json!(head.is_none()));
+    files
+}
+
+fn state(files: &Path, key: &str, value: Json) {
+    let text = std::fs::read_to_string(files.join("config.json")).expect("a config");
+    let mut config: Json = serde_json::from_str(&text).expect("JSON");
+    config[key] = value;
+    put(files, "config.json", config.to_string());
+}
+
+fn adapter(tensors: &[(&str, &[u64], &[f32])], more: &Json) -> TempDir {
+    let mut weights = Safetensors::new();
+    for (name, shape, values) in tensors {
+        weights = weights.tensor(&format!("base_model.model.{name}"), "F32", shape, f32s(values));
+    }
+    let mut config = json!({"peft_type": "LORA", "r": 1, "lora_alpha": 1});
+    config.as_object_mut().expect("an object").extend(more.as_object().expect("keys").clone());
+    folder(&[
+        ("adapter_model.safetensors", weights.build()),
+        ("adapter_config.json", config.to_string().into_bytes()),
+    ])
+}
+
+fn merged(base: &Path, adapter: &Path) -> weighbridge::Result<Model> {
+    Adapter::merged(&Model::open(base)?, &[(Adapter::open(adapter)?, 1.0)])
+}
+
+/// Writes a model, and returns what was written and the notes of the plan.
+fn written(model: &Model, options: &ConvertOptions, name: &str) -> (TempDir, Model, String) {
+    let out = tempfile::tempdir().expect("a folder");
+    let path = out.path().join(name);
+    let plan = ops::convert(model, options).unwrap_or_else(|error| panic!("{error}"));
+    plan.run(&path, &WriteOptions::new()).expect("written");
+    let model = Model::open(&path).expect("a model");
+    (out, model, plan.notes.join("; "))
+}
+
+/// PEFT trains a copy of a module to save, and leaves the output matrix as it was.
+#[test]
+fn a_trained_embedding_leaves_the_output_matrix_as_it_was() {
+    let base = model(None);
+    let own = Model::open(base.path()).expect("a model");
+    let (shape, before) =
+        (own.tensor(EMBEDDING).expect("it").shape().to_vec(), values(&own, EMBEDDING));
+    let after: Vec<f32> = before.iter().map(|value| value + 1.0).collect();
+    let tensors = [("model.embed_tokens.weight", &*shape, &*after)];
+    let files = adapter(&tensors, &json!({"modules_to_save": ["embed_tokens"]}));
+    let found = merged(base.path(), files.path()).expect("merged");
+    assert_eq!(
+        (values(&found, EMBEDDING), values(&found, OUTPUT)),
+        (after.clone(), before.clone())
+    );
+    assert!(!found.config().expect("a config").tie_embeddings.as_ref().expect("stated").value);
+    let (_out, back, notes) = written(&found, &ConvertOptions::new(&SAFETENSORS), "st");
+    assert_eq!(values(&back, OUTPUT), before);
+    let tied = back
+        .document("config.json")
+        .and_then(|config| config.get("tie_word_embeddings")?.as_bool());
+    assert_eq!(tied, Some(false));
+    assert!(notes.contains("the output matrix is written separately"), "{notes}");
+    let (_out, back, _) = written(&found, &ConvertOptions::new(&GGUF), "x.gguf");
+    assert_eq!((values(&back, EMBEDDING), values(&back, OUTPUT)), (after.clone(), before));
+    // Both are one where the config asks for it, and where PEFT saves the embedding of a longer vocabulary.
+    for config in
+        [json!({"modules_to_save": ["embed_tokens"], "ensure_weight_tying": true}), json!({})]
+    {
+        let files = adapter(&tensors, &config);
+        let found = merged(base.path(), files.path()).expect("merged");
+        assert!(!found.has(OUTPUT) && values(&found, EMBEDDING) == after);
+    }
+}
+
+#[test]
+fn an_adapter_of_the_output_matrix_alone_gives_the_model_one() {
+    let base = model(None);
+    let own = Model::open(base.path()).expect("a model");
+    let (shape, before) =
+        (own.tensor(EMBEDDING).expect("it").shape().to_vec(), values(&own, EMBEDDING));
+    let (rows, width) = (shape[0] as usize, shape[1] as usize);
+    let whole: Vec<f32> = before.iter().map(|value| value * 3.0).collect();
+    let files =
+        adapter(&[("lm_head.weight", &shape, &whole)], &json!({"modules_to_save": ["lm_head"]}));
+    let found = merged(base.path(), files.path()).expect("merged");
+    assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (before.clone(), whole));
+    let (ones, halves) = (vec![1.0; width], vec![0.5; rows]);
+    let tensors = [
+        ("lm_head.lora_A.weight", &[1, shape[1]][..], &*ones),
+        ("lm_head.lora_B.weight", &[shape[0], 1], &*halves),
+    ];
+    let files = adapter(&tensors, &json!({"target_modules": ["lm_head"]}));
+    for to in [&SAFETENSORS, &GGUF] {
+        let name = if *to == GGUF { "x.gguf" } else { "st" };
+        let found = merged(base.path(), files.path()).expect("merged");
+        let (_out, back, _) = written(&found, &ConvertOptions::new(to), name);
+        let expected: Vec<f32> = before.iter().map(|value| value + 0.5).collect();
+        assert_eq!(
+            (values(&back, EMBEDDING), values(&back, OUTPUT)),
+            (before.clone(), expected),
+            "{name}"
+        );
+    }
+}
+
+/// The products of a tied adapter change both, once.
+#[test]
+fn a_product_of_the_embedding_changes_both() {
+    let base = model(None);
+    let own = Model::open(base.path()).expect("a model");
+    let shape = own.tensor(EMBEDDING).expect("it").shape().to_vec();
+    let (ones, halves) = (vec![1.0; shape[0] as usize], vec![0.5; shape[1] as usize]);
+    let embedding = [
+        ("model.embed_tokens.lora_embedding_A", &[1, shape[0]][..], &*ones),
+        ("model.embed_tokens.lora_embedding_B", &[shape[1], 1], &*halves),
+    ];
+    let expected: Vec<f32> = values(&own, EMBEDDING).iter().map(|value| value + 0.5).collect();
+    let files = adapter(&embedding, &json!({"target_modules": ["embed_tokens"]}));
+    let found = merged(base.path(), files.path()).expect("merged");
+    assert!(!found.has(OUTPUT) && values(&found, EMBEDDING) == expected);
+    let (_out, _, notes) = written(&found, &ConvertOptions::new(&SAFETENSORS), "st");
+    assert!(notes.contains("also changes the output matrix"), "{notes}");
+    let (head_a, head_b) = (halves.clone(), ones.clone());
+    let mut both = embedding.to_vec();
+    both.push(("lm_head.lora_A.weight", &[1, 256], &head_a));
+    both.push(("lm_head.lora_B.weight", &[512, 1], &head_b));
+    let files = adapter(&both, &json!({"ensure_weight_tying": true}));
+    let found = merged(base.path(), files.path()).expect("merged");
+    assert!(!found.has(OUTPUT) && values(&found, EMBEDDING) == expected);
+}
+
+#[test]
+fn the_embedding_of_a_tied_model_is_merged_as_its_output_matrix() {
+    let (tied, own) = (model(None), model(Some(3.0)));
+    let open = |files: &TempDir| Model::open(files.path()).expect("a model");
+    let embedding = values(&open(&tied), EMBEDDING);
+    for order in [[&tied, &own], [&own, &tied]] {
+        let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+        order.into_iter().for_each(|files| {
+            recipe.add(open(files), 0.5);
+        });
+        let found = merge_models(&recipe).unwrap_or_else(|error| panic!("{error}"));
+        let expected: Vec<f32> = embedding.iter().map(|value| value * 2.0).collect();
+        let close = |a: &f32, b: &f32| (a - b).abs() <= 1e-6 * (1.0 + b.abs());
+        assert!(values(&found, OUTPUT).iter().zip(&expected).all(|(a, b)| close(a, b)));
+        let (_out, _, notes) = written(&found, &ConvertOptions::new(&SAFETENSORS), "st");
+        assert!(notes.contains("uses its embedding as output matrix"), "{notes}");
+    }
+    // Nothing of another model is dropped in silence.
+    let more = model(None);
+    let (model_of, mut file) = (open(&more), Safetensors::new());
+    for tensor in model_of.stored_tensors() {
+        let bytes = f32s(&tensor.dequantize().expect("values"));
+        file = file.tensor(tensor.name(), "F32", tensor.shape(), bytes);
+    }
+    let bias =
+        file.tensor("model.layers.0.self_attn.q_proj.bias", "F32", &[256], f32s(&[0.0; 256]));
+    put(more.path(), "model.safetensors", bias.build());
+    let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+    [&tied, &more].into_iter().for_each(|files| {
+        recipe.add(open(files), 0.5);
+    });
+    let error = merge_models(&recipe).expect_err("a bias that one of them lacks");
+    assert_eq!(error.kind(), ErrorKind::Mismatch);
+    assert!(error.to_string().contains("q_proj.bias"), "{error}");
+}
+
+/// `save_model` of safetensors stores a shared tensor under one of its names, and states the others.
+#[test]
+fn a_shared_tensor_is_found_under_its_other_name() {
+    let files = model(None);
+    let before = Model::open(files.path()).expect("a model");
+    let mut file = Safetensors::new().metadata("model.embed_tokens.weight", "lm_head.weight");
+    for tensor in before.stored_tensors() {
+        let name = tensor.name().replace("model.embed_tokens", "lm_head");
+        file =
+            file.tensor(&name, "F32", tensor.shape(), f32s(&tensor.dequantize().expect("values")));
+    }
+    let (config, renamed) = (files.path().join("config.json"), file.build());
+    let found = folder(&[
+        ("config.json", std::fs::read(config).expect("it")),
+        ("model.safetensors", renamed),
+    ]);
+    let found = Model::open(found.path()).expect("a model");
+    assert!(found.resolution().expect("names").missing.is_empty());
+    assert_eq!(values(&found, EMBEDDING), values(&before, EMBEDDING));
+    let (_out, back, _) =
+        written(&found, &ConvertOptions::new(&SAFETENSORS).dtype(DType::F32), "st");
+    assert_eq!(values(&back, EMBEDDING), values(&before, EMBEDDING));
+    assert!(!back.has(OUTPUT));
+}
+
+/// PEFT merges the biases that were trained, and those of its own matrices.
+#[test]
+fn biases_of_adapters_are_merged() {
+    let files = model(None);
+    let before = Model::open(files.path()).expect("a model");
+    let mut file = Safetensors::new();
+    for tensor in before.stored_tensors() {
+        let bytes = f32s(&tensor.dequantize().expect("values"));
+        file = file.tensor(tensor.name(), "F32", tensor.shape(), bytes);
+    }
+    let (q, o) = ("model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.o_proj");
+    for module in [q, o] {
+        file = file.tensor(&format!("{module}.bias"), "F32", &[256], f32s(&[1.0; 256]));
+    }
+    put(files.path(), "model.safetensors", file.build());
+    state(files.path(), "attention_bias", json!(true));
+    let (zeros, twos) = (vec![0.0; 256], vec![2.0; 256]);
+    let names = [".lora_A.weight", ".lora_B.weight", ".lora_B.bias", ".base_layer.bias"]
+        .map(|end| format!("{q}{end}"));
+    let products = [(&*names[0], &[1u64, 256][..], &*zeros), (&names[1], &[256, 1], &zeros)];
+    let bias_of_o = format!("{o}.bias");
+    let mut trained = products.to_vec();
+    trained.extend([(&*names[3], &[256u64][..], &*twos), (&*bias_of_o, &[256], &*twos)]);
+    let found =
+        merged(files.path(), adapter(&trained, &json!({"bias": "all"})).path()).expect("merged");
+    for bias in ["layers.0.attention.q.bias", "layers.0.attention.output.bias"] {
+        assert_eq!(values(&found, bias), [2.0; 256]);
+    }
+    let mut added = products.to_vec();
+    added.push((&*names[2], &[256], &*twos));
+    let scaled = json!({"lora_bias": true, "lora_alpha": 2});
+    let found = merged(files.path(), adapter(&added, &scaled).path()).expect("merged");
+    assert_eq!(values(&found, "layers.0.attention.q.bias"), [5.0; 256]);
+    assert_eq!(values(&found, "layers.0.attention.output.bias"), [1.0; 256]);
+    let error = merged(model(None).path(), adapter(&added, &scaled).path()).expect_err("no bias");
+    assert!(error.to_string().contains("q_proj.bias"), "{error}");
+}
