@@ -160,6 +160,14 @@ impl<B: Into<Cow<'static, [u8]>>> From<B> for Source {
     }
 }
 
+/// The error of a link to a file that does not exist, as in a hub's cache whose blobs are gone.
+fn dangling(target: &Path) -> Error {
+    let fault = format!("a link to {}, which does not exist", Text::from_path(target));
+    let advice =
+        "the content is missing: pull the model again, or restore the folder of the link's target";
+    Error::new(crate::ErrorKind::NotFound, fault).advise(advice)
+}
+
 impl Source {
     /// Opens a regular file. Directories, pipes and devices are refused because they have no
     /// length.
@@ -172,7 +180,10 @@ impl Source {
     }
 
     fn open_regular(path: &Path, access: Access) -> Result<Self> {
-        let file = open_without_waiting(path).map_err(|error| Error::io("cannot open", error))?;
+        let file = open_without_waiting(path).map_err(|error| match std::fs::read_link(path) {
+            Ok(target) if error.kind() == std::io::ErrorKind::NotFound => dangling(&target),
+            _ => Error::io("cannot open", error),
+        })?;
         let opened = file
             .metadata()
             .map_err(|error| Error::io("cannot read the length of the file", error))?;

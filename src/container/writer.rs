@@ -38,6 +38,8 @@ pub(crate) struct Writer {
     pub(crate) repacks_to: fn(DType) -> bool,
     /// The part that stores a global scale: the largest magnitude or a factor.
     pub(crate) global: Part,
+    /// Whether the container's reader takes a global scale for a tensor of this shape.
+    pub(crate) takes_global: fn(&[u64]) -> bool,
     /// Whether a divisor of compressed-tensors may become the factor `1/divisor` although it is
     /// rounded.
     pub(crate) rounds_divisors: bool,

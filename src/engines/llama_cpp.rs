@@ -56,6 +56,18 @@ static NAMES: Table<Vec<&str>> =
         block.lines().flat_map(|line| line.split(' ')).collect()
     });
 
+static TYPES: Table<Vec<&str>> =
+    Table::new(include_str!("../../engines/llama.cpp/types.txt"), |block| block.lines().collect());
+
+/// The type that the loader requires of a number or flag, by its name. `None` for a key that it does not read.
+pub(crate) fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
+    let of_model = key.strip_prefix(architecture).and_then(|rest| rest.strip_prefix('.'));
+    let bare = of_model.unwrap_or(key);
+    ["u32", "i32", "f32", "bool"]
+        .into_iter()
+        .find(|name| TYPES.get(name).is_some_and(|keys| keys.binary_search(&bare).is_ok()))
+}
+
 /// Whether the loader accepts a value of `tokenizer.ggml.pre`. It refuses a file with another one.
 pub(crate) fn knows_pre_tokenizer(name: &str) -> bool {
     NAMES.get("pre-tokenizers").is_some_and(|names| names.contains(&name))

@@ -109,6 +109,29 @@ impl KeyValues {
         self.put(key, ValueType::Array, bytes);
     }
 
+    /// Gives a number, or each number of an array, another type. Floats are rounded. Returns whether the type
+    /// holds them.
+    pub(crate) fn set_type(&mut self, key: &str, wanted: ValueType) -> bool {
+        let (bytes, value_type) = {
+            let Some(value) = self.get(key) else { return false };
+            let mut bytes = Vec::new();
+            let all_fit = match &value {
+                Value::Array(array) => {
+                    bytes.extend_from_slice(&wanted.code().to_le_bytes());
+                    bytes.extend_from_slice(&array.len().to_le_bytes());
+                    array.values().all(|value| encode_as(&value, wanted, &mut bytes).is_some())
+                }
+                value => encode_as(value, wanted, &mut bytes).is_some(),
+            };
+            if !all_fit {
+                return false;
+            }
+            (bytes, if let Value::Array(_) = value { ValueType::Array } else { wanted })
+        };
+        self.put(key, value_type, bytes);
+        true
+    }
+
     /// Removes a key and returns whether it was there.
     pub fn remove(&mut self, key: &str) -> bool {
         let before = self.items.len();
@@ -217,6 +240,19 @@ impl<T: AsRef<[u8]> + ?Sized> Scalar for &T {
     fn encode(&self, out: &mut Vec<u8>) {
         put_text(self.as_ref(), out);
     }
+}
+
+/// Encodes a number in another type; `None` if that does not hold it.
+fn encode_as(value: &Value<'_>, wanted: ValueType, out: &mut Vec<u8>) -> Option<()> {
+    match wanted {
+        ValueType::U32 => u32::try_from(value.to_u64()?).ok()?.encode(out),
+        ValueType::I32 => i32::try_from(value.to_i128()?).ok()?.encode(out),
+        #[expect(clippy::cast_possible_truncation, reason = "rounded, as llama.cpp's type is")]
+        ValueType::F32 => (value.to_f64()? as f32).encode(out),
+        ValueType::Bool if value.to_u64()? < 2 => out.push(u8::from(value.to_u64()? == 1)),
+        _ => return None,
+    }
+    Some(())
 }
 
 pub(crate) fn put_text(text: &[u8], out: &mut Vec<u8>) {

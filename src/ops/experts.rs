@@ -24,7 +24,7 @@ pub(super) fn in_mxfp4(
     let mut repacked = HashMap::new();
     let mut why = None;
     for tensor in tensors.iter().filter(|tensor| !plain && named(tensor)) {
-        match TensorRepack::exact(tensor, DType::HF_MXFP4, Part::GlobalScale)? {
+        match TensorRepack::exact(tensor, DType::HF_MXFP4, Some(Part::GlobalScale))? {
             Ok(repacking) => drop(repacked.insert(tensor.name().to_owned(), repacking)),
             Err(fault) => {
                 why = Some(format!(

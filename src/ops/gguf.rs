@@ -251,6 +251,10 @@ fn output(
         }
         return encoded(view, DType::F32, None, precision);
     }
+    if precision.dtype.is_none() && stored.is_ok_and(|dtype| dtype == DType::F64) {
+        let why = "llama.cpp computes nothing with F64".to_owned();
+        return encoded(view, DType::F32, Some(why), precision);
+    }
     choose(view, &gguf::write::WRITER, precision)
 }
 

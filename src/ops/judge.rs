@@ -61,7 +61,11 @@ fn verdict(
         // Other programs may load what llama.cpp does not: a file that it did not load before is written.
         let shared =
             source.encoding() == Encoding::Gguf && !Examination::of(source)?.loader.is_empty();
-        let fault = format!("llama.cpp could not load the file: {}", shortened(&found.loader));
+        let faults = shortened(&found.loader);
+        let fault = match planned.encoding() {
+            Encoding::Gguf => format!("llama.cpp could not load the file: {faults}"),
+            _ => faults,
+        };
         return Ok((Some(fault), unloadable || shared));
     }
     let shapes = found.faults.iter().filter(|fault| fault.area == Area::Shapes);

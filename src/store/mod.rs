@@ -350,6 +350,11 @@ impl Store {
         self.documents.iter().find(|document| document.name == file_name).map(|found| &found.json)
     }
 
+    /// The model's JSON documents that opening read.
+    pub(crate) fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+
     /// Remarks about a model that opened: broken format rules, files that were ignored.
     pub(crate) fn notes(&self) -> &[Note] {
         &self.notes

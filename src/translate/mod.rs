@@ -8,6 +8,7 @@
 pub(crate) mod card;
 mod config;
 mod general;
+pub(crate) mod key_types;
 pub(crate) mod modules;
 pub(crate) mod pruned;
 mod tokenizer;
@@ -66,7 +67,10 @@ pub fn gguf_metadata(model: &Model) -> Result<KeyValues> {
 pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> {
     let store = model.store();
     if store.encoding() == Encoding::Gguf {
-        return Ok((KeyValues::of(store.metadata()), Vec::new()));
+        let mut keys = KeyValues::of(store.metadata());
+        let note = key_types::correct_types(&mut keys);
+        let notes = note.into_iter().map(|text| Note::new(store.path(), text)).collect();
+        return Ok((keys, notes));
     }
     let resolution = model.resolution()?;
     let variant = config::gguf::gguf_variant(store)?;

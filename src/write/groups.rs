@@ -35,14 +35,18 @@ pub(crate) struct TensorRepack {
     to_group: Option<usize>,
     /// One factor for the whole tensor, or one for each of its outermost arrays.
     globals: Vec<Global>,
-    /// The part that stores it: the largest magnitude (amax) or a factor.
-    global: Part,
+    /// The part that stores it: the largest magnitude (amax) or a factor. `None` if the reader takes none.
+    global: Option<Part>,
 }
 
 impl TensorRepack {
     /// Finds a repacking that is exact for every number in the tensor, which requires reading all
     /// of its scales. The inner `Err` says why there is none.
-    pub(crate) fn exact(view: &Tensor, to: DType, global: Part) -> Result<Result<Self, String>> {
+    pub(crate) fn exact(
+        view: &Tensor,
+        to: DType,
+        global: Option<Part>,
+    ) -> Result<Result<Self, String>> {
         Self::with_globals(view, to, global, view.globals()?)
     }
 
@@ -51,7 +55,7 @@ impl TensorRepack {
     pub(crate) fn with_factors(
         view: &Tensor,
         to: DType,
-        global: Part,
+        global: Option<Part>,
     ) -> Result<Result<Self, String>> {
         let factor = |global| match global {
             Global::Divisor(divisor) => Global::Factor(1.0 / divisor),
@@ -64,7 +68,7 @@ impl TensorRepack {
     fn with_globals(
         view: &Tensor,
         to: DType,
-        global: Part,
+        global: Option<Part>,
         globals: Vec<Global>,
     ) -> Result<Result<Self, String>> {
         let from = match view.dtype() {
@@ -73,6 +77,19 @@ impl TensorRepack {
         };
         let Some(repack) = from.repack_to(to) else {
             return Ok(Err(format!("{to} cannot express {from}")));
+        };
+        let is_one =
+            |one: &Global| matches!(one, Global::Factor(one) | Global::Divisor(one) if *one == 1.0);
+        let globals = match (global, view.shape(), globals.as_slice()) {
+            (None, ..) if globals.iter().all(is_one) => Vec::new(),
+            (None, ..) => {
+                return Ok(Err("mlx-lm's module has no place for its global scale".to_owned()));
+            }
+            // MLX has one for each expert.
+            (Some(Part::GlobalAmax), [experts, _, _], [one]) => {
+                vec![*one; usize::try_from(*experts).unwrap_or(1)]
+            }
+            _ => globals,
         };
         let parts = match view.packed() {
             Ok(parts) => parts,
@@ -132,11 +149,11 @@ impl TensorRepack {
     pub(crate) fn parts(&self) -> Result<Vec<NewPart>> {
         let mut parts =
             grouped_parts(self.view.shape(), self.repack.to, self.to_group, self.stored_scales())?;
-        if let Some(bytes) = self.global_bytes()? {
+        if let (Some(part), Some(bytes)) = (self.global, self.global_bytes()?) {
             let count = self.globals.len() as u64;
-            let amax = self.global == Part::GlobalAmax;
+            let amax = self.global == Some(Part::GlobalAmax);
             let shape = if amax && count == 1 { Vec::new() } else { vec![count] };
-            let (part, bytes) = (self.global, bytes.len() as u64);
+            let bytes = bytes.len() as u64;
             parts.push(NewPart { part, dtype: DType::F32, shape, bytes, stored_name: None });
         }
         Ok(parts)
@@ -147,7 +164,7 @@ impl TensorRepack {
         if self.globals.is_empty() {
             return Ok(None);
         }
-        let amax = self.global == Part::GlobalAmax;
+        let amax = self.global == Some(Part::GlobalAmax);
         let mut bytes = Vec::new();
         for global in &self.globals {
             let number = match (self.repack.global(*global), amax) {

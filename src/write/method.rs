@@ -75,17 +75,20 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     };
     let parts: Vec<Part> = parts.iter().map(|part: &PackedPart| part.part).collect();
     let stored = stored?;
-    if (writer.holds)(stored, &parts) {
+    let takes_global = (writer.takes_global)(view.shape());
+    let has_global = parts.iter().any(|part| matches!(part, Part::GlobalAmax | Part::GlobalScale));
+    if (writer.holds)(stored, &parts) && (takes_global || !has_global) {
         return Ok(Output::new(Producer::Packed(view.clone()), Method::Copied));
     }
     if plain && writer.widens_plain {
         let why = format!("MLX does not support {stored}");
         return encoded(view, view.values_dtype(), Some(why), precision);
     }
+    let global = Some(writer.global).filter(|_| takes_global);
     let candidates = REPACKS.iter().filter(|repack| repack.from == stored);
     let mut why = format!("{} has no lossless equivalent of {stored}", writer.name);
     for repack in candidates.filter(|repack| (writer.repacks_to)(repack.to)) {
-        match TensorRepack::exact(view, repack.to, writer.global)? {
+        match TensorRepack::exact(view, repack.to, global)? {
             Ok(repacking) => {
                 return Ok(repacked(repacking, precision));
             }
@@ -94,7 +97,7 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
         if !writer.rounds_divisors || precision.lossless || !has_divisor(view)? {
             continue;
         }
-        if let Ok(repacking) = TensorRepack::with_factors(view, repack.to, writer.global)? {
+        if let Ok(repacking) = TensorRepack::with_factors(view, repack.to, global)? {
             // Five roundings to f32 differ at most: of both scales, of the factor, of the products.
             let why = "its codes and scales are unchanged; the divisor of the tensor becomes a \
                        factor, which moves values by less than 3e-7 of their size"

@@ -214,6 +214,27 @@ fn special_tokens_beyond_the_vocabulary_are_noted() {
     }
 }
 
+/// llama.cpp loads F64, and aborts when it computes with it.
+#[test]
+fn numbers_of_64_bits_become_f32_in_gguf() {
+    let files = copy_of(sample("hf"));
+    let model = Model::open(files.path()).unwrap();
+    let file = model.stored_tensors().fold(Safetensors::new(), |file, tensor| {
+        let values = tensor.dequantize().unwrap();
+        let bytes: Vec<u8> = values.iter().flat_map(|v| f64::from(*v).to_le_bytes()).collect();
+        file.tensor(tensor.name(), "F64", tensor.shape(), bytes)
+    });
+    put(files.path(), "model.safetensors", file.build());
+    let wide = Model::open(files.path()).unwrap();
+    let (plain, q8) = (ConvertOptions::new(&GGUF), LlamaOptions::new(FileType::Q8_0));
+    for plan in [
+        ops::convert(&wide, &plain).unwrap(),
+        ops::quantize(&wide, &q8, None, std::path::Path::new("x.gguf")).unwrap(),
+    ] {
+        assert!(plan.tensors.iter().all(|tensor| tensor.dtype != DType::F64));
+    }
+}
+
 /// Until early 2024, llama.cpp's converter wrote a tensor for each expert.
 #[test]
 fn experts_of_old_mixtral_files_have_their_values() {
@@ -258,6 +279,16 @@ fn experts_of_old_mixtral_files_have_their_values() {
     let model = OpenOptions::new().open_memory("m.gguf", file.build()).unwrap();
     let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
     plan.run(&folder.path().join("m"), &weighbridge::WriteOptions::new()).unwrap();
+    // llama.cpp no longer reads them one by one.
+    let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap();
+    plan.run(&folder.path().join("new.gguf"), &weighbridge::WriteOptions::new()).unwrap();
+    let joined = Model::open(folder.path().join("new.gguf")).unwrap();
+    for (kind, (name, ..)) in experts.iter().enumerate() {
+        let name = format!("blk.0.ffn_{name}_exps.weight");
+        let found = joined.stored_tensor(&name).unwrap().dequantize().unwrap();
+        let expected = [0, 1].map(|expert| values(first(kind, expert), 128)).concat();
+        assert_eq!(*found, *expected, "{name}");
+    }
     let written = Model::open(folder.path().join("m")).unwrap();
     for (kind, (_, name, _)) in experts.iter().enumerate() {
         for expert in 0..2 {

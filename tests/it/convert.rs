@@ -379,6 +379,39 @@ fn factors_without_a_largest_magnitude() {
     }
 }
 
+/// mlx-lm's linear layers take no global scale: it refuses a directory with one.
+#[test]
+fn global_scales_of_matrices_are_not_written_for_mlx_lm() {
+    let Some(path) = fixture("hfq/modelopt-nvfp4") else { return };
+    let model = provider(&path);
+    let error =
+        ops::convert(&model, &ConvertOptions::new(&MLX).lossless(true)).expect_err("a loss");
+    assert!(error.to_string().contains("has no place for its global scale"), "{error}");
+    let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan");
+    let quantized = plan.tensors.iter().filter(|fate| fate.dtype.is_quantized());
+    for fate in quantized {
+        assert_eq!((fate.dtype, fate.method), (DType::MLX_AFFINE8, Method::Requantized));
+    }
+    // A directory that another program wrote is verified as mlx-lm reads it.
+    let model = provider(&fixture("mlx/qwen2-nvfp4").expect("the repository has it"));
+    let mut file = Safetensors::new();
+    for tensor in model.stored_tensors() {
+        for part in tensor.segments() {
+            let bytes = tensor.bytes(part.part).expect("bytes").to_vec();
+            file = file.tensor(&part.name.to_string(), part.dtype.name(), part.shape, bytes);
+        }
+    }
+    let global = "model.layers.0.mlp.up_proj.global_scale";
+    let file = file.tensor(global, "F32", &[], f32s(&[5376.0]));
+    let files = crate::support::copy_of(model.path());
+    crate::support::put(files.path(), "model.safetensors", file.build());
+    for (path, count) in [(model.path(), 0), (files.path(), 1)] {
+        let verified = ops::check_consistency(&provider(path), Strictness::Strict).expect("it");
+        let faults = verified.faults.iter().filter(|fault| fault.contains("has a global scale"));
+        assert_eq!(faults.count(), count, "{verified:?}");
+    }
+}
+
 /// Files of the other byte order hold the same numbers, and are written in this one.
 #[test]
 fn big_endian_sources() {
@@ -450,7 +483,7 @@ fn wide_numbers_are_not_called_exact() {
         plan.tensors.iter().map(|fate| (&*fate.name, fate.dtype, fate.method)).collect();
     let expected = [
         ("output_norm.weight", DType::F32, Method::Rounded),
-        ("token_embd.weight", DType::F64, Method::Copied),
+        ("token_embd.weight", DType::F32, Method::Rounded),
     ];
     assert!(expected.iter().all(|one| hows.contains(one)), "{hows:?}");
     let lossless = ConvertOptions::new(&GGUF).lossless(true);
@@ -465,7 +498,8 @@ fn codes_of_checkpoints_in_groups() {
         ("ct-pack-int4-sym-g128", Method::Repacked),
         ("ct-pack-int4-asym-g128", Method::Requantized),
         ("gptq-4bit-g128-actorder", Method::Requantized),
-        ("modelopt-nvfp4", Method::Repacked),
+        // mlx-lm knows no global scale.
+        ("modelopt-nvfp4", Method::Requantized),
     ] {
         let Some(path) = fixture(&format!("hfq/{name}")) else { return };
         let model = provider(&path);

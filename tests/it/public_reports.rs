@@ -3,6 +3,7 @@
 use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
 use serde_json::{Value, json};
 use weighbridge::adapter::Adapter;
+use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
@@ -273,4 +274,92 @@ fn a_bias_of_the_last_layer_alone_is_no_fault() {
         all
     });
     assert_eq!(faults(&Model::open(files.path()).unwrap(), Strictness::Default), "");
+}
+
+/// A wrapper that holds a model saves it with one more prefix.
+#[test]
+fn a_prefix_of_all_names_is_left_out() {
+    let plain = Model::open(sample("hf")).unwrap();
+    let files =
+        rebuilt(|name, shape, bytes| vec![(format!("model.{name}"), "F32", shape.to_vec(), bytes)]);
+    let model = Model::open(files.path()).unwrap();
+    let resolution = model.resolution().unwrap();
+    assert_eq!((resolution.mapped.len(), resolution.unknown.len()), (20, 0));
+    let names = |model: &Model, dialect| {
+        let tensors = model.tensors_in(dialect).unwrap().tensors;
+        tensors.iter().map(|tensor| tensor.name().to_owned()).collect::<Vec<_>>()
+    };
+    for dialect in [Dialect::HuggingFace, Dialect::Mlx, Dialect::Gguf] {
+        assert_eq!(names(&model, dialect), names(&plain, dialect));
+    }
+}
+
+/// A decoded model with the config of its quantized form.
+#[test]
+fn a_quantization_that_no_tensor_has_is_left_out() {
+    for (stated, named) in [
+        (json!({"group_size": 64, "bits": 4}), "an unnamed scheme"),
+        (json!({"quant_method": "bitsandbytes", "load_in_4bit": true}), "bitsandbytes"),
+    ] {
+        let files = reconfigured(|config| config["quantization_config"] = stated.clone());
+        let model = Model::open(files.path()).unwrap();
+        assert!(notes(&model).contains("but no tensor is quantized"), "{}", notes(&model));
+        let out = tempfile::tempdir().unwrap();
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
+        let said = plan.notes.join("; ");
+        assert!(said.contains("the quantization is left out") && said.contains(named), "{said}");
+        plan.run(&out.path().join("m"), &weighbridge::WriteOptions::new()).unwrap();
+        let written = Model::open(out.path().join("m")).unwrap();
+        assert_eq!(written.document("config.json").unwrap().get("quantization_config"), None);
+    }
+    // Weights that are quantized as they run keep it.
+    let online = json!({"quant_method": "bitnet", "quantization_mode": "online"});
+    let files = reconfigured(|config| config["quantization_config"] = online);
+    assert!(!notes(&Model::open(files.path()).unwrap()).contains("no tensor is quantized"));
+}
+
+#[test]
+fn a_tokenizer_without_its_rules_of_splitting_is_noted() {
+    let file = |pre: Option<&str>| {
+        let file = Gguf::new()
+            .key("general.architecture", Kv::text("llama"))
+            .key("tokenizer.ggml.model", Kv::text("gpt2"));
+        let file =
+            pre.into_iter().fold(file, |file, pre| file.key("tokenizer.ggml.pre", Kv::text(pre)));
+        notes(&OpenOptions::new().open_memory("m.gguf", file.build()).unwrap())
+    };
+    assert!(file(None).contains("no tokenizer.ggml.pre"), "{}", file(None));
+    assert!(!file(Some("llama-bpe")).contains("tokenizer.ggml.pre"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_missing_blob_is_called_so() {
+    let files = copy_of(sample("hf"));
+    let path = files.path().join("model.safetensors");
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("../../blobs/gone", &path).unwrap();
+    let error = Model::open(files.path()).unwrap_err();
+    assert!(
+        error.to_string().contains("a link to ../../blobs/gone, which does not exist"),
+        "{error}"
+    );
+    assert!(error.advice().is_some_and(|advice| advice.contains("pull the model again")));
+}
+
+/// mlx-lm has one list of factors for prompts of any length.
+#[test]
+fn factors_for_long_prompts_are_noted_for_mlx_lm() {
+    let ones = vec![1.0; 32];
+    let rope = json!({"type": "longrope", "rope_type": "longrope", "rope_theta": 10000.0,
+        "short_factor": ones, "long_factor": vec![2.0; 32], "original_max_position_embeddings": 64});
+    let files = reconfigured(|config| {
+        config["rope_scaling"] = rope.clone();
+        config["rope_parameters"] = rope;
+        config["original_max_position_embeddings"] = json!(64);
+    });
+    let said = converted(files.path(), &ConvertOptions::new(&MLX)).unwrap();
+    assert!(said.contains("applies the factors for long prompts to short ones too"), "{said}");
+    let said = converted(&sample("hf"), &ConvertOptions::new(&MLX)).unwrap();
+    assert!(!said.contains("long prompts"), "{said}");
 }

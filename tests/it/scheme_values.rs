@@ -569,7 +569,9 @@ fn plain_arrays_are_not_taken_for_codes() {
         for tensor in model.stored_tensors() {
             tensor.dequantize().unwrap_or_else(|error| panic!("{number}: {error}"));
         }
-        let notes: Vec<&str> = model.notes().iter().map(|note| note.text.as_str()).collect();
+        let notes = model.notes().iter().map(|note| note.text.as_str());
+        let notes: Vec<&str> =
+            notes.filter(|note| !note.contains("no tensor is quantized")).collect();
         assert!(notes.is_empty(), "{number}: {notes:?}");
     }
 }

@@ -145,6 +145,8 @@ const ENGINES: Step =
 const CLASSES: Step = step(&["target/oracles/bin/python", "xtask/engines/classes.py"]);
 /// The architectures that the tables in `engines/llama.cpp` do not have.
 const EXTRACTED: Step = step(&["target/oracles/bin/python", "xtask/engines/extract.py"]);
+/// The types of the keys that gguf-py writes.
+const KEY_TYPES: Step = step(&["target/oracles/bin/python", "xtask/engines/key_types.py"]);
 /// Whether llama.cpp's loader does what the tables say.
 const LOADER: Step = step(&["target/oracles/bin/python", "xtask/engines/loader.py"]);
 /// The fields that the classes of transformers read, and what they change.
@@ -380,7 +382,7 @@ static TASKS: &[Task] = &[
     Task {
         name: "engines",
         help: "write the facts about other programs in engines/, and compare them; review the diff",
-        steps: &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, LOADER],
+        steps: &[VENV, PACKAGES, CLASSES, FLAGS, FIELDS, EXTRACTED, KEY_TYPES, LOADER],
     },
     Task {
         name: "python",

@@ -104,7 +104,9 @@ fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Resul
             builder.version = Some(shard.version);
         }
     }
-    if let Some(note) = kind_note(&builder.metadata) {
+    let notes =
+        kind_note(&builder.metadata).into_iter().chain(splits_by_default(&builder.metadata));
+    for note in notes.collect::<Vec<_>>() {
         builder.note(path, note);
     }
     let mut indexed = builder.index(|_, first, second| {
@@ -116,6 +118,16 @@ fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Resul
     })?;
     attach_nvfp4_scales(&mut indexed)?;
     Ok(indexed.finish())
+}
+
+/// A note for a file of before May 2024, which does not state how its tokenizer splits text.
+fn splits_by_default(metadata: &Metadata) -> Option<String> {
+    let is_bpe = metadata.str("tokenizer.ggml.model") == Some("gpt2");
+    (is_bpe && metadata.get("tokenizer.ggml.pre").is_none()).then(|| {
+        "no tokenizer.ggml.pre: llama.cpp splits text by default rules, which may not be the model's, so that \
+         its answers are worse: convert the original model again, or set the key"
+            .to_owned()
+    })
 }
 
 /// A note for a GGUF file that does not hold a whole model.

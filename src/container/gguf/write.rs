@@ -26,6 +26,7 @@ pub(crate) const WRITER: Writer = Writer {
     },
     repacks_to: has_code,
     global: Part::GlobalScale,
+    takes_global: |_| true,
     rounds_divisors: false,
     fallback: Some((DType::Q8_0, 32)),
     widens_plain: false,

@@ -18,12 +18,15 @@ pub(crate) const WRITER: Writer = Writer {
     // mlx-lm's maximum file size.
     shard_bytes: Some(5 << 30),
     // MLX loads floats of 8 bits as integers, and has none that are narrower.
-    holds: |dtype, _| {
+    holds: |dtype, parts| {
         let is_narrow = dtype.bits() <= 8 && !dtype.is_integer();
-        (is_plain(dtype) && dtype != DType::F64 && !is_narrow) || is_mlx(dtype)
+        let is_other = parts.contains(&Part::GlobalScale);
+        (is_plain(dtype) && dtype != DType::F64 && !is_narrow) || (is_mlx(dtype) && !is_other)
     },
     repacks_to: is_mlx,
     global: Part::GlobalAmax,
+    // mlx-lm's modules of experts have one for each expert, its linear layers have none.
+    takes_global: |shape| shape.len() == 3,
     rounds_divisors: false,
     fallback: Some((DType::MLX_AFFINE8, 32)),
     widens_plain: true,
@@ -47,7 +50,7 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
         Part::Weight => tensor.name.clone(),
         Part::Scale => format!("{base}.scales"),
         Part::Bias => format!("{base}.biases"),
-        Part::GlobalAmax | Part::GlobalScale => format!("{base}.global_scale"),
+        Part::GlobalAmax => format!("{base}.global_scale"),
         other => format!("{base}.{}", other.name()),
     }
 }

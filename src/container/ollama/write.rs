@@ -50,6 +50,7 @@ pub(crate) const WRITER: Writer = Writer {
     },
     repacks_to: has_type,
     global: Part::GlobalScale,
+    takes_global: |_| true,
     // As Ollama's own writer does.
     rounds_divisors: true,
     fallback: Some((DType::MLX_AFFINE8, 32)),

@@ -15,6 +15,7 @@ use std::path::Path;
 use super::{Container, OpenOptions};
 use crate::error::Result;
 pub(super) use read::{open_directory, open_file};
+pub(crate) use stated::left_over;
 use weight_map::WeightMap;
 
 /// The safetensors container's row in [`CONTAINERS`](super::CONTAINERS).

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::super::npz;
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, foreign, groups, in_parallel};
 use super::header::SafetensorsHeader;
-use super::stated::StatedScheme;
+use super::stated::{StatedScheme, left_over};
 use super::weight_map::WeightMap;
 use super::{header, resolve, scheme, unjoined};
 use crate::bytes::{Files, Source};
@@ -138,7 +138,12 @@ pub(in super::super) fn open_directory(
             .map_err(|error| error.in_file(&folder.join(name)))?;
     }
     gather(&mut indexed)?;
-    Ok(indexed.finish())
+    let mut store = indexed.finish();
+    if let Some(scheme) = left_over(&store) {
+        let instead = "but no tensor is quantized: transformers may refuse the model";
+        store.note(folder, format!("a quantization is stated, {scheme}, {instead}"));
+    }
+    Ok(store)
 }
 
 /// Whether a file has the share of a rank, as vLLM's `sharded_state` names it.

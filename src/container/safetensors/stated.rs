@@ -1,8 +1,9 @@
 //! Statements of the documents next to the weights about a checkpoint's quantization.
 
+use crate::dtype::DType;
 use crate::json::Json;
-use crate::store::Document;
 use crate::store::folder::QUANTIZATION_DOCUMENTS;
+use crate::store::{Document, Store};
 
 /// The objects of `config.json` that may describe quantization, for the whole model or for the language
 /// model in it.
@@ -138,6 +139,18 @@ fn description(document: &Document) -> Option<(&str, &Json)> {
         _ => None,
     };
     Some((name, found.filter(|found| !found.is_null())?))
+}
+
+/// The scheme that the documents state although every array is plain: a model that was decoded, with the config of
+/// before. A description of the cache, or of a quantization while the model runs, is still true.
+pub(crate) fn left_over(store: &Store) -> Option<String> {
+    const STILL_TRUE: [&str; 3] = ["kv_cache_scheme", "kv_cache_quant_algo", "quantization_mode"];
+    let stated = StatedScheme::of(store.documents())?;
+    let is_true = |key: &&str| stated.description.get(key).is_some_and(|value| !value.is_null());
+    let is_plain = |dtype| matches!(dtype, Ok(DType::F64 | DType::F32 | DType::F16 | DType::BF16));
+    let all_plain = store.tensors().all(|tensor| is_plain(tensor.dtype()));
+    let is_left = !store.is_empty() && all_plain && store.check_known().is_ok();
+    (is_left && !STILL_TRUE.iter().any(|key| is_true(&key))).then(|| stated.name())
 }
 
 /// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of

@@ -29,6 +29,7 @@ pub(crate) const WRITER: Writer = Writer {
     holds: |dtype, _| is_plain(dtype),
     repacks_to: |dtype| dtype == DType::HF_MXFP4,
     global: Part::GlobalScale,
+    takes_global: |_| true,
     rounds_divisors: false,
     fallback: None,
     widens_plain: false,

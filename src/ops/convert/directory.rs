@@ -4,6 +4,7 @@ use super::Conversion;
 use super::tensors::Share;
 use crate::arch::Dialect;
 use crate::container::Shards;
+use crate::container::safetensors::left_over;
 use crate::container::writer::{DocumentContent, DocumentKinds, NewDocument, Placement};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -55,7 +56,14 @@ impl Conversion<'_> {
             why_plain.extend(share.why_plain.take());
             self.push_share(share, &mut rules, &mut builder)?;
         }
-        let keeps_config = builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor))
+        let left_over = left_over(store);
+        if let Some(scheme) = &left_over {
+            builder.note(format!(
+                "config.json: the quantization is left out ({scheme}): no tensor is quantized"
+            ));
+        }
+        let keeps_config = left_over.is_none()
+            && builder.tensors().iter().all(|tensor| self.leaves_config_true(tensor))
             && (writer.dialect != Dialect::Mlx || !states_scheme(config.as_ref())?);
         let mut documents = Vec::new();
         if let Some(config) = config {

@@ -8,7 +8,8 @@ use crate::engines::{llama_cpp, mlx_lm};
 use crate::json::Json;
 use crate::recipe;
 use crate::store::tensor::StoredTensor;
-use crate::store::{Encoding, Store};
+use crate::store::{Encoding, Part, Store};
+use crate::translate::key_types::{WrongType, wrong_types};
 
 /// The reasons why the reference reader does not load a model, one sentence for each fault. Empty
 /// for a model of which the tables know nothing.
@@ -18,7 +19,7 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
             Some(_) => Vec::new(),
-            None => bare_modules(store).into_iter().collect(),
+            None => bare_modules(store).into_iter().chain(global_scales(store)).collect(),
         },
         _ => Vec::new(),
     }
@@ -35,6 +36,24 @@ fn bare_modules(store: &Store) -> Option<String> {
     let first = names.next()?;
     Some(format!(
         "{first} is quantized, and mlx-lm's class of {model_type} has no quantized form of it: mlx-lm does not load the model"
+    ))
+}
+
+/// The fault of a directory with a quantized matrix that has a global scale: of mlx-lm's modules, those of experts
+/// alone take one.
+fn global_scales(store: &Store) -> Option<String> {
+    let has_global = |tensor: &StoredTensor<'_>| {
+        let mut segments = tensor.segments();
+        tensor.shape().len() < 3 && segments.any(|segment| segment.part == Part::GlobalAmax)
+    };
+    let mut tensors = store.tensors().filter(has_global);
+    let first = tensors.next()?.name().to_string();
+    let more = match tensors.count() {
+        0 => String::new(),
+        more => format!(", and so have {more} more"),
+    };
+    Some(format!(
+        "{first} has a global scale{more}, which mlx-lm's linear layers do not take: it does not load the model"
     ))
 }
 
@@ -59,9 +78,19 @@ fn graph_faults(store: &Store) -> Vec<String> {
     if is_projector && PROJECTOR_TYPES.iter().all(|key| store.metadata().get(key).is_none()) {
         return vec!["no clip.projector_type: llama.cpp does not load the file".to_owned()];
     }
+    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
+    let wrong = wrong_types(store.metadata().iter(), architecture);
+    if !wrong.is_empty() {
+        let fault = |WrongType { key, found, required }: &WrongType| {
+            let (found, required) = (found.name(), required.name());
+            format!(
+                "{key} is {found}, but llama.cpp requires {required}: it does not load the file"
+            )
+        };
+        return wrong.iter().map(fault).collect();
+    }
     let names: Vec<String> = store.tensors().map(|tensor| tensor.name().to_string()).collect();
     let stored = |name: &str| Some(store.find(name)?.shape().to_vec());
-    let architecture = store.metadata().str("general.architecture").unwrap_or_default();
     let Some(graph) = family::graph(architecture) else { return Vec::new() };
     // ggml's operations on the CPU take vectors in F32 alone.
     let is_narrow = |tensor: &StoredTensor<'_>| {
@@ -78,6 +107,10 @@ fn graph_faults(store: &Store) -> Vec<String> {
             "{}{more}: {dtype}, but llama.cpp computes vectors in F32 alone",
             first.name()
         )];
+    }
+    let is_wide = |tensor: &StoredTensor<'_>| tensor.dtype().is_ok_and(|dtype| dtype == DType::F64);
+    if let Some(first) = store.tensors().find(is_wide) {
+        return vec![format!("{}: F64, which llama.cpp computes nothing with", first.name())];
     }
     graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }

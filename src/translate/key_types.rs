@@ -1,0 +1,60 @@
+//! The types of numbers and flags in GGUF. llama.cpp's loader refuses a number of another width.
+
+use crate::bytes::Text;
+use crate::engines::llama_cpp;
+use crate::metadata::{KeyValues, Value, ValueType};
+
+/// A key whose value has another type than llama.cpp's loader requires.
+#[derive(Debug)]
+pub(crate) struct WrongType {
+    pub(crate) key: String,
+    /// The type of the value, or of its elements.
+    pub(crate) found: ValueType,
+    pub(crate) required: ValueType,
+}
+
+/// The keys whose values have a type that llama.cpp's loader refuses.
+pub(crate) fn wrong_types<'m>(
+    keys: impl Iterator<Item = (Text<'m>, Value<'m>)>,
+    architecture: &str,
+) -> Vec<WrongType> {
+    let wrong = |(key, value): (Text<'m>, Value<'m>)| {
+        let key = key.to_str()?;
+        let required = required_type(architecture, key)?;
+        let found = match &value {
+            Value::Array(array) => array.element_type(),
+            value => value.value_type(),
+        };
+        // Whole numbers in an array may have a sign.
+        let in_array = matches!(value, Value::Array(_)) && found == ValueType::I32;
+        let is_number = !matches!(found, ValueType::String | ValueType::Array);
+        let is_flag = found == ValueType::Bool && matches!(value, Value::Array(_));
+        let is_wrong = found != required && is_number && !is_flag;
+        (is_wrong && !(in_array && required == ValueType::U32)).then(|| WrongType {
+            key: key.to_owned(),
+            found,
+            required,
+        })
+    };
+    keys.filter_map(wrong).collect()
+}
+
+fn required_type(architecture: &str, key: &str) -> Option<ValueType> {
+    const TYPES: [ValueType; 4] = [ValueType::U32, ValueType::I32, ValueType::F32, ValueType::Bool];
+    let name = llama_cpp::key_type(architecture, key)?;
+    TYPES.into_iter().find(|value_type| value_type.name() == name)
+}
+
+/// Gives values the types that llama.cpp's loader requires, as far as these hold them, and returns a note.
+pub(crate) fn correct_types(keys: &mut KeyValues) -> Option<String> {
+    let architecture = keys.get("general.architecture")?.to_text()?.to_str()?.to_owned();
+    let mut wrong = wrong_types(keys.iter(), &architecture);
+    wrong.retain(|wrong| keys.set_type(&wrong.key, wrong.required));
+    let WrongType { key, found, required } = wrong.first()?;
+    let more = match wrong.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more keys likewise"),
+    };
+    let (found, required) = (found.name(), required.name());
+    Some(format!("{key}: written as {required}, which llama.cpp requires, not as {found}{more}"))
+}
