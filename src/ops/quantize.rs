@@ -40,11 +40,9 @@ pub fn quantize(
     importance: Option<&ImportanceMatrix>,
     path: &Path,
 ) -> Result<WritePlan> {
-    let path_of_model = model.path();
-    let here = |error: Error| error.in_file(path_of_model);
-    check_no_adapter(model).map_err(here)?;
-    let model = &Adapter::with_attached(model).map_err(here)?;
+    let model = &applied(model).map_err(|error| error.in_file(model.path()))?;
     let store = model.store();
+    let here = |error: Error| error.in_file(store.path());
     let precision = Precision { decodes_fp8: true, ..Precision::default() };
     let mut draft = GgufDraft::of(model, precision)?;
     let mut stored = Vec::new();
@@ -115,6 +113,12 @@ pub fn quantize(
         builder.shards(shards, stem(path)?);
     }
     judged(builder, model, unloadable).map_err(here)
+}
+
+/// The model with the adapters that its store attaches.
+fn applied(model: &Model) -> Result<Model> {
+    check_no_adapter(model)?;
+    Adapter::with_attached(model)
 }
 
 /// Checks that no tensor would be quantized again whose dtype GGUF does not have, and which the recipe

@@ -323,7 +323,8 @@ fn a_tokenizer_without_its_rules_of_splitting_is_noted() {
     let file = |pre: Option<&str>| {
         let file = Gguf::new()
             .key("general.architecture", Kv::text("llama"))
-            .key("tokenizer.ggml.model", Kv::text("gpt2"));
+            .key("tokenizer.ggml.model", Kv::text("gpt2"))
+            .key("tokenizer.ggml.merges", Kv::texts(&["a b"]));
         let file =
             pre.into_iter().fold(file, |file, pre| file.key("tokenizer.ggml.pre", Kv::text(pre)));
         notes(&OpenOptions::new().open_memory("m.gguf", file.build()).unwrap())

@@ -122,8 +122,10 @@ fn build(container: &'static str, path: &Path, shards: Vec<GgufHeader>) -> Resul
 
 /// A note for a file of before May 2024, which does not state how its tokenizer splits text.
 fn splits_by_default(metadata: &Metadata) -> Option<String> {
-    let is_bpe = metadata.str("tokenizer.ggml.model") == Some("gpt2");
-    (is_bpe && metadata.get("tokenizer.ggml.pre").is_none()).then(|| {
+    let has = |key: &str| metadata.get(key).is_some();
+    // SentencePiece's tokenizers have scores.
+    let has_merges = has("tokenizer.ggml.merges") && !has("tokenizer.ggml.scores");
+    (has_merges && !has("tokenizer.ggml.pre")).then(|| {
         "no tokenizer.ggml.pre: llama.cpp splits text by default rules, which may not be the model's, so that \
          its answers are worse: convert the original model again, or set the key"
             .to_owned()

@@ -150,7 +150,7 @@ pub(crate) fn left_over(store: &Store) -> Option<String> {
     let is_plain = |dtype| matches!(dtype, Ok(DType::F64 | DType::F32 | DType::F16 | DType::BF16));
     let all_plain = store.tensors().all(|tensor| is_plain(tensor.dtype()));
     let is_left = !store.is_empty() && all_plain && store.check_known().is_ok();
-    (is_left && !STILL_TRUE.iter().any(|key| is_true(&key))).then(|| stated.name())
+    (is_left && !STILL_TRUE.iter().any(is_true)).then(|| stated.name())
 }
 
 /// Whether a module's name, or a part of it between dots, has a pattern: a name, a name with `*`, or one of
