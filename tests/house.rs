@@ -366,6 +366,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
     (
         "translate/tokenizer/pre.rs",
         &[
+            "codeshell",
             "command-r",
             "dbrx",
             "exaone",
@@ -375,6 +376,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "glm4",
             "hunyuan-dense",
             "hy_v4",
+            "jais",
             "lfm2",
             "llama4",
             "mellum",
@@ -384,6 +386,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "olmo",
             "qwen2",
             "qwen35",
+            "refact",
             "starcoder",
         ],
         "values of tokenizer.ggml.pre: llama.cpp names a way to split text by the first vocabulary \

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use crate::blocks::{BlockIndexer, Chosen};
 use crate::cache::LayerCache;
 use crate::device::Engine;
+use crate::disentangled::{Disentangled, Query};
 use crate::dynamic_mask::DynamicMask;
 use crate::error::{Error, Result};
 use crate::head_experts::HeadExperts;
@@ -41,6 +42,7 @@ pub(crate) struct Attention {
     slopes: Option<Rows>,
     /// For each range of distances, the bias of each head's scores.
     distances: Option<(DistancePlan, Vec<f32>)>,
+    disentangled: Option<Disentangled>,
     gate: Option<Gate>,
     /// The norm of the mixed values.
     sub_norm: Option<Norm>,
@@ -207,6 +209,7 @@ impl Attention {
                 Rows::new((0..heads).map(|head| factor * slope(head, heads)).collect(), heads)
             }),
             distances: None,
+            disentangled: Disentangled::load_if(loader, name, dim, plan, norm)?,
             gate: Gate::load_if(loader, &at("gate"), dim, plan)?,
             sub_norm: loader.norm_if(&at("sub_norm"), heads * value_dim, norm)?,
             differential,
@@ -256,6 +259,7 @@ impl Attention {
                     self.v_norm.iter().for_each(|norm| norm.apply(&mut values));
                     let on_host = [
                         self.distances.is_some(),
+                        self.disentangled.is_some(),
                         self.differential.is_some(),
                         self.indexer.is_some(),
                         self.mask.is_some(),
@@ -398,12 +402,9 @@ impl Attention {
                 let places = (first..).zip(&mut scores);
                 places.for_each(|(place, score)| *score -= fall * position.abs_diff(place) as f32);
             }
-            if let Some((plan, biases)) = &self.distances {
-                for (place, score) in (first..).zip(&mut scores) {
-                    let bucket = plan.bucket(position, place, self.plan.causal);
-                    *score += biases.get(bucket * heads + head).copied().unwrap_or_default();
-                }
-            }
+            let keys = all_keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
+            let query = Query { head, position, values: q };
+            self.add_distances(query, first, keys.skip(first), &mut scores);
             if let Some((mask, numbers)) = &mask {
                 mask.apply(numbers, kv, first, &mut scores);
             }
@@ -435,6 +436,26 @@ impl Attention {
             of_head(head, pass.start + row, query.unwrap_or_default(), out);
         });
         Ok(mixed)
+    }
+
+    /// Adds to the scores of a query what was learned of the distances of keys, from the place `first` on.
+    fn add_distances<'k>(
+        &self,
+        query: Query<'_>,
+        first: usize,
+        keys: impl Iterator<Item = &'k [f32]>,
+        scores: &mut [f32],
+    ) {
+        if let Some((plan, biases)) = &self.distances {
+            for (place, score) in (first..).zip(scores.iter_mut()) {
+                let bucket = plan.bucket(query.position, place, self.plan.causal);
+                let bias = biases.get(bucket * self.plan.heads + query.head);
+                *score += bias.copied().unwrap_or_default();
+            }
+        }
+        if let Some(own) = &self.disentangled {
+            own.add(query, first, keys, self.plan.scale, scores);
+        }
     }
 
     /// As [`attend`](Self::attend), on the GPU that has the cache.

@@ -168,6 +168,15 @@ impl<'m> Facts<'m> {
         class.is_some_and(|class| ends.iter().any(|end| class.ends_with(end)))
     }
 
+    /// The words of such a value: of a list, or of a text with bars between them.
+    pub(crate) fn words(&self, name: &str) -> Vec<&'m str> {
+        let Some(ConfigValue::Json(json)) = self.other(&[name]) else { return Vec::new() };
+        match json.as_array() {
+            Some(list) => list.iter().filter_map(|json| json.as_str()).collect(),
+            None => json.as_str().into_iter().flat_map(|text| text.split('|')).collect(),
+        }
+    }
+
     /// Such a value as it is spelled.
     pub(crate) fn spelled(&self, name: &str) -> Option<String> {
         let value = self.other(&[name])?.to_string();

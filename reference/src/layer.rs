@@ -64,6 +64,10 @@ pub(crate) const OWN_NORMS: Names =
 pub(crate) const ENCODER: Names =
     Names { stack: "enc.layers", attention_norm: "attn_norm", attention: "attn", ..DECODER };
 
+/// The same, of layers that norm sums.
+pub(crate) const ENCODER_SUM: Names =
+    Names { post_attention_norm: "attn_norm", post_ffn_norm: "ffn_norm", ..ENCODER };
+
 /// A layer with its weights.
 #[derive(Debug)]
 pub(crate) struct Layer {
@@ -344,7 +348,8 @@ impl Layer {
             Arrangement::Sequential if matches!(self.mixer, Mixer::None) => {
                 // The layer has one norm, which is called that of attention in layers of any kind.
                 let norm = self.network_norm.as_ref().or(self.attention_norm.as_ref());
-                let added = self.network(x, &normed(norm, x))?;
+                let seen = normed(norm, x);
+                let added = self.network(x, &seen, &seen)?;
                 self.join(x, &added, 1);
             }
             Arrangement::NormedStream => {
@@ -354,12 +359,14 @@ impl Layer {
                 x.scale(mixed.0);
                 x.add(&added, mixed.1);
                 *x = normed(self.network_norm.as_ref(), x);
-                let added = self.network(x, x)?;
+                let added = self.network(x, x, x)?;
                 x.scale(computed.0);
                 x.add(&added, computed.1);
             }
             Arrangement::Sequential => {
                 let seen = normed(self.attention_norm.as_ref(), x);
+                let stream = self.experts.as_ref().filter(|own| own.sees_stream());
+                let stream = stream.map(|_| x.clone());
                 let mut added = self.mix(&seen, context)?;
                 self.post_attention_norm.iter().for_each(|norm| norm.apply(&mut added));
                 self.join(x, &added, 0);
@@ -370,7 +377,8 @@ impl Layer {
                     let seen = normed(self.network_norm.as_ref(), x);
                     self.join(x, &mix.of(&seen, context.caches, self.place)?, 1);
                 } else if self.dense.is_some() || self.experts.is_some() {
-                    let added = self.network(x, &normed(self.network_norm.as_ref(), x))?;
+                    let seen = normed(self.network_norm.as_ref(), x);
+                    let added = self.network(x, &seen, stream.as_ref().unwrap_or(&seen))?;
                     self.join(x, &added, 1);
                 }
                 // State-space layers may have none.
@@ -379,7 +387,7 @@ impl Layer {
                 let seen = normed(self.attention_norm.as_ref(), x);
                 let mixed = self.mix(&seen, context)?;
                 let seen = self.network_norm.as_ref().map_or(seen, |norm| norm.of(x));
-                let added = self.network(x, &seen)?;
+                let added = self.network(x, &seen, &seen)?;
                 self.join(x, &mixed, 0);
                 self.join(x, &added, 1);
             }
@@ -396,7 +404,7 @@ impl Layer {
                     x.add(&attention.across(x, encoded)?, 1.0);
                     norm.apply(x);
                 }
-                let added = self.compute(x, x)?;
+                let added = self.compute(x, x, x)?;
                 x.add(&added, 1.0);
                 self.post_network_norm.iter().for_each(|norm| norm.apply(x));
             }
@@ -433,7 +441,8 @@ impl Layer {
         x.add(&active, 1.0);
         x.add(&laurel.of(&seen)?, 1.0);
         x.scale(std::f32::consts::FRAC_1_SQRT_2);
-        let added = self.network(&x, &normed(self.network_norm.as_ref(), &x))?;
+        let seen = normed(self.network_norm.as_ref(), &x);
+        let added = self.network(&x, &seen, &seen)?;
         x.add(&added, 1.0);
         streams.correct(all, &x)?;
         let mut first = all.get(streams.active()).cloned().ok_or_else(lacks)?;
@@ -483,31 +492,31 @@ impl Layer {
         }
     }
 
-    /// Computes what the network adds, with the norm after it.
-    fn network(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
-        let mut added = self.compute(x, seen)?;
+    /// Computes what the network adds, with the norm after it. `routed` is the input of the router.
+    fn network(&self, x: &Rows, seen: &Rows, routed: &Rows) -> Result<Rows> {
+        let mut added = self.compute(x, seen, routed)?;
         self.post_network_norm.iter().for_each(|norm| norm.apply(&mut added));
         Ok(added)
     }
 
-    fn compute(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
+    fn compute(&self, x: &Rows, seen: &Rows, routed: &Rows) -> Result<Rows> {
         match (&self.dense, &self.experts, &self.beside) {
             (Some(dense), Some(experts), Some(beside)) => {
-                let mut routed = beside.router_norm.of(x);
+                let mut scored = beside.router_norm.of(x);
                 #[expect(clippy::cast_precision_loss, reason = "a width")]
                 let factor = (x.width() as f32).sqrt().recip();
-                for row in routed.rows_mut() {
+                for row in scored.rows_mut() {
                     let scaled = row.iter_mut().zip(&beside.router_scale);
                     scaled.for_each(|(x, scale)| *x *= scale * factor);
                 }
-                let mut given = experts.of(&beside.experts_norm.of(x), &routed)?;
+                let mut given = experts.of(&beside.experts_norm.of(x), &scored)?;
                 beside.post_experts_norm.apply(&mut given);
                 let mut added = dense.of(seen)?;
                 beside.dense_norm.apply(&mut added);
                 added.add(&given, 1.0);
                 Ok(added)
             }
-            (_, Some(experts), _) => experts.of(seen, seen),
+            (_, Some(experts), _) => experts.of(seen, routed),
             (Some(dense), None, _) => dense.of(seen),
             (None, None, _) => Err(Error::Unsupported("a layer without a network".to_owned())),
         }

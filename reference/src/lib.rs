@@ -11,6 +11,7 @@ mod decaying;
 mod derived;
 #[cfg_attr(not(feature = "gpu"), path = "device/absent.rs")]
 mod device;
+mod disentangled;
 mod divergence;
 mod dynamic_mask;
 mod error;

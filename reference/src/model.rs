@@ -10,11 +10,12 @@ use crate::cache::LayerCache;
 use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
 use crate::layer::{
-    Context, DECODER, ENCODER, Layer, NORMED_SUM, OWN_NORMS, layer_norm, load_layers, run, turned,
+    Context, DECODER, ENCODER, ENCODER_SUM, Layer, NORMED_SUM, OWN_NORMS, layer_norm, load_layers,
+    run, turned,
 };
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};
-use crate::plan::{Arrangement, Plan};
+use crate::plan::{Arrangement, LayerPlan, Plan};
 use crate::rows::Rows;
 use crate::sound::SoundEncoder;
 use crate::streams::Ends;
@@ -39,11 +40,10 @@ use crate::weight::{Loader, Norm, Weight};
 pub struct Reference {
     plan: Plan,
     embedding: Weight,
-    positions: Option<Weight>,
+    beside: BesideTokens,
     segments: Option<Weight>,
-    /// Added to each embedding: the first of several kinds of tasks.
-    tasks: Option<Rows>,
-    embedding_norm: Option<Norm>,
+    /// Added to each embedding.
+    first_rows: Vec<Rows>,
     /// From the width of embeddings to that of the residual stream.
     projection: Option<Weight>,
     /// The rows that follow each embedding before it is projected.
@@ -60,11 +60,50 @@ pub struct Reference {
     per_layer: Option<LayerEmbeddings>,
     streams: Option<Ends>,
     sound: Option<SoundEncoder>,
-    /// The layers of the encoder of text beside the decoder, and the norm behind them.
-    text: Option<(Vec<Layer>, Norm)>,
+    text: Option<TextEncoder>,
     pooler: Option<Weight>,
     masked_words: Option<MaskedWords>,
     engine: Option<Arc<Engine>>,
+}
+
+/// What the embedding of tokens is joined with.
+#[derive(Debug)]
+struct BesideTokens {
+    /// Whether it is normed before positions are added.
+    normed_first: bool,
+    positions: Option<Weight>,
+    norm: Option<Norm>,
+}
+
+/// The encoder of text beside a decoder.
+#[derive(Debug)]
+struct TextEncoder {
+    /// `None` where that of the decoder serves.
+    embedding: Option<Weight>,
+    beside: BesideTokens,
+    layers: Vec<Layer>,
+    norm: Option<Norm>,
+}
+
+impl TextEncoder {
+    fn load(loader: Loader<'_>, layers: &[LayerPlan], plan: &Plan) -> Result<Self> {
+        let (dim, norm) = (plan.dim, plan.norm);
+        let sums = plan.arrangement == Arrangement::NormedSum;
+        let names = if sums { ENCODER_SUM } else { ENCODER };
+        Ok(Self {
+            embedding: loader.weight_if("enc.token_embedding", plan.embedding_dim)?,
+            beside: BesideTokens {
+                normed_first: false,
+                positions: loader.weight_if("enc.position_embedding", dim)?,
+                norm: loader.norm_if("enc.token_embedding_norm", dim, norm)?,
+            },
+            layers: load_layers(loader, names, plan, layers, dim)?,
+            norm: match sums {
+                true => None,
+                false => Some(loader.norm("enc.output_norm", dim, norm)?),
+            },
+        })
+    }
 }
 
 /// The embeddings that each layer has of its own (Gemma 3n and 4).
@@ -176,12 +215,18 @@ impl Reference {
         };
         Ok(Self {
             embedding: loader.weight("token_embedding", width)?,
-            positions: loader.weight_if("position_embedding", added)?,
+            beside: BesideTokens {
+                normed_first: plan.normed_first,
+                positions: loader.weight_if("position_embedding", added)?,
+                norm: match loader.norm_if("token_embedding_norm", added, norm)? {
+                    None if plan.norms_embedding => Some(Norm::bare(added, norm)),
+                    found => found,
+                },
+            },
             segments: loader.weight_if("token_type_embedding", added)?,
-            tasks: loader.first_row("task_type_embedding")?,
-            embedding_norm: match loader.norm_if("token_embedding_norm", added, norm)? {
-                None if plan.norms_embedding => Some(Norm::bare(added, norm)),
-                found => found,
+            first_rows: {
+                let rows = plan.first_rows.iter().map(|name| loader.first_row(name).transpose());
+                rows.flatten().collect::<Result<_>>()?
             },
             projection: loader.weight_if("embedding_projection", width + joined)?,
             joined: joined_rows,
@@ -200,10 +245,7 @@ impl Reference {
                 None => None,
             },
             text: match &plan.text_encoder {
-                Some(text) => Some((
-                    load_layers(loader, ENCODER, &plan, &text.layers, dim)?,
-                    loader.norm("enc.output_norm", dim, norm)?,
-                )),
+                Some(text) => Some(TextEncoder::load(loader, &text.layers, &plan)?),
                 None => None,
             },
             pooler: loader.weight_if("pooler", dim)?,
@@ -269,19 +311,28 @@ impl Reference {
     /// `Unsupported` if the model is no encoder of text; `Input` for a token or a position that it
     /// does not have.
     pub fn encode(&self, tokens: &[u32], segments: Option<&[u32]>) -> Result<EncodedText> {
-        if let Some((layers, norm)) = &self.text {
+        if let Some(TextEncoder { embedding, beside, layers, norm }) = &self.text {
             let mut caches = vec![LayerCache::default(); layers.len()];
-            let x = self.embed(tokens, 0, None)?;
+            let embedding = embedding.as_ref().unwrap_or(&self.embedding);
+            let x = embedding.rows_of(tokens, "token")?;
+            let x = self.embed(x, (tokens, 0), None, beside)?;
             let mut hidden = run(layers, &self.plan.ropes, x, 0, &mut caches)?;
-            norm.apply(&mut hidden);
+            norm.iter().for_each(|norm| norm.apply(&mut hidden));
             return Ok(EncodedText { hidden: self.settled(hidden)?, pooled: None, logits: None });
         }
         if !self.plan.encodes() {
             return Err(Error::Unsupported("the model is no encoder of text".to_owned()));
         }
-        let x = self.embed(tokens, 0, segments)?;
-        let mut caches = vec![LayerCache::default(); self.layers.len()];
-        let mut hidden = run(&self.layers, &self.plan.ropes, x, 0, &mut caches)?;
+        let x = self.embedding.rows_of(tokens, "token")?;
+        let mut hidden = self.embed(x, (tokens, 0), segments, &self.beside)?;
+        // Of layers that are run several times, each is repeated before the next one.
+        let at_once = if self.plan.runs == 1 { self.layers.len() } else { 1 };
+        for layers in self.layers.chunks(at_once.max(1)) {
+            for _ in 0..self.plan.runs {
+                let mut caches = vec![LayerCache::default(); self.layers.len()];
+                hidden = run(layers, &self.plan.ropes, hidden, 0, &mut caches)?;
+            }
+        }
         self.output_norm.iter().for_each(|norm| norm.apply(&mut hidden));
         let pooled = match &self.pooler {
             Some(pooler) => {
@@ -298,8 +349,13 @@ impl Reference {
 
     /// Embeddings of tokens, their positions and the texts that they belong to, without `segments` the
     /// first one.
-    fn embed(&self, tokens: &[u32], start: usize, segments: Option<&[u32]>) -> Result<Rows> {
-        let mut x = self.embedding.rows_of(tokens, "token")?;
+    fn embed(
+        &self,
+        mut x: Rows,
+        (tokens, start): (&[u32], usize),
+        segments: Option<&[u32]>,
+        beside: &BesideTokens,
+    ) -> Result<Rows> {
         if self.plan.embedding_scale != 1.0 {
             x.scale(self.plan.embedding_scale);
         }
@@ -309,12 +365,12 @@ impl Reference {
         if self.plan.projected_first {
             x = self.projected(x)?;
         }
-        if self.plan.normed_first {
-            self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        if beside.normed_first {
+            beside.norm.iter().for_each(|norm| norm.apply(&mut x));
         }
-        let positions = self.positions_of(tokens, start)?;
+        let positions = self.positions_of(tokens, start, beside.positions.as_ref())?;
         positions.iter().for_each(|rows| x.add(rows, 1.0));
-        self.tasks.iter().for_each(|row| x.add_row(row, 0));
+        self.first_rows.iter().for_each(|row| x.add_row(row, 0));
         if let Some(weight) = &self.segments {
             let first = vec![0; tokens.len()];
             let rows = weight.rows_of(segments.unwrap_or(&first), "segment")?;
@@ -324,8 +380,8 @@ impl Reference {
             }
             x.add(&rows, 1.0);
         }
-        if !self.plan.normed_first {
-            self.embedding_norm.iter().for_each(|norm| norm.apply(&mut x));
+        if !beside.normed_first {
+            beside.norm.iter().for_each(|norm| norm.apply(&mut x));
         }
         if self.plan.projected_first { Ok(x) } else { self.projected(x) }
     }
@@ -347,16 +403,20 @@ impl Reference {
         self.plan.padding == Some(token)
     }
 
-    /// The rows that are added for positions from `start` on, learned and computed.
-    fn positions_of(&self, tokens: &[u32], start: usize) -> Result<Vec<Rows>> {
+    /// The rows that are added for positions from `start` on, learned or computed.
+    fn positions_of(
+        &self,
+        tokens: &[u32],
+        start: usize,
+        learned: Option<&Weight>,
+    ) -> Result<Option<Rows>> {
         let count = tokens.len();
         if let Some(longest) = self.plan.longest.filter(|longest| start + count > *longest) {
             let fault = format!("more than {longest} positions: the class then attends to blocks");
             return Err(Error::Unsupported(fault));
         }
         let first = start + self.plan.first_position;
-        let mut rows = Vec::new();
-        if let Some(positions) = &self.positions {
+        if let Some(positions) = learned {
             let mut next = first;
             let number = |token: &u32| {
                 if self.is_padding(*token) {
@@ -374,10 +434,9 @@ impl Reference {
                     positions.outputs().saturating_sub(self.plan.first_position)
                 )));
             }
-            rows.push(positions.rows_of(&numbers, "position")?);
+            return positions.rows_of(&numbers, "position").map(Some);
         }
-        rows.extend(self.plan.sinusoids.map(|waves| waves.rows(first, count, self.plan.dim)));
-        Ok(rows)
+        Ok(self.plan.sinusoids.map(|waves| waves.rows(first, count, self.plan.dim)))
     }
 
     /// The residual stream behind the last norm, for new tokens.
@@ -392,7 +451,8 @@ impl Reference {
             return Err(Error::Input(fault.to_owned()));
         }
         let (start, length) = (session.length, session.length + tokens.len());
-        let x = self.embed(tokens, start - session.padded, None)?;
+        let x = self.embedding.rows_of(tokens, "token")?;
+        let x = self.embed(x, (tokens, start - session.padded), None, &self.beside)?;
         session.padded += tokens.iter().filter(|token| self.is_padding(**token)).count();
         let own = self.per_layer.as_ref().map(|own| own.of(tokens, &x)).transpose()?;
         let ropes = turned(&self.plan.ropes, start, length);

@@ -169,6 +169,11 @@ impl Experts {
         }))
     }
 
+    /// Whether the router sees the residual stream before attention.
+    pub(crate) fn sees_stream(&self) -> bool {
+        self.routing.of_stream
+    }
+
     /// Computes the output of the experts for each row of `x`. `seen` is the input of the router.
     pub(crate) fn of(&self, x: &Rows, seen: &Rows) -> Result<Rows> {
         let mut scores = self.router.of(seen)?;

@@ -28,6 +28,8 @@ pub struct Plan {
     pub projected_first: bool,
     /// A token without an embedding: those of the others are scaled by the share of texts that they have.
     pub masked: Option<u32>,
+    /// Tensors whose first rows are added to each embedding, if the model has them.
+    pub first_rows: Vec<String>,
     /// Tensors whose first rows follow each embedding before it is projected.
     pub joined_embeddings: Vec<String>,
     /// Positions beyond which the class computes something else.
@@ -46,6 +48,8 @@ pub struct Plan {
     pub has_single_parts: bool,
     /// Each layer, from the first.
     pub layers: Vec<LayerPlan>,
+    /// The number of times that an encoder runs each layer.
+    pub runs: usize,
     /// The kinds of rotary embeddings that layers choose from.
     pub ropes: Vec<Rope>,
     /// Factor of the output.
@@ -58,7 +62,7 @@ pub struct Plan {
     pub active_stream: Option<usize>,
     /// The activation of the head for masked words, where it is not that of the layers.
     pub head_activation: Option<Activation>,
-    /// Whether the class of an encoder gives the scores of tokens.
+    /// Whether an encoder gives the scores of tokens.
     pub scores_tokens: bool,
     /// The encoder of sound beside the decoder.
     pub encoder: Option<EncoderPlan>,
@@ -240,6 +244,8 @@ pub struct AttentionPlan {
     pub alibi: Option<f32>,
     /// Scores have a learned bias for the distance of two tokens.
     pub distances: Option<DistancePlan>,
+    /// Scores have parts that depend on the distance and on the query or the key.
+    pub disentangled: Option<DisentangledPlan>,
     /// Bound of queries, keys and values.
     pub clip: Option<f32>,
     /// Bounds queries and keys after their norms, and values.
@@ -267,6 +273,21 @@ pub struct AttentionPlan {
     pub blocks: Option<BlockPlan>,
     /// With a mask that is computed from the values, how many keys it attends to.
     pub kept_keys: Option<usize>,
+}
+
+/// Parts of scores that depend on distances (He et al., "DeBERTa", 2021).
+#[derive(Clone, Copy, Debug)]
+pub struct DisentangledPlan {
+    /// Distances to each side that have a row.
+    pub span: usize,
+    /// With ranges of distances, the distance that the last one ends at.
+    pub farthest: Option<usize>,
+    /// Whether the matrices of queries and keys serve for distances too.
+    pub shared: bool,
+    /// Whether queries are multiplied by keys of distances.
+    pub of_queries: bool,
+    /// Whether keys are multiplied by queries of distances.
+    pub of_keys: bool,
 }
 
 /// The factor of queries at position `p`.
@@ -452,6 +473,8 @@ pub struct NetworkPlan {
 /// The choice of experts for each token.
 #[derive(Clone, Copy, Debug)]
 pub struct Routing {
+    /// Whether the router sees the residual stream before attention, without a norm.
+    pub of_stream: bool,
     /// Experts for each token.
     pub used: usize,
     /// The function that makes scores of the router's outputs.

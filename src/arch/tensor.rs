@@ -97,9 +97,34 @@ static INPUTS: &[TensorRow] = &[
     may("low.initial",                                 Vector,      &[&[Dim]]),
     // One for each of several tokens that follow (ProphetNet).
     may("ngram_embedding.weight",                      Table,       &[&[Any, Dim]]),
+    // Of distances, for scores that depend on queries and keys, and a convolution beside the first layer (DeBERTa).
+    may("relative_embedding.weight",                   Table,       &[&[Any, Dim]]),
+    may("relative_embedding_norm.weight",              Norm,        &[&[Dim]]),
+    may("input_conv.weight",                           Matrix,      &[&[Dim, Dim, Any]]),
+    may("input_conv_norm.weight",                      Norm,        &[&[Dim]]),
+    // The place of a token on its page (LayoutLM), or in a table (TAPAS).
+    may("x_embedding.weight",                          Table,       &[&[Any, Embedding]]),
+    may("y_embedding.weight",                          Table,       &[&[Any, Embedding]]),
+    may("height_embedding.weight",                     Table,       &[&[Any, Embedding]]),
+    may("width_embedding.weight",                      Table,       &[&[Any, Embedding]]),
+    may("column_embedding.weight",                     Table,       &[&[Any, Embedding]]),
+    may("row_embedding.weight",                        Table,       &[&[Any, Embedding]]),
+    may("previous_label_embedding.weight",             Table,       &[&[Any, Embedding]]),
+    may("column_rank_embedding.weight",                Table,       &[&[Any, Embedding]]),
+    may("inverse_column_rank_embedding.weight",        Table,       &[&[Any, Embedding]]),
+    may("numeric_relation_embedding.weight",           Table,       &[&[Any, Embedding]]),
+    // Entities beside the words (LUKE).
+    may("entity_embedding.weight",                     Matrix,      &[&[Any, Any]]),
+    may("entity_projection.weight",                    Matrix,      &[&[Dim, Any]]),
+    may("entity_position_embedding.weight",            Table,       &[&[Any, Dim]]),
+    may("entity_type_embedding.weight",                Table,       &[&[Any, Dim]]),
+    may("entity_norm.weight",                          Norm,        &[&[Dim]]),
     must("enc.conv1.weight",                           Matrix,      &[&[EncoderDim, Any, Any]]),
     must("enc.conv2.weight",                           Matrix,      &[&[EncoderDim, EncoderDim, Any]]),
     may("enc.position_embedding.weight",               Table,       &[&[Any, EncoderDim]]),
+    may("enc.token_embedding.weight",                  Matrix,      &[&[Any, EncoderDim]]),
+    may("enc.token_embedding_norm.weight",             Norm,        &[&[EncoderDim]]),
+    may("enc.global_embedding.weight",                 Table,       &[&[Any, EncoderDim]]),
 ];
 
 #[rustfmt::skip]
@@ -115,6 +140,13 @@ static LAYERS: &[TensorRow] = &[
     may("enc.layers.{n}.ffn.gate.weight",              Matrix,      &[&[EncoderFfn, EncoderDim]]),
     must("enc.layers.{n}.ffn.up.weight",               Matrix,      &[&[EncoderFfn, EncoderDim]]),
     must("enc.layers.{n}.ffn.down.weight",             Matrix,      &[&[EncoderDim, EncoderFfn]]),
+    // Of tokens that all others see (PEGASUS X), and of means of blocks (LongT5).
+    may("enc.layers.{n}.global_attn_norm.weight",      Norm,        &[&[EncoderDim]]),
+    may("enc.layers.{n}.attn.global_norm.weight",      Norm,        &[&[EncoderDim]]),
+    may("enc.layers.{n}.attn.global_q.weight",         Matrix,      &[&[EncoderQueries, EncoderDim], &[Queries, EncoderDim]]),
+    may("enc.layers.{n}.attn.global_k.weight",         Matrix,      &[&[EncoderQueries, EncoderDim], &[Queries, EncoderDim]]),
+    may("enc.layers.{n}.attn.global_v.weight",         Matrix,      &[&[EncoderQueries, EncoderDim], &[Queries, EncoderDim]]),
+    may("enc.layers.{n}.attn.global_relative_bias.weight", Matrix, &[&[Any, Heads]]),
 
     // Of the residual stream before the layer.
     may("layers.{n}.input_norm.weight",                Norm,        &[&[Dim]]),
@@ -128,6 +160,7 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.attention.kv.weight",              Matrix,      &[&[Any, Dim]]),
     may("layers.{n}.attention.kv_norm.weight",         Norm,        &[&[Any]]),
     may("layers.{n}.attention.output_a.weight",        Matrix,      &[&[Any, Any]]),
+    may("layers.{n}.attention.output_a.groups",        Matrix,      &[&[Any, Any, Any]]),
     may("layers.{n}.attention.output_b.weight",        Matrix,      &[&[Dim, Any]]),
     may("layers.{n}.attention.compressor.kv.weight",   Matrix,      &[&[Any, Dim]]),
     may("layers.{n}.attention.compressor.gate.weight", Matrix,      &[&[Any, Dim]]),
@@ -186,6 +219,24 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.attention.distance.weight",        Matrix,      &[&[Any, Dim]]),
     may("layers.{n}.attention.distance.table",         Table,       &[&[Any, Any]]),
     may("layers.{n}.ffn.router.output_scale",          Vector,      &[&[Any]]),
+    // Queries and keys of distances (DeBERTa), of tokens that all others see (Longformer), of entities (LUKE).
+    may("layers.{n}.attention.distance_q.weight",      Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.distance_k.weight",      Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.global_q.weight",        Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.global_k.weight",        Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.global_v.weight",        Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.word_to_entity.weight",  Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.entity_to_word.weight",  Matrix,      &[&[Queries, Dim]]),
+    may("layers.{n}.attention.entities.weight",        Matrix,      &[&[Queries, Dim]]),
+    // Of the values, over the positions (YOSO, Nyströmformer).
+    may("layers.{n}.attention.conv.weight",            Convolution, &[&[Heads, Any]]),
+    // Matrices in groups: each group of outputs has a group of inputs (SqueezeBERT).
+    may("layers.{n}.grouped.q.weight",                 Matrix,      &[&[Queries, Any]]),
+    may("layers.{n}.grouped.k.weight",                 Matrix,      &[&[Keys, Any]]),
+    may("layers.{n}.grouped.v.weight",                 Matrix,      &[&[Values, Any]]),
+    may("layers.{n}.grouped.output.weight",            Matrix,      &[&[Dim, Any]]),
+    may("layers.{n}.grouped.up.weight",                Matrix,      &[&[Ffn, Any]]),
+    may("layers.{n}.grouped.down.weight",              Matrix,      &[&[Dim, Any]]),
     // Differential attention: what the factor of the second half of the heads is learned from.
     may("layers.{n}.attention.lambda_q1",              Vector,      &[&[HeadDim]]),
     may("layers.{n}.attention.lambda_k1",              Vector,      &[&[HeadDim]]),
@@ -340,6 +391,10 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.ffn.experts.output_scale",         Vector,      &[&[Experts]]),
     // One for all experts, which is added to their sum.
     may("layers.{n}.ffn.experts.bias",                 Vector,      &[&[Dim]]),
+    // One for each of several experts, which is added if one of them is chosen (GroveMoE).
+    may("layers.{n}.ffn.group_experts.gate.weight",    Matrix,      &[&[Any, Any, Dim]]),
+    may("layers.{n}.ffn.group_experts.up.weight",      Matrix,      &[&[Any, Any, Dim]]),
+    may("layers.{n}.ffn.group_experts.down.weight",    Matrix,      &[&[Any, Dim, Any]]),
     may("layers.{n}.ffn.shared_expert.gate.weight",    Matrix,      &[&[SharedFfn, Dim]]),
     may("layers.{n}.ffn.shared_expert.up.weight",      Matrix,      &[&[SharedFfn, Dim]]),
     may("layers.{n}.ffn.shared_expert.down.weight",    Matrix,      &[&[Dim, SharedFfn]]),
@@ -391,6 +446,9 @@ static OUTPUTS: &[TensorRow] = &[
     may("masked_words.dense.weight",                   Matrix,      &[&[Any, Dim]]),
     may("masked_words.norm.weight",                    Norm,        &[&[Any]]),
     may("masked_words.output.weight",                  Matrix,      &[&[Vocab, Any]]),
+    may("masked_entities.dense.weight",                Matrix,      &[&[Any, Dim]]),
+    may("masked_entities.norm.weight",                 Norm,        &[&[Any]]),
+    may("masked_entities.output.weight",               Matrix,      &[&[Any, Any]]),
     may("next_sentence.weight",                        Matrix,      &[&[Any, Dim]]),
     may("dense_2.weight",                              Matrix,      &[&[Any, Any]]),
     may("dense_3.weight",                              Matrix,      &[&[Any, Any]]),

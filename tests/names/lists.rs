@@ -3062,4 +3062,31 @@ pub(crate) const LISTS: &[List] = &[
             model.layers.0.self_attn.o_proj.weight              8,6   =
         "],
     },
+    List {
+        name: "jina_embeddings_v3",
+        source: "gguf-py 0.19, tensor_mapping.py; transformers 5.24, jina_embeddings_v3 as it is saved",
+        config: r#"{"model_type": "jina_embeddings_v3", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 6, "vocab_size": 10, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+            "max_position_embeddings": 16}"#,
+        form: Form::Gguf,
+        gguf: "jina-bert-v3",
+        tensors: &["
+            embeddings.word_embeddings.weight          10,8  token_embd.weight
+            embeddings.token_type_embeddings.weight    1,8   token_types.weight
+            emb_ln.weight                              8     token_embd_norm.weight
+            emb_ln.bias                                8     token_embd_norm.bias
+            encoder.layers.0.mixer.Wqkv.weight         24,8  blk.0.attn_qkv.weight
+            encoder.layers.0.mixer.Wqkv.bias           24    blk.0.attn_qkv.bias
+            encoder.layers.0.mixer.out_proj.weight     8,8   blk.0.attn_output.weight
+            encoder.layers.0.mixer.out_proj.bias       8     blk.0.attn_output.bias
+            encoder.layers.0.norm1.weight              8     blk.0.attn_output_norm.weight
+            encoder.layers.0.norm1.bias                8     blk.0.attn_output_norm.bias
+            encoder.layers.0.mlp.fc1.weight            6,8   blk.0.ffn_up.weight
+            encoder.layers.0.mlp.fc1.bias              6     blk.0.ffn_up.bias
+            encoder.layers.0.mlp.fc2.weight            8,6   blk.0.ffn_down.weight
+            encoder.layers.0.mlp.fc2.bias              8     blk.0.ffn_down.bias
+            encoder.layers.0.norm2.weight              8     blk.0.layer_output_norm.weight
+            encoder.layers.0.norm2.bias                8     blk.0.layer_output_norm.bias
+        "],
+    },
 ];

@@ -2,6 +2,8 @@
 //! large lists are those in `tests/data/names`; what those lack stands in `lists.rs`.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "alone.rs"]
+mod alone;
 #[path = "lists.rs"]
 pub(crate) mod lists;
 
@@ -342,7 +344,8 @@ pub(crate) fn own(list: &lists::List) -> NamedModel {
     }
     let other = made(&hf, &links, &alone);
     let config: Json = serde_json::from_str(list.config).expect("JSON");
-    let forms = vec![(Form::HuggingFace, hf), (list.form, other)];
+    let mut forms = vec![(Form::HuggingFace, hf), (list.form, other)];
+    forms.retain(|(_, tensors)| !tensors.is_empty());
     let (name, source) = (list.name.to_owned(), list.source.to_owned());
     NamedModel { name, source, config, gguf: list.gguf.to_owned(), forms }
 }
@@ -351,6 +354,11 @@ pub(crate) fn models() -> Vec<NamedModel> {
     let mut models = listed_models();
     models.extend(lists::LISTS.iter().map(own));
     models
+}
+
+/// The models of architectures that GGUF alone has.
+pub(crate) fn of_gguf_alone() -> Vec<NamedModel> {
+    alone::ALONE.iter().map(own).collect()
 }
 
 /// The models of `tests/data/classes.json`, as transformers' classes write them.

@@ -29,6 +29,7 @@ SMALL = N | {"dim": 8, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 1
 APART = {"tie_word_embeddings": False}
 DECODER = {"is_decoder": True}
 OWN_ENCODER = ("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim")
+T = N | {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "relative_attention_num_buckets": 4}
 ALONE = {key: value for key, value in D.items() if key not in OWN_ENCODER}
 HEADS = {"head_dim": 4, "num_key_value_heads": 1}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
@@ -148,7 +149,41 @@ CASES = [
     ("esm, with learned positions", "esm", H | {"pad_token_id": 1, "mask_token_id": 3, "emb_layer_norm_before": True} | APART),
     ("gte", "gte", H | {"type_vocab_size": 2, "hidden_act": "relu"} | APART),
     ("m2m_100", "m2m_100", D | {"pad_token_id": 1, "encoder_attention_heads": 4}),
-    ("m2m_100, with embeddings of each part, refused", "m2m_100", D | {"pad_token_id": 1} | APART),
+    ("m2m_100, with embeddings of each part", "m2m_100", D | {"pad_token_id": 1} | APART),
+    ("jina_embeddings_v3", "jina_embeddings_v3", H | {"type_vocab_size": 1, "hidden_act": "relu"}),
+    ("ibert", "ibert", E | {"pad_token_id": 1} | APART),
+    ("longformer", "longformer", E | {"pad_token_id": 1, "attention_window": 4}),
+    ("luke", "luke", E | {"pad_token_id": 1, "entity_vocab_size": 3, "entity_emb_size": 6}),
+    ("xmod", "xmod", E | {"languages": ["en_XX", "de_DE"], "default_language": "en_XX"}),
+    ("layoutlm", "layoutlm", E | {"max_2d_position_embeddings": 4}),
+    ("tapas", "tapas", E | {"type_vocab_sizes": [3, 4, 4, 2, 4, 4, 3]}),
+    ("yoso", "yoso", E | {"conv_window": 3}),
+    ("mra", "mra", E),
+    ("nystromformer", "nystromformer", E | {"num_landmarks": 5, "segment_means_seq_len": 5, "conv_kernel_size": 3}),
+    ("fnet", "fnet", E),
+    ("squeezebert", "squeezebert", E | {"embedding_size": 8}),
+    ("flaubert", "flaubert", {"vocab_size": 13, "emb_dim": 8, "n_layers": 1, "n_heads": 2, "max_position_embeddings": 16, "pad_token_id": 0}),
+    ("esmc", "esmc", H),
+    ("deberta-v2, with ranges of distances", "deberta-v2", H | {"type_vocab_size": 0, "relative_attention": True, "position_buckets": 4, "max_relative_positions": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "pos_att_type": ["p2c", "c2p"]}),
+    ("deberta-v2, with matrices of distances", "deberta-v2", E | {"relative_attention": True, "max_relative_positions": 3, "pos_att_type": ["p2c", "c2p"], "legacy": False} | APART),
+    ("deberta-v2, with a convolution, refused", "deberta-v2", E | {"relative_attention": True, "position_buckets": 4, "share_att_key": True, "pos_att_type": ["c2p"], "conv_kernel_size": 3}),
+    ("deberta", "deberta", E | {"relative_attention": True, "max_relative_positions": 4, "pos_att_type": ["c2p", "p2c"]}),
+    ("deberta, by distances of queries alone", "deberta", H | {"type_vocab_size": 0, "relative_attention": True, "position_biased_input": False, "pos_att_type": ["c2p"]}),
+    ("albert", "albert", E | {"embedding_size": 6, "num_hidden_layers": 4, "num_hidden_groups": 2}),
+    ("longt5", "longt5", T),
+    ("longt5, with means of blocks", "longt5", T | {"encoder_attention_type": "transient-global", "feed_forward_proj": "gated-gelu"}),
+    ("fsmt", "fsmt", {key: value for key, value in D.items() if key != "vocab_size"} | {"src_vocab_size": 13, "tgt_vocab_size": 13, "langs": ["en", "de"]} | APART),
+    ("led", "led", {key: value for key, value in D.items() if key != "max_position_embeddings"} | {"max_encoder_position_embeddings": 16, "max_decoder_position_embeddings": 16, "attention_window": 4}),
+    ("pegasus_x", "pegasus_x", D | {"num_global_tokens": 2, "block_size": 2}),
+    ("bart, with its encoder", "bart", D),
+    ("bart, untied, with its encoder", "bart", D | {"encoder_attention_heads": 4, "encoder_ffn_dim": 10} | APART),
+    ("mbart, with its encoder", "mbart", D | {"scale_embedding": True}),
+    ("marian, with its encoder", "marian", D | {"decoder_vocab_size": 13, "decoder_start_token_id": 0}),
+    ("pegasus, with its encoder", "pegasus", D),
+    ("blenderbot, with its encoder", "blenderbot", D),
+    ("blenderbot-small, with its encoder", "blenderbot-small", D),
+    ("plbart, with its encoder", "plbart", D),
+    ("mvp, with its encoder", "mvp", D),
     # Drawn by draws.py: what a field changes, alone.
     ("gemma, with another activation", "gemma", H | HEADS | {"hidden_act": "silu"}),
     ("gemma2, with another activation", "gemma2", H | HEADS | {"hidden_activation": "relu", "query_pre_attn_scalar": 4}),
@@ -190,7 +225,7 @@ TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
 # Classes whose names alone are known.
-NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4")
+NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4", "xmod", "yoso", "mra", "nystromformer", "fnet", "squeezebert", "longt5", "led", "fsmt", "pegasus_x")
 # What a class computes, although it is stored.
 COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay", "inv_freq")
 
@@ -210,11 +245,12 @@ def values(name, shape):
 def case(name, model_type, numbers, folder):
     config = transformers.CONFIG_MAPPING[model_type](**copy.deepcopy(numbers))
     of = transformers.AutoModelForCausalLM
-    if type(config) not in of._model_mapping:
+    if type(config) not in of._model_mapping or name.endswith("with its encoder"):
         of = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForMaskedLM
     of.from_config(config).save_pretrained(folder)
     stored = load_file(folder / "model.safetensors")
-    computed = {key: array for key, array in stored.items() if key.endswith(COMPUTED)}
+    # An encoder beside a decoder has learned ones.
+    computed = {} if name.endswith("with its encoder") else {key: array for key, array in stored.items() if key.endswith(COMPUTED)}
     stored = {key: values(key, array.shape) for key, array in stored.items() if key not in computed}
     save_file(stored | computed, folder / "model.safetensors", {"format": "pt"})
     # Falcon's eager attention rounds biases of distances to bf16.

@@ -1,6 +1,7 @@
 //! Plans of families: the blocks that the `[decoder]` section of a family's file names, in order. They
 //! say what the config and the tensors do not.
 
+mod encoders;
 mod steps;
 
 use weighbridge::arch::{NormKind, PlanLine};
@@ -73,6 +74,10 @@ fn embedding(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
     let scaled = match values {
         ["normed_first"] => {
             plan.normed_first = true;
+            return Some(Ok(()));
+        }
+        ["first_row", tensor] => {
+            plan.first_rows.push((*tensor).to_owned());
             return Some(Ok(()));
         }
         ["projected_first"] => {
@@ -165,6 +170,8 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["unscaled"] => attention.scale = 1.0,
             ["unscaled", "unless", key] if unless(key) => attention.scale = 1.0,
             ["unscaled", "unless", _] => {}
+            #[expect(clippy::cast_precision_loss, reason = "a width")]
+            ["scaled_by_width"] => attention.scale = (attention.head_dim as f32).recip(),
             ["value_norm"] => attention.value_norm = true,
             ["bare_norms"] => attention.bare_norms = true,
             ["uncapped"] => attention.softcap = None,
@@ -204,8 +211,13 @@ fn rope(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a number of layers")]
 fn residual(_: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     match values {
+        ["by_layers", number] => {
+            let number: f32 = number.parse().ok()?;
+            plan.residual = Residual::Scaled((number / plan.layers.len() as f32).sqrt());
+        }
         ["by_depth"] => plan.residual = Residual::ByDepth,
         _ => return None,
     }
@@ -229,6 +241,7 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
             ["unnormalized"] => routing.normalized = false,
             ["normalized_if_stated"] => routing.normalized = normalized,
             ["weighs_inputs"] => routing.weighs_inputs = true,
+            ["of_stream"] => routing.of_stream = true,
             _ => return None,
         }
     }
@@ -238,6 +251,10 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
 fn logits(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let scale = facts.config.scales.logit_scale.as_ref().map_or(1.0, |scale| scale.value);
     plan.logit_scale = match values {
+        ["of_encoder"] => {
+            plan.scores_tokens = true;
+            return Some(Ok(()));
+        }
         ["multiplied"] => scale,
         ["divided"] => scale.recip(),
         _ => return None,
@@ -259,6 +276,8 @@ fn head(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
 fn refuse(facts: &Facts<'_>, _: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let (key, refused, why) = match values {
         [why] => return Some(Err(Error::Unsupported((*why).to_owned()))),
+        ["with", tensor, _] if !facts.model.has(tensor) => return Some(Ok(())),
+        ["with", _, why] => return Some(Err(Error::Unsupported((*why).to_owned()))),
         [key, "not", value, why] => {
             (key, facts.spelled(key).is_some_and(|stated| stated != *value), why)
         }
@@ -283,9 +302,18 @@ fn linear(_: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>>
     Some(Ok(()))
 }
 
+/// A change of a plan by what a model's files say.
+type Step = fn(&Facts<'_>, &mut Plan) -> Result<()>;
+
+/// The step with this name.
+fn find_step(name: &str) -> Option<Step> {
+    let mut steps = steps::STEPS.iter().chain(encoders::STEPS);
+    steps.find(|(other, _)| *other == name).map(|(_, step)| *step)
+}
+
 fn step(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let [name] = values else { return None };
-    Some(steps::find(name)?(facts, plan))
+    Some(find_step(name)?(facts, plan))
 }
 
 #[cfg(test)]
@@ -294,7 +322,7 @@ mod tests {
 
     use weighbridge::arch::{PlanLine, architectures};
 
-    use super::{BLOCKS, steps};
+    use super::{BLOCKS, find_step};
 
     #[test]
     fn every_architecture_has_a_plan_of_known_blocks() {
@@ -303,7 +331,7 @@ mod tests {
             for PlanLine { block, values, .. } in lines {
                 assert!(BLOCKS.iter().any(|row| row.name == *block), "{}: {block}", row.name);
                 let step = values.first().filter(|_| *block == "step");
-                assert!(step.is_none_or(|step| steps::find(step).is_some()), "{step:?}");
+                assert!(step.is_none_or(|step| find_step(step).is_some()), "{step:?}");
             }
         }
     }

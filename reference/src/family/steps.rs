@@ -8,25 +8,16 @@ use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::{Activation, Xielu, normal_quantile};
 use crate::plan::{
-    Arrangement, BlockPlan, BranchScales, DistancePlan, EncoderPlan, LayerPlan, LinearPlan,
-    MixerPlan, Plan, Residual, Scoring, StateSpacePlan, Temperature, TextEncoderPlan,
+    Arrangement, BlockPlan, BranchScales, DistancePlan, LinearPlan, MixerPlan, Plan, Residual,
+    Scoring, StateSpacePlan, Temperature,
 };
 use crate::rope::{self, Rope, Sinusoids};
 
-/// A change of a plan by what a model's files say.
-type Step = fn(&Facts<'_>, &mut Plan) -> Result<()>;
-
-/// The step with this name.
-pub(super) fn find(name: &str) -> Option<Step> {
-    STEPS.iter().find(|(other, _)| *other == name).map(|(_, step)| *step)
-}
-
 /// The steps that families' files name.
-const STEPS: &[(&str, Step)] = &[
+pub(super) const STEPS: &[(&str, fn(&Facts<'_>, &mut Plan) -> Result<()>)] = &[
     ("altup", altup),
     ("apertus_activation", apertus_activation),
     ("beam_positions", beam_positions),
-    ("bert_positions", bert_positions),
     ("big_bird_blocks", big_bird_blocks),
     ("bounded_routing", bounded_routing),
     ("clamped_swiglu", clamped_swiglu),
@@ -67,11 +58,9 @@ const STEPS: &[(&str, Step)] = &[
     ("refuse_unlisted_windows", refuse_unlisted_windows),
     ("scaled_outputs", scaled_outputs),
     ("smollm3_rope", smollm3_rope),
-    ("sound_encoder", sound_encoder),
     ("step_minimum", step_minimum),
     ("stretched_rope", stretched_rope),
     ("temperature", temperature),
-    ("text_encoder", text_encoder),
     ("untruncated_rope", untruncated_rope),
     ("yarn_magnitude", yarn_magnitude),
 ];
@@ -125,24 +114,6 @@ fn computed_positions(facts: &Facts<'_>, _: &mut Plan) -> Result<()> {
     if stored.len() != computed.values().len() || pairs.any(|(a, b)| (a - b).abs() > 1e-3) {
         let fault = format!("{} with values that are not sines and cosines", found.stored);
         return Err(Error::Unsupported(fault));
-    }
-    Ok(())
-}
-
-/// Families that count positions from the number after that of the padding.
-const AFTER_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
-
-/// The first position of RoBERTa follows the number of the padding.
-fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.word(&["position_embedding_type"]).is_some_and(|kind| kind != "absolute") {
-        return Err(Error::Unsupported("relative positions".to_owned()));
-    }
-    if AFTER_PADDING.contains(&facts.named()) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
-        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as u32;
-        plan.first_position = size(padding).saturating_add(1);
-        plan.padding = Some(padding);
-        plan.head_activation = Some(Activation::Gelu);
     }
     Ok(())
 }
@@ -612,58 +583,6 @@ fn branch_scales(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         }
     }
     plan.logit_scale = one("lm_head_multiplier");
-    Ok(())
-}
-
-/// A layer of an encoder as wide as `dim`, which is that of the decoder but for its heads.
-fn encoder_layer(facts: &Facts<'_>, plan: &Plan, dim: usize) -> Result<LayerPlan> {
-    let fault = || Error::Unsupported("a decoder without attention".to_owned());
-    let first = plan.layers.first().ok_or_else(fault)?;
-    let MixerPlan::Attention(mut attention) = first.mixer.clone() else { return Err(fault()) };
-    attention.causal = false;
-    let heads = facts.config.encoder.enc_n_heads.as_ref().map(|heads| size(heads.value));
-    if let Some(heads) = heads.filter(|heads| (*heads, dim) != (attention.heads, plan.dim)) {
-        let head_dim = dim / heads.max(1);
-        (attention.heads, attention.kv_heads) = (heads, heads);
-        (attention.head_dim, attention.value_dim) = (head_dim, head_dim);
-        #[expect(clippy::cast_precision_loss, reason = "a width")]
-        let scale = (head_dim as f32).sqrt().recip();
-        attention.scale = scale;
-    }
-    Ok(LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() })
-}
-
-/// The encoder of text before the decoder.
-fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let layer = encoder_layer(facts, plan, plan.dim)?;
-    let count = facts.config.encoder.enc_n_layers.as_ref();
-    let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
-    let start = facts.real(&["decoder_start_token_id"]).unwrap_or(0.0) as u32;
-    plan.text_encoder = Some(TextEncoderPlan { layers: vec![layer; size(count.value)], start });
-    Ok(())
-}
-
-/// The encoder of sound before the decoder.
-fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    // The class of the decoder alone has none.
-    if facts.is_causal_class() && !facts.model.has("enc.layers.0.attn.q.weight") {
-        return Ok(());
-    }
-    let encoder = &facts.config.encoder;
-    let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
-        let field = field.as_ref().map(|field| size(field.value));
-        field.ok_or_else(|| Error::Unsupported(format!("an encoder without {name}")))
-    };
-    need(&encoder.enc_n_heads, "heads")?;
-    let dim = need(&encoder.enc_dim, "a width")?;
-    let layer = encoder_layer(facts, plan, dim)?;
-    plan.encoder = Some(EncoderPlan {
-        dim,
-        bands: need(&encoder.n_mels, "bands")?,
-        positions: need(&encoder.n_audio_ctx, "positions")?,
-        layers: vec![layer; need(&encoder.enc_n_layers, "layers")?],
-    });
     Ok(())
 }
 

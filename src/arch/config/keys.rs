@@ -64,7 +64,7 @@ parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim"];
-        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_groups", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "attn_config.kv_n_heads"];
@@ -195,7 +195,7 @@ parts! {
         /// Number of last layers that reuse the keys and values of earlier layers.
         n_kv_shared_layers: u32 = count,  gguf ["attention.shared_kv_layers"], json ["num_kv_shared_layers"];
         /// Factor of the attention scores, if it is not `1 / sqrt(head_dim)`.
-        attention_scale: f32 = positive,  gguf ["attention.scale"],           json ["attention_multiplier", "attn_config.softmax_scale"];
+        attention_scale: f32 = positive,  gguf ["attention.scale", "attention.output_scale"],           json ["attention_multiplier", "attn_config.softmax_scale"];
         /// The number whose square root divides the attention scores, if it is not `head_dim`.
         query_pre_attn_scalar: f32 = positive, gguf [],                       json ["query_pre_attn_scalar"];
         /// Soft cap of the attention scores, applied with tanh.

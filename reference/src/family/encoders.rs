@@ -1,0 +1,155 @@
+//! Steps of plans of encoders, alone or beside a decoder.
+
+use crate::error::{Error, Result};
+use crate::facts::{Facts, size};
+use crate::math::Activation;
+use crate::plan::{DisentangledPlan, EncoderPlan, LayerPlan, MixerPlan, Plan, TextEncoderPlan};
+
+/// The steps that families' files name.
+pub(super) const STEPS: &[(&str, fn(&Facts<'_>, &mut Plan) -> Result<()>)] = &[
+    ("bert_positions", bert_positions),
+    ("disentangled", disentangled),
+    ("shared_layers", shared_layers),
+    ("sound_encoder", sound_encoder),
+    ("text_encoder", text_encoder),
+    ("windows_of_layers", windows_of_layers),
+];
+
+/// Families that count positions from the number after that of the padding.
+const AFTER_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
+
+/// The first position of RoBERTa follows the number of the padding.
+fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.word(&["position_embedding_type"]).is_some_and(|kind| kind != "absolute") {
+        return Err(Error::Unsupported("relative positions".to_owned()));
+    }
+    if AFTER_PADDING.contains(&facts.named()) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
+        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as u32;
+        plan.first_position = size(padding).saturating_add(1);
+        plan.padding = Some(padding);
+        plan.head_activation = Some(Activation::Gelu);
+    }
+    Ok(())
+}
+
+/// Scores have parts for the distance (DeBERTa). Each part makes their deviation larger.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small counts"
+)]
+fn disentangled(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    for (key, what) in
+        [("talking_head", "heads that are mixed"), ("conv_kernel_size", "a convolution")]
+    {
+        let stated =
+            facts.spelled(key).is_some_and(|stated| !["false", "0"].contains(&stated.as_str()));
+        if stated {
+            return Err(Error::Unsupported(format!("{what} ({key})")));
+        }
+    }
+    let kinds = facts.words("pos_att_type");
+    let (of_queries, of_keys) = (kinds.contains(&"c2p"), kinds.contains(&"p2c"));
+    let count = |key: &str| facts.real(&[key]).filter(|count| *count >= 1.0).map(|n| n as usize);
+    let longest = count("max_relative_positions").or(count("max_position_embeddings"));
+    let ranges = count("position_buckets");
+    let distances = DisentangledPlan {
+        span: ranges.or(longest).unwrap_or(512),
+        farthest: ranges.and(longest),
+        shared: facts.flag(&["share_att_key"]) == Some(true),
+        of_queries,
+        of_keys,
+    };
+    let used = facts.flag(&["relative_attention"]) == Some(true);
+    let parts = 1 + usize::from(of_queries) + usize::from(of_keys);
+    for attention in plan.attentions() {
+        attention.scale /= (parts as f32).sqrt();
+        attention.disentangled = used.then_some(distances);
+    }
+    Ok(())
+}
+
+/// The layers of a group are one layer, which is run several times (ALBERT).
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+fn shared_layers(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let all = facts.real(&["num_hidden_layers"]).unwrap_or(12.0) as usize;
+    let groups = plan.layers.len().max(1);
+    if all % groups != 0 {
+        return Err(Error::Unsupported(format!("{all} layers in {groups} groups")));
+    }
+    plan.runs = all / groups;
+    Ok(())
+}
+
+/// Each layer has a window, of which half is to either side (Longformer).
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of positions"
+)]
+fn windows_of_layers(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let windows = facts.reals(&["attention_window"]).unwrap_or_default();
+    let windows = windows.into_iter().chain(std::iter::repeat(512.0));
+    for (attention, window) in plan.attentions().zip(windows) {
+        attention.window = Some(window as usize);
+    }
+    Ok(())
+}
+
+/// A layer of an encoder as wide as `dim`, which is that of the decoder but for its heads.
+fn encoder_layer(facts: &Facts<'_>, plan: &Plan, dim: usize) -> Result<LayerPlan> {
+    let fault = || Error::Unsupported("a decoder without attention".to_owned());
+    let first = plan.layers.first().ok_or_else(fault)?;
+    let MixerPlan::Attention(mut attention) = first.mixer.clone() else { return Err(fault()) };
+    attention.causal = false;
+    let heads = facts.config.encoder.enc_n_heads.as_ref().map(|heads| size(heads.value));
+    if let Some(heads) = heads.filter(|heads| (*heads, dim) != (attention.heads, plan.dim)) {
+        let head_dim = dim / heads.max(1);
+        (attention.heads, attention.kv_heads) = (heads, heads);
+        (attention.head_dim, attention.value_dim) = (head_dim, head_dim);
+        #[expect(clippy::cast_precision_loss, reason = "a width")]
+        let scale = (head_dim as f32).sqrt().recip();
+        attention.scale = scale;
+    }
+    Ok(LayerPlan { mixer: MixerPlan::Attention(attention), ..first.clone() })
+}
+
+/// The encoder of text before the decoder.
+fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    // The class of the decoder alone has none.
+    if facts.is_causal_class() && !facts.model.has("enc.layers.0.attn.q.weight") {
+        return Ok(());
+    }
+    let layer = encoder_layer(facts, plan, plan.dim)?;
+    let count = facts.config.encoder.enc_n_layers.as_ref();
+    let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
+    let start = facts.real(&["decoder_start_token_id"]).unwrap_or(0.0) as u32;
+    plan.text_encoder = Some(TextEncoderPlan { layers: vec![layer; size(count.value)], start });
+    Ok(())
+}
+
+/// The encoder of sound before the decoder.
+fn sound_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    // The class of the decoder alone has none.
+    if facts.is_causal_class() && !facts.model.has("enc.layers.0.attn.q.weight") {
+        return Ok(());
+    }
+    let encoder = &facts.config.encoder;
+    let need = |field: &Option<weighbridge::arch::Field<u32>>, name: &str| {
+        let field = field.as_ref().map(|field| size(field.value));
+        field.ok_or_else(|| Error::Unsupported(format!("an encoder without {name}")))
+    };
+    need(&encoder.enc_n_heads, "heads")?;
+    let dim = need(&encoder.enc_dim, "a width")?;
+    let layer = encoder_layer(facts, plan, dim)?;
+    plan.encoder = Some(EncoderPlan {
+        dim,
+        bands: need(&encoder.n_mels, "bands")?,
+        positions: need(&encoder.n_audio_ctx, "positions")?,
+        layers: vec![layer; need(&encoder.enc_n_layers, "layers")?],
+    });
+    Ok(())
+}
