@@ -95,19 +95,23 @@ struct Known {
     gguf: Option<String>,
 }
 
-/// The values of `model_type` that the files of `families/` have.
+/// The values of `model_type` that the files of `families/` have, and of `general.architecture` that are no such value.
 fn known() -> BTreeMap<String, Known> {
-    let mut all = BTreeMap::new();
+    let (mut all, mut architectures) = (BTreeMap::new(), Vec::new());
     for entry in std::fs::read_dir(root().join("families")).expect("families") {
         let path = entry.expect("an entry").path();
         if path.extension().is_none_or(|ending| ending != "family") {
             continue;
         }
         let (mut section, mut name, mut own) = ("", "", Vec::<(String, Option<String>)>::new());
+        let mut alone = Vec::<String>::new();
         let (mut logits, text) = ("no", std::fs::read_to_string(path).expect("a file"));
-        let mut finish = |own: &mut Vec<(String, Option<String>)>, logits| {
-            all.extend(own.drain(..).map(|(name, gguf)| (name, Known { logits, gguf })));
-        };
+        let mut finish =
+            |own: &mut Vec<(String, Option<String>)>, alone: &mut Vec<String>, logits| {
+                all.extend(own.drain(..).map(|(name, gguf)| (name, Known { logits, gguf })));
+                let same = |name: String| (name.clone(), Known { logits, gguf: Some(name) });
+                architectures.extend(alone.drain(..).map(same));
+            };
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
@@ -115,9 +119,11 @@ fn known() -> BTreeMap<String, Known> {
                     section = head.trim_matches(['[', ']']);
                     name = rest.first().map_or("", |name| name.trim_end_matches(']'));
                     if section == "family" {
-                        finish(&mut own, std::mem::replace(&mut logits, "no"));
+                        finish(&mut own, &mut alone, std::mem::replace(&mut logits, "no"));
                     } else if section == "decoder" {
                         logits = "yes";
+                    } else if section == "gguf" && name != "-" {
+                        alone.push(name.to_owned());
                     }
                 }
                 ["hf", types @ ..] if ["family", "gguf"].contains(&section) => {
@@ -136,7 +142,10 @@ fn known() -> BTreeMap<String, Known> {
                 _ => {}
             }
         }
-        finish(&mut own, logits);
+        finish(&mut own, &mut alone, logits);
+    }
+    for (name, known) in architectures {
+        all.entry(name).or_insert(known);
     }
     all
 }
