@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn every_variant_but_whisper_has_a_graph() {
-        for variant in variants() {
+        // No model of a class is converted to an architecture that has no class.
+        for variant in variants().filter(|variant| !variant.classes.is_empty()) {
             let has = graph(variant.gguf).is_some();
             assert_eq!(has, !matches!(variant.gguf, "" | "whisper"), "{}", variant.gguf);
         }
@@ -201,7 +202,8 @@ mod tests {
                 let found = row.variants.iter().find(|variant| variant.gguf == *name);
                 let variant = found.unwrap_or_else(|| panic!("{}: {name}", row.name));
                 assert!(!variant.keys.is_empty(), "{}: {name}", row.name);
-                assert!(!variant.classes.is_empty(), "{}: {name}", row.name);
+                let is_alone = row.hf.is_empty();
+                assert!(is_alone || !variant.classes.is_empty(), "{}: {name}", row.name);
             }
             for variant in row.variants {
                 // Some models of one architecture in Hugging Face's files are of another in GGUF.
