@@ -42,14 +42,17 @@ pub(super) struct Pattern {
 /// Replaces the first path component of `name` that is a number by `{n}`, and the second by `{e}`.
 ///
 /// `blk.12.attn_q.weight` becomes `blk.{n}.attn_q.weight` and 12. A component with leading zeros,
-/// or above 32 bits, does not count as a number.
+/// or above 32 bits, does not count as a number. `shard_3` counts as one behind that of a layer.
 pub(super) fn pattern(name: &str) -> Pattern {
     let mut layers = String::with_capacity(name.len().saturating_add(4));
     let (mut layer, mut experts) = (None, None::<(String, u32)>);
     for (place, component) in name.split('.').enumerate() {
         let dot = if place > 0 { "." } else { "" };
-        let number = match component.as_bytes() {
-            [b'0'] | [b'1'..=b'9', ..] => component.parse::<u32>().ok(),
+        // Parts of a tensor of a layer have numbers behind a word.
+        let part = component.strip_prefix("shard_").filter(|_| layer.is_some());
+        let digits = part.unwrap_or(component);
+        let number = match digits.as_bytes() {
+            [b'0'] | [b'1'..=b'9', ..] => digits.parse::<u32>().ok(),
             _ => None,
         };
         let (mut first, mut second) = (component, component);
@@ -60,7 +63,7 @@ pub(super) fn pattern(name: &str) -> Pattern {
             }
             Some(number) if experts.is_none() => {
                 experts = Some((layers.clone(), number));
-                second = "{e}";
+                second = if part.is_some() { "shard_{e}" } else { "{e}" };
             }
             _ => {}
         }
@@ -163,6 +166,9 @@ mod tests {
         }
         let experts = pattern("layers.0.experts.31.w1.2").experts;
         assert_eq!(experts, Some(("layers.{n}.experts.{e}.w1.2".to_owned(), 31)));
+        let parts = pattern("layers.4.ngram.shard_7.weight").experts;
+        assert_eq!(parts, Some(("layers.{n}.ngram.shard_{e}.weight".to_owned(), 7)));
+        assert_eq!(pattern("shard_7.weight").layers, "shard_7.weight");
         assert_eq!(pattern("blk.12.attn_q.weight").experts, None);
     }
 }

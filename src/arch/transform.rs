@@ -286,6 +286,10 @@ impl RowOrder {
             Error::mismatch("the order of its rows depends on the model's config, which is missing")
         })?;
         let heads = HeadRows::new(rows, config);
+        let heads = match self {
+            Self::Qkv(_) | Self::PairsQkv(_) | Self::GroupedQkv(_) => heads.of_layer(),
+            _ => heads,
+        };
         match self {
             Self::PairsQ => heads.pairs(0, rows, heads.heads).map(|runs| selection(runs, rows)),
             Self::PairsK => heads.pairs(0, rows, heads.kv_heads).map(|runs| selection(runs, rows)),
@@ -315,13 +319,44 @@ struct HeadRows<'c> {
     rows: u64,
     heads: u64,
     kv_heads: u64,
+    /// Widths of all queries and of all keys.
+    widths: [u64; 2],
     config: &'c ModelConfig,
 }
 
 impl<'c> HeadRows<'c> {
     fn new(rows: u64, config: &'c ModelConfig) -> Self {
         let (heads, kv_heads) = (config.n_heads.value.into(), config.n_kv_heads.value.into());
-        Self { rows, heads, kv_heads, config }
+        let widths = [config.q_dim.value.into(), config.kv_dim.value.into()];
+        Self { rows, heads, kv_heads, widths, config }
+    }
+
+    /// The same with the numbers of heads of the layers that have this many rows of queries, keys and values, if layers
+    /// differ and all such layers have the same numbers.
+    fn of_layer(self) -> Self {
+        let attention = &self.config.attention;
+        let (Some(heads), Some(kv_heads)) =
+            (&attention.n_heads_per_layer, &attention.n_kv_heads_per_layer)
+        else {
+            return self;
+        };
+        let width = u64::from(self.config.head_dim.value);
+        let fits = |(heads, kv_heads): &(u64, u64)| {
+            let all = kv_heads.checked_mul(2).and_then(|both| both.checked_add(*heads));
+            all.and_then(|all| all.checked_mul(width)) == Some(self.rows)
+        };
+        let pairs = heads.value.iter().zip(&kv_heads.value);
+        let pairs = pairs.map(|(heads, kv_heads)| (u64::from(*heads), u64::from(*kv_heads)));
+        let mut fitting: Vec<(u64, u64)> = pairs.filter(fits).collect();
+        fitting.sort_unstable();
+        fitting.dedup();
+        match fitting.as_slice() {
+            [(heads, kv_heads)] => {
+                let widths = [*heads, *kv_heads].map(|heads| heads.saturating_mul(width));
+                Self { heads: *heads, kv_heads: *kv_heads, widths, ..self }
+            }
+            _ => self,
+        }
     }
 
     fn misfit(&self, what: String) -> Error {
@@ -355,9 +390,8 @@ impl<'c> HeadRows<'c> {
 
     /// The rows of q, k or v, which follow one another.
     fn qkv(&self, part: Projection, are_paired: bool) -> Result<RowSelection> {
-        let config = self.config;
-        let (q, kv) = (u64::from(config.q_dim.value), u64::from(config.kv_dim.value));
-        if q + 2 * kv != self.rows {
+        let [q, kv] = self.widths;
+        if q.checked_add(kv).and_then(|sum| sum.checked_add(kv)) != Some(self.rows) {
             return Err(self.misfit(format!("{q} of q and {kv} each of k and v")));
         }
         let (start, count, heads) = match part {
@@ -374,7 +408,7 @@ impl<'c> HeadRows<'c> {
 
     /// The rows of q, k or v, in groups of a key head.
     fn grouped_qkv(&self, part: Projection) -> Result<RowSelection> {
-        let Self { rows, heads, kv_heads, config } = *self;
+        let Self { rows, heads, kv_heads, config, .. } = *self;
         let width = u64::from(config.head_dim.value);
         let queries = heads.checked_div(kv_heads).filter(|_| heads.is_multiple_of(kv_heads));
         let group = queries.and_then(|queries| width.checked_mul(queries + 2));

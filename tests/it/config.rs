@@ -738,6 +738,23 @@ fn other_keys_are_kept() {
     ");
 }
 
+/// Music Flamingo states a width of heads that is that of the audio model.
+#[test]
+fn widths_around_a_text_model_are_those_of_another_part() {
+    let (_folder, store) = directory(&json!({
+        "model_type": "musicflamingo", "head_dim": 256, "max_position_embeddings": 1200, "tie_word_embeddings": true,
+        "text_config": {
+            "model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "max_position_embeddings": 32, "vocab_size": 10,
+        },
+    }));
+    let config = of(&store).expect("a config");
+    assert_eq!(
+        (config.head_dim.value, config.max_seq_len.map(|length| length.value)),
+        (16, Some(32))
+    );
+}
+
 fn refused(config: &Json) -> String {
     let (folder, store) = directory(config);
     without_path(&told(&of(&store).expect_err("a fault")), folder.path())

@@ -123,6 +123,18 @@ pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
     needed_list(found, count)
 }
 
+/// Query heads for each key head of each layer, of objects that describe its parts; 0 without attention.
+pub(crate) fn groups(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
+    needed_list(found, |found| {
+        let ConfigValue::Json(json) = found else { return Ok(None) };
+        let group = json.get("attention").and_then(|part| part.get("n_heads_in_group"));
+        match group.filter(|group| !group.is_null()) {
+            Some(group) => size(ConfigValue::Json(group)),
+            None => Ok(Some(0)),
+        }
+    })
+}
+
 /// One length for all layers, or one for each layer.
 pub(crate) fn lengths(found: ConfigValue<'_>) -> Checked<PerLayer> {
     let lengths = match list(found, count) {
@@ -169,6 +181,14 @@ pub(crate) fn positive(found: ConfigValue<'_>) -> Checked<f32> {
     match number(found)? {
         0.0 => Err("0, but a value above 0 is needed".into()),
         number => Ok(Some(number)),
+    }
+}
+
+/// A base of rotary embeddings, or the largest of a list with one for each layer.
+pub(crate) fn base(found: ConfigValue<'_>) -> Checked<f32> {
+    match list(found, positive) {
+        Some(each) => Ok(each?.and_then(|each| each.into_iter().max_by(f32::total_cmp))),
+        None => positive(found),
     }
 }
 

@@ -578,7 +578,12 @@ fn kv_heads(core: &Core, n_heads: &Field<u32>) -> (Field<u32>, Option<Field<Vec<
     {
         return (Field::derived(1, flag.source.clone()), None);
     }
-    match split(core.n_kv_heads.clone()) {
+    let of_groups = core.key_groups.as_ref().filter(|_| core.n_kv_heads.is_none());
+    let of_groups = of_groups.map(|Field { value, source }| {
+        let each = value.iter().map(|group| n_heads.value.checked_div(*group).unwrap_or(0));
+        Field { value: PerLayer::Each(each.collect()), source: source.clone() }
+    });
+    match split(of_groups.or_else(|| core.n_kv_heads.clone())) {
         // StarCoder's class writes this number and does not read it.
         (Some(heads), _)
             if core.multi_query.is_some()

@@ -63,26 +63,27 @@ macro_rules! parts {
 parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
-        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim"];
-        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_groups", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers"];
+        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim", "model_dim"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_groups", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers", "num_transformer_layers"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
-        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads"];
-        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "attn_config.kv_n_heads"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads", "num_query_heads"];
+        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads"];
+        key_groups: Vec<u32> = groups,  gguf [],                                                           json ["block_configs"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
-        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head", "kv_channels"];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head", "kv_channels", "hidden_size_per_head"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "dense_intermediate_size", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "dense_intermediate_size", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size", "ff_intermediate_size"];
         ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
         narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
-        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words"];
-        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length"];
+        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab"];
+        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length", "max_context_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = positive,     gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta"];
+        rope_theta: f32 = base,         gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta", "rope_freq_constant", "rope_embedding_base"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts", "ffn_config.moe_num_experts"];
         choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
@@ -118,7 +119,7 @@ parts! {
     /// Rotary position embeddings.
     pub RopeConfig, "rope", "rope_" {
         /// Base for layers with a sliding window, if it differs from `rope_theta`.
-        local_theta: f32 = positive,    gguf ["rope.freq_base_swa"],         json ["rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq", "local_rope_theta"];
+        local_theta: f32 = positive,    gguf ["rope.freq_base_swa"],         json ["rope_parameters.sliding_attention.rope_theta", "rope_local_base_freq", "local_rope_theta", "rope_local_theta"];
         /// The fraction of a head's elements that is rotated.
         partial_factor: f32 = fraction, gguf [],                             json ["rope.partial_rotary_factor", "partial_rotary_factor", "rotary_pct", "rope_pct"];
         /// Like `partial_factor`, for layers with a sliding window.
@@ -229,15 +230,15 @@ parts! {
         /// Experts that every token is routed to.
         n_shared_experts: u32 = largest,  gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
         /// Inner width of an expert.
-        expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
+        expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size", "expert_ffn_hidden_size"];
         /// Width that experts compute in, if it is not that of the residual stream.
         expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json ["moe_latent_size"];
         /// Inner width of the shared experts in total.
-        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"];
+        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"];
         /// Factor applied to the expert weights.
-        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale"];
+        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale", "moe_router_scaling_factor"];
         /// Whether the weights of the chosen experts are normalized to a sum of one.
-        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize"];
+        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize", "norm_expert_weight"];
         /// The function that makes expert weights of router scores.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.

@@ -24,6 +24,10 @@ const ROPE: [&str; 3] = ["rope_parameters.full_attention", "rope_parameters", OL
 /// The object of older files.
 const OLDER: &str = "rope_scaling";
 
+/// Numbers that a config around that of a text model does not have for it, if that states its width: its class computes
+/// them, or has defaults. Outside, they are those of another part.
+const OF_TEXT_MODELS: [&str; 3] = ["head_dim", "narrow_head_dim", "max_seq_len"];
+
 /// All paths that a path of the table stands for.
 pub(crate) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
@@ -236,7 +240,18 @@ impl<'a> ConfigReader<'a> {
         }
         let documents = if counted { Vec::new() } else { self.documents() };
         for (document, root) in documents {
-            for (inside, config) in nested_configs(root) {
+            let mut configs = nested_configs(root);
+            let states_width = |(_, config): &(String, &Json)| config.get("hidden_size").is_some();
+            let states_rope =
+                |(_, config): &(String, &Json)| config.get("rope_parameters").is_some();
+            let is_own = match key.name {
+                name if name.starts_with("rope_") => configs.first().is_some_and(states_rope),
+                name => OF_TEXT_MODELS.contains(&name) && configs.first().is_some_and(states_width),
+            };
+            if is_own {
+                configs.truncate(1);
+            }
+            for (inside, config) in configs {
                 for path in self.paths(key.json) {
                     if let Some(json) = at(config, &path) {
                         let dot = if inside.is_empty() { "" } else { "." };
