@@ -181,7 +181,9 @@ impl Attention {
         let qk_norm = |what: &str, heads: usize| {
             let Some(count) = loader.vector_if(&at(&format!("{what}.weight")))?.map(|v| v.len())
             else {
-                return Ok(plan.bare_norms.then(|| Norm::bare(head_dim, norm)));
+                let gains = loader.vector_if(&at(&what.replace("norm", "gain")))?;
+                let bare = plan.bare_norms.then(|| Norm::bare(head_dim, norm));
+                return Ok(bare.map(|bare| bare.times(&gains.unwrap_or_default())));
             };
             let of_heads = plan.norms_of_heads || count == head_dim;
             let width = if of_heads { head_dim } else { heads * head_dim };

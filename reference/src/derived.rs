@@ -79,6 +79,10 @@ impl Plan {
         let layers = facts.layers();
         let windowed = |layer: &u32| config.layer_kind(*layer) == Some(&LayerKind::Sliding);
         let mut ropes = Vec::new();
+        if facts.is_list("rope_theta") {
+            let fault = "bases of rotary embeddings that are listed by layer (rope_theta)";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
         if facts.rope_layout() != RopeLayout::None {
             ropes.push(Rope::of_full_layers(facts)?);
             if (0..layers).any(|layer| windowed(&layer)) {
@@ -106,6 +110,7 @@ impl Plan {
                 added: 0.0,
                 bare: false,
             },
+            other_norms: Vec::new(),
             norms_embedding: false,
             arrangement: Arrangement::Sequential,
             has_single_parts: false,
@@ -236,7 +241,7 @@ impl AttentionPlan {
             window: window.map(|window| size(window.value)),
             chunked: false,
             causal: attention.causal.as_ref().is_none_or(|causal| causal.value),
-            rope: facts.rotates(layer).then_some(usize::from(windowed)),
+            rope: facts.rotates(layer, windowed).then_some(usize::from(windowed)),
             alibi: None,
             distances: None,
             disentangled: None,

@@ -120,6 +120,11 @@ impl<'m> Facts<'m> {
         self.other(&[name]).is_some()
     }
 
+    /// Whether `config.json` states a list under such a name.
+    pub(crate) fn is_list(&self, name: &str) -> bool {
+        matches!(self.model.stated_config(name), Some(ConfigValue::Json(json)) if json.is_array())
+    }
+
     /// Such a value that is a number.
     pub(crate) fn real(&self, names: &[&str]) -> Option<f32> {
         #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
@@ -225,12 +230,22 @@ impl<'m> Facts<'m> {
         size(count.map_or(self.config.head_dim.value, |count| count.value))
     }
 
+    /// Whether the config states none for the rotary embeddings of layers of a kind.
+    fn lacks_rope(&self, windowed: bool) -> bool {
+        let kind = if windowed { "sliding_attention" } else { "full_attention" };
+        match self.model.stated_config("rope_parameters") {
+            Some(ConfigValue::Json(json)) => json.get(kind).is_some_and(|rope| rope.is_null()),
+            _ => false,
+        }
+    }
+
     /// Whether a layer has rotary embeddings.
-    pub(crate) fn rotates(&self, layer: u32) -> bool {
+    pub(crate) fn rotates(&self, layer: u32, windowed: bool) -> bool {
         let rope = &self.config.rope;
         let skipped = |interval: u32| interval > 0 && (layer + 1).is_multiple_of(interval);
         let listed = rope.layers.as_ref().and_then(|layers| layers.value.get(size(layer)).copied());
         self.rope_layout() != RopeLayout::None
+            && !self.lacks_rope(windowed)
             && listed.unwrap_or_else(|| {
                 !rope.skip_interval.as_ref().is_some_and(|interval| skipped(interval.value))
             })
@@ -287,6 +302,12 @@ impl<'m> Facts<'m> {
 
     pub(crate) fn has_state_space(&self, layer: u32) -> bool {
         self.model.has(&format!("layers.{layer}.ssm.in.weight"))
+    }
+
+    /// The first value of a tensor with this canonical name.
+    pub(crate) fn first_of(&self, name: &str) -> Result<f32> {
+        let values = self.model.tensor(name)?.dequantize()?.to_vec();
+        Ok(values.first().copied().unwrap_or_default())
     }
 
     /// The values of a stored tensor that is made of the config.

@@ -93,6 +93,12 @@ pub(crate) struct Layer {
     post_network_norm: Option<Norm>,
     per_layer: Option<LayerEmbedding>,
     output_scale: Option<f32>,
+    /// Factors of what attention and the network add.
+    gains: [Option<f32>; 2],
+    /// Whether it has attention to what an encoder gave instead of its own.
+    only_across: bool,
+    /// The factor of the embedding, which the layer adds again (Talkie).
+    embedding_gain: Option<f32>,
     streams: Option<(Streams, Laurel)>,
 }
 
@@ -139,6 +145,8 @@ pub(crate) struct Context<'c> {
     pub(crate) encoded: &'c [LayerCache],
     /// The layers' own embeddings, one after another in each row.
     pub(crate) per_layer: Option<&'c Rows>,
+    /// What the first layer is given, if layers add it again.
+    pub(crate) embedding: Option<&'c Rows>,
 }
 
 impl Mixer {
@@ -222,6 +230,31 @@ impl Beside {
     }
 }
 
+impl LayerEmbedding {
+    fn load_if(
+        loader: Loader<'_>,
+        at: impl Fn(&str) -> String,
+        dim: usize,
+        plan: &Plan,
+        activation: Activation,
+    ) -> Result<Option<Self>> {
+        let width = plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight")));
+        let Some(width) = width else { return Ok(None) };
+        Ok(Some(Self {
+            gate: loader.sized(&at("per_layer_gate"), width, dim)?,
+            projection: loader.sized(&at("per_layer_projection"), dim, width)?,
+            norm: loader.norm(&at("per_layer_norm"), dim, plan.norm)?,
+            activation,
+        }))
+    }
+}
+
+/// The only value of a tensor, if the model has it.
+fn single(loader: Loader<'_>, name: &str) -> Result<Option<f32>> {
+    let found = loader.has(name).then(|| loader.vector(name, 1)).transpose()?;
+    Ok(found.and_then(|mut found| found.pop()))
+}
+
 /// Loads the attention to the output of an encoder, if the layer has it.
 fn load_cross(
     loader: Loader<'_>,
@@ -264,19 +297,20 @@ impl Layer {
     ) -> Result<Self> {
         let at = |what: &str| names.at(place, what);
         let norm = plan.norm;
+        let behind = |what: &str| loader.norm_if(&at(what), dim, plan.norm_at(what));
         let before = |what: &str| {
-            let loaded = loader.norm_if(&at(what), dim, norm)?;
+            let loaded = behind(what)?;
             Ok::<_, Error>(loaded.or_else(|| norm.bare.then(|| Norm::bare(dim, norm))))
         };
-        let behind = |what: &str| loader.norm_if(&at(what), dim, norm);
         let mixer = Mixer::load(loader, names, place, &layer.mixer, dim, norm)?;
+        let is_none = matches!(mixer, Mixer::None);
         let network = &layer.network;
         let channel_mix = ChannelMix::load_if(loader, &at("ffn"), dim)?;
         let dense = Dense::load_if(loader, &at("ffn"), dim, network, norm)?;
         let experts = Experts::load_if(loader, &at("ffn"), dim, network, norm)?;
         // In some families, a layer has one part alone: a mixer or a network.
-        let needs_network = !plan.has_single_parts && !matches!(mixer, Mixer::StateSpace(_))
-            || matches!(mixer, Mixer::None);
+        let needs_network =
+            !plan.has_single_parts && !matches!(mixer, Mixer::StateSpace(_)) || is_none;
         if needs_network && dense.is_none() && experts.is_none() {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
         }
@@ -290,16 +324,7 @@ impl Layer {
             true => Some(Beside::load(loader, at, dim, norm)?),
             false => None,
         };
-        let embedded = plan.per_layer_dim.filter(|_| loader.has(&at("per_layer_gate.weight")));
-        let per_layer = match embedded {
-            Some(width) => Some(LayerEmbedding {
-                gate: loader.sized(&at("per_layer_gate"), width, dim)?,
-                projection: loader.sized(&at("per_layer_projection"), dim, width)?,
-                norm: loader.norm(&at("per_layer_norm"), dim, norm)?,
-                activation: network.activation,
-            }),
-            None => None,
-        };
+        let per_layer = LayerEmbedding::load_if(loader, at, dim, plan, network.activation)?;
         let streams = match plan.active_stream {
             Some(active) => Some((
                 Streams::load(loader, &at("altup"), dim, active, norm)?,
@@ -307,8 +332,7 @@ impl Layer {
             )),
             None => None,
         };
-        let scale = at("output_scale");
-        let output_scale = if loader.has(&scale) { loader.vector(&scale, 1)?.pop() } else { None };
+        let single = |what: &str| single(loader, &at(what));
         Ok(Self {
             place,
             arrangement: plan.arrangement,
@@ -328,7 +352,10 @@ impl Layer {
             beside,
             post_network_norm,
             per_layer,
-            output_scale,
+            output_scale: single("output_scale")?,
+            gains: [single("attention_gain")?, single("ffn_gain")?],
+            only_across: is_none && loader.has(&at("cross_attn.q.weight")),
+            embedding_gain: single("embedding_gain")?,
             streams,
         })
     }
@@ -341,8 +368,17 @@ impl Layer {
         }
     }
 
+    /// Whether it adds the embedding again.
+    pub(crate) fn adds_embedding(&self) -> bool {
+        self.embedding_gain.is_some()
+    }
+
     /// Changes the residual stream.
     pub(crate) fn apply(&self, x: &mut Rows, context: &mut Context<'_>) -> Result<()> {
+        // Without an image, Llama's class leaves such layers out.
+        if self.only_across {
+            return Ok(());
+        }
         self.input_norm.iter().for_each(|norm| norm.apply(x));
         match self.arrangement {
             Arrangement::Sequential if matches!(self.mixer, Mixer::None) => {
@@ -412,6 +448,9 @@ impl Layer {
         if let Some(added) = self.own_embedding(x, context)? {
             x.add(&added, 1.0);
         }
+        if let (Some(gain), Some(embedding)) = (self.embedding_gain, context.embedding) {
+            x.add(embedding, gain);
+        }
         self.output_scale.iter().for_each(|scale| x.scale(*scale));
         Ok(())
     }
@@ -464,7 +503,8 @@ impl Layer {
                 row.iter_mut().zip(factors.values()).for_each(|(x, factor)| *x *= factor);
             }
         }
-        x.add(added, factor);
+        let gain = self.gains.get(part).copied().flatten().unwrap_or(1.0);
+        x.add(added, factor * gain);
     }
 
     fn mix(&self, x: &Rows, context: &mut Context<'_>) -> Result<Rows> {
@@ -568,7 +608,8 @@ pub(crate) fn run(
 ) -> Result<Rows> {
     let ropes = turned(ropes, start, start + x.len());
     let pass = Pass { start, ropes: &ropes };
-    let mut context = Context { pass: &pass, caches, encoded: &[], per_layer: None };
+    let mut context =
+        Context { pass: &pass, caches, encoded: &[], per_layer: None, embedding: None };
     for layer in layers {
         layer.apply(&mut x, &mut context)?;
     }

@@ -456,11 +456,13 @@ impl Reference {
         session.padded += tokens.iter().filter(|token| self.is_padding(**token)).count();
         let own = self.per_layer.as_ref().map(|own| own.of(tokens, &x)).transpose()?;
         let ropes = turned(&self.plan.ropes, start, length);
+        let first = self.layers.iter().any(Layer::adds_embedding).then(|| x.clone());
         let mut context = Context {
             pass: &Pass { start, ropes: &ropes },
             caches: &mut session.caches,
             encoded: &session.encoded,
             per_layer: own.as_ref(),
+            embedding: first.as_ref(),
         };
         let mut x = match &self.streams {
             Some(ends) => {

@@ -101,6 +101,8 @@ pub(crate) struct Experts {
     shared: Option<Dense>,
     /// The gate of the shared expert.
     shared_router: Option<Weight>,
+    /// What the shares of the experts and of the shared expert are computed of (Klear).
+    shares: Option<Weight>,
     activation: Activation,
     routing: Routing,
 }
@@ -158,6 +160,7 @@ impl Experts {
             output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
             shared: Dense::load_if(loader, &at("shared_expert"), outer, plan, norm)?,
             shared_router: loader.weight_if(&at("shared_expert.router"), outer)?,
+            shares: loader.weight_if(&at("shares"), outer)?,
             bias: loader.vector_if(&at("experts.bias"))?.map(one_row),
             activation: plan.activation,
             router,
@@ -240,6 +243,12 @@ impl Experts {
             let mut gates = router.of(x)?;
             gates.apply(Function::Sigmoid);
             given.scale_rows(&gates);
+        }
+        if let Some(shares) = &self.shares {
+            let mut shares = shares.of(x)?;
+            shares.rows_mut().for_each(|row| softmax(row, None));
+            out.scale_rows(&shares.columns(0..1));
+            given.scale_rows(&shares.columns(1..2));
         }
         out.add(&given, self.routing.shared_scale);
         Ok(())

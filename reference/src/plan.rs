@@ -38,6 +38,8 @@ pub struct Plan {
     pub sinusoids: Option<Sinusoids>,
     /// The norms.
     pub norm: NormPlan,
+    /// Norms in layers that are computed otherwise, with the names of their places.
+    pub other_norms: Vec<(String, NormPlan)>,
     /// Whether the embedding is normed, without factors.
     pub norms_embedding: bool,
     /// The order of attention, network and norms.
@@ -549,6 +551,22 @@ impl Plan {
             | MixerPlan::Both(attention, ..) => Some(attention),
             _ => None,
         })
+    }
+
+    /// The norms in layers at the place with this name.
+    pub fn norm_at(&self, place: &str) -> NormPlan {
+        let own = self.other_norms.iter().find(|(name, _)| name == place);
+        own.map_or(self.norm, |(_, own)| *own)
+    }
+
+    /// Changes the norms in layers at the places with these names.
+    pub fn change_norms(&mut self, places: &[&str], change: impl Fn(&mut NormPlan)) {
+        for place in places {
+            let mut own = self.norm_at(place);
+            change(&mut own);
+            self.other_norms.retain(|(name, _)| name != place);
+            self.other_norms.push(((*place).to_owned(), own));
+        }
     }
 
     /// The routing of every layer.

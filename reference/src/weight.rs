@@ -320,6 +320,16 @@ impl Norm {
         Self { width, kind: plan.kind, eps: plan.eps, factors: None, bias: None }
     }
 
+    /// The same norm, with a factor for each of several runs in turn, those of heads.
+    pub(crate) fn times(self, factors: &[f32]) -> Self {
+        if factors.is_empty() {
+            return self;
+        }
+        let each = factors.iter().flat_map(|factor| std::iter::repeat_n(*factor, self.width));
+        let factors = Rows::new(each.collect(), self.width);
+        Self { factors: Some(factors), ..self }
+    }
+
     pub(crate) fn of(&self, x: &Rows) -> Rows {
         let mut out = x.clone();
         self.apply(&mut out);

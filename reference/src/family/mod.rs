@@ -60,6 +60,14 @@ fn norm(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()
         ["layer"] => plan.norm.kind = NormKind::Layer,
         ["layer", eps] => (plan.norm.kind, plan.norm.eps) = (NormKind::Layer, eps.parse().ok()?),
         ["added", added] => plan.norm.added = added.parse().ok()?,
+        ["added", added, places @ ..] => {
+            let added = added.parse().ok()?;
+            plan.change_norms(places, |norm| norm.added = added);
+        }
+        ["epsilon", key, usual, places @ ..] => {
+            let eps = number(facts, key, usual)?;
+            plan.change_norms(places, |norm| norm.eps = eps);
+        }
         ["bare"] => plan.norm.bare = true,
         ["bare", "unless", key] => plan.norm.bare = !stated(facts, key, "true")?,
         ["bare", eps] => (plan.norm.bare, plan.norm.eps) = (true, eps.parse().ok()?),
@@ -127,6 +135,12 @@ fn stated(facts: &Facts<'_>, key: &str, usual: &str) -> Option<bool> {
     Some(facts.flag(&[key]).unwrap_or(usual))
 }
 
+/// A number of the config, or what the class takes without it.
+fn number(facts: &Facts<'_>, key: &str, usual: &str) -> Option<f32> {
+    let usual = usual.parse().ok()?;
+    Some(facts.real(&[key]).unwrap_or(usual))
+}
+
 fn activation(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     let name = match values {
         [name] => (*name).to_owned(),
@@ -167,6 +181,8 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["bidirectional", "unless", key] => {
                 attention.causal = facts.flag(&[key]).unwrap_or(false);
             }
+            ["scaled", key, usual] => attention.scale *= number(facts, key, usual)?,
+            ["window_beside"] => attention.window = attention.window.map(|window| window + 1),
             ["unscaled"] => attention.scale = 1.0,
             ["unscaled", "unless", key] if unless(key) => attention.scale = 1.0,
             ["unscaled", "unless", _] => {}
@@ -249,12 +265,16 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
 }
 
 fn logits(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
+    if let ["gained", tensor] = values {
+        return Some(facts.first_of(tensor).map(|gain| plan.logit_scale = gain));
+    }
     let scale = facts.config.scales.logit_scale.as_ref().map_or(1.0, |scale| scale.value);
     plan.logit_scale = match values {
         ["of_encoder"] => {
             plan.scores_tokens = true;
             return Some(Ok(()));
         }
+        ["multiplied", key, usual] => number(facts, key, usual)?,
         ["multiplied"] => scale,
         ["divided"] => scale.recip(),
         _ => return None,
