@@ -144,6 +144,27 @@ def computes_width(cls):
         return False
 
 
+def text_models(name, cls):
+    """The model_type of the text model that a class of transformers holds, as an attribute of its line."""
+    if "text" in SAME_CLASS.get(name, {}):
+        return []
+    try:
+        inner = cls().text_config.model_type
+    except Exception:
+        return []
+    return [f"text={inner}"] if inner else []
+
+
+def text_modules(model_type, classes):
+    """The modules of the text models that mlx-lm's class for a model_type holds, as an attribute of its line."""
+    if "text_config" not in (of_mlx_lm(model_type) or {}) or "text" in MLX_MODULES.get(model_type, {}):
+        return []
+    module, _ = mlx_module(model_type)
+    imported = re.findall(r"^from \.(?: import ([\w, ]+)|(\w+) import)", inspect.getsource(module), re.M)
+    names = [name for several, one in imported for name in (one or several).split(", ") if name in classes]
+    return ["text=" + ",".join(dict.fromkeys(names))] if names else []
+
+
 def text(value):
     """A value as JSON; an object of Python that has no JSON by its class."""
     return json.dumps(value, default=lambda other: type(other).__name__)
@@ -166,6 +187,7 @@ def every_class():
             model = models.get(name, ())
             words += [f"{task}={model}" for model in ([model] if isinstance(model, str) else model)]
         words += ["computes=head_dim"] if computes_width(cls) else []
+        words += text_models(name, cls)
         own = {key: value for key, value in stated(cls).items() if key not in common or value != common[key]}
         yield " ".join(words), value_lines(own)
 
@@ -238,7 +260,7 @@ def of_mlx_class(model_type, classes):
     words = [] if model_type in classes else ["inner"]
     if re.search(r"self\.(lm_head|embed_out) = ", source) and not re.search(r"\bif\b.*tie_word_embeddings", source):
         words.append("untied")
-    if "as_linear(" in source and not re.search(r"\bself\.\w+ = nn\.Linear\([^)]*vocab_size", source):
+    if "as_linear(" in source and not re.search(r"nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")
     if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
         flags = ("attention_bias", "mlp_bias")
@@ -266,7 +288,8 @@ def mlx_blocks():
     # Classes of this name run another architecture.
     others = {name for name, facts in MLX_MODULES.items() if facts.get("class") == "none"}
     for name in sorted((classes | known) - others):
-        yield of_mlx_class(name, classes) if name in MODEL_TYPES else (name, [])
+        own = name in MODEL_TYPES
+        yield of_mlx_class(name, classes) if own else (" ".join([name, *text_modules(name, classes)]), [])
 
 
 if __name__ == "__main__":

@@ -150,9 +150,22 @@ fn known() -> BTreeMap<String, Known> {
     all
 }
 
+/// The same, with the classes that hold a text model of such a type, as those of models with images do.
+fn with_wrappers(mut known: BTreeMap<String, Known>) -> BTreeMap<String, Known> {
+    let files = ["engines/transformers/classes.txt", "engines/mlx-lm/classes.txt"];
+    for words in files.into_iter().flat_map(blocks) {
+        let held = words.iter().find_map(|word| word.strip_prefix("text="));
+        let mut held = held.into_iter().flat_map(|held| held.split(','));
+        if let Some(own) = held.find_map(|held| known.get(held).cloned()) {
+            known.entry(words[0].clone()).or_insert(own);
+        }
+    }
+    known
+}
+
 /// A row for each class of the engines.
 fn coverage() -> String {
-    let known = known();
+    let known = with_wrappers(known());
     let classes = blocks("engines/transformers/classes.txt");
     let tasks = |words: &[String]| {
         let task = |word: &String| {
