@@ -374,6 +374,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "falcon",
             "falcon-h1",
             "glm4",
+            "hunyuan",
             "hunyuan-dense",
             "hy_v4",
             "jais",
@@ -388,6 +389,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "qwen35",
             "refact",
             "starcoder",
+            "talkie",
         ],
         "values of tokenizer.ggml.pre: llama.cpp names a way to split text by the first vocabulary \
          that had it",
@@ -404,6 +406,7 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
             "laguna",
             "lfm2",
             "ministral",
+            "muse_glimmer",
             "nemotron_h",
             "nemotron_h_moe",
             "olmo3",
@@ -427,6 +430,11 @@ const NAMES_ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "ollama/served.rs",
         &["gemma4", "gpt-oss"],
         "what Ollama's server does for some families and renderers only",
+    ),
+    (
+        "recipe/mlx_lm.rs",
+        &["bailing_moe_v3", "muse_spark"],
+        "mlx-lm's classes whose rules depend on the layer",
     ),
     (
         "container/whisper_ggml/header.rs",

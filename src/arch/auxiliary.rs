@@ -38,7 +38,17 @@ static TOWER_MODULES: &[(&str, &[&str])] = &[
             "high_res_vision_alpha",
         ],
     ),
-    (AUDIO, &["audio_tower", "audio_model", "audio_encoder", "speech_encoder"]),
+    (
+        AUDIO,
+        &[
+            "audio_tower",
+            "audio_model",
+            "audio_encoder",
+            "speech_encoder",
+            "acoustic_tokenizer_encoder",
+            "semantic_tokenizer_encoder",
+        ],
+    ),
     (
         PROJECTOR,
         &[

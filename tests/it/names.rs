@@ -239,13 +239,16 @@ const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 /// that transformers saved were converted to both.
 const WITHOUT_LIST: &[(&str, &str)] = &[
     ("albert", "hugging face"),
+    ("bailing_hybrid", "mlx"),
     ("deepseek_v4", "hugging face"),
+    ("deepseek_v41", "hugging face"),
     ("distilbert", "hugging face"),
     ("falcon_h1", "gguf"),
     ("gpt-oss", "hugging face"),
     ("hy3", "hugging face"),
     ("kimi_linear", "gguf"),
     ("kimi_linear", "mlx"),
+    ("longcat_flash", "hugging face"),
     ("luke", "hugging face"),
     ("mamba", "hugging face"),
     ("mamba2", "hugging face"),
@@ -253,7 +256,11 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("nemotron_h", "gguf"),
     ("nemotron_h", "hugging face"),
     ("olmo_hybrid", "mlx"),
+    ("phixtral", "hugging face"),
+    ("plamo2", "mlx"),
+    ("qwen4_exp", "hugging face"),
     ("recurrent_gemma", "mlx"),
+    ("step3p5", "mlx"),
 ];
 
 #[test]

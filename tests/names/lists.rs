@@ -3089,4 +3089,169 @@ pub(crate) const LISTS: &[List] = &[
             encoder.layers.0.norm2.bias                8     blk.0.layer_output_norm.bias
         "],
     },
+    List {
+        name: "plamo 2",
+        source: "mlx-lm 0.32.2, models/plamo2.py as it is saved",
+        config: r#"{"model_type": "plamo2", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 6, "vocab_size": 10, "hidden_size_per_head": 4,
+            "mamba_d_state": 3, "mamba_d_conv": 2, "mamba_num_heads": 2, "mamba_step": 2,
+            "tie_word_embeddings": true, "rms_norm_eps": 1e-06}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                      10,8   =
+            model.layers.layers.0.mixer.in_proj.weight     16,8   =
+            model.layers.layers.0.mixer.conv1d.weight      8,1,2  =
+            model.layers.layers.0.mixer.bcdt_proj.weight   70,8   =
+            model.layers.layers.0.mixer.dt_proj.weight     2,64   =
+            model.layers.layers.0.mixer.dt_bias            2      =
+            model.layers.layers.0.mixer.A_log              2      =
+            model.layers.layers.0.mixer.D                  2      =
+            model.layers.layers.0.mixer.dt_norm_weight     64     =
+            model.layers.layers.0.mixer.B_norm_weight      3      =
+            model.layers.layers.0.mixer.C_norm_weight      3      =
+            model.layers.layers.0.mixer.out_proj.weight    8,8    =
+            model.layers.layers.0.mlp.gate_up_proj.weight  12,8   =
+            model.layers.layers.0.mlp.down_proj.weight     8,6    =
+            model.layers.layers.0.pre_mixer_norm.weight    8      =
+            model.layers.layers.0.post_mixer_norm.weight   8      =
+            model.layers.layers.0.pre_mlp_norm.weight      8      =
+            model.layers.layers.0.post_mlp_norm.weight     8      =
+            model.layers.layers.1.mixer.qkv_proj.weight    32,8   =
+            model.layers.layers.1.mixer.o_proj.weight      8,16   =
+            model.layers.layers.1.mixer.q_weight           4,4    =
+            model.layers.layers.1.mixer.k_weight           2,4    =
+            model.layers.layers.1.mlp.gate_up_proj.weight  12,8   =
+            model.layers.layers.1.mlp.down_proj.weight     8,6    =
+            model.layers.layers.1.pre_mixer_norm.weight    8      =
+            model.layers.layers.1.post_mixer_norm.weight   8      =
+            model.layers.layers.1.pre_mlp_norm.weight      8      =
+            model.layers.layers.1.post_mlp_norm.weight     8      =
+            model.norm.weight                              8      =
+        "],
+    },
+    List {
+        name: "step 3.5",
+        source: "mlx-lm 0.32.2, models/step3p5.py as it is saved, under the names that it reads",
+        config: r#"{"model_type": "step3p5", "hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 10,
+            "num_attention_heads": 4, "num_attention_groups": 2, "head_dim": 4, "intermediate_size": 6,
+            "layer_types": ["full_attention", "full_attention"], "moe_num_experts": 2, "moe_top_k": 1,
+            "moe_intermediate_size": 6, "share_expert_dim": 6, "moe_layers_enum": "1", "rope_theta": [10000.0,
+            10000.0]}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                       10,8   =
+            model.layers.0.self_attn.q_proj.weight          16,8   =
+            model.layers.0.self_attn.k_proj.weight          8,8    =
+            model.layers.0.self_attn.v_proj.weight          8,8    =
+            model.layers.0.self_attn.o_proj.weight          8,16   =
+            model.layers.0.self_attn.q_norm.weight          4      =
+            model.layers.0.self_attn.k_norm.weight          4      =
+            model.layers.0.self_attn.g_proj.weight          4,8    =
+            model.layers.0.mlp.gate_proj.weight             6,8    =
+            model.layers.0.mlp.up_proj.weight               6,8    =
+            model.layers.0.mlp.down_proj.weight             8,6    =
+            model.layers.0.input_layernorm.weight           8      =
+            model.layers.0.post_attention_layernorm.weight  8      =
+            model.layers.1.self_attn.q_proj.weight          16,8   =
+            model.layers.1.self_attn.k_proj.weight          8,8    =
+            model.layers.1.self_attn.v_proj.weight          8,8    =
+            model.layers.1.self_attn.o_proj.weight          8,16   =
+            model.layers.1.self_attn.q_norm.weight          4      =
+            model.layers.1.self_attn.k_norm.weight          4      =
+            model.layers.1.self_attn.g_proj.weight          4,8    =
+            model.layers.1.moe.gate.weight                  2,8    =
+            model.layers.1.moe.router_bias                  2      =
+            model.layers.1.moe.gate_proj.weight             2,6,8  =
+            model.layers.1.moe.up_proj.weight               2,6,8  =
+            model.layers.1.moe.down_proj.weight             2,8,6  =
+            model.layers.1.share_expert.gate_proj.weight    6,8    =
+            model.layers.1.share_expert.up_proj.weight      6,8    =
+            model.layers.1.share_expert.down_proj.weight    8,6    =
+            model.layers.1.input_layernorm.weight           8      =
+            model.layers.1.post_attention_layernorm.weight  8      =
+            model.norm.weight                               8      =
+            lm_head.weight                                  10,8   =
+        "],
+    },
+    List {
+        name: "muse spark",
+        source: "transformers 5.24.0, models/muse_spark/modeling_muse_spark.py",
+        config: r#"{"model_type": "muse_spark_text", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "head_dim": 4, "intermediate_size": 6, "vocab_size": 10, "num_local_experts": 2,
+            "num_experts_per_tok": 1, "moe_intermediate_size": 6, "moe_hidden_size": 4}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                                10,8    =
+            model.norm.weight                                        8       =
+            lm_head.weight                                           10,8    =
+            model.layers.0.input_layernorm.weight                    8       =
+            model.layers.0.self_attn.q_proj.weight                   16,8    =
+            model.layers.0.self_attn.k_proj.weight                   8,8     =
+            model.layers.0.self_attn.v_proj.weight                   8,8     =
+            model.layers.0.self_attn.gate_proj.weight                16,8    =
+            model.layers.0.self_attn.o_proj.weight                   8,16    =
+            model.layers.0.post_attention_residual_gate.gate         8       =
+            model.layers.0.pre_feedforward_layernorm.weight          8       =
+            model.layers.0.mlp.gate.weight                           2,8     =
+            model.layers.0.mlp.gate.e_score_correction_bias          2       =
+            model.layers.0.mlp.pre_expert_proj.weight                4,8     =
+            model.layers.0.mlp.pre_expert_norm.weight                4       =
+            model.layers.0.mlp.experts.gate_up_proj                  2,12,4  =
+            model.layers.0.mlp.experts.down_proj                     2,4,6   =
+            model.layers.0.mlp.experts.post_expert_norm.weight       4       =
+            model.layers.0.mlp.post_expert_proj.weight               8,4     =
+            model.layers.0.post_feedforward_layernorm.weight         8       =
+            model.layers.0.post_feedforward_residual_gate.gate       8       =
+        "],
+    },
+    List {
+        name: "mllama",
+        source: "transformers 5.24.0, models/mllama/modeling_mllama.py",
+        config: config!("mllama_text_model"),
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.embed_tokens.weight                       18,8  =
+            model.norm.weight                               8     =
+            lm_head.weight                                  10,8  =
+            model.layers.0.input_layernorm.weight           8     =
+            model.layers.0.cross_attn.q_proj.weight         16,8  =
+            model.layers.0.cross_attn.q_norm.weight         4     =
+            model.layers.0.cross_attn.k_proj.weight         8,8   =
+            model.layers.0.cross_attn.k_norm.weight         4     =
+            model.layers.0.cross_attn.v_proj.weight         8,8   =
+            model.layers.0.cross_attn.o_proj.weight         8,16  =
+            model.layers.0.cross_attn_attn_gate             1     =
+            model.layers.0.post_attention_layernorm.weight  8     =
+            model.layers.0.mlp.gate_proj.weight             6,8   =
+            model.layers.0.mlp.up_proj.weight               6,8   =
+            model.layers.0.mlp.down_proj.weight             8,6   =
+            model.layers.0.cross_attn_mlp_gate              1     =
+        "],
+    },
+    List {
+        name: "modernvbert",
+        source: "transformers 5.24.0, models/modernvbert/modeling_modernvbert.py",
+        config: r#"{"model_type": "modernvbert", "text_config": {"model_type": "modernbert", "hidden_size": 8, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10}}"#,
+        form: Form::HuggingFace,
+        gguf: "",
+        tensors: &["
+            model.text_model.embeddings.tok_embeddings.weight  10,8  =
+            model.text_model.embeddings.norm.weight            8     =
+            model.text_model.layers.0.attn.Wqkv.weight         24,8  =
+            model.text_model.layers.0.attn.Wo.weight           8,8   =
+            model.text_model.layers.0.mlp_norm.weight          8     =
+            model.text_model.layers.0.mlp.Wi.weight            12,8  =
+            model.text_model.layers.0.mlp.Wo.weight            8,6   =
+            model.text_model.final_norm.weight                 8     =
+            projection_head.dense.weight                       8,8   =
+            projection_head.norm.weight                        8     =
+            lm_head.weight                                     10,8  =
+            lm_head.bias                                       10    =
+        "],
+    },
 ];

@@ -1,4 +1,4 @@
-"""Writes tests/data/classes.json: tiny models of transformers' classes of language models, whose values follow from the tensors' names.
+"""Writes tests/data/classes.json: tiny models of transformers' and mlx-lm's classes of language models, whose values follow from the tensors' names.
 
     classes.py [FOLDER]    also keep the models in a folder
 
@@ -12,9 +12,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import mlx.core as mx
+import mlx_lm.utils
 import numpy as np
 import torch
 import transformers
+from mlx.utils import tree_flatten, tree_unflatten
 from safetensors.numpy import load_file, save_file
 
 N = {"vocab_size": 13, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -220,14 +223,125 @@ CASES = [
     ("cohere2_moe, with scaling that the class does not read", "cohere2_moe", K | {"num_experts": 3, "num_experts_per_tok": 2, "sliding_window": 3, "rope_theta": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
     ("lfm3, with a part that the class does not read", "lfm3", K | {"num_hidden_layers": 2, "layer_types": ["conv", F], "rope_parameters": {kind: {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5} for kind in (F, "sliding_attention")}}),
     ("minimax_m3_vl_text, with shared experts as wide as the others", "minimax_m3_vl_text", K | {"num_hidden_layers": 2, "layer_types": [F, "minimax_m3_sparse"], "mlp_layer_types": ["dense", "sparse"], "num_local_experts": 3, "num_experts_per_tok": 2, "dense_intermediate_size": 10, "shared_intermediate_size": 24, "index_block_size": 2, "index_topk_blocks": 2, "index_head_dim": 4, "index_n_heads": 1, "rotary_dim": 4}),
+    (
+        "cohere_compass_text, without rotary embeddings in windows",
+        "cohere_compass_text",
+        K | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", F], "sliding_window": 3, "logit_scale": 0.25}
+        | {"rope_parameters": {F: {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 0]}, "sliding_attention": None}},
+    ),
+    (
+        "axk2",
+        "axk2",
+        H | LATENT | {"num_hidden_layers": 2, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "gated_norm_rank": 3}
+        | {"index_n_heads": 2, "index_head_dim": 4, "index_topk": 2},
+    ),
+    (
+        "dots3_note_text",
+        "dots3_note_text",
+        H | LATENT | {"head_dim": 6, "num_hidden_layers": 3, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+        | {"shared_experts_intermediate_size": 8, "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2, "swa_num_attention_heads": 2}
+        | {"swa_num_key_value_heads": 2, "swa_q_lora_rank": 4, "swa_kv_lora_rank": 4, "swa_head_dim": 6, "swa_qk_nope_head_dim": 4, "swa_v_head_dim": 4},
+    ),
+    (
+        "qwen4_exp_text",
+        "qwen4_exp_text",
+        K | {"num_hidden_layers": 2, "layer_types": [L, "indexed_attention"], "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+        | {"shared_expert_intermediate_size": 6, "linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 4, "hc_count": 2}
+        | {"linear_value_head_dim": 4, "hc_lowrank": 3, "ple_layer_ids": [1], "ngram_vocab_size_base": 5, "split_ngram_parts": 2, "heads_per_ngram": 2}
+        | {"make_ngram_vocab_size_divisible_by": 2, "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 4, "indexer_budget": 4}
+        | {"indexer_compress_ratio": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0, "mrope_section": [1, 1, 0]}},
+    ),
+    (
+        "inkling2_text",
+        "inkling2_text",
+        {key: value for key, value in K.items() if key != "intermediate_size"}
+        | {"unpadded_vocab_size": 13, "num_hidden_layers": 2, "layer_types": ["hybrid_sliding", "hybrid"], "swa_num_attention_heads": 2, "swa_num_key_value_heads": 1}
+        | {"swa_head_dim": 4, "sliding_window_size": 3, "d_rel": 2, "rel_extent": 3, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+        | {"n_layers_per_attn_res_block": 1},
+    ),
+    (
+        "zamba",
+        "zamba",
+        H | {"num_hidden_layers": 6, "attn_layer_period": 3, "attn_layer_offset": 2, "num_key_value_heads": 2, "n_mamba_heads": 2, "mamba_d_state": 4, "mamba_dt_rank": 3}
+        | {"mamba_expand": 2, "attention_hidden_size": 16, "attention_head_dim": 8, "use_mamba_kernels": False},
+    ),
+    ("zaya", "zaya", K | {"num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 1, "moe_intermediate_size": 8}),
+]  # fmt: skip
+# The same of mlx-lm's classes.
+B = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 6, "vocab_size": 13, "rms_norm_eps": 1e-5, "rope_theta": 100.0, "max_position_embeddings": 16}
+BK = B | {"num_key_value_heads": 2}
+FEW = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
+OF_MLX_LM = [
+    ("klear", "Klear", BK | FEW | {"num_hidden_layers": 2, "attention_bias": True, "mlp_only_layers": [0], "decoder_sparse_step": 1, "n_shared_experts": 1, "norm_topk_prob": True}),
+    (
+        "hunyuan",
+        "hunyuan",
+        BK | FEW | {"hidden_size": 16, "attention_bias": False, "moe_topk": 2, "num_shared_expert": 1, "use_mixed_mlp_moe": True, "use_qk_norm": True}
+        | {"use_cla": False, "cla_share_factor": 2, "rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 10.0}, "tie_word_embeddings": True},
+    ),
+    ("plamo, refused", "plamo", B | {"n_shared_head": 1}),
+    ("plamo3", "plamo3", BK | {"num_hidden_layers": 2, "head_dim": 4, "window_size": 2, "sliding_window_pattern": 2, "rope_local_theta": 10.0, "tie_word_embeddings": True}),
+    ("talkie", "talkie", B | {"num_hidden_layers": 2, "head_dim": 4}),
+    (
+        "openelm",
+        "openelm",
+        {"head_dim": 4, "num_transformer_layers": 2, "model_dim": 8, "vocab_size": 13, "ffn_dim_divisor": 2, "num_query_heads": [4, 2], "num_kv_heads": [2, 1]}
+        | {"ffn_multipliers": [1.0, 2.0], "rope_freq_constant": 100, "share_input_output_layers": False, "rms_norm_eps": 1e-6},
+    ),
+    ("phixtral", "phi-msft", {"num_vocab": 13, "model_dim": 8, "num_heads": 2, "num_layers": 2, "rotary_dim": 2, "num_experts_per_tok": 2, "num_local_experts": 3}),
+    ("phi3small, refused", "phi3small", {"hidden_size": 8, "dense_attention_every_n_layers": 2, "ff_intermediate_size": 6, "gegelu_limit": 20.0, "num_hidden_layers": 1, "num_attention_heads": 4, "layer_norm_epsilon": 1e-5, "vocab_size": 13, "num_key_value_heads": 2}),
+    ("iquestloopcoder, refused", "iquestloopcoder", BK | {"head_dim": 4, "loop_num": 2}),
+    ("baichuan_m1, refused", "baichuan_m1", BK | {"sliding_window": 3, "sliding_window_layers": [], "conv_window": 2}),
+    (
+        "nemotron-nas",
+        "nemotron-nas",
+        B | {"num_hidden_layers": 3}
+        | {"block_configs": [{"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.0}}, {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.0}}, {"attention": {"n_heads_in_group": 4}, "ffn": {"no_op": True}}]},
+    ),
+    (
+        "longcat_flash, refused",
+        "longcat_flash",
+        {"attention_method": "MLA", "zero_expert_type": "identity", "hidden_size": 8, "ffn_hidden_size": 6, "moe_topk": 1, "expert_ffn_hidden_size": 6, "n_routed_experts": 2}
+        | {"zero_expert_num": 1, "num_layers": 1, "vocab_size": 13, "max_position_embeddings": 16, "num_attention_heads": 2, "kv_lora_rank": 4, "q_lora_rank": 5}
+        | {"qk_rope_head_dim": 2, "qk_nope_head_dim": 2, "v_head_dim": 3, "routed_scaling_factor": 2.0, "rms_norm_eps": 1e-5, "rope_theta": 100.0}
+        | {"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "attention_bias": False, "router_bias": True},
+    ),
+    (
+        "longcat_flash_ngram, refused",
+        "longcat_flash_ngram",
+        {"attention_method": "MLA", "zero_expert_type": "identity", "hidden_size": 8, "ffn_hidden_size": 6, "moe_topk": 1, "expert_ffn_hidden_size": 6, "n_routed_experts": 2}
+        | {"zero_expert_num": 1, "num_layers": 1, "vocab_size": 13, "max_position_embeddings": 16, "num_attention_heads": 2, "kv_lora_rank": 4, "q_lora_rank": 5}
+        | {"qk_rope_head_dim": 2, "qk_nope_head_dim": 2, "v_head_dim": 3, "routed_scaling_factor": 2.0, "rms_norm_eps": 1e-5, "rope_theta": 100.0}
+        | {"mla_scale_q_lora": True, "mla_scale_kv_lora": True, "attention_bias": False, "router_bias": True, "ngram_vocab_size_ratio": 2}
+        | {"emb_neighbor_num": 2, "emb_split_num": 2},
+    ),
+    (
+        "deepseek_v41, refused",
+        "deepseek_v41",
+        {"vocab_size": 13, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 4, "q_lora_rank": 5, "qk_rope_head_dim": 2, "o_groups": 2}
+        | {"o_lora_rank": 3, "moe_intermediate_size": 6, "n_routed_experts": 2, "num_experts_per_tok": 1, "sliding_window": 3, "compress_ratios": [0, 2], "hc_mult": 2}
+        | {"kv_source_layer_ids": [1], "index_source_layer_ids": [1], "index_n_heads": 2, "index_head_dim": 4, "index_topk": 2},
+    ),
+    (
+        "rwkv7, refused",
+        "rwkv7",
+        {"vocab_size": 13, "hidden_size": 8, "intermediate_size": 6, "norm_eps": 1e-5, "head_dim": 4, "num_hidden_layers": 2, "a_low_rank_dim": 3, "v_low_rank_dim": 3}
+        | {"gate_low_rank_dim": 3, "decay_low_rank_dim": 3},
+    ),
+    (
+        "muse_glimmer",
+        "muse_glimmer",
+        BK | {"num_hidden_layers": 2, "head_dim": 4, "layer_types": ["sliding_attention", F], "sliding_window": 3, "post_norm_eps": 1e-3, "qk_scale_factor": 1.5}
+        | {"final_logit_softcapping": 20.0, "output_multiplier": 0.5, "tie_word_embeddings": False},
+    ),
 ]  # fmt: skip
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
 # Classes whose names alone are known.
-NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4", "xmod", "yoso", "mra", "nystromformer", "fnet", "squeezebert", "longt5", "led", "fsmt", "pegasus_x")
+NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4", "xmod", "yoso", "mra", "nystromformer", "fnet", "squeezebert", "longt5", "led", "fsmt", "pegasus_x", "axk2", "dots3_note_text", "qwen4_exp_text", "inkling2_text", "zamba", "zaya")
 # What a class computes, although it is stored.
-COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay", "inv_freq")
+COMPUTED = ("encoder.embed_positions.weight", "slope_rate", "query_decay", "key_decay", "diagonal_decay", "inv_freq", "layer_multipliers", "ngram_heads_offsets", "ngram_heads_vocab_sizes")
 
 
 def values(name, shape):
@@ -281,11 +395,30 @@ def case(name, model_type, numbers, folder):
     }
 
 
+def case_of_mlx_lm(name, model_type, numbers):
+    config = {"model_type": model_type} | numbers
+    of, arguments = mlx_lm.utils._get_classes(config)
+    model = of(arguments.from_dict(json.loads(json.dumps(config))))
+    shapes = {key: array.shape for key, array in tree_flatten(model.parameters()) if not key.split(".")[-1].startswith("_")}
+    logits = []
+    if not name.endswith("refused"):
+        model.update(tree_unflatten([(key, mx.array(values(key, shape))) for key, shape in shapes.items()]))
+        logits = np.array(model(mx.array([TOKENS])))[0]
+        assert np.isfinite(logits).all() and logits.std() > 1e-3, name
+    return {
+        "name": name,
+        "config": config,
+        "tensors": {key: list(shape) for key, shape in sorted(shapes.items())},
+        "logits": [[float(f"{value:.5g}") for value in row] for row in np.asarray(logits)[-LAST:].tolist()],
+    }
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else made)
         found = [case(*row, folder / str(number)) for number, row in enumerate(CASES)]
-    about = f"transformers {transformers.__version__}, xtask/oracles/classes.py"
+    found += [case_of_mlx_lm(*row) for row in OF_MLX_LM]
+    about = f"transformers {transformers.__version__}, mlx-lm {mlx_lm.__version__}, xtask/oracles/classes.py"
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in found)
     path = Path(__file__).resolve().parents[2] / "tests/data/classes.json"
     path.write_text(f'{{"source":"{about}","tokens":{TOKENS},"cases":[\n{lines}\n]}}\n')
