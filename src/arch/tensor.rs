@@ -719,7 +719,7 @@ mod tests {
             for name in names(architecture) {
                 let tensor = CanonicalTensor::of(&name);
                 let tensor = tensor.unwrap_or_else(|| panic!("{}: {name}", architecture.name));
-                assert_eq!(tensor.part == Part::Layer, name.contains("{n}"), "{name}");
+                assert_eq!(tensor.part == Part::Layer, name.contains("layers.{n}"), "{name}");
                 used.insert(tensor.row.name);
             }
         }
