@@ -19,6 +19,7 @@ __all__ = [
     "dtypes",
     "edit_metadata",
     "extract_lora",
+    "file_types",
     "hash",
     "inspect",
     "is_quantized",
