@@ -53,7 +53,7 @@ pub(crate) fn correct_types(keys: &mut KeyValues) -> Option<String> {
     let WrongType { key, found, required } = wrong.first()?;
     let more = match wrong.len().saturating_sub(1) {
         0 => String::new(),
-        more => format!(", and {more} more keys likewise"),
+        more => format!(", and {more} more"),
     };
     let (found, required) = (found.name(), required.name());
     Some(format!("{key}: written as {required}, which llama.cpp requires, not as {found}{more}"))

@@ -11,7 +11,7 @@ pub(super) enum Meaning {
     Value,
     /// An option that has no value, and that nothing here needs.
     Needless,
-    /// An option whose value changes nothing here: why. It is left out, with a note.
+    /// An option whose number changes nothing here: why. It is left out, with a note.
     Ignored(&'static str),
     /// Nothing here is the same: what to type instead.
     Says(&'static str),
@@ -41,6 +41,8 @@ const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sh
 const EDITS: &str = "`weighbridge meta set FILE KEY=VALUE` sets a key, KEY=@FILE to the content of a file; `weighbridge \
     meta get FILE` prints all";
 const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens what is printed";
+const BITS: &str = "the type has them: `weighbridge quantize SRC --type mlx4` is 4 bits for MLX, `mlx4,64` also sets the \
+    group size; `--type Q4_K_M` writes GGUF";
 const LAYERS: &str = "models run on the processor, or with `--device gpu` wholly on a GPU";
 const THREADS: &str = "all processors are used";
 const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half of it";
@@ -215,6 +217,9 @@ const MODELS: &str = "-m|--model|--model-path|-i|--in|--input|--src|--source|--f
 /// Options whose value is what is written.
 const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--mlx-path";
 
+/// Options of `mlx_lm.convert` that are one type here.
+const QUANTIZES: &str = "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size";
+
 /// Options: the verb, the option's spellings separated by `|`, and what they mean.
 pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-t", Is("--threads")),
@@ -236,6 +241,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--base-model", Is("--base")),
     ("convert", "--adapter|--adapter-path", Is("--lora")),
     ("convert", "--upload-repo", Says(UPLOADS)),
+    ("convert", QUANTIZES, Says(BITS)),
+    ("quantize", QUANTIZES, Says(BITS)),
     (
         "convert",
         "--imatrix|--tensor-type|--quant-predicate|--pure",

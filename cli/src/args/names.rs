@@ -57,13 +57,10 @@ const ELSEWHERE: [(&str, &str); 9] = [
         "Weighbridge does not write it: Q4_K_M for GGUF or mlx4 for MLX are about as large",
     ),
     ("mlx", "with the bits: mlx4, mlx8, or mlx4,64 with the group size"),
-    ("int8|8|q8|w8a8|w8a16", "of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
-    ("6|q6|int6", "of 6 bits are Q6_K for GGUF and mlx6 for MLX"),
-    (
-        "5|q5|3|q3|2|q2",
-        "of so few bits are Q5_K_M, Q3_K_M and Q2_K for GGUF, mlx5, mlx3 and mlx2 for MLX",
-    ),
-    ("int4|4|q4|w4a16|nf4|fp4|bnb", "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
+    ("int8|q8|w8a8|w8a16", "the types of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
+    ("q6|int6", "the types of 6 bits are Q6_K for GGUF and mlx6 for MLX"),
+    ("q5|q3|q2", "GGUF has Q5_K_M, Q3_K_M and Q2_K, MLX has mlx5, mlx3 and mlx2"),
+    ("int4|q4|w4a16|nf4|fp4|bnb", "the types of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
     (
         "fp8|f8|f8_e4m3|float8",
         "FP8 is read, and nothing is quantized to it; Q8_0 for GGUF is about as large",
@@ -74,8 +71,8 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ),
     (
         "ud|q2_k_l|q2_k_xl|q3_k_xl|q4_k_xl|q5_k_l|q5_k_xl|q6_k_l|q6_k_xl|q4_k_l|q8_k_xl",
-        "a publisher's own mix. Near it is the type before its last letters, such as Q4_K_M, with `--token-embedding-type \
-         Q8_0 --output-tensor-type Q8_0`; `--tensor-type REGEX=DTYPE` sets others",
+        "a publisher's own mix. Q4_K_M with `--token-embedding-type Q8_0 --output-tensor-type Q8_0` comes near; \
+         `--tensor-type REGEX=DTYPE` sets the type of other tensors",
     ),
 ];
 
@@ -83,7 +80,7 @@ const ELSEWHERE: [(&str, &str); 9] = [
 fn elsewhere(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     // Unsloth's begin with UD.
-    let mix = lower.split_once("ud-").map_or(lower.as_str(), |_| "ud");
+    let mix = lower.strip_prefix("ud-").map_or(lower.as_str(), |_| "ud");
     let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));
     row.map(|(_, nearest)| (*nearest).to_owned())
 }

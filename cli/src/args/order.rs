@@ -138,7 +138,7 @@ pub(super) fn arrange(
         ("show", [_]) if is_file_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
-        ("models", [_]) if Path::new(nth(0)).is_file() || is_model(nth(0)) => {
+        ("models", [_]) if Path::new(nth(0)).is_file() => {
             words.splice(at..=at, ["inspect".into()]);
         }
         ("dump", [_]) if words.len() == from + 1 => {
@@ -279,7 +279,7 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             "a number of shards is not given".to_owned(),
             "`--max-shard-size 4G` or `--max-tensors 128` limits each shard".to_owned(),
         ),
-        ("run generate" | "run embed" | "run tokens", 2) if Path::new(nth(1)).is_file() => (
+        ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
             format!("{} is a file, not the text", nth(1)),
             format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
         ),
@@ -361,12 +361,10 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
     words.splice(at..=at, ["quantize".into()]);
 }
 
-/// The options of `mlx_lm.convert -q` and their kind are one type here: `--q-bits 4 --q-group-size 32` is `--type
-/// mlx4,32`.
+/// The options of `mlx_lm.convert -q` are one type here: `--q-bits 4 --q-group-size 32` is `--type mlx4,32`. They
+/// say nothing beside another container or type.
 pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
-    if !["convert", "quantize"].contains(&word_at(words, at)) {
-        return;
-    }
+    let is_for_mlx = words.iter().zip(words.iter().skip(1)).any(|(a, b)| a == "--to" && b == "mlx");
     let (mut bits, mut group, mut mode) = (None, None, None);
     let (mut kept, mut place, mut is_asked) = (words[..=at].to_vec(), at + 1, false);
     while let Some(word) = words.get(place) {
@@ -375,13 +373,13 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
         let value = own.unwrap_or(word_at(words, place + 1)).to_owned();
         let setting = match option.replace('_', "-").as_str() {
             "-q" | "--quantize" if is_number(&value) => &mut bits,
-            "-q" | "--quantize" if !is_type(&value) => {
+            "-q" | "--quantize" if is_for_mlx && !is_type(&value) => {
                 (is_asked, place) = (true, place + 1);
                 continue;
             }
-            "--q-bits" | "--bits" | "--wbits" => &mut bits,
-            "--q-group-size" | "--group-size" => &mut group,
-            "--q-mode" => &mut mode,
+            "--q-bits" | "--bits" | "--wbits" if is_number(&value) => &mut bits,
+            "--q-group-size" | "--group-size" if is_number(&value) => &mut group,
+            "--q-mode" if !value.is_empty() && !value.starts_with('-') => &mut mode,
             _ => {
                 kept.push(word.clone());
                 place += 1;
@@ -391,7 +389,12 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
         *setting = Some(value);
         (is_asked, place) = (true, place + 1 + usize::from(own.is_none()));
     }
-    if !is_asked {
+    let is_convert = word_at(words, at) == "convert";
+    let is_type = |word: &OsString| word.to_str().is_some_and(is_type_name);
+    let is_other = has(&kept, &["--type", "--dtype", "--outtype"]) || kept.iter().any(is_type);
+    let is_to_other = has(&kept, &["--to"]) && !is_for_mlx;
+    let is_quantize = word_at(words, at) == "quantize";
+    if !is_asked || is_other || is_to_other || !(is_convert || is_quantize) {
         return;
     }
     let usual = if mode.as_deref() == Some("mxfp8") { "8" } else { "4" };

@@ -200,9 +200,13 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             Some(Is(here)) => vec![here],
             Some(Value | Needless) => Vec::new(),
             Some(Ignored(why)) => {
+                let number = value.unwrap_or(word_at(words, place + 1));
+                if number.parse::<i64>().is_err() && !["all", "auto"].contains(&number) {
+                    let fault = format!("`{verb}` has no option {option}");
+                    return Err(says(&fault, &format!("leave it out: {why}")));
+                }
                 note(&format!("{option} is left out: {why}"));
-                words.drain(place + 1..words.len().min(place + 1 + usize::from(value.is_none())));
-                words.remove(place);
+                words.drain(place..place + 1 + usize::from(value.is_none()));
                 continue;
             }
             Some(Says(what)) => {
@@ -371,6 +375,7 @@ mod tests {
             ),
             ("w quantize d --q-bits 4 --q-group-size=32", "w quantize d --type mlx4,32"),
             ("w quantize d -q q4_0", "w quantize d --type q4_0"),
+            ("w convert d o --q-bits 4", "w quantize d o --type mlx4"),
             ("w cast d o bf16", "w convert d o --dtype BF16"),
             (
                 "w mlx_lm.generate --model m -m 20 -p x",

@@ -204,7 +204,7 @@ pub(super) fn check_gguf_name(dst: &Path, from_folder: bool) -> Result<(), Stop>
         Some(container) if *container != GGUF => {
             format!("{name} is the name of a {} file, but the type is one of GGUF", container.name)
         }
-        None if from_folder && dst.extension().is_none() => {
+        None if from_folder && !is_file_name(dst) => {
             format!("{name} has no ending, and a GGUF file ends in .gguf")
         }
         _ => return Ok(()),

@@ -29,9 +29,14 @@ fn is_recipe(path: &Path) -> bool {
 /// Plans to join the files of a model.
 pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
     if is_recipe(&args.src) || args.to.is_some() || args.quantize.is_some() {
-        let fault = "it is no recipe, and files of one model are joined as they are";
+        let (fault, advice) = match is_recipe(&args.src) {
+            true => ("a plan of slices merges no models", "`weighbridge merge RECIPE DST` does"),
+            false => (
+                "it is no recipe, and files of one model are joined as they are",
+                "`quantize SHARD DST Q4_K_M` joins and quantizes",
+            ),
+        };
         let error = Error::new(ErrorKind::Unsupported, fault);
-        let advice = "`quantize SHARD DST Q4_K_M` joins and quantizes; `job plan` merges no models";
         return Err(error.advise(advice).in_file(&args.src).into());
     }
     split::joined(&args.src, args.dst.path(), args.align, &args.writing)

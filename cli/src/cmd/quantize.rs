@@ -129,7 +129,7 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     check_options(args, target)?;
     match &dst {
         Some(dst) if matches!(target, TargetType::Gguf(_)) => {
-            convert::check_gguf_name(dst, args.src.is_dir())?;
+            convert::check_gguf_name(dst, args.src.is_dir() && !args.keep_split)?;
         }
         Some(dst) => convert::check_mlx_name(dst)?,
         None => {}

@@ -97,7 +97,7 @@ fn other_words() {
     assert_eq!(printed(&["info", model]), printed(&["inspect", model]));
     for (words, answer) in [
         (&["serve", model][..], "weighbridge view MODEL"),
-        (&["convert", model, "x", "-q"], "--allow-requantize"),
+        (&["convert", model, "x", "-q"], "--type mlx4"),
         (&["inpsect", model], "did you mean `inspect`?"),
         (&["frobnicate"], "`weighbridge help` lists the commands"),
     ] {

@@ -24,7 +24,7 @@ fn a_sentence_says_what_to_type() {
         (&["create", GGUF, "tale"], "`weighbridge create tale assets/sample/sample-Q8_0.gguf`"),
         (&["merge", GGUF, HF, "x.gguf"], "a recipe says how"),
         (&["quantize", HF, "awq"], "awq is no type: Weighbridge does not write it"),
-        (&["quantize", HF, "q6"], "of 6 bits are Q6_K for GGUF and mlx6 for MLX"),
+        (&["quantize", HF, "q6"], "the types of 6 bits are Q6_K for GGUF"),
         (&["quantize", HF, "x.gguf", "UD-Q4_K_XL"], "a publisher's own mix"),
         (&["quantize", HF, "mlx4", "--pure"], "--pure is for types of GGUF, but 4bit is MLX"),
         (
@@ -46,7 +46,7 @@ fn a_sentence_says_what_to_type() {
         (&["split", GGUF], "the parts have no name"),
         (&[GGUF, "--metadata", "general.name"], "`weighbridge meta get"),
         (&["quantize", HF, "Q4_K_X"], "Q4_K_X is no type: did you mean Q4_K_S?"),
-        (&["quantize", HF, "x.gguf", "nf4"], "of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
+        (&["quantize", HF, "x.gguf", "nf4"], "the types of 4 bits are Q4_K_M for GGUF"),
         (&["quantize", HF, "x.gguf"], "the type is missing"),
         (&["convert", HF, "x.gguf", "--dtype", "int8"], "of 8 bits are Q8_0"),
         (
@@ -74,7 +74,7 @@ fn a_sentence_says_what_to_type() {
         (&["verify", GGUF, "--perplexity"], "--run may be meant: Also run the model on 64 tokens"),
         (&["verify", GGUF, "--against", GGUF], "is a model, not a list of hashes"),
         (&["import", GGUF], "`weighbridge create NAME assets/sample/sample-Q8_0.gguf`"),
-        (&["quantize", HF, "q4"], "q4 is no type: of 4 bits are Q4_K_M"),
+        (&["quantize", HF, "q4"], "q4 is no type: the types of 4 bits are Q4_K_M"),
         (&["quantize", HF, "Q4_K_M", "Q8_0"], "several types are given"),
         (&["split", GGUF, "3"], "`--max-shard-size 4G`"),
         (&["tokenize", GGUF, "README.md"], "README.md is a file, not the text"),

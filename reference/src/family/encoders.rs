@@ -1,12 +1,13 @@
 //! Steps of plans of encoders, alone or beside a decoder.
 
+use super::steps::Step;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
 use crate::math::Activation;
 use crate::plan::{DisentangledPlan, EncoderPlan, LayerPlan, MixerPlan, Plan, TextEncoderPlan};
 
 /// The steps that families' files name.
-pub(super) const STEPS: &[(&str, fn(&Facts<'_>, &mut Plan) -> Result<()>)] = &[
+pub(super) const STEPS: &[Step] = &[
     ("bert_positions", bert_positions),
     ("disentangled", disentangled),
     ("shared_layers", shared_layers),
@@ -76,7 +77,7 @@ fn disentangled(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn shared_layers(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let all = facts.real(&["num_hidden_layers"]).unwrap_or(12.0) as usize;
     let groups = plan.layers.len().max(1);
-    if all % groups != 0 {
+    if !all.is_multiple_of(groups) {
         return Err(Error::Unsupported(format!("{all} layers in {groups} groups")));
     }
     plan.runs = all / groups;

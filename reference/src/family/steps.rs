@@ -13,8 +13,11 @@ use crate::plan::{
 };
 use crate::rope::{self, Rope, Sinusoids};
 
+/// A function that changes a plan, and its name in families' files.
+pub(super) type Step = (&'static str, fn(&Facts<'_>, &mut Plan) -> Result<()>);
+
 /// The steps that families' files name.
-pub(super) const STEPS: &[(&str, fn(&Facts<'_>, &mut Plan) -> Result<()>)] = &[
+pub(super) const STEPS: &[Step] = &[
     ("altup", altup),
     ("apertus_activation", apertus_activation),
     ("beam_positions", beam_positions),

@@ -83,9 +83,7 @@ fn graph_faults(store: &Store) -> Vec<String> {
     if !wrong.is_empty() {
         let fault = |WrongType { key, found, required }: &WrongType| {
             let (found, required) = (found.name(), required.name());
-            format!(
-                "{key} is {found}, but llama.cpp requires {required}: it does not load the file"
-            )
+            format!("{key} is {found}, but llama.cpp reads it as {required} alone")
         };
         return wrong.iter().map(fault).collect();
     }

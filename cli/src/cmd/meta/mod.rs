@@ -10,7 +10,7 @@ use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value};
 use weighbridge::ops::{self, EditOutcome, MetadataEdit};
-use weighbridge::{Error, ErrorKind, Model, OpenOptions, WriteOptions};
+use weighbridge::{Error, ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
 use super::Done;
 use crate::args::write::{Edit, Meta, MetaVerb};
@@ -28,12 +28,13 @@ pub(crate) fn run(args: &Meta) -> Done {
             let values = values.iter().map(|text| Setting::parse(text, &model));
             let values = values.collect::<Result<Vec<Setting>, Stop>>()?;
             check_in_file(&model, values.iter().map(|setting| setting.key.as_str()))?;
-            let before = faults(&model);
+            let before = if edit.dry_run { Vec::new() } else { faults(&model) };
             let done =
                 change(path, &model, edit, |keys| values.iter().for_each(|it| it.put(keys)))?;
             if !edit.dry_run {
-                let written = OpenOptions::new().open(edit.output.as_deref().unwrap_or(path))?;
-                let new = faults(&written).into_iter().filter(|fault| !before.contains(fault));
+                let written = OpenOptions::new().open(edit.output.as_deref().unwrap_or(path));
+                let after = written.map_or_else(|error| vec![error.to_string()], |it| faults(&it));
+                let new = after.into_iter().filter(|fault| !before.contains(fault));
                 new.for_each(|fault| note(&format!("`verify` finds a new fault: {fault}")));
             }
             Ok(done)
@@ -60,7 +61,8 @@ pub(crate) fn run(args: &Meta) -> Done {
 
 /// The faults that `verify` finds in the headers of a model's files.
 fn faults(model: &Model) -> Vec<String> {
-    ops::verify(model, &ops::VerifyOptions::new()).map_or_else(|_| Vec::new(), |it| it.faults)
+    let found = ops::check_consistency(model, Strictness::Default);
+    found.map_or_else(|error| vec![error.to_string()], |found| found.faults)
 }
 
 /// Opens a model whose metadata can be changed, or copied with changes.
