@@ -93,6 +93,8 @@ struct Known {
     logits: &'static str,
     /// `general.architecture`; `-` if a reason is given why there is none.
     gguf: Option<String>,
+    /// Whether files in GGUF are its only ones, so that nothing is converted to it.
+    is_alone: bool,
 }
 
 /// The values of `model_type` that the files of `families/` have, and of `general.architecture` that are no such value.
@@ -104,14 +106,18 @@ fn known() -> BTreeMap<String, Known> {
             continue;
         }
         let (mut section, mut name, mut own) = ("", "", Vec::<(String, Option<String>)>::new());
-        let mut alone = Vec::<String>::new();
+        let (mut alone, mut has_family) = (Vec::<String>::new(), false);
         let (mut logits, text) = ("no", std::fs::read_to_string(path).expect("a file"));
-        let mut finish =
-            |own: &mut Vec<(String, Option<String>)>, alone: &mut Vec<String>, logits| {
-                all.extend(own.drain(..).map(|(name, gguf)| (name, Known { logits, gguf })));
-                let same = |name: String| (name.clone(), Known { logits, gguf: Some(name) });
-                architectures.extend(alone.drain(..).map(same));
-            };
+        let mut finish = |own: &mut Vec<(String, Option<String>)>,
+                          alone: &mut Vec<String>,
+                          logits| {
+            all.extend(
+                own.drain(..).map(|(name, gguf)| (name, Known { logits, gguf, is_alone: false })),
+            );
+            let same =
+                |name: String| (name.clone(), Known { logits, gguf: Some(name), is_alone: true });
+            architectures.extend(alone.drain(..).map(same));
+        };
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
@@ -120,9 +126,10 @@ fn known() -> BTreeMap<String, Known> {
                     name = rest.first().map_or("", |name| name.trim_end_matches(']'));
                     if section == "family" {
                         finish(&mut own, &mut alone, std::mem::replace(&mut logits, "no"));
+                        has_family = true;
                     } else if section == "decoder" {
                         logits = "yes";
-                    } else if section == "gguf" && name != "-" {
+                    } else if section == "gguf" && name != "-" && has_family {
                         alone.push(name.to_owned());
                     }
                 }
@@ -180,6 +187,10 @@ fn coverage() -> String {
     let first = |words: Vec<String>| words.into_iter().next().unwrap_or_default();
     let mlx: BTreeSet<String> =
         blocks("engines/mlx-lm/classes.txt").into_iter().map(first).collect();
+    let conditions = text("engines/mlx-lm/conditions.txt");
+    let unloaded = conditions.split("\n\n").filter(|block| block.contains("\n  loads 0 else "));
+    let unloaded = unloaded.filter_map(|block| block.lines().next());
+    let unloaded: BTreeSet<&str> = unloaded.flat_map(|names| names.split(',')).collect();
     let graphs = ["engines/llama.cpp/graphs.txt", "engines/llama.cpp/extracted.txt"];
     let named = text("engines/llama.cpp/names.txt");
     let named = named.split("\n\n").filter_map(|block| block.strip_prefix("architectures"));
@@ -224,12 +235,14 @@ fn coverage() -> String {
             own.map_or("no", |own| own.logits),
             match own.and_then(|own| own.gguf.as_deref()) {
                 Some("-") => "no",
+                Some(_) if own.is_some_and(|own| own.is_alone) => "read",
                 Some(_) => "yes",
                 None if llama => "no",
                 None => "engine has none",
             },
             match (is_mlx, own) {
                 (false, _) => "engine has none",
+                (true, Some(_)) if unloaded.contains(name.as_str()) => "no",
                 (true, Some(_)) => "yes",
                 (true, None) => "no",
             },
