@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import errno
+import inspect
 import pickle
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -266,3 +268,10 @@ def test_statistics(assets: Path) -> None:
         values = model[row["name"]].dequantize().astype(np.float64)
         assert np.isclose(row["mean"], values.mean()) and row["max"] == values.max()
     assert len(wb.stats(model[Q])) == 1 and "deviation" in repr(frame)
+
+
+def test_members_without_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "weighbridge.jax", raising=False)
+    monkeypatch.delattr(wb, "jax", raising=False)
+    assert "jax" not in dict(inspect.getmembers(wb))

@@ -75,7 +75,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name in _MODULES:
-            return _importlib.import_module(f"{__name__}.{name}")
+            try:
+                return _importlib.import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as error:
+                # `help` and `inspect` ask for every attribute, and accept this error.
+                raise AttributeError(f"weighbridge.{name}: {error}") from error
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
