@@ -241,3 +241,12 @@ def test_a_model_of_ones_own(tmp_path: Path) -> None:
     writer.add("x", values)
     writer.write(tmp_path / "folder")
     assert (tmp_path / "folder" / "config.json").is_file()
+
+
+def test_a_file_type_is_for_gguf(assets: Path, tmp_path: Path) -> None:
+    source = assets / "hf"
+    with pytest.raises(wb.MismatchError, match=r"x\.safetensors is the name of a safetensors file"):
+        wb.quantize(source, tmp_path / "x.safetensors", "Q4_K_M")
+    with pytest.raises(wb.MismatchError, match="a file type is for GGUF, but to is mlx"):
+        wb.merge([source], tmp_path / "x", file_type="Q4_K_M", to="mlx")
+    assert not list(tmp_path.iterdir())

@@ -167,6 +167,8 @@ def merge(
         return join(models, path, align=given["align"], **writing)
     model = merged(models, **settings)
     if given["file_type"] is not None:
+        if given["to"] not in (None, "gguf"):
+            raise exception("mismatch", f"a file type is for GGUF, but to is {given['to']}")
         return quantize(model, path, given["file_type"], **writing)
     return convert(model, path, to=given["to"], max_shard_size=given["max_shard_size"], **writing)
 

@@ -380,6 +380,8 @@ def quantize(
     """
     if (file_type is None) == (options["mlx"] is None):
         raise exception("mismatch", "give either a file type or mlx")
+    if file_type is not None:
+        _container(path, "gguf")
     return written(_native.quantize, options, _model(source), path, file_type)
 
 
