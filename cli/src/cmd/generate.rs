@@ -80,6 +80,10 @@ fn prompt(args: &Generate, model: &Model) -> Result<Vec<u32>, Stop> {
     let Some(prompt) = &args.prompt else { return Ok(args.ids.clone()) };
     let tokens = TextTokens::new(model)?;
     if !args.chat {
+        // One that cannot be read is reported when it is used.
+        if ChatTemplate::new(model).is_ok_and(|template| template.is_some()) {
+            note("the prompt is continued as it is; --chat puts it into the model's chat template");
+        }
         return Ok(tokens.of(prompt)?);
     }
     let template = ChatTemplate::new(model)?.ok_or_else(|| {

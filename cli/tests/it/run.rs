@@ -115,8 +115,12 @@ fn a_chat_needs_a_template_and_uses_it() {
     let ids = ["--print-ids", "--max-tokens", "4"];
     let chat =
         ["run", "generate", model, "--chat", "--system", "Once upon ", "--prompt", "a time,"];
-    let plain = ["run", "generate", model, "--prompt", "<s>Once upon a time,"];
-    assert_eq!(printed(&[&chat[..], &ids].concat()), printed(&[&plain[..], &ids].concat()));
+    let plain = |model| ["run", "generate", model, "--prompt", "<s>Once upon a time,"];
+    let expected = printed(&[&plain(FORMS[0])[..], &ids].concat());
+    assert_eq!(printed(&[&chat[..], &ids].concat()), expected);
+    let ran = run(&[&plain(model)[..], &ids].concat());
+    assert_eq!((ran.status, ran.out), (Some(0), expected));
+    assert!(ran.err.contains("--chat puts it into the model's chat template"), "{}", ran.err);
 }
 
 #[test]
