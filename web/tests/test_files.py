@@ -48,7 +48,8 @@ def test_the_library_is_small():
     data = LIBRARY.read_bytes()
     packed = len(brotli.compress(data))
     print(f"weighbridge.wasm: {len(data)} bytes, {len(zlib.compress(data, 9))} with zlib, {packed} with brotli")
-    assert packed <= 610_000
+    # The text of the families and of the facts about engines is a part of it, and grows with each.
+    assert packed <= 650_000
 
 
 def test_dropped_files(browser, static):
