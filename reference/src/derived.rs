@@ -79,7 +79,7 @@ impl Plan {
         let layers = facts.layers();
         let windowed = |layer: &u32| config.layer_kind(*layer) == Some(&LayerKind::Sliding);
         let mut ropes = Vec::new();
-        if facts.is_list("rope_theta") {
+        if ["rope_theta", "rope_parameters.rope_theta"].iter().any(|key| facts.is_list(key)) {
             let fault = "bases of rotary embeddings that are listed by layer (rope_theta)";
             return Err(Error::Unsupported(fault.to_owned()));
         }

@@ -72,6 +72,10 @@ pub(super) fn stem(path: &Path) -> Result<String> {
     stem.ok_or_else(|| Error::mismatch("the path does not end in a file name").in_file(path))
 }
 
+/// The note on an adapter of Ollama's store, which is a file of its own.
+const ATTACHED: &str =
+    "the adapter that Ollama's store attaches to the model is left out; `convert` merges it";
+
 /// Starts a builder with all tensors and metadata of a model, unchanged.
 fn copy_model(model: &Model) -> Result<Builder> {
     let store = model.store();
@@ -79,6 +83,9 @@ fn copy_model(model: &Model) -> Result<Builder> {
     builder.reads(store);
     *builder.metadata() = KeyValues::of(store.metadata());
     builder.push_copies_of(model);
+    if model.attachments().iter().any(|layer| layer.kind == "adapter") {
+        builder.note(ATTACHED);
+    }
     Ok(builder)
 }
 

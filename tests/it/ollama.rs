@@ -1,10 +1,12 @@
 //! Ollama's store: names, manifests of both trees, and every layout that tensor blobs have had.
 #![allow(clippy::disallowed_methods, reason = "the sizes are the test's own")]
 
+use std::path::Path;
+
 use crate::ollama_store::{Store, manifest};
 use crate::support::{Gguf, Kv, Safetensors, f32s, notes, put, told, without_path};
 use weighbridge::adapter::Adapter;
-use weighbridge::container::{GGUF, SAFETENSORS, ollama};
+use weighbridge::container::{GGUF, SAFETENSORS, Shards, ollama};
 use weighbridge::metadata::KeyValues;
 use weighbridge::ollama::Modelfile;
 use weighbridge::ops::ConvertOptions;
@@ -545,6 +547,11 @@ fn layers_of_adapters_and_projectors_are_not_dropped() {
     let plan = ops::quantize(&model, &options, None, &folder.path().join("q.gguf")).unwrap();
     plan.run(&folder.path().join("q.gguf"), &weighbridge::WriteOptions::new()).unwrap();
     assert!(same(&Model::open(folder.path().join("q.gguf")).unwrap()));
+    // What only copies a file leaves the adapter out, and says so.
+    for plan in [ops::merge(&model, None), ops::split(&model, Shards::Tensors(8), Path::new("s"))] {
+        let notes = plan.unwrap().notes.join("; ");
+        assert!(notes.contains("the adapter that Ollama's store attaches"), "{notes}");
+    }
     let (copied, _) = written(&model, "mm.gguf", &ConvertOptions::new(&GGUF).projector(true));
     assert_eq!(copied.stored_tensor("mm.0.weight").unwrap().shape(), [2, 2]);
     assert_eq!(copied.metadata().str("clip.projector_type"), Some("mlp"));

@@ -1,6 +1,7 @@
 //! `diff`: compares two models.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use weighbridge::Model;
@@ -27,10 +28,13 @@ struct Reported<'d> {
 }
 
 pub(crate) fn run(args: &args::Diff) -> Done {
-    let open = |path| {
+    let open = |path: &PathBuf| {
         let store = args.open.options().open(path)?;
         if !args.json {
             remark(&store);
+        }
+        if store.attachments().iter().any(|layer| layer.kind == "adapter") {
+            note(&format!("{}: compared without the adapter that is attached to it", shown(path)));
         }
         store.resolution()?;
         Ok::<_, Stop>(store)

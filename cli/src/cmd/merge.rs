@@ -6,12 +6,12 @@ use weighbridge::container::GGUF;
 use weighbridge::ops::{self, ConvertOptions, MergeRecipe, merge_models};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::{Error, ErrorKind, Model};
+use weighbridge::{Error, ErrorKind};
 
 use super::{Done, convert, split};
 use crate::args::write::Merge;
 use crate::writing::{self, Prepared};
-use crate::{Stop, failure, remark};
+use crate::{Stop, failure};
 
 pub(crate) fn run(args: &Merge) -> Done {
     let Prepared { model, plan, dst, .. } = match is_recipe(&args.src) {
@@ -46,11 +46,7 @@ pub(super) fn prepare(args: &Merge) -> Result<Prepared, Stop> {
 fn merged(args: &Merge) -> Result<Prepared, Stop> {
     let text = std::fs::read_to_string(&args.src)
         .map_err(|error| failure::io(&args.src, "cannot read the recipe", error))?;
-    let open = |name: &str| -> weighbridge::Result<Model> {
-        let model = args.writing.open.options().open(name)?;
-        remark(&model);
-        Ok(model)
-    };
+    let open = |name: &str| args.writing.open.runnable(Path::new(name));
     let here = |error: Error| error.in_file(&args.src);
     let recipe = MergeRecipe::parse(&text, &open).map_err(here)?;
     let model = merge_models(&recipe)?;

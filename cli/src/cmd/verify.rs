@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
+use weighbridge::adapter::Adapter;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyReport};
 use weighbridge::{Model, Strictness};
@@ -77,7 +78,7 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     drop(bar);
     // A model with faults may not run, and the faults say why.
     let trial = match args.run && report.is_fine() {
-        true => Some(Trial::run(&model)?),
+        true => Some(Trial::run(&Adapter::with_attached(&model)?)?),
         false => None,
     };
     let runs = trial.as_ref().is_none_or(|trial| trial.faults.is_empty());

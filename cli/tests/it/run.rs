@@ -158,6 +158,27 @@ fn logits_are_shown_and_written() {
     assert_eq!(json["values"][5].as_array().expect("a row").len(), 512);
 }
 
+/// One base for each layer, which no plan has.
+#[test]
+fn listed_bases_of_rotary_embeddings_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = folder.path().join("model");
+    std::fs::create_dir(&model).expect("a folder");
+    for entry in std::fs::read_dir(support::root().join(FORMS[0])).expect("the sample") {
+        let entry = entry.expect("an entry");
+        std::fs::copy(entry.path(), model.join(entry.file_name())).expect("a copy");
+    }
+    let path = model.join("config.json");
+    let text = std::fs::read_to_string(&path).expect("a config");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    config["rope_parameters"] =
+        serde_json::json!({"rope_type": "default", "rope_theta": [1e4, 5e5]});
+    config.as_object_mut().expect("an object").remove("rope_theta");
+    std::fs::write(&path, config.to_string()).expect("written");
+    let refusal = refused(&["run", "logits", model.to_str().expect("a path"), "--ids", "1"]);
+    assert!(refusal.starts_with("4\n") && refusal.contains("listed by layer"), "{refusal}");
+}
+
 #[test]
 fn what_does_not_fit_the_model_is_refused() {
     let refuse = |words: &[&str]| {
