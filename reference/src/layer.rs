@@ -145,7 +145,7 @@ pub(crate) struct Context<'c> {
     pub(crate) encoded: &'c [LayerCache],
     /// The layers' own embeddings, one after another in each row.
     pub(crate) per_layer: Option<&'c Rows>,
-    /// What the first layer is given, if layers add it again.
+    /// The input of the first layer, if layers add it again.
     pub(crate) embedding: Option<&'c Rows>,
 }
 

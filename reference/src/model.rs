@@ -66,7 +66,7 @@ pub struct Reference {
     engine: Option<Arc<Engine>>,
 }
 
-/// What the embedding of tokens is joined with.
+/// The vectors that the embedding of tokens is joined with.
 #[derive(Debug)]
 struct BesideTokens {
     /// Whether it is normed before positions are added.

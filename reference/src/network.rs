@@ -101,7 +101,7 @@ pub(crate) struct Experts {
     shared: Option<Dense>,
     /// The gate of the shared expert.
     shared_router: Option<Weight>,
-    /// What the shares of the experts and of the shared expert are computed of (Klear).
+    /// The matrix that gives the shares of the experts and of the shared expert (Klear).
     shares: Option<Weight>,
     activation: Activation,
     routing: Routing,

@@ -1,6 +1,6 @@
 //! Numbers that look random, and are the same in every run.
 
-/// What the state changes by with each number.
+/// The number that is added to the state each time.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The state after so many numbers.

@@ -21,7 +21,7 @@ pub(super) struct MergedTensor {
     dtype: DType,
     shape: Vec<u64>,
     merge: Merge,
-    /// What depends on all values, once it is computed. Other threads wait for it.
+    /// The numbers that depend on all values, once they are computed. Other threads wait for them.
     settled: Mutex<Option<Arc<Settled>>>,
     /// For a tensor that is computed as a whole: the bytes, from the first read until all of them are read.
     kept: Mutex<Option<Kept>>,

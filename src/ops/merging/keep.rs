@@ -2,7 +2,7 @@
 
 use crate::ops::random::{after, draw};
 
-/// What depends on all values of a tensor.
+/// A number that depends on all values of a tensor.
 #[derive(Debug)]
 pub(super) struct Settled {
     /// For `Slerp`: the factors of the base and of the other model.
@@ -11,7 +11,7 @@ pub(super) struct Settled {
     pub(super) kept: Vec<Kept>,
 }
 
-/// What is kept of a difference.
+/// The values of a difference that are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     pub(super) keep: Keep,

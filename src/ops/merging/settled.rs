@@ -1,4 +1,4 @@
-//! What merging must know of whole tensors before it computes their first value: lengths and angles,
+//! The numbers of whole tensors that merging needs before it computes their first value: lengths and angles,
 //! borders between differences that are kept and others, sums of magnitudes.
 
 use std::ops::Range;
@@ -211,7 +211,7 @@ mod tests {
         Tensor::new("a", DType::F32, &[values.len() as u64], bytes).unwrap()
     }
 
-    /// What is kept of values.
+    /// The values that are kept.
     fn kept(method: MergeMethod, values: &[f32], density: f64) -> Vec<f32> {
         let mut input = Input::new(tensor(values), None);
         input.density = density;
