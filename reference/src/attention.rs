@@ -1,8 +1,10 @@
 //! Attention: queries, keys and values of heads, or unfolded from a narrower space.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use weighbridge::quant::{ProductRow, StridedRows, add_product, multiply_strided};
 
 use crate::blocks::{BlockIndexer, Chosen};
 use crate::cache::LayerCache;
@@ -17,6 +19,9 @@ use crate::rope::{Rope, Turns};
 use crate::rows::{Rows, number};
 use crate::weight::{Loader, Norm, Weight};
 
+/// Queries of neighbours that are multiplied with keys together.
+const NEAR: usize = 16;
+
 /// Scores that a GPU holds at a time, if those of one position are not more.
 const SCORES: usize = 1 << 24;
 
@@ -27,6 +32,16 @@ pub(crate) struct Pass<'p> {
     pub(crate) start: usize,
     /// The kinds of rotary embeddings, each with its turns for the new positions.
     pub(crate) ropes: &'p [(Rope, Turns)],
+}
+
+/// What the heads of attention read.
+struct Seen<'s> {
+    q: &'s Rows,
+    /// The position of the first query.
+    start: usize,
+    cache: &'s LayerCache,
+    mask: Option<(&'s DynamicMask, Rows)>,
+    chosen: Option<&'s Chosen>,
 }
 
 /// Attention with its weights.
@@ -362,7 +377,6 @@ impl Attention {
     }
 
     /// The values of the positions that each query attends to.
-    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
     fn attend(
         &self,
         q: &Rows,
@@ -370,74 +384,124 @@ impl Attention {
         cache: &LayerCache,
         chosen: Option<&Chosen>,
     ) -> Result<Rows> {
-        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
+        let heads = self.plan.heads;
         let mask = self.mask.as_ref();
         let mask = mask.map(|mask| Ok::<_, Error>((mask, mask.numbers(&cache.values)?)));
-        let mask = mask.transpose()?;
-        // A head of differential attention reads a value head of each half.
-        let halves = if self.differential.is_some() { 2 } else { 1 };
-        let width = halves * value_dim;
+        let seen = Seen { q, start: pass.start, cache, mask: mask.transpose()?, chosen };
+        let width = self.halves() * self.plan.value_dim;
         let mut mixed = Rows::zeros(q.len(), heads * width);
-        let all = cache.keys.len();
-        let (all_keys, all_values) = (cache.keys.values(), cache.values.values());
-        let of_head = |head: usize, position: usize, q: &[f32], out: &mut [f32]| {
-            let kv = head / (heads / kv_heads);
-            let (first, last) = match (self.plan.window, self.plan.causal) {
-                (None, true) => (0, position + 1),
-                (None, false) => (0, all),
-                (Some(chunk), _) if self.plan.chunked => {
-                    (position - position % chunk.max(1), position + 1)
-                }
-                (Some(window), true) => ((position + 1).saturating_sub(window), position + 1),
-                // Half of the window to either side.
-                (Some(window), false) => {
-                    (position.saturating_sub(window / 2), position + window / 2 + 1)
-                }
-            };
-            let last = last.min(all);
-            let keys = all_keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
-            let score = |k: &[f32]| dot(q, k) * self.plan.scale;
-            let mut scores: Vec<f32> =
-                keys.skip(first).take(last - first.min(last)).map(score).collect();
-            let slopes = self.slopes.as_ref().and_then(|slopes| slopes.values().get(head));
-            if let Some(fall) = slopes {
-                let places = (first..).zip(&mut scores);
-                places.for_each(|(place, score)| *score -= fall * position.abs_diff(place) as f32);
+        let parts = (0..q.len().div_ceil(NEAR) * heads).into_par_iter().map(|part| {
+            let first = part / heads * NEAR;
+            self.attend_near(&seen, first..q.len().min(first + NEAR), part % heads)
+        });
+        let parts: Vec<Vec<f32>> = parts.collect();
+        for (near, parts) in
+            mixed.values_mut().chunks_mut(NEAR * heads * width).zip(parts.chunks(heads))
+        {
+            for (head, part) in parts.iter().enumerate() {
+                let rows = near.chunks_exact_mut(heads * width).zip(part.chunks_exact(width));
+                let rows = rows
+                    .filter_map(|(out, row)| Some((out.chunks_exact_mut(width).nth(head)?, row)));
+                rows.for_each(|(out, row)| out.copy_from_slice(row));
             }
-            let keys = all_keys.chunks_exact(head_dim).skip(kv).step_by(kv_heads);
-            let query = Query { head, position, values: q };
-            self.add_distances(query, first, keys.skip(first), &mut scores);
-            if let Some((mask, numbers)) = &mask {
-                mask.apply(numbers, kv, first, &mut scores);
-            }
-            if let Some(chosen) = chosen {
-                let row = position - pass.start;
-                let places = (first..).zip(&mut scores);
-                let left_out = places.filter(|(at, _)| !chosen.has(row, (head, heads), *at));
-                left_out.for_each(|(_, score)| *score = f32::NEG_INFINITY);
-            }
-            if let Some(cap) = self.plan.softcap {
-                scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
-            }
-            let sink = self.sinks.as_ref().and_then(|sinks| sinks.values().get(head)).copied();
-            softmax(&mut scores, sink);
+        }
+        Ok(mixed)
+    }
+
+    /// A head of differential attention reads a value head of each half.
+    fn halves(&self) -> usize {
+        if self.differential.is_some() { 2 } else { 1 }
+    }
+
+    /// As [`attend`](Self::attend), for one head and some queries that see about the same keys.
+    fn attend_near(&self, seen: &Seen<'_>, rows: Range<usize>, head: usize) -> Vec<f32> {
+        let AttentionPlan { heads, kv_heads, head_dim, value_dim, .. } = self.plan;
+        let kv = head / (heads / kv_heads);
+        let (keys, values) = (&seen.cache.keys, &seen.cache.values);
+        let each = rows.clone().map(|row| self.keys_of(seen.start + row, keys.len()));
+        let first = each.clone().map(|keys| keys.start).min().unwrap_or_default();
+        let end = each.clone().map(|keys| keys.end).max().unwrap_or_default();
+        let (count, halves) = (end - first, self.halves());
+        let mut out = vec![0.0; rows.len() * halves * value_dim];
+        if count == 0 {
+            return out;
+        }
+        let queries = of_head(seen.q, rows.clone(), head_dim, (heads, head));
+        let keys = of_head(keys, first..end, head_dim, (kv_heads, kv));
+        let mut scores = vec![0.0; rows.len() * count];
+        match rows.len() {
+            1 => multiply_strided(keys, queries, head_dim, &mut scores),
+            _ => multiply_strided(queries, keys, head_dim, &mut scores),
+        }
+        let scores = scores.chunks_exact_mut(count);
+        let each = rows.zip(each).zip(scores).zip(out.chunks_exact_mut(halves * value_dim));
+        for (((row, own), scores), out) in each {
+            let own_scores = scores.get_mut(own.start - first..own.end - first);
+            let scores = own_scores.unwrap_or_default();
+            self.weigh(seen, (row, head), own.start, scores);
             for (half, out) in out.chunks_exact_mut(value_dim).enumerate() {
                 let of_half = kv_heads / halves;
-                let own = if halves == 1 { kv } else { half * of_half + kv % of_half };
-                let values = all_values.chunks_exact(value_dim).skip(own).step_by(kv_heads);
-                for (weight, v) in scores.iter().zip(values.skip(first)) {
-                    out.iter_mut().zip(v).for_each(|(out, v)| *out += weight * v);
-                }
+                let kv = if halves == 1 { kv } else { half * of_half + kv % of_half };
+                let values = of_head(values, own.clone(), value_dim, (kv_heads, kv));
+                let (right, stride) = (values.values, values.stride);
+                add_product(ProductRow { left: scores, right, stride, scale: 1.0 }, out);
+            }
+        }
+        out
+    }
+
+    /// The keys that the query of a position sees, of those that are there.
+    fn keys_of(&self, position: usize, all: usize) -> Range<usize> {
+        let (first, end) = match (self.plan.window, self.plan.causal) {
+            (None, true) => (0, position + 1),
+            (None, false) => (0, all),
+            (Some(chunk), _) if self.plan.chunked => {
+                (position - position % chunk.max(1), position + 1)
+            }
+            (Some(window), true) => ((position + 1).saturating_sub(window), position + 1),
+            // Half of the window to either side.
+            (Some(window), false) => {
+                (position.saturating_sub(window / 2), position + window / 2 + 1)
             }
         };
-        let outs = mixed.values_mut().par_chunks_exact_mut(width).enumerate();
-        let queries = q.values();
-        outs.for_each(|(place, out)| {
-            let query = queries.get(place * head_dim..(place + 1) * head_dim);
-            let (row, head) = (place / heads, place % heads);
-            of_head(head, pass.start + row, query.unwrap_or_default(), out);
-        });
-        Ok(mixed)
+        let end = end.min(all);
+        first.min(end)..end
+    }
+
+    /// Turns the products of a query and the keys from `first` on into the weights of their values.
+    #[expect(clippy::cast_precision_loss, reason = "positions are computed in f32")]
+    fn weigh(
+        &self,
+        seen: &Seen<'_>,
+        (row, head): (usize, usize),
+        first: usize,
+        scores: &mut [f32],
+    ) {
+        let AttentionPlan { heads, kv_heads, head_dim, .. } = self.plan;
+        let (position, kv) = (seen.start + row, head / (heads / kv_heads));
+        scores.iter_mut().for_each(|score| *score *= self.plan.scale);
+        let slopes = self.slopes.as_ref().and_then(|slopes| slopes.values().get(head));
+        if let Some(fall) = slopes {
+            let places = (first..).zip(scores.iter_mut());
+            places.for_each(|(place, score)| *score -= fall * position.abs_diff(place) as f32);
+        }
+        let keys = seen.cache.keys.values().chunks_exact(head_dim).skip(kv).step_by(kv_heads);
+        let values = seen.q.values().chunks_exact(head_dim).nth(row * heads + head);
+        let query = Query { head, position, values: values.unwrap_or_default() };
+        self.add_distances(query, first, keys.skip(first), scores);
+        if let Some((mask, numbers)) = &seen.mask {
+            mask.apply(numbers, kv, first, scores);
+        }
+        if let Some(chosen) = seen.chosen {
+            let places = (first..).zip(scores.iter_mut());
+            let left_out = places.filter(|(at, _)| !chosen.has(row, (head, heads), *at));
+            left_out.for_each(|(_, score)| *score = f32::NEG_INFINITY);
+        }
+        if let Some(cap) = self.plan.softcap {
+            scores.iter_mut().for_each(|score| *score = (*score / cap).tanh() * cap);
+        }
+        let sink = self.sinks.as_ref().and_then(|sinks| sinks.values().get(head)).copied();
+        softmax(scores, sink);
     }
 
     /// Adds to the scores of a query what was learned of the distances of keys, from the place `first` on.
@@ -496,6 +560,19 @@ impl Attention {
         }
         mixed
     }
+}
+
+/// Some rows of one of so many heads.
+fn of_head(
+    rows: &Rows,
+    part: Range<usize>,
+    width: usize,
+    (heads, head): (usize, usize),
+) -> StridedRows<'_> {
+    let at = |row: usize| (row * heads + head) * width;
+    let last = at(part.end.saturating_sub(1)) + width;
+    let values = rows.values().get(at(part.start)..last).unwrap_or_default();
+    StridedRows { values, stride: heads * width }
 }
 
 impl Gate {

@@ -19,18 +19,87 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// weight.
 pub(crate) fn softmax(scores: &mut [f32], beside: Option<f32>) {
     let most = scores.iter().copied().chain(beside).fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = beside.map_or(0.0, |score| f64::from((score - most).exp()));
-    for score in scores.iter_mut() {
-        *score = (*score - most).exp();
-        sum += f64::from(*score);
-    }
+    scores.iter_mut().for_each(|score| *score = exp(*score - most));
+    let own = scores.iter().copied().map(f64::from).sum::<f64>();
+    let sum = own + beside.map_or(0.0, |score| f64::from(exp(score - most)));
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     let factor = (1.0 / sum) as f32;
     scores.iter_mut().for_each(|score| *score *= factor);
 }
 
+/// The sum of `numbers[n]` times the n-th power of `x`.
+fn polynomial<const N: usize>(x: f32, numbers: [f32; N]) -> f32 {
+    numbers.into_iter().rev().fold(0.0, |sum, number| sum * x + number)
+}
+
+/// The exponential, to 2e-7 of its value, without a branch: loops over it are vectors. It is 0 below -87, and
+/// infinite above 88.
+#[inline]
+pub(crate) fn exp(x: f32) -> f32 {
+    // Added to a small number, it leaves the nearest integer in the lowest bits.
+    const ROUNDING: f32 = 12_582_912.0;
+    // The logarithm of 2 in two parts, the first of which has few bits.
+    const LN_2: (f32, f32) = (0.693_359_4, -2.121_944_4e-4);
+    let shifted = x.clamp(-87.0, 88.0) * std::f32::consts::LOG2_E + ROUNDING;
+    let whole = shifted - ROUNDING;
+    let rest = x.clamp(-87.0, 88.0) - whole * LN_2.0 - whole * LN_2.1;
+    // Fitted at the Chebyshev nodes of half a logarithm of 2 to either side.
+    let power = polynomial(
+        rest,
+        [1.0, 1.0, 0.5, 0.166_664_15, 0.041_666_22, 0.008_375_129, 0.001_394_858_1],
+    );
+    let exponent = shifted.to_bits().wrapping_sub(ROUNDING.to_bits()).wrapping_add(127);
+    let inner = power * f32::from_bits(exponent << 23);
+    let inner = if x < -87.0 { 0.0 } else { inner };
+    if x > 88.0 { f32::INFINITY } else { inner }
+}
+
+/// The part of a normal distribution below a number, to 4e-7 of its value.
+#[inline]
+fn normal_part(x: f32) -> f32 {
+    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / (1.0 + 0.5 * z);
+    // The logarithm of what is left of 1 - erf(z) without e^(-z^2) and t, fitted at the Chebyshev nodes of
+    // 0.12 to 1.
+    let rest = polynomial(
+        t,
+        [
+            -1.265_500_6,
+            0.999_756_8,
+            0.376_550_2,
+            0.084_682_1,
+            -0.150_773,
+            0.213_782_74,
+            -1.060_099_4,
+            1.435_545_5,
+            -0.801_325_26,
+            0.167_381,
+        ],
+    );
+    let beyond = 0.5 * t * exp(rest - z * z);
+    if x < 0.0 { beyond } else { 1.0 - beyond }
+}
+
+#[inline]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+    1.0 / (1.0 + exp(-x))
+}
+
+#[inline]
+fn silu(x: f32) -> f32 {
+    x * sigmoid(x)
+}
+
+#[inline]
+fn gelu(x: f32) -> f32 {
+    x * normal_part(x)
+}
+
+/// Half of one more than the tangent is the sigmoid of twice the number.
+#[inline]
+fn gelu_tanh(x: f32) -> f32 {
+    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+    x * sigmoid(2.0 * inner)
 }
 
 /// log(1 + e^x), without overflow.
@@ -119,16 +188,9 @@ impl Activation {
     /// Its value.
     pub(crate) fn of(self, x: f32) -> f32 {
         match self {
-            Self::Silu | Self::ClampedSwiglu { .. } => x * sigmoid(x),
-            #[expect(clippy::cast_possible_truncation, reason = "rounded once")]
-            Self::Gelu => {
-                let x = f64::from(x);
-                (0.5 * x * (1.0 + erf(x / std::f64::consts::SQRT_2))) as f32
-            }
-            Self::GeluTanh => {
-                let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-                0.5 * x * (1.0 + inner.tanh())
-            }
+            Self::Silu | Self::ClampedSwiglu { .. } => silu(x),
+            Self::Gelu => gelu(x),
+            Self::GeluTanh => gelu_tanh(x),
             Self::Relu => x.max(0.0),
             Self::ReluSquared => x.max(0.0) * x.max(0.0),
             Self::Xielu(Xielu { alpha_n, alpha_p, beta, eps }) => {
@@ -138,17 +200,6 @@ impl Activation {
                 };
                 curved + beta * x
             }
-        }
-    }
-
-    /// The gated activation: `activation(gate) * up`.
-    pub(crate) fn gated(self, gate: f32, up: f32) -> f32 {
-        match self {
-            Self::ClampedSwiglu { alpha, limit } => {
-                let (gate, up) = (gate.min(limit), up.max(-limit).min(limit));
-                (up + 1.0) * gate * sigmoid(alpha * gate)
-            }
-            plain => plain.of(gate) * up,
         }
     }
 }
@@ -164,6 +215,10 @@ pub(crate) enum Function {
     Tanh,
     Sigmoid,
     Softplus,
+}
+
+fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
+    values.iter_mut().for_each(|value| *value = function(*value));
 }
 
 impl From<Activation> for Function {
@@ -184,12 +239,30 @@ impl Function {
         }
     }
 
-    /// The function of a gate, times what it lets through.
-    pub(crate) fn gated(self, gate: f32, x: f32) -> f32 {
+    /// Replaces values by the function of them.
+    pub(crate) fn apply(self, values: &mut [f32]) {
+        // Loops over one function each are vectors.
         match self {
-            Self::Activation(activation) => activation.gated(gate, x),
-            other => other.of(gate) * x,
+            Self::Activation(Activation::Silu) => each(values, silu),
+            Self::Activation(Activation::Gelu) => each(values, gelu),
+            Self::Activation(Activation::GeluTanh) => each(values, gelu_tanh),
+            Self::Sigmoid => each(values, sigmoid),
+            other => each(values, |x| other.of(x)),
         }
+    }
+
+    /// Multiplies values by the function of their gates.
+    pub(crate) fn gate(self, values: &mut [f32], gates: &[f32]) {
+        if let Self::Activation(Activation::ClampedSwiglu { alpha, limit }) = self {
+            for (up, gate) in values.iter_mut().zip(gates) {
+                let gate = gate.clamp(f32::NEG_INFINITY, limit);
+                *up = (up.clamp(-limit, limit) + 1.0) * gate * sigmoid(alpha * gate);
+            }
+            return;
+        }
+        let mut factors = gates.to_vec();
+        self.apply(&mut factors);
+        values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
     }
 
     /// Its number in `steps.wgsl`, and its own numbers.
@@ -229,6 +302,35 @@ mod tests {
         }
         assert!((erf(2.499_999_9) - erf(2.500_000_1)).abs() < 1e-8);
         assert!((erf(3.0) - 0.999_977_909_5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn exponentials_are_those_of_the_standard_library() {
+        for n in -8800..=8800_i16 {
+            let x = f32::from(n) / 102.0;
+            let (found, right) = (exp(x), f64::from(x).exp());
+            assert!((f64::from(found) - right).abs() <= 2e-7 * right, "{x}: {found}, not {right}");
+        }
+        assert_eq!(
+            [exp(f32::NEG_INFINITY), exp(-88.0), exp(f32::INFINITY)],
+            [0.0, 0.0, f32::INFINITY]
+        );
+        assert!(exp(f32::NAN).is_nan() && sigmoid(f32::NAN).is_nan());
+        assert_eq!([sigmoid(f32::NEG_INFINITY), sigmoid(f32::INFINITY)], [0.0, 1.0]);
+    }
+
+    #[test]
+    fn gelu_is_that_of_the_error_function() {
+        for n in -1200..=1200_i16 {
+            let x = f32::from(n) / 100.0;
+            let wide = f64::from(x);
+            let right = 0.5 * wide * libm::erfc(-wide / std::f64::consts::SQRT_2);
+            let off = (f64::from(Activation::Gelu.of(x)) - right).abs();
+            // Squares of large numbers are rounded before the exponential.
+            let relative = 1e-6 + 1.2e-7 * wide * wide;
+            assert!(off <= relative * right.abs() + 1e-30, "{x}: off by {off:e} of {right:e}");
+        }
+        assert!(Activation::Gelu.of(f32::NAN).is_nan());
     }
 
     #[test]

@@ -2,8 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use rayon::prelude::*;
+use rayon::slice::ChunksExactMut;
+
 use crate::device::{Array, Engine};
 use crate::math::Function;
+
+/// Values that a thread changes at a time.
+const TOGETHER: usize = 1 << 13;
 
 /// Values that a workgroup of a step handles.
 const GROUP: usize = 64;
@@ -138,6 +144,12 @@ impl Rows {
         self.values_mut().chunks_exact_mut(width)
     }
 
+    /// As [`rows_mut`](Self::rows_mut), shared out among threads.
+    pub(crate) fn rows_mut_in_threads(&mut self) -> ChunksExactMut<'_, f32> {
+        let width = self.width.max(1);
+        self.values_mut().par_chunks_exact_mut(width)
+    }
+
     /// One row, or nothing beyond the last.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         let start = row.checked_mul(self.width)?;
@@ -242,7 +254,7 @@ impl Rows {
             let numbers = [&[self.count(), code][..], &numbers].concat();
             return self.step(&engine, "apply", &[], &numbers);
         }
-        self.each(|value| function.of(value));
+        self.values_mut().par_chunks_mut(TOGETHER).for_each(|values| function.apply(values));
     }
 
     /// Multiplies every value by the function of a gate in the same place.
@@ -254,18 +266,25 @@ impl Rows {
             let numbers = [&[self.count(), code][..], &numbers].concat();
             return self.step(&engine, "gated", &[gate], &numbers);
         }
-        self.with(gate, |value, gate| function.gated(gate, value));
+        let gates = gate.values().par_chunks(TOGETHER);
+        let parts = self.values_mut().par_chunks_mut(TOGETHER).zip(gates);
+        parts.for_each(|(values, gates)| function.gate(values, gates));
     }
 
     /// Replaces every value, in host memory.
-    pub(crate) fn each(&mut self, change: impl Fn(f32) -> f32) {
-        self.values_mut().iter_mut().for_each(|value| *value = change(*value));
+    pub(crate) fn each(&mut self, change: impl Fn(f32) -> f32 + Sync) {
+        self.values_mut()
+            .par_chunks_mut(TOGETHER)
+            .for_each(|values| values.iter_mut().for_each(|value| *value = change(*value)));
     }
 
     /// Combines every value with that of `other` in the same place, in host memory.
-    pub(crate) fn with(&mut self, other: &Self, combine: impl Fn(f32, f32) -> f32) {
-        let pairs = self.values_mut().iter_mut().zip(other.values());
-        pairs.for_each(|(own, other)| *own = combine(*own, *other));
+    pub(crate) fn with(&mut self, other: &Self, combine: impl Fn(f32, f32) -> f32 + Sync) {
+        let others = other.values().par_chunks(TOGETHER);
+        self.values_mut().par_chunks_mut(TOGETHER).zip(others).for_each(|(own, other)| {
+            let pairs = own.iter_mut().zip(other);
+            pairs.for_each(|(own, other)| *own = combine(*own, *other));
+        });
     }
 
     /// The columns of several, side by side. All have the same number of rows.

@@ -234,7 +234,7 @@ impl Weight {
         let mut out = Rows::zeros(count, self.outputs);
         let mut turned = vec![0.0; self.outputs.min(pieces * at_once) * count];
         for block in (0..self.outputs).step_by(pieces * at_once) {
-            // All inputs' products with a row of weights, then those with the next.
+            // A piece has an input's products with all of its rows, then those of the next input.
             let rows = (self.outputs - block).min(pieces * at_once);
             turned.truncate(rows * count);
             turned.par_chunks_mut(at_once * count).enumerate().try_for_each_init(
@@ -250,15 +250,18 @@ impl Weight {
                     }
                     scratch.resize(rows * self.inputs, 0.0);
                     reader.dequantize_rows(stored, scratch, &DecodeOptions::new())?;
-                    multiply_rows(scratch, x.values(), self.inputs, out);
+                    multiply_rows(x.values(), scratch, self.inputs, out);
                     Ok(())
                 },
             )?;
-            for (place, row) in out.rows_mut().enumerate() {
-                let products = turned.iter().skip(place).step_by(count);
-                let row = row.iter_mut().skip(block);
-                row.zip(products).for_each(|(out, product)| *out = *product);
-            }
+            out.rows_mut_in_threads().enumerate().for_each(|(place, row)| {
+                let pieces = turned.chunks(at_once * count);
+                let row = row.get_mut(block..).unwrap_or_default();
+                for (row, piece) in row.chunks_mut(at_once).zip(pieces) {
+                    let found = piece.chunks_exact(row.len()).nth(place).unwrap_or_default();
+                    row.iter_mut().zip(found).for_each(|(out, product)| *out = *product);
+                }
+            });
         }
         self.bias.iter().for_each(|bias| out.add_row(bias, first));
         Ok(out)
@@ -356,7 +359,7 @@ impl Norm {
                 [&self.factors, &self.bias].map(|values| values.as_ref().unwrap_or(&empty));
             return x.step_by(&engine, "norm", &inputs, &numbers, x.len() * runs);
         }
-        for row in x.rows_mut() {
+        x.rows_mut_in_threads().for_each(|row| {
             for (place, run) in row.chunks_exact_mut(width).enumerate() {
                 self.normalize(run);
                 for (values, multiply) in [(&self.factors, true), (&self.bias, false)] {
@@ -370,7 +373,7 @@ impl Norm {
                     }
                 }
             }
-        }
+        });
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "sums are f64, values f32")]

@@ -82,8 +82,7 @@ pub(crate) use plain::{
     BF16, BOOL, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16,
     F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
 };
-pub use product::multiply_rows;
-pub use product::{ProductRow, add_product};
+pub use product::{ProductRow, StridedRows, add_product, multiply_rows, multiply_strided};
 pub use quantizer::{Importance, Quantizer};
 pub use repacker::NotExact;
 pub use scheme::scale_reach;

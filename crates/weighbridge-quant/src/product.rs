@@ -70,8 +70,38 @@ pub fn add_product(row: ProductRow<'_>, out: &mut [f32]) {
 struct RowProducts;
 
 impl KernelSignature for RowProducts {
-    type Input<'a> = (&'a [f32], &'a [f32], usize, &'a mut [f32]);
+    type Input<'a> = (Products<'a>, &'a mut [f32]);
     type Output = ();
+}
+
+/// Rows of numbers within others, such as those of one head of attention.
+#[derive(Clone, Copy, Debug)]
+pub struct StridedRows<'a> {
+    /// The numbers, from the first row on.
+    pub values: &'a [f32],
+    /// The distance between the first numbers of two rows, at least the width of a row.
+    pub stride: usize,
+}
+
+impl StridedRows<'_> {
+    /// Whole rows of that width.
+    fn count(self, width: usize) -> usize {
+        self.values.len().checked_sub(width).map_or(0, |rest| rest / self.stride + 1)
+    }
+
+    /// The same without numbers behind the last whole row.
+    fn whole(self, width: usize) -> Self {
+        let stride = self.stride.max(width).max(1);
+        let rows = Self { stride, ..self }.count(width);
+        let len = rows.checked_sub(1).map_or(0, |last| last * stride + width);
+        Self { values: &self.values[..len], stride }
+    }
+
+    /// At most so many rows at a time.
+    fn chunks(self, rows: usize) -> impl Iterator<Item = Self> {
+        let chunks = self.values.chunks(rows * self.stride);
+        chunks.map(move |values| Self { values, stride: self.stride })
+    }
 }
 
 /// Rows of inputs that are multiplied with all weights before the next ones: they stay in the cache.
@@ -83,10 +113,9 @@ const COLUMNS: usize = 2048;
 
 impl KernelBody<Self> for RowProducts {
     #[inline(always)]
-    fn run<S: Simd>(simd: S, (weights, inputs, width, out): (&[f32], &[f32], usize, &mut [f32])) {
-        let products = Products { weights, inputs, width };
+    fn run<S: Simd>(simd: S, (products, out): (Products<'_>, &mut [f32])) {
         // As many sums side by side as registers hold.
-        if inputs.len() == width {
+        if products.inputs.count(products.width) == 1 {
             products.fill::<S, 4, 1>(simd, out);
         } else if S::IS_WIDE {
             products.fill::<S, 4, 4>(simd, out);
@@ -99,8 +128,8 @@ impl KernelBody<Self> for RowProducts {
 /// Rows of weights and rows of inputs, of the same width.
 #[derive(Clone, Copy)]
 struct Products<'a> {
-    weights: &'a [f32],
-    inputs: &'a [f32],
+    weights: StridedRows<'a>,
+    inputs: StridedRows<'a>,
     width: usize,
 }
 
@@ -108,16 +137,16 @@ impl Products<'_> {
     #[inline(always)]
     fn fill<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(self, simd: S, out: &mut [f32]) {
         let Self { weights, inputs, width } = self;
-        let count = inputs.len() / width;
+        let count = inputs.count(width);
         for start in (0..width).step_by(COLUMNS) {
-            for (near, first) in inputs.chunks(NEAR * width).zip((0..).step_by(NEAR)) {
-                let rows = weights.chunks(WEIGHTS * width).zip(out.chunks_mut(WEIGHTS * count));
+            for (near, first) in inputs.chunks(NEAR).zip((0..).step_by(NEAR)) {
+                let rows = weights.chunks(WEIGHTS).zip(out.chunks_mut(WEIGHTS * count));
                 for (weights, out) in rows {
-                    for (inputs, at) in near.chunks(INPUTS * width).zip((first..).step_by(INPUTS)) {
+                    for (inputs, at) in near.chunks(INPUTS).zip((first..).step_by(INPUTS)) {
                         let part = Products { weights, inputs, width };
                         let found = part.block::<S, WEIGHTS, INPUTS>(simd, start);
                         for (out, found) in out.chunks_mut(count).zip(&found) {
-                            let here = out.iter_mut().skip(at).take(inputs.len() / width);
+                            let here = out.iter_mut().skip(at).take(inputs.count(width));
                             match start {
                                 0 => here.zip(found).for_each(|(out, found)| *out = *found),
                                 _ => here.zip(found).for_each(|(out, found)| *out += *found),
@@ -139,12 +168,15 @@ impl Products<'_> {
         let Self { weights, inputs, width } = self;
         let columns = start..width.min(start + COLUMNS);
         // Rows that are not there are read as the first one.
-        let at = |rows: &[f32], number: usize| {
-            let first = if (number + 1) * width <= rows.len() { number * width } else { 0 };
+        let row = |rows: StridedRows<'_>, number: usize| {
+            let first = number * rows.stride;
+            let first = if first + width <= rows.values.len() { first } else { 0 };
             first + columns.start..first + columns.end
         };
-        let weights: [&[f32]; WEIGHTS] = std::array::from_fn(|row| &weights[at(weights, row)]);
-        let inputs: [&[f32]; INPUTS] = std::array::from_fn(|row| &inputs[at(inputs, row)]);
+        let weights: [&[f32]; WEIGHTS] =
+            std::array::from_fn(|number| &weights.values[row(weights, number)]);
+        let inputs: [&[f32]; INPUTS] =
+            std::array::from_fn(|number| &inputs.values[row(inputs, number)]);
         let whole = columns.len() / 16;
         let weights = weights.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
         let inputs = inputs.map(|row| (&row.as_chunks::<16>().0[..whole], &row[whole * 16..]));
@@ -202,10 +234,7 @@ fn totals<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
     found
 }
 
-/// Multiplies rows of weights with rows of inputs, both `width` values long: of `n` rows of inputs,
-/// `out[w * n + i]` is the product of row `w` of the weights with row `i` of the inputs. Sums are
-/// `f32`, and their order is the same on every processor. Rows for which `out` has no room are left
-/// out.
+/// As [`multiply_strided`], of rows without anything between them.
 ///
 /// ```
 /// let (weights, inputs) = ([1.0, 2.0, 3.0, 4.0], [1.0, 10.0]);
@@ -214,11 +243,24 @@ fn totals<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
 /// assert_eq!(out, [21.0, 43.0]);
 /// ```
 pub fn multiply_rows(weights: &[f32], inputs: &[f32], width: usize, out: &mut [f32]) {
+    let rows = |values| StridedRows { values, stride: width };
+    multiply_strided(rows(weights), rows(inputs), width, out);
+}
+
+/// Multiplies rows of weights with rows of inputs, both `width` values long: of `n` rows of inputs,
+/// `out[w * n + i]` is the product of row `w` of the weights with row `i` of the inputs. Sums are
+/// `f32`, and their order is the same on every processor. Rows for which `out` has no room are left
+/// out.
+pub fn multiply_strided(
+    weights: StridedRows<'_>,
+    inputs: StridedRows<'_>,
+    width: usize,
+    out: &mut [f32],
+) {
     static KERNELS: Kernels<RowProducts> = Kernels::of::<RowProducts>();
-    let whole = |values: &[f32]| values.len().checked_div(width).unwrap_or(0) * width;
-    let (weights, inputs) = (&weights[..whole(weights)], &inputs[..whole(inputs)]);
-    if !weights.is_empty() && !inputs.is_empty() {
-        KERNELS.run((weights, inputs, width, out));
+    let (weights, inputs) = (weights.whole(width), inputs.whole(width));
+    if width > 0 && !weights.values.is_empty() && !inputs.values.is_empty() {
+        KERNELS.run((Products { weights, inputs, width }, out));
     }
 }
 
@@ -268,7 +310,9 @@ mod tests {
             };
             let mut all = Isa::available().map(|isa| {
                 let mut out = vec![f32::NAN; rows * count];
-                let given = (&*weights, &*inputs, width, &mut *out);
+                let rows = |values| StridedRows { values, stride: width };
+                let (weights, inputs) = (rows(&weights), rows(&inputs));
+                let given = (Products { weights, inputs, width }, &mut *out);
                 Kernels::<RowProducts>::of::<RowProducts>().run_on(isa, given);
                 out
             });
@@ -282,6 +326,13 @@ mod tests {
                 assert!(off <= 1e-6 * size, "{found} for {expected}");
             }
         }
+        // Every second row, the last of which is cut after its numbers.
+        let (weights, inputs) =
+            ([1.0, 2.0, 0.0, 0.0, 3.0, 4.0], [5.0, 6.0, 0.0, 7.0, 8.0, 0.0, 9.0]);
+        let mut out = [0.0; 4];
+        let rows = |values, stride| StridedRows { values, stride };
+        multiply_strided(rows(&weights, 4), rows(&inputs, 3), 2, &mut out);
+        assert_eq!(out, [17.0, 23.0, 39.0, 53.0]);
         multiply_rows(&[1.0; 3], &[], 2, &mut []);
         multiply_rows(&[1.0], &[1.0], 0, &mut [0.0]);
     }
