@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
+use weighbridge::model::Encoding;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Error, ErrorKind, Model};
 
@@ -210,6 +211,24 @@ pub(super) fn check_gguf_name(dst: &Path, from_folder: bool) -> Result<(), Stop>
         _ => return Ok(()),
     };
     Err(Stop::Usage(fault))
+}
+
+/// Refuses a name that says that files whose tensors are written unchanged are something else.
+pub(super) fn check_encoding(model: &Model, dst: &Path) -> Result<(), Stop> {
+    let own = match model.encoding() {
+        Encoding::Gguf => &GGUF,
+        Encoding::Safetensors => &SAFETENSORS,
+        _ => return Ok(()),
+    };
+    match by_ending(dst) {
+        Some(named) if named != own && !dst.is_dir() => Err(Stop::Usage(format!(
+            "{} is the name of a {} file, but the tensors stay in {}: `convert` changes the container",
+            shown(dst),
+            named.name,
+            own.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses the name of a file for an MLX directory.

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Done {
     options.folder = args.output.clone();
     options.connections = usize::from(args.jobs);
     let (names, files) = names_and_files(args)?;
-    options.choose = Some(choose(args, &files));
+    options.choose = choose(args, &files);
     each(&names, |name| {
         let start = Instant::now();
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
@@ -91,19 +91,22 @@ fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
     Ok((names, files))
 }
 
-/// Chooses files by the globs.
-fn choose(args: &Args, files: &[String]) -> Choose {
+/// Chooses files by the globs, if there are any.
+fn choose(args: &Args, files: &[String]) -> Option<Choose> {
     let globs = |globs: &[String]| -> Vec<WildMatch> {
         globs.iter().map(|glob| WildMatch::new(glob)).collect()
     };
     let include = globs(&[&args.include[..], files].concat());
     let exclude = globs(&args.exclude);
+    if include.is_empty() && exclude.is_empty() {
+        return None;
+    }
     let any = |globs: &[WildMatch], name: &str| globs.iter().any(|glob| glob.matches(name));
-    Arc::new(move |name| match any(&exclude, name) {
+    Some(Arc::new(move |name| match any(&exclude, name) {
         true => Some(false),
         false if include.is_empty() => None,
         false => Some(any(&include, name)),
-    })
+    }))
 }
 
 fn fetch(plan: &PullPlan) -> Result<(), Stop> {

@@ -6,7 +6,7 @@ use weighbridge::container::Shards;
 use weighbridge::model::Encoding;
 use weighbridge::ops;
 
-use super::Done;
+use super::{Done, convert};
 use crate::args::values::size_for_path;
 use crate::args::write::{Split, Writing};
 use crate::writing::{self, Prepared};
@@ -28,6 +28,7 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
         return joined(&args.src, dst, args.align, &args.writing);
     }
     let model = args.writing.open.options().open(&args.src)?;
+    convert::check_encoding(&model, dst)?;
     remark(&model);
     let shards = match args.max_shard_size {
         Some(bytes) => Shards::Bytes(bytes),
@@ -53,6 +54,7 @@ pub(super) fn joined(
     writing: &Writing,
 ) -> Result<Prepared, Stop> {
     let model = writing.open.options().open(src)?;
+    convert::check_encoding(&model, dst)?;
     remark(&model);
     let is_file = dst.extension().is_some_and(|ending| ending == "safetensors");
     let is_directory = src.is_dir() && model.encoding() == Encoding::Safetensors;

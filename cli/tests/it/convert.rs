@@ -75,6 +75,25 @@ fn refusals() {
     insta::assert_snapshot!(told.join("\n"));
 }
 
+/// The name of a file of another container would hide what is in it.
+#[test]
+fn files_written_unchanged_are_not_named_otherwise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (wrong, other) = (path("x.safetensors"), path("x.gguf"));
+    for arguments in [
+        ["merge", GGUF, &wrong],
+        ["split", GGUF, &wrong],
+        ["merge", HF, &other],
+        ["split", HF, &other],
+    ] {
+        let ran = run(&arguments);
+        assert_eq!(ran.status, Some(2), "{arguments:?}");
+        assert!(ran.err.contains("but the tensors stay in"), "{}", ran.err);
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+}
+
 /// As mlx-lm does: norms in F32 take the dtype that config.json states, so that the model computes in it.
 #[test]
 fn quantizing_for_mlx_casts_all_floats() {

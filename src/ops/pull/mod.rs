@@ -26,12 +26,17 @@ pub use plan::{Choose, PullFile, PullOptions, PullPlan};
 ///
 /// # Errors
 ///
-/// `Mismatch` if it is no such name; `NotFound`; `Io` if access is refused or the server cannot be
-/// reached; `Malformed` if its answer is not understood.
+/// `Mismatch` if it is no such name, or if files of a model in Ollama's registry are chosen;
+/// `NotFound`; `Io` if access is refused or the server cannot be reached; `Malformed` if its answer is
+/// not understood.
 pub fn plan_pull(name: &str, options: &PullOptions) -> Result<PullPlan> {
     let client = client(Some(&options.network));
     let planned = match Source::parse(name, &client)? {
         Source::Hub(name) => hub_cache::plan(&name, options, &client),
+        Source::Ollama(_) if options.choose.is_some() => {
+            Err(Error::mismatch("a model of Ollama's registry is downloaded as a whole")
+                .advise("choose no files of it"))
+        }
         Source::Ollama(name) => ollama_store::plan(&name, options, &client),
         Source::Site => site::plan(name, options, &client),
     };
