@@ -13,8 +13,14 @@ pub(crate) fn lookup(error: &Error) -> PyErr {
     made(error, true)
 }
 
-/// The number of the operating system's error that caused an error.
+/// "File exists", on every system.
+const EEXIST: i32 = 17;
+
+/// The number of the operating system's error that caused an error, or that says the same.
 fn errno(error: &Error) -> Option<i32> {
+    if error.kind() == ErrorKind::Mismatch && error.option() == Some(AdvisedOption::Overwrite) {
+        return Some(EEXIST);
+    }
     let mut cause = std::error::Error::source(error);
     while let Some(found) = cause {
         if let Some(io) = found.downcast_ref::<std::io::Error>() {

@@ -93,11 +93,13 @@ pub(crate) fn pull(
     let any = |globs: &[WildMatch], name: &str| globs.iter().any(|glob| glob.matches(name));
     let mut options = PullOptions::new(Network::from_env());
     options.folder = folder;
-    options.choose = Some(Arc::new(move |name| match any(&exclude, name) {
-        true => Some(false),
-        false if include.is_empty() => None,
-        false => Some(any(&include, name)),
-    }));
+    if !(include.is_empty() && exclude.is_empty()) {
+        options.choose = Some(Arc::new(move |name| match any(&exclude, name) {
+            true => Some(false),
+            false if include.is_empty() => None,
+            false => Some(any(&include, name)),
+        }));
+    }
     watched(py, progress, |watch| {
         let plan = plan_pull(name, &options)?;
         plan.run(Some(&|progress| watch.report(progress)))?;

@@ -63,14 +63,19 @@ fn named(dialect: &str) -> PyResult<Dialect> {
     }
 }
 
+/// Text of a file as Python's; as bytes if it is not UTF-8.
+fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into_bound_py_any(py),
+        Err(_) => Ok(PyBytes::new(py, bytes).into_any()),
+    }
+}
+
 /// A metadata value as Python's. Text that is not UTF-8 becomes bytes.
 fn python<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Value::Bool(value) => value.into_bound_py_any(py),
-        Value::String(text) => match text.to_str() {
-            Some(text) => text.into_bound_py_any(py),
-            None => Ok(PyBytes::new(py, text.as_bytes()).into_any()),
-        },
+        Value::String(value) => text(py, value.as_bytes()),
         Value::F32(value) => value.into_bound_py_any(py),
         Value::F64(value) => value.into_bound_py_any(py),
         Value::Array(array) => list(py, &array),
@@ -243,12 +248,12 @@ impl Model {
         Ok(files)
     }
 
-    /// The texts of all tokens as bytes, in order of their numbers; None without a tokenizer.
+    /// The texts of all tokens, in order of their numbers; None without a tokenizer.
     fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let Some(tokenizer) = self.model.tokenizer().or_raise()? else { return Ok(None) };
         let list = PyList::empty(py);
         for token in tokenizer.tokens() {
-            list.append(PyBytes::new(py, &token.text))?;
+            list.append(text(py, &token.text)?)?;
         }
         Ok(Some(list))
     }
@@ -268,7 +273,7 @@ fn facts<'py>(py: Python<'py>, tokenizer: &Tokenizer<'_>) -> PyResult<Bound<'py,
     let kinds: Option<Vec<&str>> = kinds.collect();
     let merges = PyList::empty(py);
     for (first, second) in tokenizer.merges() {
-        merges.append((PyBytes::new(py, &first), PyBytes::new(py, &second)))?;
+        merges.append((text(py, &first)?, text(py, &second)?))?;
     }
     let special = PyDict::new(py);
     for (purpose, id) in &tokenizer.special {

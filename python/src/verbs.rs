@@ -133,14 +133,12 @@ pub(crate) fn hash(
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, strictness, no_map, all_files, deep, sha256, hub, against, run, threads, progress))]
+#[pyo3(signature = (model, strict, deep, sha256, hub, against, run, threads, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of the Python function")]
 pub(crate) fn verify(
     py: Python<'_>,
-    path: PathBuf,
-    strictness: &str,
-    no_map: bool,
-    all_files: bool,
+    model: &Model,
+    strict: bool,
     deep: bool,
     sha256: Option<&str>,
     hub: Option<&str>,
@@ -149,9 +147,7 @@ pub(crate) fn verify(
     threads: usize,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let strict = strictness == "strict";
-    let opened = if strict { "default" } else { strictness };
-    let open = crate::model::options(opened, no_map, threads, all_files)?;
+    let model = &model.model;
     let rules = if strict { Strictness::Strict } else { Strictness::Default };
     watched(py, progress, |watch| {
         let report = |progress| watch.report(progress);
@@ -160,10 +156,9 @@ pub(crate) fn verify(
         let options = sha256.into_iter().fold(options, VerifyOptions::sha256);
         let options = hub.into_iter().fold(options, VerifyOptions::hub);
         let options = list.iter().fold(options, VerifyOptions::against);
-        let model = open.open(path)?;
-        let report = ops::verify(&model, &options.progress(&report))?;
+        let report = ops::verify(model, &options.progress(&report))?;
         // A model with faults may not run, and the faults say why.
-        let trial = (run && report.is_fine()).then(|| Trial::run(&model)).transpose()?;
+        let trial = (run && report.is_fine()).then(|| Trial::run(model)).transpose()?;
         json(&Verified { report, run: trial })
     })
 }
@@ -253,7 +248,8 @@ pub(crate) fn convert(
 ) -> PyResult<String> {
     let (conversion, changes): (Conversion, Changes) = (options.extract()?, options.extract()?);
     let (writing, to): (Writing, _) = (options.extract()?, container(to)?);
-    let options = conversion.options(to, one_file, &path)?.allow_unloadable(writing.allow_incomplete);
+    let options =
+        conversion.options(to, one_file, &path)?.allow_unloadable(writing.allow_incomplete);
     let place = match *to == OLLAMA {
         true => ollama::place(&path.to_string_lossy(), conversion.store.as_deref()).or_raise()?,
         false => path,

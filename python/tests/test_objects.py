@@ -6,6 +6,7 @@ import copy
 import errno
 import inspect
 import pickle
+import pydoc
 import sys
 import weakref
 from collections.abc import Callable
@@ -85,18 +86,26 @@ def test_every_spelling_of_a_dtype(assets: Path, tmp_path: Path) -> None:
         wb.save_file({"x": values}, tmp_path / "x.gguf", dtype=wrong)
 
 
+def dtype_of(array: Any) -> Any:
+    """Floats of 4 bits are read as 32-bit floats."""
+    return np.float32 if array.dtype.name == "float4_e2m1fn" else array.dtype
+
+
 def test_arrays_of_every_kind(tmp_path: Path) -> None:
     import ml_dtypes
 
     arrays = {
         "big": np.arange(4, dtype=">i4"), "complex": np.array([1 + 2j], np.complex64),
         "fnuz": np.array([0.5], ml_dtypes.float8_e4m3fnuz), "scalar": np.array(3.0),
+        "fp4": np.array([[0.5, -6, 0, 3]]).astype(ml_dtypes.float4_e2m1fn),
     }
     wb.save_file(arrays, tmp_path / "x.safetensors", {"format": "np"})
     model = wb.open(tmp_path / "x.safetensors")
     assert model.metadata["format"] == "np"
     for name, array in arrays.items():
-        assert np.array_equal(model.stored[name].numpy(), array), name
+        assert np.array_equal(model.stored[name].numpy(), np.asarray(array, dtype_of(array))), name
+    with pytest.raises(wb.MismatchError, match="does not divide into pairs"):
+        wb.save({"x": arrays["fp4"][:, :3]})
     again = wb.open_bytes(wb.save(arrays, {"format": "np"}))
     assert set(again.stored) == set(arrays)
     with (tmp_path / "x.safetensors").open("rb") as file:
@@ -195,7 +204,7 @@ def test_metadata_and_tokenizer(assets: Path, tmp_path: Path) -> None:
     path.write_bytes((assets / "sample-Q8_0.gguf").read_bytes())
     settings = {"general.name": "Mine", "mine.small": 7, "mine.exact": 0.1}
     types = {"mine.small": "u8", "mine.exact": "f64"}
-    wb.edit_metadata(path, settings, types=types, remove=["general.description"])
+    wb.edit_metadata(path, settings, types=types, remove=["general.size_label"])
     changed = wb.open(path).metadata
     assert {key: changed[key] for key in settings} == settings
     assert {key: changed.types[key] for key in types} == types
@@ -268,6 +277,27 @@ def test_statistics(assets: Path) -> None:
         values = model[row["name"]].dequantize().astype(np.float64)
         assert np.isclose(row["mean"], values.mean()) and row["max"] == values.max()
     assert len(wb.stats(model[Q])) == 1 and "deviation" in repr(frame)
+    assert wb.stats(model.stored)["name"] == list(model.stored)
+    named = {"mine": model[Q], "other": model[Q][3]}
+    assert wb.stats(named)["name"] == ["mine", "other"]
+    assert wb.stats(list(named.values()), filter=Q)["elements"] == [65536, 256]
+
+
+def test_a_model_without_a_path_is_verified(assets: Path, tmp_path: Path) -> None:
+    data = (assets / "sample-Q8_0.gguf").read_bytes()
+    assert wb.verify(wb.open_bytes(data), deep=True, save=tmp_path / "list")
+    merged = wb.merged([(assets / "hf", 0.5), (assets / "hf", 0.5)])
+    assert wb.verify(merged, deep=True)
+    assert wb.verify(wb.open_bytes(data), against=tmp_path / "list")
+
+
+def test_names_that_users_see() -> None:
+    for name in {*wb.__all__, "open", "hash"} - {"__version__", "add_families"}:
+        assert getattr(wb, name).__module__ == "weighbridge", name
+    assert pickle.loads(pickle.dumps(wb.Tensor)) is wb.Tensor
+    plain: Any = pydoc
+    text = plain.render_doc(wb, renderer=plain.plaintext)
+    assert "help(wb.open)" in text and "weighbridge._tensor" not in text and "SAMPLE" not in text
 
 
 def test_members_without_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

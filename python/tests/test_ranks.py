@@ -42,7 +42,7 @@ def test_files_have_the_parts_of_ranks(sample: Path, tmp_path: Path) -> None:
         assert np.array_equal(found[at + "gate_up_proj.weight"].dequantize(), joined)
         down = part["layers.0.ffn.down.weight"].dequantize()
         assert np.array_equal(found[at + "down_proj.weight"].dequantize(), down)
-    with pytest.raises(wb.UnsupportedError, match="directory of safetensors files only"):
+    with pytest.raises(wb.MismatchError, match="shards has no effect for gguf"):
         wb.convert(sample, tmp_path / "x.gguf", to="gguf", shards="tp=2")
 
 

@@ -150,3 +150,22 @@ def test_slices_with_steps(tmp_path: Path, framework: str) -> None:
             assert part[:100].shape == (4, 5, 6)
     with pytest.raises(sf.SafetensorError, match="backend disk is invalid"):
         sf.safe_open(tmp_path / "x.safetensors", framework, backend="disk")
+
+
+def test_files_of_other_containers_are_refused(assets: Path) -> None:
+    content = (assets / "sample-Q8_0.gguf").read_bytes()
+    with pytest.raises(sf.SafetensorError, match="the file is in gguf"):
+        sf.safe_open(assets / "sample-Q8_0.gguf", "np")
+    with pytest.raises(sf.SafetensorError, match="the file is in gguf"):
+        sf.deserialize(content)
+    with pytest.raises(IsADirectoryError):
+        sf.safe_open(assets / "hf", "np")
+
+
+def test_floats_of_four_bits() -> None:
+    import ml_dtypes
+
+    values = np.array([[0.5, -6, 0, 3]]).astype(ml_dtypes.float4_e2m1fn)
+    [(name, found)] = sf.deserialize(sfn.save({"x": values}))
+    assert (name, found["dtype"], found["shape"]) == ("x", "F4", [1, 4])
+    assert bytes(found["data"]) == bytes([0xF1, 0x50])

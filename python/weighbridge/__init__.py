@@ -3,12 +3,22 @@ MLX directories, models in Ollama's store and whisper.cpp files. A tensor has th
 values in every format.
 
 >>> import weighbridge as wb
->>> model = wb.open(SAMPLE)
+>>> model = wb.open("model.gguf")
 >>> model["layers.0.attention.q.weight"].numpy().shape
 (256, 256)
 
-`weighbridge.torch`, `weighbridge.numpy`, `weighbridge.jax` and `weighbridge.mlx` load and save whole
-state dicts; `weighbridge.ray` converts on a Ray cluster. They are imported when they are first used.
+`wb.open(path)` opens a model, and `wb.hash(model)` computes the SHA-256 of its tensors. `help(wb.open)` and
+`help(wb.hash)` describe them; the list below and `from weighbridge import *` leave them out, since Python
+has functions of these names. In all examples, `wb` is this package and `model.gguf` a model of the reader.
+
+| module | contents |
+|---|---|
+| `wb.transformers`, `wb.mlx_lm` | models and tokenizers of these libraries from any container |
+| `wb.torch`, `wb.numpy`, `wb.jax`, `wb.mlx` | `load_file` and `save_file` for state dicts |
+| `wb.safetensors`, `wb.gguf` | replacements of these packages |
+| `wb.ray` | conversions on a Ray cluster |
+
+They are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -23,10 +33,11 @@ from ._errors import (
     FileError,
     MismatchError,
     NotFoundError,
+    PathExistsError,
     PathNotFoundError,
     UnsupportedError,
 )
-from ._arrays import dequantize_array, quantize_array, stats
+from ._arrays import Frame, dequantize_array, quantize_array, stats
 from ._config import Config
 from ._machine import edit_metadata, models, pull
 from ._model import Metadata, Model, StoredTensors, Tokenizer, open_bytes
@@ -58,9 +69,9 @@ if TYPE_CHECKING:
 
 # `open` and `hash` are left out: `from weighbridge import *` shall not replace Python's own.
 __all__ = [
-    "CancelledError", "Config", "DamagedError", "DiffReport", "Error", "FileError", "HashReport",
+    "CancelledError", "Config", "DamagedError", "DiffReport", "Error", "FileError", "Frame", "HashReport",
     "InspectReport", "Metadata", "MismatchError", "Model", "NotFoundError", "Part",
-    "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
+    "PathExistsError", "PathNotFoundError", "Report", "StoredTensors", "Tensor", "Tokenizer", "UnsupportedError",
     "VerifyReport", "WriteReport", "Writer", "__version__", "add_families", "convert", "create",
     "dequantize_array", "diff", "edit_metadata", "extract_lora", "inspect", "join", "merge", "merged", "models", "open_bytes", "pull",
     "quantize", "quantize_array", "save", "save_file", "split", "stats", "verify",
@@ -81,6 +92,13 @@ if not TYPE_CHECKING:
                 # `help` and `inspect` ask for every attribute, and accept this error.
                 raise AttributeError(f"weighbridge.{name}: {error}") from error
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+for _name in __all__:
+    # Users import it from here, and read this name in messages and in `help`.
+    if getattr(globals()[_name], "__module__", "").startswith(f"{__name__}._") and _name != "add_families":
+        globals()[_name].__module__ = __name__
+open.__module__ = hash.__module__ = __name__
 
 
 def __dir__() -> list[str]:

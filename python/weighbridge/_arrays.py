@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._dtypes import DType, Float, element, numpy, parse, parse_float
 from ._errors import exception
-from ._model import Model
+from ._model import matching
 from ._model import open as _open
 from ._progress import Progress, callback
 from ._sizes import count
@@ -27,7 +28,7 @@ def quantize_array(values: Any, dtype: DType) -> NDArray[Any]:
     bytes of a row, as in gguf-py.
 
     >>> import numpy as np
-    >>> quantize_array(np.ones((2, 256), np.float32), "Q4_K").shape
+    >>> wb.quantize_array(np.ones((2, 256), np.float32), "Q4_K").shape
     (2, 144)
     """
     import numpy as np
@@ -48,8 +49,8 @@ def dequantize_array(
     `data` is an array whose last dimension is the bytes of a row, as `quantize_array` returns it.
 
     >>> import numpy as np
-    >>> packed = quantize_array(np.ones((2, 256), np.float32), "Q8_0")
-    >>> dequantize_array(packed, "Q8_0").shape
+    >>> packed = wb.quantize_array(np.ones((2, 256), np.float32), "Q8_0")
+    >>> wb.dequantize_array(packed, "Q8_0").shape
     (2, 256)
     """
     import numpy as np
@@ -114,30 +115,39 @@ def _cell(value: Any) -> str:
 
 
 def stats(
-    source: Source | Tensor | Iterable[Tensor],
+    source: Source | Tensor | Mapping[str, Tensor] | Iterable[Tensor],
     *,
     filter: str | None = None,
     threads: int = 0,
     progress: Progress = None,
 ) -> Frame:
     """The statistics of the values of a model's tensors, or of some tensors: a row for each, with
-    counts, extremes, mean, deviation and quantiles.
+    counts, extremes, mean, deviation and quantiles. `filter` is a pattern of names.
 
-    >>> frame = stats(SAMPLE, filter="output_norm.*")
+    >>> frame = wb.stats("model.gguf", filter="output_norm.*")
     >>> frame["name"], frame["elements"], frame["nan"]
     (['output_norm.weight'], [256], [0])
     """
-    if isinstance(source, Tensor):
-        tensors: list[Tensor] = [source]
-    elif isinstance(source, Model) or not isinstance(source, Iterable) or isinstance(source, str):
-        model = source if isinstance(source, Model) else _open(source)
-        tensors = list(model.tensors(filter=filter).values())
-    else:
-        tensors = list(source)
-    natives = [tensor._native for tensor in tensors]
+    named = list(_named(source))
+    if filter is not None:
+        chosen = set(matching((name for name, _ in named), filter))
+        named = [(name, tensor) for name, tensor in named if name in chosen]
+    natives = [tensor._native for _, tensor in named]
     with callback(progress) as shown:
         found = json.loads(_native.statistics(natives, 64, count("threads", threads), shown))
-    return Frame([_row(tensor) for tensor in found["tensors"]])
+    rows = zip(named, found["tensors"], strict=True)
+    return Frame([{**_row(row), "name": name} for (name, _), row in rows])
+
+
+def _named(source: Any) -> Iterable[tuple[str, Tensor]]:
+    """The tensors that statistics are asked of, with their names."""
+    if isinstance(source, Tensor):
+        source = [source]
+    elif isinstance(source, (str, os.PathLike)):
+        source = _open(source)
+    if isinstance(source, Mapping):
+        return source.items()
+    return ((tensor.name, tensor) for tensor in source)
 
 
 _PLAIN = (

@@ -144,6 +144,18 @@ def element(dtype: str, tensor: str) -> Any:
     return found
 
 
+def pairs(tensor: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Floats of 4 bits, which `ml_dtypes` keeps in a byte each, in pairs: the first in the lower half."""
+    import numpy as np
+
+    if not values.ndim or values.shape[-1] % 2:
+        fault = f"tensor \"{tensor}\": the shape {values.shape} does not divide into pairs of 4 bits"
+        raise exception("mismatch", fault, tensor=tensor)
+    codes = values.view(np.uint8)
+    found: NDArray[Any] = codes[..., ::2] | codes[..., 1::2] << 4
+    return np.ascontiguousarray(found)
+
+
 def numpy(array: _native.Array, element: Any) -> NDArray[Any]:
     """An array as NumPy's, without a copy. `element` is the type that NumPy lacks, or None."""
     import numpy as np

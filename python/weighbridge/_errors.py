@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EEXIST as _EEXIST
 from errno import ENOENT as _ENOENT
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +18,7 @@ __all__ = [
     "FileError",
     "MismatchError",
     "NotFoundError",
+    "PathExistsError",
     "PathNotFoundError",
     "UnsupportedError",
 ]
@@ -77,6 +82,10 @@ class MismatchError(Error, ValueError):
     """The request does not fit the model or the destination."""
 
 
+class PathExistsError(MismatchError, FileExistsError):
+    """The destination exists, and `overwrite` is not set."""
+
+
 class UnsupportedError(Error, ValueError):
     """The file may be valid, but the request is unsupported."""
 
@@ -85,7 +94,7 @@ class CancelledError(Error):
     """The operation was cancelled."""
 
 
-for _class in (Error, *Error.__subclasses__()):
+for _class in (Error, PathExistsError, *Error.__subclasses__()):
     # The name that users import.
     _class.__module__ = "weighbridge"
 
@@ -130,6 +139,18 @@ def _in_python(text: str) -> str:
     )
 
 
+@contextmanager
+def of_system(path: str | PathLike[str]) -> Iterator[None]:
+    """Makes errors of Python's own file functions errors of this package."""
+    try:
+        yield
+    except OSError as error:
+        kinds = {_ENOENT: "not_found", _EEXIST: "mismatch"}
+        fault = "already exists" if error.errno == _EEXIST else str(error.strerror or error)
+        kind, message = kinds.get(error.errno or 0, "io"), f"{path}: {fault}"
+        raise exception(kind, message, Path(path), errno=error.errno) from None
+
+
 def exception(
     kind: str,
     message: str,
@@ -150,6 +171,8 @@ def exception(
         error: Error = (PathNotFoundError if is_path else NotFoundError)(message)
         if is_path and errno is None:
             errno = _ENOENT
+    elif kind == "mismatch" and errno == _EEXIST:
+        error = PathExistsError(message)
     else:
         error = _CLASSES.get(kind, Error)(message)
     kind = "mismatch" if kind == "usage" else kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import _native
 from ._dtypes import Float, parse_float
-from ._model import Model, Names
+from ._model import Model, Names, matching
 from ._model import open as _open
 from ._progress import Progress, callback
 from ._sizes import count
@@ -23,12 +23,13 @@ def named(
     """All tensors of a model under the names of a convention, or a rank's parts of them."""
     model = source if isinstance(source, Model) else _open(source)
     if tensor_parallel or pipeline_parallel or expert_parallel:
-        return model.tensors_of_rank(
+        found = model.tensors_of_rank(
             names,
             tensor_parallel=tensor_parallel or (0, 1),
             pipeline_parallel=pipeline_parallel or (0, 1),
             expert_parallel=expert_parallel or (0, 1),
         )
+        return found if filter is None else {name: found[name] for name in matching(found, filter)}
     if names == "huggingface" and model._native.architecture is None:
         # The names of an unknown family are its own.
         names = "stored"

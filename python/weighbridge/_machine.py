@@ -12,7 +12,7 @@ from . import _native
 from ._arrays import Frame
 from ._model import PathLike
 from ._model import open as _open
-from ._options import several
+from ._options import no_effect, several
 from ._progress import Progress, callback
 from ._writer import typed
 
@@ -28,22 +28,28 @@ def edit_metadata(
 ) -> str:
     """Sets and removes metadata of a GGUF file, or of a model in Ollama's store.
 
-    A key that exists keeps its type, unless `types` has another. The file is changed in place where
+    A key to remove must exist. A key that exists keeps its type, unless `types` has another. The file is changed in place where
     that is safe, else rewritten and replaced. Returns how: `in_place`, `rewritten` or `new_blob`.
 
     >>> import shutil, tempfile
-    >>> copy = shutil.copy(SAMPLE, tempfile.mkdtemp())
-    >>> how = edit_metadata(copy, {"general.name": "Mine"}, remove=["general.author"])
-    >>> _open(copy).metadata["general.name"]
+    >>> copy = shutil.copy("model.gguf", tempfile.mkdtemp())
+    >>> how = wb.edit_metadata(copy, {"general.name": "Mine"}, remove=["general.size_label"])
+    >>> wb.open(copy).metadata["general.name"]
     'Mine'
     """
+    removed = several("remove", remove)
     with _open(path) as model:
         known = model.metadata.types
+        for key in removed:
+            model.metadata.check(key)
+    for key in types or {}:
+        if key not in (values or {}):
+            raise no_effect(f"types[{key!r}]", "without a value of the key")
     settings = []
     for key, value in (values or {}).items():
         kind, value = typed(key, value, (types or {}).get(key, known.get(key)))
         settings.append((key, kind, value))
-    return _native.edit_metadata(os.fspath(path), settings, several("remove", remove))
+    return _native.edit_metadata(os.fspath(path), settings, removed)
 
 
 def models(*folders: PathLike, filter: str = "*") -> Frame:

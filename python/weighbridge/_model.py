@@ -14,6 +14,7 @@ from typing import Any, Literal, Union
 from . import _native
 from ._config import Config
 from ._errors import exception
+from ._options import no_effect
 from ._sizes import count
 from ._tensor import Tensor
 
@@ -89,10 +90,11 @@ class Metadata(_Keys):
         self._keys = dict.fromkeys(native.metadata_keys())
 
     def __getitem__(self, key: str) -> Any:
-        self._check(key)
+        self.check(key)
         return self._native.metadata_value(key)
 
-    def _check(self, key: str) -> None:
+    def check(self, key: str) -> None:
+        """Raises a `NotFoundError` with the most similar key if there is no such key."""
         if key in self._keys:
             return
         near = difflib.get_close_matches(key, self._keys, 1, 0.5)
@@ -136,17 +138,17 @@ def _short(value: Any) -> str:
 class Tokenizer:
     """What a model's files say of its tokenizer. It does not tokenize text."""
 
-    def __init__(self, tokens: list[bytes], facts: dict[str, Any]) -> None:
+    def __init__(self, tokens: list[str | bytes], facts: dict[str, Any]) -> None:
         self.tokens = tokens
-        """The spelling of each token in the file, in order of their numbers. GGUF guarantees no
-        encoding, so a spelling is bytes."""
+        """The spelling of each token in the file, in order of their numbers: text, or bytes if it is not
+        UTF-8, which GGUF does not guarantee."""
         self.kind: str = facts["kind"]
         """The algorithm: `bpe`, `sentencepiece`, `unigram`, `wordpiece`."""
         self.scores: list[float] | None = facts["scores"]
         """The score of each token, for tokenizers that use scores."""
         self.kinds: list[str] | None = facts["kinds"]
         """What each token is: `normal`, `control`, `byte`, `user_defined`, `unknown`, `unused`."""
-        self.merges: list[tuple[bytes, bytes]] = facts["merges"]
+        self.merges: list[tuple[str | bytes, str | bytes]] = facts["merges"]
         """The pairs that are merged, highest priority first."""
         self.special: dict[str, int] = facts["special"]
         """The numbers of special tokens by their purpose: `bos`, `eos`, `pad`."""
@@ -271,7 +273,7 @@ class Model(_Keys, Mapping[str, Tensor]):
         with the shapes and the row order of that convention. `filter` keeps the names that match a
         pattern: `*` is any text, `?` one character.
 
-        >>> list(open(SAMPLE).tensors(filter="layers.0.ffn.*"))
+        >>> list(wb.open("model.gguf").tensors(filter="layers.0.ffn.*"))
         ['layers.0.ffn.down.weight', 'layers.0.ffn.gate.weight', 'layers.0.ffn.up.weight']
         """
         found: Mapping[str, Tensor]
@@ -305,7 +307,7 @@ class Model(_Keys, Mapping[str, Tensor]):
         parallelism is the number of the rank, from 0, and the number of ranks. `names` is
         `canonical`, `huggingface`, `mlx` or `gguf`.
 
-        >>> part = open(SAMPLE).tensors_of_rank(tensor_parallel=(0, 2))
+        >>> part = wb.open("model.gguf").tensors_of_rank(tensor_parallel=(0, 2))
         >>> part["layers.0.attention.q.weight"].shape
         (128, 256)
         """
@@ -402,11 +404,13 @@ def open(
     - `threads`: 0 means one for each processor.
     - `all_files`: open every weight file of a directory, not only those that its index names.
 
-    >>> with open(SAMPLE) as model:
+    >>> with wb.open("model.gguf") as model:
     ...     model["output_norm.weight"].shape
     (256,)
     """
     threads = count("threads", threads)
+    if all_files and os.path.isfile(path):
+        raise no_effect("all_files", "for one file", "it is for a directory")
     return _open(os.fspath(path), strictness, no_map, threads, all_files)
 
 
@@ -425,7 +429,7 @@ def open_bytes(
     that is read to its end. `name` stands for the path in messages.
 
     >>> from pathlib import Path
-    >>> len(open_bytes(Path(SAMPLE).read_bytes()))
+    >>> len(wb.open_bytes(Path("model.gguf").read_bytes()))
     20
     """
     content = bytes(data.read() if hasattr(data, "read") else data)

@@ -46,8 +46,7 @@ class Tensor:
     It is indexed as a NumPy array is, by integers, slices and `...`, and the result is a tensor that
     has not been read yet: `tensor[10:20].numpy()` reads ten rows, `experts[3].numpy()` one expert.
 
-    >>> import weighbridge as wb
-    >>> tensor = wb.open(SAMPLE)["layers.0.attention.q.weight"]
+    >>> tensor = wb.open("model.gguf")["layers.0.attention.q.weight"]
     >>> len(tensor), tensor[3].shape, tensor[10:20].shape, tensor[..., 64:128].shape
     (256, (256,), (10, 256), (256, 64))
     """
@@ -111,7 +110,8 @@ class Tensor:
     def numpy(self, *, copy: bool = False) -> NDArray[Any]:
         """The tensor as a NumPy array, which is read-only. Stored numbers share the memory of the file
         where possible; quantized tensors are decoded to float32. BF16 and floats of 8 bits have the
-        types of the package `ml_dtypes`. With `copy`, the array is in new memory, and writable."""
+        types of the package `ml_dtypes`, in which NumPy also adds up: take `dequantize` for sums and means.
+        With `copy`, the array is in new memory, and writable."""
         found = element(self._native.value_dtype, self.name)
         array = numpy(self._native.load(None, False, copy), found)
         if not copy:
@@ -185,6 +185,12 @@ class Tensor:
                 native = native.squeeze(axis)
         return Tensor(native, (operator.getitem, (self, index)))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            fault = f"'Tensor' object has no attribute {name!r}"
+            raise AttributeError(f"{fault}: numpy(), torch() and dequantize() return arrays")
+
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("iteration over a tensor without dimensions")
@@ -193,8 +199,7 @@ class Tensor:
     def shard(self, axis: int, rank: int, of: int) -> Tensor:
         """Part `rank` of `of` parts along an axis, as `torch.chunk` divides it.
 
-        >>> import weighbridge as wb
-        >>> wb.open(SAMPLE)["layers.0.ffn.down.weight"].shard(1, rank=0, of=2).shape
+        >>> wb.open("model.gguf")["layers.0.ffn.down.weight"].shard(1, rank=0, of=2).shape
         (256, 256)
         """
         if not 0 <= axis < self.ndim:

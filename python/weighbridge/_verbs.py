@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
 from . import _native
 from ._dtypes import DType
-from ._errors import exception
+from ._errors import exception, of_system
 from ._model import Model, PathLike, Strictness
 from ._model import open as _open
-from ._options import Option, WriteOptions, dtype, flag, native, several, takes
+from ._options import (
+    CheckedOptions, Option, WriteOptions, check_used, dtype, flag, native, no_effect, several, takes,
+)
 from ._progress import Progress, callback
 from ._sizes import Size, count, size
 
@@ -184,19 +186,19 @@ class WriteReport(Report):
         time = "" if self.dry_run else f" in {self.seconds:.1f} s"
         return [
             f"{verb} {place}: {_bytes(self.bytes)}{time}",
-            f"{_tensors(len(self.tensors))}: {kinds}",
+            _tensors(len(self.tensors)) + (f": {kinds}" if kinds else ""),
             *self.notes,
         ]
 
 
 def _model(source: Source) -> _native.Model:
-    return (source if isinstance(source, Model) else _open(source))._native
+    return _opened(source)._native
 
 
 def inspect(source: Source) -> InspectReport:
     """Describes a model.
 
-    >>> inspect(SAMPLE).tensor_count
+    >>> wb.inspect("model.gguf").tensor_count
     20
     """
     return InspectReport(json.loads(_native.inspect(_model(source))))
@@ -216,13 +218,13 @@ def hash(
     with callback(progress) as shown:
         if save is not None:
             text = _native.hash(model, values, True, threads, shown)
-            with io.open(save, "x", encoding="utf-8", newline="") as file:
+            with of_system(save), io.open(save, "x", encoding="utf-8", newline="") as file:
                 file.write(text)
         return HashReport(json.loads(_native.hash(model, values, False, threads, shown)))
 
 
 def verify(
-    path: Source,
+    source: Source,
     *,
     deep: bool = False,
     strictness: Strictness = "default",
@@ -236,21 +238,35 @@ def verify(
     threads: int = 0,
     progress: Progress = None,
 ) -> VerifyReport:
-    """Checks a model: its format, its completeness, that its files agree; `deep`: its values; `sha256`: the
-    digest of its file; `hub`: the files of a repository such as "Qwen/Qwen3-0.6B"; `against`: the
-    hashes of its tensors, from a list of `hash(save=)`, which `save` writes too; `run`: the results of the reference decoder for a
-    short text, unless there are faults already.
+    """Checks a model: its format, its completeness, and that its files agree.
 
-    >>> bool(verify(SAMPLE, deep=True))
+    - `deep`: check its values too.
+    - `sha256`: the digest of its file.
+    - `hub`: compare its files with those of a repository such as "Qwen/Qwen3-0.6B".
+    - `against`: compare the hashes of its tensors with a list that `hash(save=)` wrote.
+    - `save`: write such a list.
+    - `run`: run the reference decoder on a short text, unless there are faults.
+    - `strictness`: with `strict`, what the container's usual reader refuses is a fault. The other values,
+      `no_map` and `all_files` are those of `open`, and an error for an opened model.
+
+    >>> bool(wb.verify("model.gguf", deep=True))
     True
     """
-    source = path.path if isinstance(path, Model) else path
+    is_strict = strictness == "strict"
+    if isinstance(source, Model):
+        opening = {"no_map": no_map, "all_files": all_files, "strictness": strictness == "lenient"}
+        for name in (name for name, given in opening.items() if given):
+            raise no_effect(name, "for a model that is open", "give it to open()")
+        model = source
+    else:
+        opened: Strictness = "default" if is_strict else strictness
+        model = _open(source, strictness=opened, no_map=no_map, all_files=all_files)
     threads = count("threads", threads)
     if save is not None:
-        hash(path, save=save, threads=threads, progress=progress)
+        hash(model, save=save, threads=threads, progress=progress)
     with callback(progress) as shown:
         found = _native.verify(
-            source, strictness, no_map, all_files, deep, sha256, hub, against, run, threads, shown
+            model._native, is_strict, deep, sha256, hub, against, run, threads, shown
         )
     return VerifyReport(json.loads(found))
 
@@ -280,14 +296,39 @@ def _container(path: PathLike, to: Container | None) -> tuple[Container, bool]:
         fault = f"the container of {path} is not known: it does not end in .gguf or .safetensors"
         raise exception("mismatch", fault, advice="name it with to=")
     if to and ending and to not in (ending, "ollama"):
-        raise exception("mismatch", f"{path} is the name of a {ending} file, but to is {to}")
+        raise exception("mismatch", f"{path} is the name of a {ending} file, but {to} is written")
     return to or cast(Container, ending), bool(ending)
+
+
+def check_directory(path: PathLike, what: str) -> None:
+    """Refuses the name of a file for a directory."""
+    if Path(path).suffix.lower() in (".gguf", ".safetensors") and not Path(path).is_dir():
+        raise exception("mismatch", f"{path} is the name of a file, but {what} is a directory")
+
+
+def encoding(model: Model) -> Container:
+    """The container of files with the tensors of a model as they are."""
+    is_gguf = model.container == "gguf" or "general.architecture" in model.metadata
+    return "gguf" if is_gguf else "safetensors"
+
+
+def _opened(source: Source) -> Model:
+    return source if isinstance(source, Model) else _open(source)
 
 
 def written(verb: Callable[..., str], options: Any, *arguments: Any) -> WriteReport:
     """Calls a native verb that writes, and returns its report."""
     with callback(options["progress"]) as shown:
-        return WriteReport(json.loads(verb(*arguments, native(options), shown)))
+        try:
+            found = verb(*arguments, native(options), shown)
+        except TypeError as error:
+            # A member of a list has another type. The native module names the field.
+            name = str(error).rpartition(".")[2]
+            if name not in options:
+                raise
+            fault = f"{name} is {options[name]!r}: {error.__cause__}"
+            raise exception("mismatch", fault) from None
+        return WriteReport(json.loads(found))
 
 
 def _adapters(_: str, given: Any) -> list[tuple[PathLike, float]]:
@@ -303,19 +344,21 @@ def _members(_: str, given: Any) -> list[Any]:
     return list(given) if is_many else [given]
 
 
-def _pairs(_: str, given: Mapping[str, object] | None) -> list[tuple[str, str]]:
+def _pairs(name: str, given: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    if not isinstance(given, (Mapping, type(None))):
+        raise exception("mismatch", f"{name} is {given!r}, not a mapping")
     return [(key, str(one)) for key, value in (given or {}).items() for one in _members(key, value)]
 
 
 Adapters = Union[PathLike, Iterable[Union[PathLike, tuple[PathLike, float]]]]
 
 
-class SourceOptions(WriteOptions, total=False):
+class SourceOptions(CheckedOptions, total=False):
     """What is changed in a model before it is converted or quantized."""
 
     lora: Annotated[Adapters, Option((), "an adapter to merge, or a list of adapters, each alone or with a factor", _adapters)]
     leave_out: Annotated[Iterable[str], Option((), "patterns of names of unknown tensors that are left out", several)]
-    extra_keys: Annotated[bool, Option(True, "whether a GGUF file gets keys for what GGUF has none for", flag)]
+    extra_keys: Annotated[bool, Option(True, "whether the file gets keys for what GGUF has none for", flag, ["gguf"])]
 
 
 class ConvertOptions(SourceOptions, total=False):
@@ -323,12 +366,12 @@ class ConvertOptions(SourceOptions, total=False):
 
     to: Annotated[Container | None, Option(None, "the container; without it, the ending of `path` tells it")]
     dtype: Annotated[DType | None, Option(None, "the dtype of all matrices", dtype)]
-    mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag)]
+    mmproj: Annotated[bool, Option(False, "write the vision model, which llama.cpp reads from a separate GGUF file", flag, ["gguf"])]
     lossless: Annotated[bool, Option(False, "make any change of values an error", flag)]
     max_shard_size: Annotated[Size | None, Option(None, "the most bytes of tensors in one file, as in \"5GB\"", size)]
-    shards: Annotated[str | None, Option(None, "as in \"tp=8\": write the share of each rank to separate safetensors files")]
+    shards: Annotated[str | None, Option(None, "as in \"tp=8\": write the share of each rank to separate files", only=["safetensors"])]
     fuse: Annotated[Iterable[str], Option((), "join tensors in these files: [\"qkv\", \"gate-up\"]", several)]
-    store: Annotated[PathLike | None, Option(None, "Ollama's store, for to=\"ollama\"")]
+    store: Annotated[PathLike | None, Option(None, "the store; else the variable OLLAMA_MODELS names it", only=["ollama"])]
 
 
 @takes(ConvertOptions)
@@ -336,33 +379,37 @@ def convert(source: Source, path: PathLike, **options: Unpack[ConvertOptions]) -
     """Converts a model to another container: `gguf`, `safetensors`, `mlx` or `ollama`. Quantized tensors keep
     their codes if the container has a packing with the same values.
 
-    >>> convert(SAMPLE, "x.safetensors", dry_run=True).dry_run
+    >>> wb.convert("model.gguf", "x.safetensors", dry_run=True).dry_run
     True
     """
     sharded: Container | None = "safetensors" if options["shards"] else None
     container, one_file = _container(path, options["to"] or sharded)
+    check_used(ConvertOptions, options, container)
+    if options["max_shard_size"] is not None and (container == "ollama" or one_file and container == "safetensors"):
+        what = "a model in a store" if container == "ollama" else "one file"
+        raise no_effect("max_shard_size", f"for {what}", "name a directory with to=\"safetensors\"")
     return written(_native.convert, options, _model(source), path, container, one_file)
 
 
 class QuantizeOptions(SourceOptions, total=False):
     """Options of `quantize`: those of llama-quantize, and of mlx-lm's `convert`."""
 
-    imatrix: Annotated[PathLike | None, Option(None, "a file with the importance of columns")]
-    include_weights: Annotated[Iterable[str], Option((), "use only its tensors with one of these in their names", several)]
-    exclude_weights: Annotated[Iterable[str], Option((), "do not use its tensors with one of these in their names", several)]
-    pure: Annotated[bool, Option(False, "the same dtype for all matrices", flag)]
-    allow_requantize: Annotated[bool, Option(False, "quantize tensors that are quantized already", flag)]
-    leave_output_tensor: Annotated[bool, Option(False, "do not quantize the output matrix", flag)]
-    output_tensor_type: Annotated[DType | None, Option(None, "the dtype of the output matrix", dtype)]
-    token_embedding_type: Annotated[DType | None, Option(None, "the dtype of the embedding", dtype)]
-    tensor_type: Annotated[Iterable[str], Option((), "rules such as \"attn_v=q6_k\"", several)]
-    prune_layers: Annotated[Iterable[int], Option((), "numbers of layers to remove", several)]
-    keep_split: Annotated[bool, Option(False, "as many files as the source", flag)]
-    override_kv: Annotated[Iterable[str], Option((), "settings such as \"general.name=str:Mine\"", several)]
+    imatrix: Annotated[PathLike | None, Option(None, "a file with the importance of columns", only=["gguf"])]
+    include_weights: Annotated[Iterable[str], Option((), "use only its tensors with one of these in their names", several, ["gguf"])]
+    exclude_weights: Annotated[Iterable[str], Option((), "do not use its tensors with one of these in their names", several, ["gguf"])]
+    pure: Annotated[bool, Option(False, "the same dtype for all matrices", flag, ["gguf"])]
+    allow_requantize: Annotated[bool, Option(False, "quantize tensors that are quantized already", flag, ["gguf"])]
+    leave_output_tensor: Annotated[bool, Option(False, "do not quantize the output matrix", flag, ["gguf"])]
+    output_tensor_type: Annotated[DType | None, Option(None, "the dtype of the output matrix", dtype, ["gguf"])]
+    token_embedding_type: Annotated[DType | None, Option(None, "the dtype of the embedding", dtype, ["gguf"])]
+    tensor_type: Annotated[Iterable[str], Option((), "rules such as \"attn_v=q6_k\"", several, ["gguf"])]
+    prune_layers: Annotated[Iterable[int], Option((), "numbers of layers to remove", several, ["gguf"])]
+    keep_split: Annotated[bool, Option(False, "as many files as the source", flag, ["gguf"])]
+    override_kv: Annotated[Iterable[str], Option((), "settings such as \"general.name=str:Mine\"", several, ["gguf"])]
     mlx: Annotated[str | None, Option(None, "the mode of an MLX directory, instead of a file type: \"affine\", \"mxfp4\"")]
-    group_size: Annotated[int | None, Option(None, "values in a group of MLX")]
-    bits: Annotated[int | None, Option(None, "bits of a value of MLX")]
-    quant_predicate: Annotated[str | None, Option(None, "a mix of mlx-lm's, such as \"mixed_3_6\"")]
+    group_size: Annotated[int | None, Option(None, "values in a group of MLX", only=["mlx"])]
+    bits: Annotated[int | None, Option(None, "bits of a value of MLX", only=["mlx"])]
+    quant_predicate: Annotated[str | None, Option(None, "a mix of mlx-lm's, such as \"mixed_3_6\"", only=["mlx"])]
 
 
 @takes(QuantizeOptions)
@@ -375,13 +422,17 @@ def quantize(
     """Quantizes a model to a GGUF file as llama-quantize does, by a file type such as `Q4_K_M`, or to
     an MLX directory as mlx-lm does, by `mlx`.
 
-    >>> quantize(SAMPLE, "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
+    >>> wb.quantize("model.gguf", "x.gguf", "Q4_K_M", allow_requantize=True, dry_run=True).written
     []
     """
     if (file_type is None) == (options["mlx"] is None):
         raise exception("mismatch", "give either a file type or mlx")
-    if file_type is not None:
-        _container(path, "gguf")
+    container: Container = "mlx" if file_type is None else "gguf"
+    _container(path, container)
+    check_used(QuantizeOptions, options, container)
+    for name in ("include_weights", "exclude_weights"):
+        if options[name] and options["imatrix"] is None:
+            raise no_effect(name, "without imatrix")
     return written(_native.quantize, options, _model(source), path, file_type)
 
 
@@ -395,7 +446,11 @@ class SplitOptions(WriteOptions, total=False):
 @takes(SplitOptions)
 def split(source: Source, path: PathLike, **options: Unpack[SplitOptions]) -> WriteReport:
     """Writes the tensors unchanged to several files."""
-    return written(_native.split, options, _model(source), path)
+    if options["max_size"] is not None and options["max_tensors"] != 128:
+        raise no_effect("max_tensors", "with max_size")
+    model = _opened(source)
+    _container(path, encoding(model))
+    return written(_native.split, options, model._native, path)
 
 
 class JoinOptions(WriteOptions, total=False):
@@ -406,11 +461,13 @@ class JoinOptions(WriteOptions, total=False):
 
 @takes(JoinOptions)
 def join(source: Source, path: PathLike, **options: Unpack[JoinOptions]) -> WriteReport:
-    """Writes the tensors unchanged to one file."""
-    return written(_native.merge, options, _model(source), path)
+    """Writes the tensors unchanged to one file of the same container."""
+    model = _opened(source)
+    _container(path, encoding(model))
+    return written(_native.merge, options, model._native, path)
 
 
-class CreateOptions(WriteOptions, total=False):
+class CreateOptions(CheckedOptions, total=False):
     """Options of `create`. They replace what the Modelfile says, or add to it."""
 
     modelfile: Annotated[PathLike | None, Option(None, "a Modelfile")]
@@ -436,8 +493,10 @@ def create(
 ) -> WriteReport:
     """Creates a model in Ollama's store. The model is `source`, or the one that the Modelfile names.
 
-    >>> create("tales", SAMPLE, system="Tell.", store="/nowhere", dry_run=True).dry_run
+    >>> wb.create("tales", "model.gguf", system="Tell.", store="/nowhere", dry_run=True).dry_run
     True
     """
     model = None if source is None else _model(source)
+    if options["draft_quantize"] is not None and options["draft"] is options["modelfile"] is None:
+        raise no_effect("draft_quantize", "without a draft model")
     return written(_native.create, options, model, name)

@@ -7,29 +7,29 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, SupportsIndex
+from typing import TYPE_CHECKING, Annotated, Any, Literal, SupportsIndex
 
 from . import _native
-from ._dtypes import NAMES, DType, parse
+from ._dtypes import NAMES, DType, pairs, parse
 from ._errors import exception
 from ._model import Model, PathLike
 from ._model import open as _open
-from ._options import Option, WriteOptions, takes
+from ._options import Option, ValueOptions, no_effect, takes
 from ._progress import Progress
 from ._sizes import Size, size
 from ._tensor import Tensor
-from ._verbs import Container, Source, WriteReport, _container, written
+from ._verbs import Container, Source, WriteReport, _container, check_directory, encoding, written
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["Writer", "save", "save_file"]
 
-_STORED = {theirs: ours for ours, theirs in NAMES.items()}
+_STORED = {theirs: ours for ours, theirs in NAMES.items()} | {"float4_e2m1fn": "F4"}
 """Dtypes of arrays, by the names of NumPy, ml_dtypes, torch, JAX and MLX."""
 
 
-class WriterOptions(WriteOptions, total=False):
+class WriterOptions(ValueOptions, total=False):
     """Options of `Writer.write`."""
 
     max_shard_size: Annotated[Size | None, Option(None, "distribute the tensors over files of at most so many bytes of tensors, as in \"5GB\"", size)]
@@ -38,11 +38,13 @@ class WriterOptions(WriteOptions, total=False):
 class Writer:
     """Gathers tensors, metadata and documents into a model of any container that can be written.
 
-    Nothing is copied: tensors of opened models are read, and arrays are kept, until `write` streams
-    them into files, which appear complete or not at all.
+    Nothing is copied when it is added: tensors of opened models are read when `write` streams them into
+    files, and arrays are kept until then. The files appear complete or not at all. Besides the arrays that
+    were added, writing needs buffers of at most `max_memory` bytes, and the results of the functions that
+    run at that time.
 
     >>> import numpy as np, tempfile
-    >>> writer = Writer("gguf")
+    >>> writer = wb.Writer("gguf")
     >>> writer.set("general.architecture", "mine")
     >>> writer.add("weight", np.ones((2, 256), np.float32), dtype="Q4_K")
     >>> report = writer.write(tempfile.mkdtemp() + "/mine.gguf")
@@ -50,24 +52,25 @@ class Writer:
     'Q4_K'
     """
 
-    def __init__(self, to: Container, *, one_file: bool = True) -> None:
-        """Starts a model for the container `to`. With `one_file`, safetensors is one file and not a
-        directory; other containers are what they are."""
-        self._to = to
-        self._one_file = one_file and to == "safetensors"
+    def __init__(self, to: Container, *, one_file: bool | None = None) -> None:
+        """Starts a model for the container `to`. `one_file` is for safetensors: whether it is one file,
+        the default, or a directory with documents."""
+        self._to: Container = to
+        self._one_file = to == "safetensors" and one_file is not False
+        if one_file is not None and to != "safetensors":
+            raise no_effect("one_file", f"for {to}", "it is for safetensors")
         self._native = _native.Builder(to, self._one_file)
 
     @classmethod
     def like(
-        cls, model: Source, to: Container | None = None, *, one_file: bool = False
+        cls, model: Source, to: Container | None = None, *, one_file: bool | None = None
     ) -> Writer:
         """Starts a model with the metadata and the documents of another one, and no tensors. In
-        another container `to`, they have its form."""
+        another container `to`, they have its form. Safetensors is a directory, unless `one_file` is
+        set."""
         opened = model if isinstance(model, Model) else _open(model)
-        is_gguf = "general.architecture" in opened.metadata
-        own: Container = "gguf" if is_gguf else "mlx" if opened.container == "mlx" else "safetensors"
-        to = to or own
-        writer = cls(to, one_file=one_file)
+        to = to or ("mlx" if opened.container == "mlx" else encoding(opened))
+        writer = cls(to, one_file=one_file or (False if to == "safetensors" else one_file))
         writer._native.set_like(opened._native, to)
         if to != "gguf" and not writer._one_file:
             for name, content in opened.documents.items():
@@ -79,8 +82,12 @@ class Writer:
 
         Without `type`, integers are `u32`, or `i32`, `u64` or `i64` where they do not fit, and floats
         are `f32`; `type` is one of GGUF's: `u8` to `i64`, `f32`, `f64`, `bool`, `string`, or
-        `array[...]` of one of them.
+        `array[...]` of one of them. Only GGUF has types: elsewhere, a value is a str.
         """
+        if self._to != "gguf" and not isinstance(value, str):
+            advice = f"write it as a str, such as {json.dumps(str(value))}"
+            fault = f"key \"{key}\": {value!r} is no str, but the metadata of {self._to} are texts"
+            raise exception("mismatch", fault, key=key, advice=advice)
         self._native.set(key, *typed(key, value, type))
 
     def remove(self, key: str) -> bool:
@@ -112,8 +119,8 @@ class Writer:
         when its turn to be written comes, so that no more than a few results are in memory at a time.
         Several threads may call several functions at once.
 
-        >>> writer = Writer("safetensors")
-        >>> q = _open(SAMPLE)["layers.0.attention.q.weight"]
+        >>> writer = wb.Writer("safetensors")
+        >>> q = wb.open("model.gguf")["layers.0.attention.q.weight"]
         >>> writer.add("half", lambda: q.dequantize() / 2, shape=q.shape, dtype="bf16")
 
         An array of unsigned 8-bit integers cannot be quantized: it could be the bytes of packed
@@ -131,7 +138,7 @@ class Writer:
             return
         _check_array(name, tensor)
         _check_not_bytes(name, tensor, wanted)
-        stored, dims, address, nbytes, owner = _array(tensor)
+        stored, dims, address, nbytes, owner = _array(tensor, name)
         self._native.add_array(name, stored, dims, address, nbytes, owner, wanted)
 
     def _add_computed(
@@ -155,12 +162,12 @@ class Writer:
         contains bytes, or an array, with all bytes of a tensor of this `dtype` and `shape`, as
         `Tensor.raw` returns them.
 
-        >>> stored = _open(SAMPLE).stored["blk.0.attn_q.weight"]
-        >>> writer = Writer("gguf")
+        >>> stored = wb.open("model.gguf").stored["blk.0.attn_q.weight"]
+        >>> writer = wb.Writer("gguf")
         >>> writer.add_raw("copy", stored.raw(), stored.dtype, stored.shape)
         """
         if hasattr(data, "dtype"):
-            address, nbytes, owner = _array(data)[2:]
+            address, nbytes, owner = _array(data, name)[2:]
         else:
             import numpy as np
 
@@ -172,9 +179,12 @@ class Writer:
     def write(self, path: PathLike, **options: Unpack[WriterOptions]) -> WriteReport:
         """Writes the model; a writer may write several times."""
         shard: Any = options["max_shard_size"]
+        _container(path, self._to)
+        if self._to == "safetensors" and not self._one_file:
+            check_directory(path, "what a Writer with one_file=False makes")
         if shard is not None and self._one_file:
-            fault = "max_shard_size makes several files, but the writer makes one"
-            raise exception("mismatch", fault, advice="write Writer(to, one_file=False)")
+            advice = "write Writer(\"safetensors\", one_file=False)"
+            raise no_effect("max_shard_size", "for one file", advice)
         if shard is not None:
             self._native.shards(shard, Path(path).stem)
         return written(self._native.write, options, path)
@@ -256,6 +266,9 @@ def _type(value: Any) -> str | None:
 
 def _check_array(name: str, array: Any) -> None:
     if hasattr(array, "dtype") and hasattr(array, "shape"):
+        if str(getattr(array, "layout", "torch.strided")) != "torch.strided":
+            fault = f"tensor \"{name}\": a sparse tensor cannot be written"
+            raise exception("unsupported", fault, tensor=name, advice="make it dense, with to_dense()")
         return
     fault = f"tensor \"{name}\": {type(array).__name__} is not an array"
     advice = "make it one, as with numpy.array; or write packed blocks with Writer.add_raw"
@@ -281,13 +294,16 @@ def _dtype_name(array: Any) -> str:
     return str(name).removeprefix("torch.").removeprefix("mlx.core.").rstrip("_")
 
 
-def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
+def _array(array: Any, tensor: str) -> tuple[str, list[int], int, int, Any]:
     """The dtype, shape, address, length in bytes and owner of an array."""
     name = _dtype_name(array)
     if hasattr(array, "data_ptr"):
         array = array.detach().cpu().contiguous()
         address, nbytes = array.data_ptr(), array.numel() * array.element_size()
         shape = list(array.shape)
+        if name == "float4_e2m1fn_x2" and shape:
+            # Torch counts pairs.
+            name, shape[-1] = "float4_e2m1fn", shape[-1] * 2
     else:
         if type(array).__module__.startswith("mlx") and name == "bfloat16":
             import mlx.core as mx
@@ -299,9 +315,11 @@ def _array(array: Any) -> tuple[str, list[int], int, int, Any]:
         array = np.ascontiguousarray(np.asarray(array)).reshape(shape)
         if array.dtype.byteorder == ">":
             array = array.astype(array.dtype.newbyteorder("<"))
+        if name == "float4_e2m1fn":
+            array = pairs(tensor, array)
         address, nbytes = array.ctypes.data, array.nbytes
     if name not in _STORED:
-        raise exception("unsupported", f"an array of {name} cannot be written")
+        raise exception("unsupported", f"tensor \"{tensor}\": an array of {name} cannot be written", tensor=tensor)
     return _STORED[name], shape, address, nbytes, array
 
 
@@ -321,6 +339,9 @@ def save_file(
     8-bit integers cannot be quantized: see `Writer.add`. An existing file is overwritten, as by other
     libraries' functions of this name, unless `overwrite` is False."""
     container, _ = _container(path, to)
+    if not isinstance(tensors, Mapping):
+        fault = f"the tensors are a {type(tensors).__name__}, not a mapping of names to arrays"
+        raise exception("mismatch", fault)
     wanted = None if dtype is None else parse(dtype)
     writer = Writer(container)
     for key, value in (metadata or {}).items():
@@ -337,15 +358,16 @@ def save(
     metadata: Mapping[str, Any] | None = None,
     *,
     dtype: DType | None = None,
-    to: Container = "safetensors",
+    to: Literal["safetensors", "gguf"] = "safetensors",
 ) -> bytes:
     """The bytes of the file that `save_file` writes.
 
     >>> import numpy as np
-    >>> from weighbridge import open_bytes
-    >>> list(open_bytes(save({"x": np.ones(2)})).stored)
+    >>> list(wb.open_bytes(wb.save({"x": np.ones(2)})).stored)
     ['x']
     """
+    if to not in ("safetensors", "gguf"):
+        raise exception("mismatch", f"to is {to!r}, not safetensors or gguf, which are one file")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"model.{to}"
         save_file(tensors, path, metadata, dtype=dtype, to=to)

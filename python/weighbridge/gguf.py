@@ -247,14 +247,27 @@ class GGUFWriter:
         arch: str,
         use_temp_file: bool = False,
         endianess: GGUFEndian = GGUFEndian.LITTLE,
-        **_: Any,
+        split_max_tensors: int = 0,
+        split_max_size: int = 0,
+        dry_run: bool = False,
+        small_first_shard: bool = False,
     ) -> None:
+        """`use_temp_file` changes nothing, since tensors are kept or streamed. One file is written:
+        `weighbridge.split` divides it."""
         _check_endian(endianess)
+        several = {
+            "split_max_tensors": split_max_tensors, "split_max_size": split_max_size,
+            "small_first_shard": small_first_shard,
+        }
+        for name in (name for name, given in several.items() if given):
+            advice = "weighbridge.split(path, ...) divides a file"
+            raise exception("unsupported", f"{name} is {several[name]}, but one file is written", advice=advice)
+        self._dry_run = dry_run
         self.path, self.arch = path, arch
         self._writer = Writer("gguf")
         self._is_written = False
         # Tensors that `add_tensor_info` has announced, and whose data did not follow yet.
-        self._announced: list[tuple[str, list[int], Any]] = []
+        self._announced: list[tuple[str, list[int], Any, int, Any]] = []
         self.add_string("general.architecture", arch)
 
     def add_key_value(self, key: str, val: Any, vtype: GGUFValueType, sub_type: Any = None) -> None:
@@ -275,14 +288,15 @@ class GGUFWriter:
         tensor: Any,
         raw_shape: Sequence[int] | None = None,
         raw_dtype: Any = None,
-        **_: Any,
+        tensor_endianess: GGUFEndian | None = None,
     ) -> None:
         """Adds an array of numbers; with `raw_dtype`, the bytes of blocks, whose last dimension is the
-        bytes of a row."""
-        if raw_dtype is None:
-            self._writer.add(name, tensor)
-            return
+        bytes of a row. `raw_shape` replaces the shape of the array."""
+        _check_endian(tensor_endianess)
         shape = list(raw_shape or tensor.shape)
+        if raw_dtype is None:
+            self._writer.add(name, tensor if raw_shape is None else tensor.reshape(shape))
+            return
         if tensor.dtype == _np.uint8:
             shape = list(quant_shape_from_byte_shape(shape, raw_dtype))
         self._writer.add_raw(name, tensor, GGMLQuantizationType(raw_dtype).name, shape)
@@ -295,16 +309,19 @@ class GGUFWriter:
         tensor_nbytes: int,
         raw_dtype: Any = None,
     ) -> None:
-        """Announces a tensor. `write_tensor_data` takes the data, in the same order."""
-        self._announced.append((name, list(tensor_shape), raw_dtype))
+        """Announces a tensor. `write_tensor_data` takes the data, in the same order, in an array of
+        `tensor_dtype` with `tensor_nbytes` bytes."""
+        self._announced.append((name, list(tensor_shape), tensor_dtype, tensor_nbytes, raw_dtype))
 
     def write_tensor_data(self, tensor: Any, tensor_endianess: Any = None) -> None:
         """Adds the data of the next announced tensor. `close` writes the file."""
         if not self._announced:
             raise exception("mismatch", "no tensor is announced: call add_tensor_info before")
-        _check_endian(tensor_endianess)
-        name, shape, raw_dtype = self._announced.pop(0)
-        self.add_tensor(name, tensor.reshape(shape), raw_dtype=raw_dtype)
+        name, shape, dtype, nbytes, raw_dtype = self._announced.pop(0)
+        if tensor.dtype != dtype or tensor.nbytes != nbytes:
+            fault = f"{tensor.nbytes} bytes of {tensor.dtype}, but {nbytes} of {dtype} are announced"
+            raise exception("mismatch", f"tensor \"{name}\": {fault}", tensor=name)
+        self.add_tensor(name, tensor.reshape(shape), None, raw_dtype, tensor_endianess)
 
     def write_header_to_file(self, path: Any = None) -> None:
         """Does nothing: the file is written at once by `write_tensors_to_file`."""
@@ -320,7 +337,7 @@ class GGUFWriter:
         """Writes the file."""
         if self.path is None:
             raise exception("mismatch", "no path is given")
-        self._writer.write(self.path, overwrite=True, progress=progress)
+        self._writer.write(self.path, overwrite=True, dry_run=self._dry_run, progress=progress)
         self._is_written = True
 
     def close(self) -> None:
@@ -332,7 +349,9 @@ class GGUFWriter:
         val = val.value if isinstance(val, Enum) else val
         # A number for each layer in place of one for all.
         is_list = isinstance(val, (list, tuple)) and not kind.startswith("array")
-        self._writer.set(key, val, f"array[{kind}]" if is_list else kind)
+        # Elements have the types that `GGUFValueType.get_type` tells.
+        element = "i32" if kind == "u32" else kind
+        self._writer.set(key, val, f"array[{element}]" if is_list else kind)
 
     def __getattr__(self, name: str) -> Any:
         kind = _ADDERS.get(name)

@@ -21,10 +21,11 @@ def load_file(
     *,
     dtype: Float | None = None,
     names: Names = "huggingface",
+    filter: str | None = None,
     copy: bool = False,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, Any]:
     """Loads all tensors of a model in any container: see `weighbridge.torch.load_file`."""
-    found = load(named(source, names), dtype, threads, progress, copy)
+    found = load(named(source, names, filter=filter), dtype, threads, progress, copy)
     return {name: _jnp.from_dlpack(array) for name, (_, array) in found.items()}

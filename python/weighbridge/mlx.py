@@ -25,6 +25,7 @@ def load_file(
     *,
     dtype: Float | None = None,
     names: Names = "mlx",
+    filter: str | None = None,
     packed: bool = False,
     return_metadata: Literal[False] = False,
     threads: int = 0,
@@ -38,6 +39,7 @@ def load_file(
     *,
     dtype: Float | None = None,
     names: Names = "mlx",
+    filter: str | None = None,
     packed: bool = False,
     return_metadata: Literal[True],
     threads: int = 0,
@@ -50,6 +52,7 @@ def load_file(
     *,
     dtype: Float | None = None,
     names: Names = "mlx",
+    filter: str | None = None,
     packed: bool = False,
     return_metadata: bool = False,
     threads: int = 0,
@@ -66,7 +69,7 @@ def load_file(
     With `return_metadata`, returns the dict and the metadata, as `mlx.core.load` does.
     """
     model = source if isinstance(source, Model) else _open(source)
-    tensors = named(model, names)
+    tensors = named(model, names, filter=filter)
     kept = {name: t for name, t in tensors.items() if packed and t.dtype.startswith("MLX_")}
     found = load(
         {name: t for name, t in tensors.items() if name not in kept}, dtype, threads, progress

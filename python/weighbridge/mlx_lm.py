@@ -30,7 +30,7 @@ def load(
     Tensors in MLX's own packing stay packed. Others are decoded to `dtype`, or float32 for quantized ones;
     convert the model with `weighbridge.convert(..., to="mlx")` first to keep their codes.
 
-    >>> model, tokenizer = load(SAMPLE, dtype="float16")
+    >>> model, tokenizer = wb.mlx_lm.load("model.gguf", dtype="float16")
     >>> type(model).__name__
     'Model'
     """

@@ -34,7 +34,7 @@ def load_file(
     `mlx` or `gguf`; `filter` is a pattern of names. A write to an array is seen in no other one, and
     never reaches the file.
 
-    >>> load_file(SAMPLE)["model.norm.weight"].shape
+    >>> wb.numpy.load_file("model.gguf")["model.norm.weight"].shape
     (256,)
     """
     wanted = None if dtype is None else parse_float(dtype)

@@ -46,9 +46,9 @@ def load_file(
     `tensor_parallel`, `pipeline_parallel` and `expert_parallel` load one rank's part of each tensor:
     the number of the rank, from 0, and the number of ranks. Only the bytes of the parts are read.
 
-    >>> load_file(SAMPLE)["model.norm.weight"].shape
+    >>> wb.torch.load_file("model.gguf")["model.norm.weight"].shape
     torch.Size([256])
-    >>> load_file(SAMPLE, tensor_parallel=(1, 2))["model.layers.0.self_attn.q_proj.weight"].shape
+    >>> wb.torch.load_file("model.gguf", tensor_parallel=(1, 2))["model.layers.0.self_attn.q_proj.weight"].shape
     torch.Size([128, 256])
     """
     ranks = (tensor_parallel, pipeline_parallel, expert_parallel)
@@ -65,6 +65,7 @@ def load_dtensors(
     *,
     dtype: Float | None = None,
     names: Names = "huggingface",
+    filter: str | None = None,
     threads: int = 0,
     progress: Progress = None,
 ) -> dict[str, DTensor]:
@@ -79,8 +80,8 @@ def load_dtensors(
     mesh = device_mesh["tp"] if device_mesh.ndim > 1 else device_mesh
     rank, ranks = mesh.get_local_rank(), mesh.size()
     model = source if isinstance(source, Model) else _open(source)
-    whole = named(model, names)
-    divided = named(model, names, (rank, ranks))
+    whole = named(model, names, filter=filter)
+    divided = named(model, names, (rank, ranks), filter=filter)
     parts, placements = {}, {}
     for name, tensor in whole.items():
         axes = [

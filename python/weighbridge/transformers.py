@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch as _torch
 import transformers as _transformers
 
 from . import torch as _state
 from ._dtypes import NAMES, Float, parse_float
+from ._errors import exception
 from ._model import Model
 from ._model import open as _open
 from ._progress import Progress
@@ -23,7 +24,7 @@ __all__ = ["config", "from_pretrained", "tokenizer"]
 def config(source: Source) -> Any:
     """The config of transformers: from `config.json`, or made from the metadata of a GGUF file.
 
-    >>> config(SAMPLE).hidden_size
+    >>> wb.transformers.config("model.gguf").hidden_size
     256
     """
     model = source if isinstance(source, Model) else _open(source)
@@ -38,7 +39,7 @@ def tokenizer(source: Source, **options: Any) -> Any:
     """The tokenizer of transformers, or None if the model has none. `options` are those of
     `AutoTokenizer.from_pretrained`.
 
-    >>> len(tokenizer(SAMPLE))
+    >>> len(wb.transformers.tokenizer("model.gguf"))
     512
     """
     model = source if isinstance(source, Model) else _open(source)
@@ -57,8 +58,9 @@ def tokenizer(source: Source, **options: Any) -> Any:
 def from_pretrained(
     source: Source,
     *,
-    dtype: Float | None = None,
-    device: Any = "cpu",
+    dtype: Float | Literal["auto"] | None = None,
+    torch_dtype: Float | Literal["auto"] | None = None,
+    device: Any = None,
     cls: Any = None,
     threads: int = 0,
     progress: Progress = None,
@@ -67,18 +69,24 @@ def from_pretrained(
     """The model of transformers and its tokenizer, from any container: a GGUF file, an MLX directory, a
     model in Ollama's store, `hf://ORG/NAME`.
 
-    The class is `cls`, or the one that the config names, or AutoModelForCausalLM. Quantized tensors are
-    decoded to `dtype`, which is the one of the config by default. `options` are those of
-    `from_pretrained` of the class.
+    The class is `cls`, or the one that the config names, or AutoModelForCausalLM. `options` are those of
+    `from_pretrained` of the class, such as `attn_implementation` and `device_map`; with `device`, the
+    model is moved there.
 
-    >>> model, tokens = from_pretrained(SAMPLE, dtype="float32")
+    Quantized tensors are decoded to `dtype`, as `torch_dtype` is called too. By default, or with
+    `"auto"`, it is that of the checkpoint, by the rule of transformers: the one in `config.json`, else that
+    of the first stored matrix. If that is quantized, it is float32, as with `gguf_file=` of transformers:
+    give `dtype="bfloat16"` to need half the memory.
+
+    >>> model, tokens = wb.transformers.from_pretrained("model.gguf", dtype="bfloat16")
     >>> model(**tokens("a", return_tensors="pt")).logits.shape[-1]
     512
     """
+    if dtype is not None and torch_dtype is not None:
+        raise exception("mismatch", "dtype and torch_dtype are the same: give one of them")
     model = source if isinstance(source, Model) else _open(source)
     made = config(model)
-    own = made.dtype if dtype is None else getattr(_torch, NAMES[parse_float(dtype)])
-    wanted = own if isinstance(own, _torch.dtype) else _torch.float32
+    wanted = _dtype(model, made, torch_dtype if dtype is None else dtype)
     named = (made.architectures or [None])[0]
     chosen = cls or getattr(_transformers, str(named), None) or _transformers.AutoModelForCausalLM
     state = _state.load_file(model, dtype=wanted, threads=threads, progress=progress)
@@ -86,4 +94,16 @@ def from_pretrained(
     generation = model.documents.get("generation_config.json")
     if generation is not None and engine.can_generate():
         engine.generation_config = _transformers.GenerationConfig(**json.loads(generation))
-    return engine.to(device).eval(), tokenizer(model)
+    if device is not None:
+        engine = engine.to(device)
+    return engine.eval(), tokenizer(model)
+
+
+def _dtype(model: Model, made: Any, asked: Float | Literal["auto"] | None) -> _torch.dtype:
+    """The dtype of the weights."""
+    own = made.dtype if asked in (None, "auto") else asked
+    if own is None:
+        matrices = (tensor.dtype for tensor in model.stored.values() if tensor.ndim > 1)
+        first = next(matrices, "F32")
+        own = first if first in ("BF16", "F16") else "F32"
+    return getattr(_torch, NAMES[parse_float(own)])

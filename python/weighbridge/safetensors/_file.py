@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from typing import Any, Union
 
 from .. import _native
@@ -48,18 +50,25 @@ class File:
         name = os.fspath(path)
         if not os.path.exists(name):
             raise FileNotFoundError(f"No such file or directory: {name}")
-        try:
-            return cls(_native.Model(name, "strict", False, 0, False))
-        except Error as error:
-            raise SafetensorError(f"Error while deserializing header: {error}") from error
+        if os.path.isdir(name):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", name)
+        return cls._of(lambda: _native.Model(name, "strict", False, 0, False))
 
     @classmethod
     def memory(cls, data: bytes) -> File:
         """Opens the bytes of a file."""
+        return cls._of(lambda: _native.Model.memory("memory", bytes(data), "strict"))
+
+    @classmethod
+    def _of(cls, open: Callable[[], _native.Model]) -> File:
         try:
-            return cls(_native.Model.memory("memory", bytes(data), "strict"))
+            native = open()
         except Error as error:
             raise SafetensorError(f"Error while deserializing header: {error}") from error
+        if native.container not in ("safetensors", "mlx"):
+            fault = f"the file is in {native.container}, which weighbridge.open reads"
+            raise SafetensorError(f"Error while deserializing header: {fault}")
+        return cls(native)
 
     def metadata(self) -> dict[str, str] | None:
         """The `__metadata__` of the header, or None."""

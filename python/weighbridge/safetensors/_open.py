@@ -39,14 +39,19 @@ _FRAMEWORKS: dict[str, Callable[[Array], Any]] = {
 }
 
 
+def check_backend(backend: str) -> None:
+    """Refuses the name of no backend. Both share the memory of the file."""
+    if backend not in ("mmap", "pread"):
+        raise SafetensorError(f"backend {backend} is invalid: it is not mmap or pread")
+
+
 class safe_open:
     """Opens a safetensors file: `with safe_open(path, framework="pt") as f: f.get_tensor(name)`."""
 
     def __init__(
         self, filename: PathLike, framework: str, device: str | int = "cpu", *, backend: str = "mmap"
     ) -> None:
-        if backend not in ("mmap", "pread"):
-            raise SafetensorError(f"backend {backend} is invalid: it is not mmap or pread")
+        check_backend(backend)
         self._open(File.open(filename), framework, device)
 
     def _open(self, file: File, framework: str, device: str | int) -> None:

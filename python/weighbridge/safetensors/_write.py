@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _native
-from .._dtypes import NAMES
+from .._dtypes import NAMES, pairs
 from .._errors import Error
 from .._options import WriteOptions, native, read
 from ._file import PathLike, SafetensorError
@@ -42,7 +42,8 @@ def serialize_file(
     filename: PathLike,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes a file. It appears complete or not at all."""
+    """Writes a file, which appears complete or not at all. An existing one is overwritten, as by the
+    package."""
     builder = _native.Builder("safetensors", True)
     for key in builder.keys():
         builder.remove(key)
@@ -86,6 +87,10 @@ def spec_of(name: str, array: Any) -> tuple[TensorSpec, Any]:
     own = np.ascontiguousarray(np.asarray(array)).reshape(shape)
     if own.dtype.byteorder == ">":
         own = own.astype(own.dtype.newbyteorder("<"))
+    kind = own.dtype.name
+    if kind == "float4_e2m1fn":
+        own, kind = pairs(name, own), "float4_e2m1fn_x2"
+        shape = list(own.shape)
     address = own.ctypes.data
-    spec = TensorSpec(dtype=own.dtype.name, shape=shape, data_ptr=address, data_len=own.nbytes)
+    spec = TensorSpec(dtype=kind, shape=shape, data_ptr=address, data_len=own.nbytes)
     return spec, own

@@ -10,6 +10,7 @@ import torch as _torch
 
 from .._dtypes import NAMES
 from ._file import Array, File, PathLike, SafetensorError
+from ._open import check_backend
 from ._write import TensorSpec, serialize, serialize_file
 
 __all__ = ["load", "load_file", "load_model", "save", "save_file", "save_model"]
@@ -38,6 +39,7 @@ def load_file(
     filename: PathLike, device: str | int = "cpu", *, backend: str = "mmap"
 ) -> dict[str, _torch.Tensor]:
     """The tensors of a file, on a device. A write to them does not reach the file."""
+    check_backend(backend)
     found = {name: from_file(array) for name, array in File.open(filename).arrays.items()}
     if device == "cpu":
         return found
@@ -207,7 +209,7 @@ def load_model(
 ) -> tuple[set[str], list[str]]:
     """Loads a file that `save_model` wrote into a module. Returns the names that are missing, and
     those that the module does not have; with `strict`, there must be none."""
-    state = load_file(filename, device=device)
+    state = load_file(filename, device=device, backend=backend)
     shared = _remove_duplicate_names(model.state_dict(), preferred_names=state)
     loaded, unexpected = model.load_state_dict(state, strict=False)
     missing = set(loaded)
