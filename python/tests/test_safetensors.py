@@ -169,3 +169,13 @@ def test_floats_of_four_bits() -> None:
     [(name, found)] = sf.deserialize(sfn.save({"x": values}))
     assert (name, found["dtype"], found["shape"]) == ("x", "F4", [1, 4])
     assert bytes(found["data"]) == bytes([0xF1, 0x50])
+
+
+def test_a_slice_copies_only_what_it_selects(assets: Path) -> None:
+    with sf.safe_open(assets / "hf" / "model.safetensors", "np") as file:
+        name = file.keys()[0]
+        one, other = file.get_slice(name), file.get_slice(name)
+        assert np.shares_memory(one._view, other._view)
+        rows = one[3:5]
+        assert not np.shares_memory(rows, one._view) and rows.flags.writeable
+        assert np.array_equal(rows, file.get_tensor(name)[3:5])

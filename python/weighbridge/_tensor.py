@@ -177,6 +177,11 @@ class Tensor:
 
     def __getitem__(self, index: Any) -> Tensor:
         native, axis = self._native, 0
+        if type(index) is slice and index.step is None and (shape := native.shape):
+            # By far the most common index.
+            start, end, _ = index.indices(shape[0])
+            if start < end:
+                return Tensor(native.select(0, start, 1, end - start), (operator.getitem, (self, index)))
         for indices, stays in _indices(index, self.shape):
             native = _select(native, axis, indices)
             if stays:

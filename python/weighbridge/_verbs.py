@@ -182,7 +182,8 @@ class WriteReport(Report):
             how[tensor["how"]] = how.get(tensor["how"], 0) + 1
         kinds = ", ".join(f"{count} {kind}" for kind, count in how.items())
         verb = "would write" if self.dry_run else "wrote"
-        place = self.written[0] if len(self.written) == 1 else f"{len(self.files)} files"
+        count = len(self.files)
+        place = self.written[0] if len(self.written) == 1 else "1 file" if count == 1 else f"{count} files"
         time = "" if self.dry_run else f" in {self.seconds:.1f} s"
         return [
             f"{verb} {place}: {_bytes(self.bytes)}{time}",

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._file import Array, File, PathLike, SafetensorError
 
 
-def _numpy(array: Array) -> Any:
-    from .numpy import from_file
+class Framework(NamedTuple):
+    """How a framework gets arrays: one in the memory of the file, which is indexed, and then what is
+    selected of it as an array of the framework."""
 
-    return from_file(array).copy()
-
-
-def _torch(array: Array) -> Any:
-    from .torch import from_file
-
-    return from_file(array)
+    view: Callable[[Array], Any]
+    made: Callable[[Any], Any]
 
 
-def _mlx(array: Array) -> Any:
-    from .mlx import from_file
+def _numpy() -> Framework:
+    from . import numpy
 
-    return from_file(array)
-
-
-def _jax(array: Array) -> Any:
-    from .flax import from_file
-
-    return from_file(array)
+    return Framework(numpy.from_file, lambda found: found.copy())
 
 
-_FRAMEWORKS: dict[str, Callable[[Array], Any]] = {
+def _torch() -> Framework:
+    from . import torch
+
+    return Framework(torch.from_file, lambda found: found.contiguous())
+
+
+def _mlx() -> Framework:
+    from . import mlx, numpy
+
+    return Framework(numpy.from_file, mlx.from_numpy)
+
+
+def _jax() -> Framework:
+    from . import flax, numpy
+
+    return Framework(numpy.from_file, flax.from_numpy)
+
+
+_FRAMEWORKS: dict[str, Callable[[], Framework]] = {
     "np": _numpy, "numpy": _numpy, "pt": _torch, "torch": _torch, "pytorch": _torch, "mlx": _mlx,
     "flax": _jax, "jax": _jax,
 }
@@ -58,7 +66,8 @@ class safe_open:
         if framework not in _FRAMEWORKS:
             raise SafetensorError(f"framework {framework} is invalid")
         self._file: File | None = file
-        self._make, self._device = _FRAMEWORKS[framework], device
+        self._is_torch = _FRAMEWORKS[framework] is _torch
+        self._framework, self._device = _FRAMEWORKS[framework](), device
 
     def _opened(self) -> File:
         if self._file is None:
@@ -86,7 +95,8 @@ class safe_open:
 
     def get_tensor(self, name: str) -> Any:
         """The array with this name."""
-        return self._moved(self._make(self._opened().array(name)))
+        framework = self._framework
+        return self._moved(framework.made(framework.view(self._opened().array(name))))
 
     def get_tensors(self, names: list[str] | None = None) -> dict[str, Any]:
         """Several arrays by name, or all."""
@@ -121,6 +131,7 @@ class PySafeSlice:
 
     def __init__(self, array: Array, owner: safe_open) -> None:
         self._array, self._owner = array, owner
+        self._view = owner._framework.view(array)
 
     def get_shape(self) -> list[int]:
         """The dimensions."""
@@ -131,10 +142,10 @@ class PySafeSlice:
         return self._array.dtype
 
     def __getitem__(self, index: Any) -> Any:
-        shape = self._array.shape
-        if self._owner._make is _torch:
+        owner, shape = self._owner, self._array.shape
+        if owner._is_torch:
             # PyTorch indexes as it does everywhere.
-            return self._owner._moved(_torch(self._array)[index].contiguous())
+            return owner._moved(self._view[index].contiguous())
         if isinstance(index, list):
             if index:
                 raise SafetensorError("Non empty lists are not implemented")
@@ -144,15 +155,7 @@ class PySafeSlice:
             place = given.index(...)
             given[place:place + 1] = [slice(None)] * (len(shape) - len(given) + 1)
         checked = tuple(_checked(one, axis, given, shape) for axis, one in enumerate(given))
-        found = self._owner._make(self._array)[checked]
-        return self._owner._moved(_alone(found))
-
-
-def _alone(array: Any) -> Any:
-    """An array whose elements are next to each other."""
-    if hasattr(array, "contiguous"):
-        return array.contiguous()
-    return array.copy() if hasattr(array, "flags") else array
+        return owner._moved(owner._framework.made(self._view[checked]))
 
 
 def _checked(one: Any, axis: int, given: list[Any], shape: list[int]) -> Any:

@@ -16,7 +16,12 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 def from_file(array: Array) -> Any:
     """A stored array."""
-    return _jnp.array(_numpy.from_file(array))
+    return from_numpy(_numpy.from_file(array))
+
+
+def from_numpy(array: Any) -> Any:
+    """An array of NumPy or `ml_dtypes`, copied."""
+    return _jnp.array(array)
 
 
 def save(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> bytes:

@@ -16,10 +16,14 @@ __all__ = ["load", "load_file", "save", "save_file"]
 
 def from_file(array: Array) -> Any:
     """A stored array."""
-    if array.dtype == "BF16":
-        found = _np.from_dlpack(array.memory()).view(_np.uint16).reshape(array.shape)
-        return _mx.array(found).view(_mx.bfloat16)
-    return _mx.array(_numpy.from_file(array))
+    return from_numpy(_numpy.from_file(array))
+
+
+def from_numpy(array: Any) -> Any:
+    """An array of NumPy or `ml_dtypes`, copied."""
+    if array.dtype.name == "bfloat16":
+        return _mx.array(array.view(_np.uint16)).view(_mx.bfloat16)
+    return _mx.array(array)
 
 
 def _as_numpy(array: Any) -> Any:
