@@ -157,3 +157,44 @@ def test_mlx_lm(sample: Path) -> None:
     theirs, own = mlx_lm.load(str(sample))
     assert own.encode("ab cd") == tokenizer.encode("ab cd")
     assert mx.array_equal(model(ids), theirs(ids))
+
+
+def test_a_number_is_replaced_in_place(assets: Path, tmp_path: Path) -> None:
+    import weighbridge.gguf as gguf
+
+    path = tmp_path / "x.gguf"
+    path.write_bytes((assets / "sample-Q8_0.gguf").read_bytes())
+    key = "llama.context_length"
+    field = gguf.GGUFReader(path).fields[key]
+    field.parts[field.data[0]][0] = 7
+    assert wb.open(path).metadata[key] == 256
+    field = gguf.GGUFReader(path, "r+").fields[key]
+    field.parts[field.data[0]][0] = 7
+    assert wb.open(path).metadata[key] == 7 and wb.verify(path)
+    assert path.stat().st_size == (assets / "sample-Q8_0.gguf").stat().st_size
+    with pytest.raises(wb.UnsupportedError, match="'w'"):
+        gguf.GGUFReader(path, "w")
+    # Before each text stands its length.
+    words = gguf.GGUFReader(path).fields["tokenizer.ggml.tokens"]
+    texts = wb.open(path).metadata["tokenizer.ggml.tokens"]
+    assert [bytes(words.parts[place]).decode() for place in words.data] == texts
+    assert words.parts[-2][0] == len(words.parts[-1])
+
+
+def test_options_of_gguf_py_are_kept_or_refused(tmp_path: Path) -> None:
+    import weighbridge.gguf as gguf
+
+    with pytest.raises(wb.UnsupportedError, match="split_max_size is 5"):
+        gguf.GGUFWriter(tmp_path / "x.gguf", "llama", split_max_size=5)
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama", dry_run=True)
+    writer.add_head_count_kv([2, 2])
+    writer.add_tensor("a", np.ones((2, 32), np.float32), raw_shape=(4, 16))
+    writer.add_tensor_info("b", (2,), np.dtype(np.float32), 8)
+    with pytest.raises(wb.MismatchError, match="but 8 of float32 are announced"):
+        writer.write_tensor_data(np.ones(2, np.float64))
+    writer.write_tensors_to_file()
+    assert not (tmp_path / "x.gguf").exists()
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    writer.add_head_count_kv([2, 2])
+    writer.close()
+    assert wb.open(tmp_path / "x.gguf").metadata.types["llama.attention.head_count_kv"] == "array[i32]"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, EnumMeta, IntEnum
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy as _np
 from . import _native
 from ._arrays import dequantize_array, quantize_array
 from ._errors import exception
+from ._machine import edit_metadata
 from ._model import open as _open
 from ._writer import Writer
 
@@ -144,19 +146,46 @@ _DTYPES = {
 """NumPy's names of the types."""
 
 
-class ReaderField:
-    """A key of the metadata."""
+class _Number(_np.ndarray[Any, Any]):
+    """A number of the metadata. With the mode `r+`, a number that is put into it is put into the file."""
 
-    def __init__(self, name: str, type: str, value: Any) -> None:
+    writes: Callable[[Any], object] | None = None
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(index, value)
+        if self.writes is not None:
+            self.writes(self[0].item())
+
+
+class ReaderField:
+    """A key of the metadata. As in gguf-py, `parts` has the arrays that the file has one after another, and
+    `data` the places of the values in it: before a text stands its length."""
+
+    def __init__(
+        self, name: str, type: str, value: Any, put: Callable[[Any], object] | None = None
+    ) -> None:
         self.name = name
         element = type.removeprefix("array[").removesuffix("]")
         is_array = element != type
         outer = [GGUFValueType.ARRAY] if is_array else []
         self.types = [*outer, GGUFValueType(_TYPES[element])]
-        self._value = value
-        values = value if is_array else [value]
-        self.parts = [_part(one, element) for one in values]
-        self.data = list(range(len(self.parts)))
+        self._value, self._put = value, put
+        count = len(value) if is_array else 1
+        self.data = list(range(1, 2 * count, 2)) if element == "string" else list(range(count))
+
+    @cached_property
+    def parts(self) -> list[Any]:
+        """The arrays."""
+        kind, is_array = self.types[-1], self.types[0] == GGUFValueType.ARRAY
+        values = self._value if is_array else [self._value]
+        if kind == GGUFValueType.STRING:
+            return [part for value in values for part in _text(value)]
+        dtype = _DTYPES[_NAMES[kind]]
+        if is_array:
+            return list(_np.array(values, dtype).reshape(-1, 1))
+        number = _np.array(values, dtype).view(_Number)
+        number.writes = self._put
+        return [number]
 
     def contents(self, index_or_slice: int | slice = slice(None)) -> Any:
         """The value, or some elements of an array."""
@@ -164,10 +193,10 @@ class ReaderField:
         return self._value[index_or_slice] if is_array else self._value
 
 
-def _part(value: Any, kind: str) -> Any:
-    if isinstance(value, (str, bytes)):
-        return _np.frombuffer(value.encode() if isinstance(value, str) else value, _np.uint8)
-    return _np.array([value], _DTYPES[kind])
+def _text(value: str | bytes) -> tuple[Any, Any]:
+    """The length of a text, and its bytes."""
+    content = value.encode() if isinstance(value, str) else value
+    return _np.array([len(content)], _np.uint64), _np.frombuffer(content, _np.uint8)
 
 
 class ReaderTensor:
@@ -203,8 +232,10 @@ class GGUFReader:
     """NumPy's types of numbers."""
 
     def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
-        if mode != "r":
-            fault = f"the mode is {mode!r}, not 'r'"
+        """Opens a file. With the mode `r+`, numbers of the metadata can be replaced, as in
+        `field.parts[field.data[0]][0] = 4096`; `weighbridge.edit_metadata` changes all else."""
+        if mode not in ("r", "r+"):
+            fault = f"the mode is {mode!r}, not 'r' or 'r+'"
             advice = "weighbridge.edit_metadata changes metadata"
             raise exception("unsupported", fault, advice=advice)
         model = self._model = _open(path)
@@ -218,7 +249,12 @@ class GGUFReader:
         names = [("GGUF.version", "u32"), ("GGUF.tensor_count", "u64"), ("GGUF.kv_count", "u64")]
         fields = [(*name, number) for name, number in zip(names, numbers, strict=True)]
         fields += [(key, types[key], value) for key, value in model.metadata.items()]
-        self.fields = {field[0]: ReaderField(*field) for field in fields}
+
+        def put(key: str) -> Callable[[Any], object] | None:
+            is_key = mode == "r+" and not key.startswith("GGUF.")
+            return (lambda value: edit_metadata(path, {key: value})) if is_key else None
+
+        self.fields = {field[0]: ReaderField(*field, put(field[0])) for field in fields}
         self.tensors = [ReaderTensor(tensor) for tensor in model.stored.values()]
         self.data_offset = min((tensor.data_offset for tensor in self.tensors), default=0)
         self.alignment = int(model.metadata.get("general.alignment", 32))
