@@ -141,3 +141,12 @@ def test_faults_are_errors_of_the_package(checkpoint: Path, tmp_path: Path) -> N
     assert not (tmp_path / "w").exists()
     wb.ray.convert(checkpoint, tmp_path / "w", to="mlx")
     assert wb.verify(tmp_path / "w", deep=True)
+
+
+def test_a_destination_that_exists(checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(b"mine")
+    with pytest.raises(FileExistsError) as raised:
+        wb.ray.convert(checkpoint, path, slices=2)
+    assert isinstance(raised.value, wb.PathExistsError) and raised.value.filename == str(path)
+    assert path.read_bytes() == b"mine"

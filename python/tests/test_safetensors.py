@@ -176,6 +176,12 @@ def test_a_slice_copies_only_what_it_selects(assets: Path) -> None:
         name = file.keys()[0]
         one, other = file.get_slice(name), file.get_slice(name)
         assert np.shares_memory(one._view, other._view)
-        rows = one[3:5]
+        rows, element = one[3:5], one[3, 4]
+        assert isinstance(element, np.ndarray) and element.shape == ()
         assert not np.shares_memory(rows, one._view) and rows.flags.writeable
         assert np.array_equal(rows, file.get_tensor(name)[3:5])
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(sf.SafetensorError, match="the folder .* does not exist"):
+        sfn.save_file({"x": np.ones(2)}, tmp_path / "absent" / "x.safetensors")

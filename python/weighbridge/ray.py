@@ -8,6 +8,7 @@ started again goes on from the same plan.
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -212,7 +213,8 @@ def _program(words: list[str], *, found: bool = False) -> dict[str, Any]:
         members = {name: members[name] for name in _MEMBERS}
     except (KeyError, TypeError, ValueError):
         members = {"kind": "unsupported", "message": ran.stderr.strip()}
-    raise exception(**members)
+    exists = members["message"] == f"{members.get('path')}: already exists"
+    raise exception(**members, errno=errno.EEXIST if exists else None)
 
 
 _MEMBERS = ("kind", "message", "path", "tensor", "key", "offset", "advice")

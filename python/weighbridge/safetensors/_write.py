@@ -61,8 +61,6 @@ def serialize_file(
             )
         builder.write(os.fspath(filename), native(read(WriteOptions, {"overwrite": True})), None)
     except Error as error:
-        if isinstance(error, OSError):
-            raise
         raise SafetensorError(f"Error while serializing: {error}") from error
 
 
