@@ -531,6 +531,9 @@ def test_what_users_get_wrong(tmp_path: Path) -> None:
         "the metadata of safetensors are texts": lambda: wb.save({"x": np.ones(2)}, {"step": 3}),
         "not safetensors or gguf": lambda: wb.save({"x": np.ones(2)}, to="mlx"),  # type: ignore[arg-type]
         "a list, not a mapping": lambda: wb.save([np.ones(2)]),  # type: ignore[arg-type]
+        "align is -1, not a number from 0": lambda: wb.join(GGUF, tmp_path / "x.gguf", align=-1),
+        "tolerance is -1": lambda: wb.diff(HF, HF, tolerance=-1),
+        "not of 'x'": lambda: wb.stats(["x"]),  # type: ignore[list-item]
         "progress is 3": lambda: wb.hash(HF, progress=3),  # type: ignore[arg-type]
         "mlx is 4, not a text": lambda: wb.quantize(HF, tmp_path / "x", mlx=4),  # type: ignore[arg-type]
     }

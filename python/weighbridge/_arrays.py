@@ -147,7 +147,12 @@ def _named(source: Any) -> Iterable[tuple[str, Tensor]]:
         source = _open(source)
     if isinstance(source, Mapping):
         return source.items()
-    return ((tensor.name, tensor) for tensor in source)
+    found = list(source)
+    for one in found:
+        if not isinstance(one, Tensor):
+            fault = f"statistics are those of a model or of tensors, not of {one!r}"
+            raise exception("mismatch", fault, advice="give one model at a time")
+    return [(tensor.name, tensor) for tensor in found]
 
 
 _PLAIN = (

@@ -87,7 +87,7 @@ def _known(definition: type) -> dict[str, tuple[Any, Option]]:
     return {name: (typing.get_args(hints[name])[0], hints[name].__metadata__[0]) for name in names}
 
 
-_PLAIN = {str: "a text", int: "a number", os.PathLike: "a path", type(None): "None"}
+_PLAIN = {str: "a text", int: "a number from 0", os.PathLike: "a path", type(None): "None"}
 """Types that are checked here, with their names for people. Others are checked by their functions."""
 
 
@@ -106,7 +106,10 @@ def _check_type(name: str, kind: Any, given: object) -> None:
     if any(one not in _PLAIN and not isinstance(one, str) for one in types):
         return
     is_plain = any(isinstance(one, type) and isinstance(given, one) for one in types)
-    if is_plain and not isinstance(given, bool) or isinstance(given, str) and given in types:
+    is_negative = isinstance(given, int) and given < 0
+    if is_plain and not is_negative and not isinstance(given, bool):
+        return
+    if isinstance(given, str) and given in types:
         return
     said = [repr(one) if isinstance(one, str) else _PLAIN[one] for one in types if one is not type(None)]
     words = ", ".join(dict.fromkeys(said[:-1])) + " or " * (len(said) > 1) + said[-1]

@@ -284,6 +284,8 @@ def diff(
     """Compares two models by canonical name; their containers may differ. `filter` is a pattern of
     names, `tolerance` the largest difference of equal values."""
     threads = count("threads", threads)
+    if not tolerance >= 0:
+        raise exception("mismatch", f"tolerance is {tolerance!r}, not a number from 0")
     with callback(progress) as shown:
         equal, found = _native.diff(_model(a), _model(b), tolerance, filter, threads, shown)
     return DiffReport(json.loads(found), equal)
