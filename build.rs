@@ -1,8 +1,8 @@
 //! Lists the files of `families/`, with the names that each of them describes, so that a new file is
-//! all that a family needs.
+//! all that a family needs. Splits those of `engines/` into blocks, so that no program does it when it starts.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
@@ -29,7 +29,36 @@ fn main() -> io::Result<()> {
         list.push_str(&row);
     }
     writeln!(list, "];").map_err(io::Error::other)?;
-    fs::write(out.join("families.rs"), list)
+    fs::write(out.join("families.rs"), list)?;
+    engines(&root.join("engines"), &out.join("engines"))
+}
+
+/// Writes the blocks of each file of `engines/`: a line, and the indented lines below it. Lines that begin with `#`
+/// are comments.
+fn engines(from: &Path, to: &Path) -> io::Result<()> {
+    println!("cargo::rerun-if-changed=engines");
+    for program in fs::read_dir(from)? {
+        let program = program?.path();
+        if !program.is_dir() {
+            continue;
+        }
+        let to = to.join(program.file_name().unwrap_or_default());
+        fs::create_dir_all(&to)?;
+        for file in fs::read_dir(program)? {
+            let file = file?.path();
+            let text = fs::read_to_string(&file)?;
+            let mut blocks: Vec<(&str, String)> = Vec::new();
+            for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                match (line.starts_with(' '), blocks.last_mut()) {
+                    (true, Some((_, rest))) => rest.extend([line, "\n"]),
+                    _ => blocks.push((line, String::new())),
+                }
+            }
+            let name = to.join(file.file_stem().unwrap_or_default()).with_extension("rs");
+            fs::write(name, format!("&{blocks:?}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The lines of a file without comments, indentation and columns, at their places: an error names a line.

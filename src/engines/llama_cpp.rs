@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use super::expression::{Check, Expression, Names};
-use super::{Block, Table};
+use super::{Block, Table, blocks, table};
 
 /// The tensors and keys that the loader of an architecture accepts and requires.
 #[derive(Debug, Default)]
@@ -40,24 +40,17 @@ pub(crate) struct Row {
     pub(crate) with: Option<&'static str>,
 }
 
-static GRAPHS: Table<Graph> =
-    Table::new(include_str!("../../engines/llama.cpp/graphs.txt"), Graph::parse);
+static GRAPHS: Table<Graph> = table!("llama.cpp/graphs", Graph::parse);
 
 static EXCEPTIONS: Table<Vec<&str>> =
-    Table::new(include_str!("../../engines/llama.cpp/exceptions.txt"), |block| {
-        block.lines().collect()
-    });
+    table!("llama.cpp/exceptions", |block| { block.lines().collect() });
 
-static TOWERS: Table<Vec<&str>> =
-    Table::new(include_str!("../../engines/llama.cpp/towers.txt"), |block| block.lines().collect());
+static TOWERS: Table<Vec<&str>> = table!("llama.cpp/towers", |block| block.lines().collect());
 
 static NAMES: Table<Vec<&str>> =
-    Table::new(include_str!("../../engines/llama.cpp/names.txt"), |block| {
-        block.lines().flat_map(|line| line.split(' ')).collect()
-    });
+    table!("llama.cpp/names", |block| { block.lines().flat_map(|line| line.split(' ')).collect() });
 
-static TYPES: Table<Vec<&str>> =
-    Table::new(include_str!("../../engines/llama.cpp/types.txt"), |block| block.lines().collect());
+static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines().collect());
 
 /// The type that the loader requires of a number or flag, by its name. `None` for a key that it does not read.
 pub(crate) fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
@@ -92,8 +85,8 @@ pub(crate) fn graph(architecture: &str) -> Option<&'static Graph> {
 /// Expressions and checks by name.
 static NUMBERS: LazyLock<(Names, Vec<(&str, Check)>)> = LazyLock::new(|| {
     let (mut names, mut checks) = (Names::new(), Vec::new());
-    let blocks = Block::all(include_str!("../../engines/llama.cpp/numbers.txt"));
-    for (name, rest) in blocks.iter().flat_map(|block| block.lines()).filter_map(definition) {
+    let lines = Block::each(blocks!("llama.cpp/numbers")).flat_map(Block::lines);
+    for (name, rest) in lines.filter_map(definition) {
         let (text, fault) = rest.split_once(" else ").unwrap_or((rest, ""));
         let Some(expression) = Expression::parse(text, &names) else { continue };
         if !fault.is_empty() {
@@ -181,16 +174,15 @@ mod tests {
 
     #[test]
     fn every_line_is_understood() {
-        for (block, _) in GRAPHS.blocks() {
+        for block in Block::each(GRAPHS.blocks) {
             assert!(block.names().all(|name| graph(name).is_some()), "{}", block.first);
         }
-        for (block, _) in EXCEPTIONS.blocks() {
+        for block in Block::each(EXCEPTIONS.blocks) {
             let is_known = |name: &str| name == "*" || graph(name).is_some();
             assert!(block.names().all(is_known), "{}", block.first);
         }
         let (names, checks) = &*NUMBERS;
-        let blocks = Block::all(include_str!("../../engines/llama.cpp/numbers.txt"));
-        let lines = blocks.iter().flat_map(|block| block.lines());
+        let lines = Block::each(blocks!("llama.cpp/numbers")).flat_map(Block::lines);
         for line in lines.filter(|line| !line.starts_with('#')) {
             let (name, _) = definition(line).expect("a definition");
             assert!(names.contains_key(name), "{line}");
@@ -205,8 +197,7 @@ mod tests {
 
     #[test]
     fn graphs_name_an_architecture_once() {
-        let mut names: Vec<&str> =
-            GRAPHS.blocks().iter().flat_map(|(block, _)| block.names()).collect();
+        let mut names: Vec<&str> = Block::each(GRAPHS.blocks).flat_map(Block::names).collect();
         let len = names.len();
         names.sort_unstable();
         names.dedup();

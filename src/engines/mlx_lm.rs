@@ -2,7 +2,7 @@
 //! than transformers' classes.
 
 use super::expression::{Check, Names};
-use super::{Block, Table};
+use super::{Block, Table, table};
 
 /// The class that runs a `model_type`.
 #[derive(Debug, Default)]
@@ -20,8 +20,7 @@ pub(crate) struct Class {
     ignored: Vec<&'static str>,
 }
 
-static CLASSES: Table<Class> =
-    Table::new(include_str!("../../engines/mlx-lm/classes.txt"), Class::parse);
+static CLASSES: Table<Class> = table!("mlx-lm/classes", Class::parse);
 
 /// The requirements of the class of a `model_type` on the values in `config.json`.
 #[derive(Debug, Default)]
@@ -32,8 +31,7 @@ pub(crate) struct Conditions {
     pub(crate) computes: Vec<Check>,
 }
 
-static CONDITIONS: Table<Conditions> =
-    Table::new(include_str!("../../engines/mlx-lm/conditions.txt"), Conditions::parse);
+static CONDITIONS: Table<Conditions> = table!("mlx-lm/conditions", Conditions::parse);
 
 impl Conditions {
     fn parse(block: Block) -> Self {
@@ -124,7 +122,7 @@ mod tests {
 
     #[test]
     fn conditions_are_of_classes() {
-        for (block, _) in CONDITIONS.blocks() {
+        for block in Block::each(CONDITIONS.blocks) {
             for name in block.names() {
                 assert!(name == "*" || class(name).is_some(), "{name}");
                 assert!(conditions(name).count() > 0, "{name}");

@@ -2,8 +2,8 @@
 //! the tensors that llama.cpp loads.
 //!
 //! The facts are text files in the folder `engines/`, one folder for each program, which
-//! `cargo xtask engines` extracts from the installed programs. The files are compiled in, and a block
-//! of a file is parsed when it is first looked up.
+//! `cargo xtask engines` extracts from the installed programs. The files are compiled in as blocks
+//! (`build.rs`), and a block is parsed when it is first looked up.
 
 pub(crate) mod expression;
 pub(crate) mod llama_cpp;
@@ -45,18 +45,9 @@ struct Block {
 }
 
 impl Block {
-    /// Splits a file into blocks. Lines that begin with `#` are comments.
-    fn all(mut text: &'static str) -> Vec<Self> {
-        let mut blocks = Vec::new();
-        while let Some((first, below)) = text.split_once('\n') {
-            let indented = below.split_inclusive('\n').take_while(|line| line.starts_with(' '));
-            let (rest, after) = below.split_at(indented.map(str::len).sum());
-            if !first.is_empty() && !first.starts_with('#') {
-                blocks.push(Self { first, rest });
-            }
-            text = after;
-        }
-        blocks
+    /// The blocks of a file.
+    fn each(file: &'static [(&'static str, &'static str)]) -> impl Iterator<Item = Self> {
+        file.iter().map(|(first, rest)| Self { first, rest })
     }
 
     /// The names that the block describes: the first word, in which commas separate several.
@@ -75,22 +66,32 @@ impl Block {
     }
 }
 
+/// The blocks of a file of `engines/`, in a table.
+macro_rules! table {
+    ($file:literal, $parse:expr) => {
+        $crate::engines::Table::new($crate::engines::blocks!($file), $parse)
+    };
+}
+use table;
+
+/// The blocks of a file of `engines/`: first lines, and the lines below each.
+macro_rules! blocks {
+    ($file:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/engines/", $file, ".rs"))
+    };
+}
+use blocks;
+
 /// The blocks of a file by name, each parsed when it is first looked up.
 struct Table<T: 'static> {
-    text: &'static str,
+    blocks: &'static [(&'static str, &'static str)],
     parse: fn(Block) -> T,
-    blocks: OnceLock<Vec<(Block, OnceLock<T>)>>,
+    parsed: OnceLock<Vec<OnceLock<T>>>,
 }
 
 impl<T> Table<T> {
-    const fn new(text: &'static str, parse: fn(Block) -> T) -> Self {
-        Self { text, parse, blocks: OnceLock::new() }
-    }
-
-    fn blocks(&self) -> &[(Block, OnceLock<T>)] {
-        self.blocks.get_or_init(|| {
-            Block::all(self.text).into_iter().map(|block| (block, OnceLock::new())).collect()
-        })
+    const fn new(blocks: &'static [(&'static str, &'static str)], parse: fn(Block) -> T) -> Self {
+        Self { blocks, parse, parsed: OnceLock::new() }
     }
 
     fn get(&self, name: &str) -> Option<&T> {
@@ -99,9 +100,12 @@ impl<T> Table<T> {
 
     /// Every block of a name.
     fn all(&self, name: &str) -> impl Iterator<Item = &T> {
-        let named = move |(block, _): &&(Block, _)| block.names().any(|known| known == name);
-        let blocks = self.blocks().iter().filter(named);
-        blocks.map(|(block, parsed)| parsed.get_or_init(|| (self.parse)(*block)))
+        let empty = || self.blocks.iter().map(|_| OnceLock::new()).collect();
+        let parsed = self.parsed.get_or_init(empty);
+        let named = Block::each(self.blocks)
+            .zip(parsed)
+            .filter(move |(block, _)| block.names().any(|known| known == name));
+        named.map(|(block, parsed)| parsed.get_or_init(|| (self.parse)(block)))
     }
 }
 
@@ -130,8 +134,8 @@ mod tests {
 
     #[test]
     fn blocks_are_found_by_each_of_their_names() {
-        let text = "# comment\n\na,b word\n  line\n  # more\nc\nd\n  last\n";
-        let table = Table::new(text, |block| block.lines().chain(block.words()).collect());
+        let blocks = &[("a,b word", "  line\n  # more\n"), ("c", ""), ("d", "  last\n")];
+        let table = Table::new(blocks, |block| block.lines().chain(block.words()).collect());
         let expected: &[(&str, &[&str])] = &[
             ("a", &["line", "# more", "word"]),
             ("b", &["line", "# more", "word"]),

@@ -1,7 +1,7 @@
 //! Facts about transformers: what its classes take for keys that `config.json` omits, and the names
 //! that it knows.
 
-use super::{Block, Constant, Table};
+use super::{Block, Constant, Table, table};
 use crate::json::Json;
 
 /// The class of a `model_type`.
@@ -18,24 +18,19 @@ pub(crate) struct Class {
     ties: bool,
 }
 
-static CLASSES: Table<Class> =
-    Table::new(include_str!("../../engines/transformers/defaults.txt"), Class::parse);
+static CLASSES: Table<Class> = table!("transformers/defaults", Class::parse);
 
 /// Fields that the model's code reads: a name, what they change, and the default, as JSON. Also keys of older files that
 /// change `nothing`, or nothing without `rope_scaling` (`scaling`).
-static READ: Table<Vec<[&str; 3]>> =
-    Table::new(include_str!("../../engines/transformers/read.txt"), |block| {
-        let words = |line: &'static str| {
-            let mut words = line.splitn(3, ' ');
-            Some([words.next()?, words.next()?, words.next()?])
-        };
-        block.lines().filter_map(words).collect()
-    });
+static READ: Table<Vec<[&str; 3]>> = table!("transformers/read", |block| {
+    let words = |line: &'static str| {
+        let mut words = line.splitn(3, ' ');
+        Some([words.next()?, words.next()?, words.next()?])
+    };
+    block.lines().filter_map(words).collect()
+});
 
-static NAMES: Table<Vec<&str>> =
-    Table::new(include_str!("../../engines/transformers/names.txt"), |block| {
-        block.lines().collect()
-    });
+static NAMES: Table<Vec<&str>> = table!("transformers/names", |block| { block.lines().collect() });
 
 impl Class {
     fn parse(block: Block) -> Self {

@@ -18,6 +18,11 @@ fn verbs() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().flat_map(|(_, verbs)| verbs.iter().copied())
 }
 
+/// Whether a word is a listed verb.
+pub(super) fn is_verb(word: &str) -> bool {
+    verbs().any(|verb| verb == word)
+}
+
 /// The verb that a word is a slip of.
 pub(super) fn nearest_verb(word: &str) -> Option<&'static str> {
     spelling::nearest(word, verbs(), |verb| spelling::distance(word, verb))

@@ -97,8 +97,14 @@ pub(crate) enum TargetType {
 impl TargetType {
     /// Parses a file type, or the bits of an MLX directory as `mlx4`, `4bit` or `mlx4,64`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let unknown = || Err(Self::meant(text).unwrap_or_else(|| TYPES_HERE.to_owned()));
+        Self::find(text).unwrap_or_else(unknown)
+    }
+
+    /// The type that a text names; `None` if it is not spelled as one.
+    pub(super) fn find(text: &str) -> Option<Result<Self, String>> {
         if let Some(file_type) = FileType::from_name(text) {
-            return Ok(Self::Gguf(file_type));
+            return Some(Ok(Self::Gguf(file_type)));
         }
         let lower = text.to_ascii_lowercase();
         let (bits, rest) =
@@ -109,14 +115,12 @@ impl TargetType {
         let number = number.or(start);
         if let Some(number) = number.filter(|number| number.parse::<u32>().is_ok()) {
             let rest = rest.map_or(String::new(), |rest| format!(",{rest}"));
-            return mlx(&format!("{number}{rest}")).map(Self::Mlx);
+            return Some(mlx(&format!("{number}{rest}")).map(Self::Mlx));
         }
-        let upper = text.to_ascii_uppercase();
-        let bare = |name: &str| name.replace(['_', '-'], "");
-        if let Some(row) = FILE_TYPES.iter().find(|row| bare(row.name) == bare(&upper)) {
-            return Ok(Self::Gguf(row.file_type));
-        }
-        Err(Self::meant(text).unwrap_or_else(|| TYPES_HERE.to_owned()))
+        let bare = |name: &'static str| name.bytes().filter(|byte| !b"_-".contains(byte));
+        let upper = text.to_ascii_uppercase().replace(['_', '-'], "");
+        let row = FILE_TYPES.iter().find(|row| bare(row.name).eq(upper.bytes()))?;
+        Some(Ok(Self::Gguf(row.file_type)))
     }
 
     /// The meaning of a word that is no type: a type of another program, or a slip.

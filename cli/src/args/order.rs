@@ -438,7 +438,7 @@ fn is_number(word: &str) -> bool {
 }
 
 pub(super) fn is_type(word: &str) -> bool {
-    TargetType::parse(word).is_ok() && !Path::new(word).exists()
+    matches!(TargetType::find(word), Some(Ok(_))) && !Path::new(word).exists()
 }
 
 /// Whether a word is the name of a container, and no file.

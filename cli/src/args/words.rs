@@ -66,8 +66,8 @@ fn options_last(program: &Program, words: &mut Vec<OsString>) {
 /// Joins the name of a program and its verb to one word. A folder may have the name of the program.
 fn with_program(words: &mut Vec<OsString>, at: usize) {
     let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
-    let is_verb = row(&next).is_some() || help::nearest_verb(&next) == Some(&next);
-    if !PROGRAMS.contains(&program.as_str()) || (Path::new(&program).exists() && !is_verb) {
+    let is_verb = || row(&next).is_some() || help::is_verb(&next);
+    if !PROGRAMS.contains(&program.as_str()) || (Path::new(&program).exists() && !is_verb()) {
         return;
     }
     words.remove(at);

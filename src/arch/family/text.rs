@@ -101,7 +101,7 @@ pub(super) fn sections(text: &'static str) -> Parsed<Vec<Section>> {
 }
 
 fn line(number: usize, text: &'static str) -> Parsed<Line> {
-    let mut words = Vec::new();
+    let (mut keyword, mut words) = (None, Vec::new());
     let mut rest = text;
     loop {
         rest = rest.trim_ascii_start();
@@ -118,14 +118,14 @@ fn line(number: usize, text: &'static str) -> Parsed<Line> {
                 (Word { text, is_quoted: false }, after)
             }
         };
-        words.push(word);
+        match keyword {
+            Some(_) => words.push(word),
+            None => keyword = Some(word.text),
+        }
         rest = after;
     }
-    let mut words = words.into_iter();
-    let Some(Word { text: keyword, .. }) = words.next() else {
-        return Err(Fault { line: number, text: "an empty section name".to_owned() });
-    };
-    Ok(Line { number, keyword, words: words.collect(), text })
+    let fault = || Fault { line: number, text: "an empty section name".to_owned() };
+    Ok(Line { number, keyword: keyword.ok_or_else(fault)?, words, text })
 }
 
 /// The text up to the first space, and what follows it.
