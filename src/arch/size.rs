@@ -30,6 +30,8 @@ pub(crate) enum Size {
     /// Twice the usual width, in layers that share keys and values (Gemma 4).
     WideFfn,
     Experts,
+    /// The vectors that experts are given: the residual stream's, or narrower ones.
+    ExpertDim,
     ExpertFfn,
     SharedFfn,
     Positions,
@@ -134,6 +136,10 @@ impl Size {
                 width?.checked_mul(2)
             }
             Self::Experts => Some(config.n_experts.value).filter(|&n| n > 0).map(u64::from),
+            Self::ExpertDim => {
+                let narrow = field(&config.experts.expert_latent_dim);
+                narrow.or_else(|| Self::Dim.of(config, layer))
+            }
             Self::ExpertFfn => field(&config.experts.expert_ffn_dim),
             Self::SharedFfn => field(&config.experts.shared_expert_ffn_dim),
             Self::Positions => field(&config.max_seq_len),
@@ -192,6 +198,10 @@ impl Size {
             Self::Ffn => or("ffn_dim", &config.ffn_dim),
             Self::WideFfn => format!("2 * {}", Self::Ffn.describe(config)),
             Self::Experts => from("n_experts", &config.n_experts.source),
+            Self::ExpertDim => match &config.experts.expert_latent_dim {
+                Some(width) => from("expert_latent_dim", &width.source),
+                None => Self::Dim.describe(config),
+            },
             Self::ExpertFfn => or("expert_ffn_dim", &config.experts.expert_ffn_dim),
             Self::SharedFfn => or("shared_expert_ffn_dim", &config.experts.shared_expert_ffn_dim),
             Self::Positions => or("max_seq_len", &config.max_seq_len),

@@ -214,9 +214,9 @@ static LAYERS: &[TensorRow] = &[
     may("layers.{n}.attention.q_gate.weight",          Matrix,      &[&[Any, Any]]),
     // Factors of queries and of what attention, the network and the embedding add (Talkie).
     may("layers.{n}.attention.q_gain",                 Vector,      &[&[Heads]]),
-    may("layers.{n}.attention_gain",                   Vector,      &[&[Any]]),
-    may("layers.{n}.ffn_gain",                         Vector,      &[&[Any]]),
-    may("layers.{n}.embedding_gain",                   Vector,      &[&[Any]]),
+    may("layers.{n}.attention_gain",                   Vector,      &[&[]]),
+    may("layers.{n}.ffn_gain",                         Vector,      &[&[]]),
+    may("layers.{n}.embedding_gain",                   Vector,      &[&[]]),
     // Shares of what a first and a second round of attention give (IQuest Loop).
     may("layers.{n}.attention.loop_gate.weight",       Router,      &[&[Heads, HeadDim]]),
     // What parts of the stream are mixed by (Inkling 2).
@@ -399,7 +399,8 @@ static LAYERS: &[TensorRow] = &[
         must("layers.{n}.ssm.a_log",                   Vector,      &[&[Inner, State]]))),
     with_heads(&[StateHeads],
         must("layers.{n}.ssm.d",                       Vector,      &[&[Inner]])),
-    may("layers.{n}.ssm.dt_norm.weight",               Norm,        &[&[StepRank]]),
+    // With heads, no number of the config is the width of the steps before their projection.
+    may("layers.{n}.ssm.dt_norm.weight",               Norm,        &[&[StepRank], &[Any]]),
     may("layers.{n}.ssm.b_norm.weight",                Norm,        &[&[State]]),
     may("layers.{n}.ssm.c_norm.weight",                Norm,        &[&[State]]),
     may("layers.{n}.ssm.norm.weight",                  Norm,        &[&[Channels]]),
@@ -496,15 +497,15 @@ static LAYERS: &[TensorRow] = &[
     // The experts of each token, whatever its position says.
     may("layers.{n}.ffn.router.table",                 Table,       &[&[Vocab, Any]]),
     or("layers.{n}.ffn.gate.weight",
-        must("layers.{n}.ffn.experts.gate.weight",     Matrix,      &[&[Experts, ExpertFfn, Dim]])),
+        must("layers.{n}.ffn.experts.gate.weight",     Matrix,      &[&[Experts, ExpertFfn, ExpertDim]])),
     or("layers.{n}.ffn.up.weight",
-        must("layers.{n}.ffn.experts.up.weight",       Matrix,      &[&[Experts, ExpertFfn, Dim], &[Experts, ExpertFfn, Any]])),
+        must("layers.{n}.ffn.experts.up.weight",       Matrix,      &[&[Experts, ExpertFfn, ExpertDim]])),
     or("layers.{n}.ffn.down.weight",
-        must("layers.{n}.ffn.experts.down.weight",     Matrix,      &[&[Experts, Dim, ExpertFfn], &[Experts, Any, ExpertFfn]])),
+        must("layers.{n}.ffn.experts.down.weight",     Matrix,      &[&[Experts, ExpertDim, ExpertFfn]])),
     // Into a narrower space that the experts compute in, and back.
-    may("layers.{n}.ffn.experts.latent_down.weight",   Matrix,      &[&[Any, Dim]]),
-    may("layers.{n}.ffn.experts.latent_up.weight",     Matrix,      &[&[Dim, Any]]),
-    may("layers.{n}.ffn.experts.latent_norm.weight",   Norm,        &[&[Any]]),
+    may("layers.{n}.ffn.experts.latent_down.weight",   Matrix,      &[&[ExpertDim, Dim]]),
+    may("layers.{n}.ffn.experts.latent_up.weight",     Matrix,      &[&[Dim, ExpertDim]]),
+    may("layers.{n}.ffn.experts.latent_norm.weight",   Norm,        &[&[ExpertDim]]),
     may("layers.{n}.ffn.experts.output_scale",         Vector,      &[&[Experts]]),
     // One for all experts, which is added to their sum.
     may("layers.{n}.ffn.experts.bias",                 Vector,      &[&[Dim]]),
@@ -560,7 +561,7 @@ static OUTPUTS: &[TensorRow] = &[
     may("hyper.down.weight",                           Matrix,      &[&[Any, Any]]),
     may("hyper.up.weight",                             Matrix,      &[&[Any, Any]]),
     may("residuals.weight",                            Router,      &[&[Dim]]),
-    may("output.gain",                                 Vector,      &[&[Any]]),
+    may("output.gain",                                 Vector,      &[&[]]),
     may("altup.unembed_projections.weight",            Matrix,      &[&[Any, Dim, Dim]]),
     may("pooler.weight",                               Matrix,      &[&[Dim, Dim]]),
     may("classifier.dense.weight",                     Matrix,      &[&[Dim, Dim]]),
@@ -579,6 +580,17 @@ static OUTPUTS: &[TensorRow] = &[
 /// Whether a model requires a tensor if its family has a name for it.
 pub(crate) fn is_required(canonical: &str) -> bool {
     rows().any(|(_, row)| row.name == canonical && !matches!(row.need, Need::No))
+}
+
+/// Whether this is the name of a canonical tensor.
+pub(super) fn is_canonical(name: &str) -> bool {
+    CanonicalTensor::of(name).is_some()
+}
+
+/// Whether layers have a norm at the place with this name, such as `ffn_norm`.
+pub(super) fn is_norm_of_layers(place: &str) -> bool {
+    let tensor = CanonicalTensor::of(&format!("layers.{{n}}.{place}.weight"));
+    tensor.is_some_and(|tensor| tensor.row.role == Norm) && !place.contains('.')
 }
 
 /// The rows, in the order of computation.

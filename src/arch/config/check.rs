@@ -125,6 +125,11 @@ pub(crate) fn counts(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
 
 /// Query heads for each key head of each layer, of objects that describe its parts; 0 without attention.
 pub(crate) fn groups(found: ConfigValue<'_>) -> Checked<Vec<u32>> {
+    let ConfigValue::Json(Json::Array(blocks)) = found else { return Ok(None) };
+    // A key with this name may mean something else in another family.
+    if blocks.iter().any(|block| block.get("attention").is_none()) {
+        return Ok(None);
+    }
     needed_list(found, |found| {
         let ConfigValue::Json(json) = found else { return Ok(None) };
         let group = json.get("attention").and_then(|part| part.get("n_heads_in_group"));

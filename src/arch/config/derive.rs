@@ -52,7 +52,12 @@ pub(crate) fn promised_layers(
     reader: &ConfigReader<'_>,
     architecture: &Architecture,
 ) -> Option<PromisedLayers> {
-    let stated = reader.field(key("n_layers")?, check::layers).ok()?;
+    // The layers of a group are one layer, which is run several times.
+    let groups = reader.field(key("layer_groups")?, check::layers).ok()?;
+    let stated = match groups {
+        Some(groups) => Some(groups),
+        None => reader.field(key("n_layers")?, check::layers).ok()?,
+    };
     // Transformers omits the number where the class derives it from the list.
     let listed = || reader.field(key("layer_types")?, check::kinds).ok()?;
     let count = |kinds: Vec<LayerKind>| u32::try_from(kinds.len()).ok();
@@ -218,7 +223,9 @@ impl<'d> ConfigDraft<'d> {
             let count = u32::try_from(kinds.value.len()).ok()?;
             Some(Field::derived(count, format!("length of {}", kinds.source)))
         });
-        let mut n_layers = self.needed("n_layers", |core| core.n_layers.take().or(listed))?;
+        let mut n_layers = self.needed("n_layers", |core| {
+            core.layer_groups.take().or(core.n_layers.take()).or(listed)
+        })?;
         if self.counts_encoder_layers() {
             let as_many = || Field::derived(n_layers.value, "as many as enc_n_layers");
             let decoder = self.core.decoder_layers.take().unwrap_or_else(as_many);

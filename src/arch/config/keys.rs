@@ -64,7 +64,8 @@ parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
         dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim", "model_dim"];
-        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_groups", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers", "num_transformer_layers"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers", "num_transformer_layers"];
+        layer_groups: u32 = layers,     gguf [],                                                           json ["num_hidden_groups"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads", "num_query_heads"];
         n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads"];
@@ -84,7 +85,7 @@ parts! {
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
         rope_theta: f32 = base,         gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta", "rope_freq_constant", "rope_embedding_base"];
-        tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
+        tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings", "share_input_output_layers"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts", "ffn_config.moe_num_experts"];
         choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
         layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern", "attention_layers"];
@@ -232,7 +233,7 @@ parts! {
         /// Inner width of an expert.
         expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size", "expert_ffn_hidden_size"];
         /// Width that experts compute in, if it is not that of the residual stream.
-        expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json ["moe_latent_size"];
+        expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json ["moe_latent_size", "moe_hidden_size"];
         /// Inner width of the shared experts in total.
         shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"];
         /// Factor applied to the expert weights.

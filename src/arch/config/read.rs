@@ -28,6 +28,9 @@ const OLDER: &str = "rope_scaling";
 /// them, or has defaults. Outside, they are those of another part.
 const OF_TEXT_MODELS: [&str; 3] = ["head_dim", "narrow_head_dim", "max_seq_len"];
 
+/// Rows that count only for classes that have their key: to others it says nothing.
+const OF_CLASSES: [&str; 1] = ["layer_groups"];
+
 /// All paths that a path of the table stands for.
 pub(crate) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
@@ -222,6 +225,10 @@ impl<'a> ConfigReader<'a> {
     }
 
     fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
+        let is_of_class = || key.json.iter().any(|key| self.of_class.contains_key(key));
+        if OF_CLASSES.contains(&key.name) && !is_of_class() {
+            return None;
+        }
         let counted = self.kept.as_ref().is_some_and(|kept| kept.counted.contains(&key.name));
         let keys = match self.store.encoding() {
             Encoding::Gguf if counted || self.kept.is_none() => key.gguf,

@@ -11,16 +11,16 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
     let mut expected = Vec::new();
     for sizes in tensor.shapes(Some(config)) {
         // A size that the config does not state is not checked.
-        let lengths: Option<Vec<u64>> = sizes.iter().map(|size| size.of(config, layer)).collect();
-        let Some(lengths) = lengths else { continue };
-        // A vector may be stored as a matrix of one row or one column.
-        let squeezed = |shape: &[u64]| -> Vec<u64> {
-            shape.iter().copied().filter(|&length| length != 1).collect()
+        let stated = |size: &Size| match size {
+            Size::Any => Some(None),
+            size => size.of(config, layer).map(Some),
         };
-        if squeezed(&lengths) == squeezed(shape) {
+        let Some(stated) = sizes.iter().map(stated).collect::<Option<Vec<_>>>() else { continue };
+        if fits(&stated, shape) {
             return None;
         }
-        expected.push((lengths, sizes));
+        let lengths: Option<Vec<u64>> = stated.into_iter().collect();
+        expected.extend(lengths.map(|lengths| (lengths, sizes)));
     }
     // The closest of the allowed shapes is reported.
     let distance = |(lengths, _): &&(Vec<u64>, &[Size])| {
@@ -34,4 +34,12 @@ pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Opt
         .map(|(_, (size, length))| format!("{} is {length}", size.describe(config)))
         .collect();
     Some(format!("{canonical}: the shape is {shape:?}, but {}", wrong.join(" and ")))
+}
+
+/// Whether a shape has the stated lengths; `None` stands for any. A vector may be stored as a matrix of one row or one column.
+fn fits(stated: &[Option<u64>], shape: &[u64]) -> bool {
+    let stated = stated.iter().filter(|length| **length != Some(1));
+    let found: Vec<u64> = shape.iter().copied().filter(|&length| length != 1).collect();
+    let same = |(stated, found): (&Option<u64>, &u64)| stated.is_none_or(|stated| stated == *found);
+    stated.clone().count() == found.len() && stated.zip(&found).all(same)
 }
