@@ -129,6 +129,22 @@ fn faults_name_the_file_and_the_line() {
             "[family a]\nhf a\nnamed x. of y. with z.weight\n",
             "line 3: named: NAME for NAME with or without TENSOR is needed",
         ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nnorm added 1.0 ffn_nrom\n",
+            "line 5: norm: layers have no norm \"ffn_nrom\"",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\n[decoder]\nlogits gained output.gian\n",
+            "line 5: logits: no tensor \"output.gian\"",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\nrename hf a. b. requires output.wieght\n",
+            "line 4: rename: no tensor \"output.wieght\"",
+        ),
+        (
+            "[family a]\nhf a\ntensors decoder\nrename hf a. b. without output.weight\n",
+            "line 4: rename: requires TENSOR, lacks TENSOR or models NAMES is needed",
+        ),
         ("[gguf a]\nfamily\n", "line 2: family: 0 values, but at least 1 are needed"),
         (
             "[tensors t]\na.weight b.weight c.weight gguf:turned\n",

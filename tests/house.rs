@@ -519,3 +519,42 @@ fn imports_are_found() {
     let edges = Crate::new(sources).edges();
     assert_eq!(circles(&edges), [BTreeSet::from(["a/c.rs", "a/mod.rs"].map(str::to_owned))]);
 }
+
+/// Words of the code that reads files of families, which those files do not have: keys of configs.
+const NO_WORDS_OF_FAMILIES: &[&str] =
+    &["attention.clamp_kqv", "attn_config.clip_qkv", "clip_qkv", "mask_token_id"];
+
+#[test]
+fn every_word_of_a_family_is_described() {
+    let described = std::fs::read_to_string(root().join("families/README.md")).unwrap();
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let described: BTreeSet<&str> = described.split(|c| !is_of_word(c)).collect();
+    let mut files = sources_in("src/arch", "src/arch/");
+    files.extend(sources_in("reference/src/family", "reference/src/family/"));
+    let mut missing = Vec::new();
+    for name in [
+        "src/arch/family/form.rs",
+        "src/arch/family/parse.rs",
+        "src/arch/family/spellings.rs",
+        "src/arch/family/table.rs",
+        "src/arch/habits.rs",
+        "reference/src/family/mod.rs",
+    ] {
+        let text = files.get(name).unwrap_or_else(|| panic!("no file {name}"));
+        for token in tokens(text) {
+            let Some(word) = token.literal() else { continue };
+            let is_word = word.starts_with(|c: char| c.is_ascii_lowercase())
+                && word.chars().all(|c| is_of_word(c) && !c.is_ascii_uppercase());
+            // A transform for q stands for those for k and v.
+            let all = word.split_once('.').map_or(word, |(all, _)| all);
+            let is_part =
+                |other: &&str| other.strip_prefix(all).is_some_and(|p| p.starts_with('.'));
+            let of_transform = name.ends_with("form.rs") && described.iter().any(is_part);
+            let is_described = described.contains(word) || of_transform;
+            if is_word && !is_described && !NO_WORDS_OF_FAMILIES.contains(&word) {
+                missing.push(format!("{name}:{}: {word}", token.line));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "not in families/README.md:\n{}", missing.join("\n"));
+}

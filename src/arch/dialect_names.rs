@@ -47,8 +47,9 @@ pub(crate) fn dialect_tensors(
         false => canonical.contains(&required),
     };
     let of_these = |row: &&Rename| {
-        row.dialect == dialect
+        row.dialects.contains(&dialect)
             && (row.requires.is_empty() || has(row.requires))
+            && (row.lacks.is_empty() || !has(row.lacks))
             && (row.models.is_empty() || row.models.contains(&named))
     };
     let renames: Vec<&Rename> = architecture.renames.iter().filter(of_these).collect();

@@ -100,12 +100,14 @@ pub(super) fn runs(numbers: &[u32]) -> String {
 }
 
 /// A name that a class of a dialect uses instead of the first one in the tables.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rename {
-    pub(crate) dialect: Dialect,
+    pub(crate) dialects: &'static [Dialect],
     /// A canonical tensor that a model must have for this rename to apply; empty if it always
     /// applies. `{n}` stands for the number of any layer.
     pub(crate) requires: &'static str,
+    /// One that a model must not have, in the same way.
+    pub(crate) lacks: &'static str,
     /// The names of models that this rename applies to, as their files state them; empty if it
     /// applies to all.
     pub(crate) models: &'static [&'static str],
@@ -117,13 +119,8 @@ pub(crate) struct Rename {
 
 impl Rename {
     /// A rename without any facts, to build others from.
-    pub(crate) const EMPTY: Self = Self {
-        dialect: Dialect::HuggingFace,
-        requires: "",
-        models: &[],
-        prefix: "",
-        replacement: "",
-    };
+    pub(crate) const EMPTY: Self =
+        Self { dialects: &[], requires: "", lacks: "", models: &[], prefix: "", replacement: "" };
 }
 
 /// A tensor of one value in each layer, which GGUF states as a key with a value for each layer.

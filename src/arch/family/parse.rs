@@ -6,10 +6,10 @@ use super::table::{Tables, number, value};
 use super::text::{Line, Parsed, Section};
 use crate::arch::config::{ConfigValue, FamilyDefault, key};
 use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
+use crate::arch::tensor::is_norm_of_layers;
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
-    Architecture, ConditionalName, Dialect, Instead, KeyedTensor, NameRule, PlanLine, Rename,
-    RopeLayout,
+    Architecture, ConditionalName, Instead, KeyedTensor, NameRule, PlanLine, Rename, RopeLayout,
 };
 
 /// Parses the families of a file.
@@ -28,7 +28,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 family = Some(FamilyDraft::of(tables, head, lines)?);
             }
             "decoder" => match &mut family {
-                Some(family) => family.row.decoder = Some(plan(lines)),
+                Some(family) => family.row.decoder = Some(plan(tables, lines)?),
                 None => return Err(head.fault("a decoder before the first [family NAME]")),
             },
             "gguf" => variant = Some(VariantDraft::of(tables, head, lines)?),
@@ -41,7 +41,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 families.modules.extend(modules);
             }
             _ => {
-                let known = "tensors, keys, config, optional, prefixes, family, decoder, gguf, class or modules";
+                let known = "tensors, keys, config, optional, prefixes, renames, family, decoder, gguf, class or modules";
                 return Err(head.fault(format!("no such section, but {known}")));
             }
         }
@@ -51,10 +51,36 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
     Ok(families)
 }
 
-/// The plan of a decoder.
-fn plan(lines: &[Line]) -> &'static [PlanLine] {
+/// The first words of lines of a plan whose next word is a tensor.
+const WITH_TENSOR: &[&[&str]] = &[
+    &["embedding", "joined"],
+    &["embedding", "first_row"],
+    &["arrangement", "parallel", "unless"],
+    &["logits", "gained"],
+    &["refuse", "with"],
+];
+
+/// The plan of a decoder. The decoder knows what its lines mean, and the tables know the tensors.
+fn plan(tables: &Tables, lines: &[Line]) -> Parsed<&'static [PlanLine]> {
+    for line in lines {
+        let words: Vec<&str> = std::iter::once(line.keyword).chain(line.from(0)).collect();
+        let of_tensor = WITH_TENSOR.iter().find_map(|start| words.strip_prefix(*start));
+        if let Some([tensor, ..]) = of_tensor {
+            tables.tensor(line, tensor)?;
+        }
+        let (["norm", "added", _, places @ ..] | ["norm", "epsilon", _, _, places @ ..]) =
+            &words[..]
+        else {
+            continue;
+        };
+        for place in places {
+            if !is_norm_of_layers(place) {
+                return Err(line.fault(format!("layers have no norm \"{place}\"")));
+            }
+        }
+    }
     let line = |line: &Line| PlanLine { block: line.keyword, values: line.list(0) };
-    lines.iter().map(line).collect::<Vec<_>>().leak()
+    Ok(lines.iter().map(line).collect::<Vec<_>>().leak())
 }
 
 fn finish_variant(
@@ -194,7 +220,12 @@ impl FamilyDraft {
             }
             "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
             "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
-            "rename" => self.renames.push(rename(line)?),
+            "rename" => self.renames.push(tables.rename(line, line.list(0))?),
+            "renames" => {
+                for name in line.from(0) {
+                    self.renames.extend(tables.renames(line, name)?);
+                }
+            }
             "named" => {
                 let [name, word, usual, condition, beside] = line.words()?;
                 let present = match (word, condition) {
@@ -202,10 +233,12 @@ impl FamilyDraft {
                     ("for", "without") => false,
                     _ => return Err(line.fault("NAME for NAME with or without TENSOR is needed")),
                 };
+                tables.tensor(line, beside)?;
                 self.conditional_names.push(ConditionalName { beside, present, usual, name });
             }
             "auxiliary" => self.auxiliary.push((line.word(0)?, line.text_from(1))),
             "keyed" => {
+                tables.tensor(line, line.word(0)?)?;
                 let shape = (2..line.words.len()).map(|index| number(line, index));
                 self.keyed.push(KeyedTensor {
                     canonical: line.word(0)?,
@@ -237,30 +270,6 @@ impl FamilyDraft {
             ..self.row
         }))
     }
-}
-
-fn rename(line: &Line) -> Parsed<Rename> {
-    let dialect = match line.word(0)? {
-        "hf" => Dialect::HuggingFace,
-        "mlx" => Dialect::Mlx,
-        "gguf" => Dialect::Gguf,
-        _ => return Err(line.fault("hf, mlx or gguf is needed")),
-    };
-    let mut rename =
-        Rename { dialect, prefix: line.word(1)?, replacement: line.word(2)?, ..Rename::EMPTY };
-    let mut index = 3;
-    while let Some(word) = line.words.get(index) {
-        match word.text {
-            "requires" => rename.requires = line.word(index + 1)?,
-            "models" => {
-                rename.models = line.list(index + 1);
-                break;
-            }
-            _ => return Err(line.fault("requires NAME or models NAMES is needed")),
-        }
-        index += 2;
-    }
-    Ok(rename)
 }
 
 /// A line of mlx-lm's choices for modules.
@@ -395,8 +404,8 @@ fn class(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Class> {
 fn condition<F>(tables: &Tables, line: &Line, kind: fn(Step) -> Option<F>) -> Parsed<Condition<F>> {
     match (line.word(0)?, line.words.get(1)) {
         ("not", Some(word)) => tables.step(line, word.text, kind).map(Condition::Not),
-        ("has", Some(word)) => Ok(Condition::Has(word.text)),
-        ("lacks", Some(word)) => Ok(Condition::Lacks(word.text)),
+        ("has", Some(word)) => tables.tensor(line, word.text).map(Condition::Has),
+        ("lacks", Some(word)) => tables.tensor(line, word.text).map(Condition::Lacks),
         (name, _) => tables.step(line, name, kind).map(Condition::Is),
     }
 }

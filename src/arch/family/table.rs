@@ -7,10 +7,11 @@ use super::form;
 use super::step::Step;
 use super::steps::steps;
 use super::text::{Fault, Line, Parsed, Section, Word, sections};
-use crate::arch::rule::{NameRule, StoredForm};
-use crate::arch::tensor::is_required;
+use crate::arch::rule::{self, NameRule, Rename, StoredForm};
+use crate::arch::tensor::{is_canonical, is_required};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{ConfigRule, KeyRule, KeyType};
+use crate::dialect::Dialect;
 use crate::engines::Constant;
 
 /// Tables of one kind, by name.
@@ -29,6 +30,7 @@ pub(super) struct Tables {
     config: Named<ConfigRule>,
     optional: Named<&'static str>,
     prefixes: Named<(&'static str, &'static str)>,
+    renames: Named<Rename>,
     /// The sections that are no tables.
     pub(super) others: Vec<Section>,
 }
@@ -43,6 +45,7 @@ impl Tables {
             config: Vec::new(),
             optional: Vec::new(),
             prefixes: Vec::new(),
+            renames: Vec::new(),
             others: Vec::new(),
         };
         for section in sections(text)? {
@@ -66,6 +69,15 @@ impl Tables {
                 "prefixes" => {
                     let pair = |line: &Line| Ok((line.keyword, line.word(0)?));
                     tables.prefixes.push((head.word(0)?, list(lines, pair)?));
+                }
+                "renames" => {
+                    let row = |line: &Line| {
+                        let words: Vec<_> =
+                            std::iter::once(line.keyword).chain(line.from(0)).collect();
+                        tables.rename(line, &words)
+                    };
+                    let rows = list(lines, row)?;
+                    tables.renames.push((head.word(0)?, rows));
                 }
                 _ => tables.others.push(section),
             }
@@ -97,6 +109,21 @@ impl Tables {
         Ok(names.filter(|name| is_required(name)).collect())
     }
 
+    /// The name of a tensor, or of its module: a canonical one, or one of the tables of the file.
+    pub(super) fn tensor<'n>(&self, line: &Line, name: &'n str) -> Parsed<&'n str> {
+        let weight = format!("{name}.weight");
+        let pattern = rule::pattern(&weight).layers;
+        let is_own = |row: &NameRule| {
+            let own = row.canonical;
+            own == pattern || Some(own) == pattern.strip_suffix(".weight")
+        };
+        let own = || self.tensors.iter().flat_map(|(_, rows)| *rows).any(is_own);
+        match is_canonical(name) || is_canonical(&weight) || own() {
+            true => Ok(name),
+            false => Err(line.fault(format!("no tensor \"{name}\""))),
+        }
+    }
+
     /// A list of prefixes.
     pub(super) fn prefixes(
         &self,
@@ -104,6 +131,46 @@ impl Tables {
         name: &str,
     ) -> Parsed<&'static [(&'static str, &'static str)]> {
         self.table(line, name, |tables| &tables.prefixes)
+    }
+
+    /// Names that classes have instead.
+    pub(super) fn renames(&self, line: &Line, name: &str) -> Parsed<&'static [Rename]> {
+        self.table(line, name, |tables| &tables.renames)
+    }
+
+    /// A name that a class has instead: the dialect, the starts of both names, and conditions.
+    pub(super) fn rename(&self, line: &Line, words: &[&'static str]) -> Parsed<Rename> {
+        let fault = |needed: &str| line.fault(format!("{needed} is needed"));
+        let [dialect, prefix, replacement, conditions @ ..] = words else {
+            return Err(fault("DIALECT FROM TO"));
+        };
+        let dialects: &[Dialect] = match *dialect {
+            "hf" => &[Dialect::HuggingFace],
+            "mlx" => &[Dialect::Mlx],
+            "safetensors" => &[Dialect::HuggingFace, Dialect::Mlx],
+            "gguf" => &[Dialect::Gguf],
+            _ => return Err(fault("hf, mlx, safetensors or gguf")),
+        };
+        let mut rename = Rename { dialects, prefix, replacement, ..Rename::EMPTY };
+        let mut rest = conditions;
+        loop {
+            rest = match rest {
+                [] => return Ok(rename),
+                ["requires", name, others @ ..] => {
+                    rename.requires = self.tensor(line, name)?;
+                    others
+                }
+                ["lacks", name, others @ ..] => {
+                    rename.lacks = self.tensor(line, name)?;
+                    others
+                }
+                ["models", names @ ..] if !names.is_empty() => {
+                    rename.models = names.to_vec().leak();
+                    &[]
+                }
+                _ => return Err(fault("requires TENSOR, lacks TENSOR or models NAMES")),
+            };
+        }
     }
 
     /// A table by its name: of this file, else of the shared one; of another file after `FILE/`.
