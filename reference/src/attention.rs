@@ -194,20 +194,19 @@ impl Attention {
             }
         };
         let qk_norm = |what: &str, heads: usize| {
-            let Some(count) = loader.vector_if(&at(&format!("{what}.weight")))?.map(|v| v.len())
-            else {
-                let gains = loader.vector_if(&at(&what.replace("norm", "gain")))?;
+            let Some(count) = loader.len_if(&at(&format!("{what}.weight")))? else {
+                let gains = loader.vector_if(&at(&what.replace("norm", "gain")), heads)?;
                 let bare = plan.bare_norms.then(|| Norm::bare(head_dim, norm));
                 return Ok(bare.map(|bare| bare.times(&gains.unwrap_or_default())));
             };
-            let of_heads = plan.norms_of_heads || count == head_dim;
-            let width = if of_heads { head_dim } else { heads * head_dim };
-            loader.norm_if(&at(what), width, norm)
+            let runs = match (count == head_dim, plan.norms_of_heads) {
+                (true, _) => (1, head_dim),
+                (false, true) => (heads, head_dim),
+                (false, false) => (1, heads * head_dim),
+            };
+            loader.norm_of_runs(&at(what), runs, norm)
         };
-        let sinks = loader.vector_if(&at("sinks"))?;
-        if let Some(sinks) = sinks.as_ref().filter(|sinks| sinks.len() != heads) {
-            return Err(Error::Mismatch(format!("{name}.sinks has {} values", sinks.len())));
-        }
+        let sinks = loader.vector_if(&at("sinks"), heads)?;
         let output = match experts {
             Some(experts) => Output::Experts(Box::new(experts)),
             None => Output::Matrix(Box::new(loader.weight(&at("output"), heads * value_dim)?)),

@@ -25,8 +25,8 @@ impl Convolution {
         kernel: usize,
     ) -> Result<Self> {
         let factors = loader.vector(&format!("{name}.weight"), channels.saturating_mul(kernel))?;
-        let bias = loader.vector_if(&format!("{name}.bias"))?;
-        if channels == 0 || kernel == 0 || bias.as_ref().is_some_and(|own| own.len() != channels) {
+        let bias = loader.vector_if(&format!("{name}.bias"), channels)?;
+        if channels == 0 || kernel == 0 {
             let fault = format!("{name} has not {channels} channels of {kernel} positions");
             return Err(Error::Mismatch(fault));
         }
@@ -43,7 +43,10 @@ impl Convolution {
     ) -> Result<Self> {
         let mut factors = Vec::new();
         for name in names {
-            factors.extend(loader.vector_if(&format!("{name}.weight"))?.unwrap_or_default());
+            let name = format!("{name}.weight");
+            if let Some(len) = loader.len_if(&name)? {
+                factors.extend(loader.vector(&name, len)?);
+            }
         }
         if factors.is_empty() || factors.len() != channels.saturating_mul(kernel) {
             let fault = format!("{} have not {channels} channels", names.join(", "));

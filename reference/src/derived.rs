@@ -193,12 +193,12 @@ impl LayerPlan {
         };
         let network = NetworkPlan {
             activation: facts.activation()?,
-            routing: Routing::usual(facts)?,
+            routing: Routing::usual(facts, layer)?,
             sparsity: None,
             gate_scale: 1.0,
             output_scale: 1.0,
         };
-        Ok(Self { mixer, network, residuals: [(1.0, 1.0); 2] })
+        Ok(Self { is_empty: false, mixer, network, residuals: [(1.0, 1.0); 2] })
     }
 }
 
@@ -263,7 +263,7 @@ impl AttentionPlan {
 }
 
 impl Routing {
-    fn usual(facts: &Facts<'_>) -> Result<Self> {
+    fn usual(facts: &Facts<'_>, layer: u32) -> Result<Self> {
         let experts = &facts.config.experts;
         let count = |field: &Option<weighbridge::arch::Field<u32>>| {
             field.as_ref().map(|field| size(field.value))
@@ -276,8 +276,10 @@ impl Routing {
                 return Err(Error::Unsupported(format!("experts chosen by {}", other.name())));
             }
         };
+        let used = experts.n_experts_used.as_ref();
+        let used = used.map(|used| facts.of_layer(used, layer)).transpose()?;
         Ok(Self {
-            used: count(&experts.n_experts_used).unwrap_or(1),
+            used: used.map_or(1, size),
             scoring,
             normalized: experts.expert_weights_norm.as_ref().is_none_or(|norm| norm.value),
             scale: experts.expert_weights_scale.as_ref().map_or(1.0, |scale| scale.value),

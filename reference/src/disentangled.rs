@@ -86,7 +86,7 @@ impl DisentangledPlan {
         let distance = query.abs_diff(key);
         let half = self.span / 2;
         let ranged = match self.farthest {
-            Some(farthest) if distance > half && half > 1 => {
+            Some(farthest) if distance > half => {
                 let part = (distance as f32 / half as f32).ln()
                     / ((farthest.saturating_sub(1)) as f32 / half as f32).ln()
                     * (half - 1) as f32;
@@ -116,6 +116,9 @@ mod tests {
         };
         let rows = [0, 1, 8, 9, 12, 20, 40, 63].map(|key| plan.row(0, key));
         assert_eq!(rows, [16, 15, 8, 7, 6, 4, 2, 1]);
+        // `make_log_bucket_position(-d, 3, 8)`.
+        let few = DisentangledPlan { span: 3, farthest: Some(8), ..plan };
+        assert_eq!([0, 1, 2, 7].map(|key| few.row(0, key)), [3, 2, 2, 2]);
         let plain = DisentangledPlan { farthest: None, ..plan };
         assert_eq!([0, 15, 16, 40].map(|key| plain.row(0, key)), [16, 1, 0, 0]);
         assert_eq!([0, 15, 16, 40].map(|query| plain.row(query, 0)), [16, 31, 31, 31]);

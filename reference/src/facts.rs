@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use weighbridge::Model;
-use weighbridge::arch::{Architecture, ConfigValue, LayerKind, ModelConfig, RopeLayout};
+use weighbridge::arch::{Architecture, ConfigValue, Field, LayerKind, ModelConfig, RopeLayout};
+use weighbridge::json::Json;
 use weighbridge::metadata::Value;
 use weighbridge::model::Convention;
 
@@ -125,6 +126,14 @@ impl<'m> Facts<'m> {
         matches!(self.model.stated_config(name), Some(ConfigValue::Json(json)) if json.is_array())
     }
 
+    /// The values of a list of `config.json`; none without it.
+    pub(crate) fn list(&self, name: &str) -> &'m [Json] {
+        match self.other(&[name]) {
+            Some(ConfigValue::Json(json)) => json.as_array().map_or(&[], Vec::as_slice),
+            _ => &[],
+        }
+    }
+
     /// Such a value that is a number.
     pub(crate) fn real(&self, names: &[&str]) -> Option<f32> {
         #[expect(clippy::cast_possible_truncation, reason = "models compute in f32")]
@@ -173,12 +182,14 @@ impl<'m> Facts<'m> {
         class.is_some_and(|class| ends.iter().any(|end| class.ends_with(end)))
     }
 
-    /// The words of such a value: of a list, or of a text with bars between them.
-    pub(crate) fn words(&self, name: &str) -> Vec<&'m str> {
+    /// The words of such a value: of a list as they are, or of a text with bars between them, in small letters.
+    pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let Some(ConfigValue::Json(json)) = self.other(&[name]) else { return Vec::new() };
+        let of_text =
+            |text: &str| text.split('|').map(|word| word.trim().to_lowercase()).collect::<Vec<_>>();
         match json.as_array() {
-            Some(list) => list.iter().filter_map(|json| json.as_str()).collect(),
-            None => json.as_str().into_iter().flat_map(|text| text.split('|')).collect(),
+            Some(list) => list.iter().filter_map(|json| json.as_str()).map(str::to_owned).collect(),
+            None => json.as_str().map(of_text).unwrap_or_default(),
         }
     }
 
@@ -304,10 +315,31 @@ impl<'m> Facts<'m> {
         self.model.has(&format!("layers.{layer}.ssm.in.weight"))
     }
 
-    /// The first value of a tensor with this canonical name.
-    pub(crate) fn first_of(&self, name: &str) -> Result<f32> {
-        let values = self.model.tensor(name)?.dequantize()?.to_vec();
-        Ok(values.first().copied().unwrap_or_default())
+    /// The one value of a tensor with this canonical name.
+    pub(crate) fn single(&self, name: &str) -> Result<f32> {
+        let tensor = self.model.tensor(name)?;
+        match tensor.dequantize()?.to_vec()[..] {
+            [value] => Ok(value),
+            _ => {
+                let shape = tensor.shape();
+                let fault = format!("{name} has the shape {shape:?}, but one value was expected");
+                Err(Error::Mismatch(fault))
+            }
+        }
+    }
+
+    /// The number of a layer where the files have a list of them in place of this field.
+    pub(crate) fn of_layer(&self, field: &Field<u32>, layer: u32) -> Result<u32> {
+        let key = field.source.rsplit(' ').next().unwrap_or_default();
+        if !self.is_list(key) {
+            return Ok(field.value);
+        }
+        let each = self.reals(&[key]).unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let number = each.get(size(layer)).map(|number| *number as u32);
+        number.ok_or_else(|| {
+            Error::Mismatch(format!("{key} has {} values, but none for layer {layer}", each.len()))
+        })
     }
 
     /// The values of a stored tensor that is made of the config.

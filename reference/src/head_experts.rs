@@ -50,7 +50,7 @@ impl HeadExperts {
             let fault = format!("{name} has {count} experts, {used} for each token");
             return Err(Error::Mismatch(fault));
         }
-        let bias = loader.vector_if(&at("experts.bias"))?.map(|bias| Rows::new(bias, dim));
+        let bias = loader.vector_if(&at("experts.bias"), dim)?.map(|bias| Rows::new(bias, dim));
         Ok(Some(Self { router, q, output, bias, used, kv_heads }))
     }
 

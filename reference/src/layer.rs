@@ -95,8 +95,9 @@ pub(crate) struct Layer {
     output_scale: Option<f32>,
     /// Factors of what attention and the network add.
     gains: [Option<f32>; 2],
-    /// Whether it has attention to what an encoder gave instead of its own.
-    only_across: bool,
+    /// Whether it changes nothing: it has no part, or attends to an encoder's output alone, and without an image, Llama's
+    /// class leaves such layers out.
+    is_left_out: bool,
     /// The factor of the embedding, which the layer adds again (Talkie).
     embedding_gain: Option<f32>,
     streams: Option<(Streams, Laurel)>,
@@ -280,7 +281,7 @@ fn channel_factors(
     dim: usize,
 ) -> Result<[Option<Rows>; 2]> {
     let factors = |what: &str| {
-        let factors = loader.vector_if(&at(what))?;
+        let factors = loader.vector_if(&at(what), dim)?;
         Ok::<_, Error>(factors.map(|factors| Rows::new(factors, dim)))
     };
     Ok([factors("attention_residual")?, factors("ffn_residual")?])
@@ -311,7 +312,7 @@ impl Layer {
         // In some families, a layer has one part alone: a mixer or a network.
         let needs_network =
             !plan.has_single_parts && !matches!(mixer, Mixer::StateSpace(_)) || is_none;
-        if needs_network && dense.is_none() && experts.is_none() {
+        if needs_network && !layer.is_empty && dense.is_none() && experts.is_none() {
             return Err(Error::Unsupported(format!("{} without a network", at(""))));
         }
         let post_attention_norm = behind(names.post_attention_norm)?;
@@ -354,7 +355,7 @@ impl Layer {
             per_layer,
             output_scale: single("output_scale")?,
             gains: [single("attention_gain")?, single("ffn_gain")?],
-            only_across: is_none && loader.has(&at("cross_attn.q.weight")),
+            is_left_out: layer.is_empty || is_none && loader.has(&at("cross_attn.q.weight")),
             embedding_gain: single("embedding_gain")?,
             streams,
         })
@@ -375,8 +376,7 @@ impl Layer {
 
     /// Changes the residual stream.
     pub(crate) fn apply(&self, x: &mut Rows, context: &mut Context<'_>) -> Result<()> {
-        // Without an image, Llama's class leaves such layers out.
-        if self.only_across {
+        if self.is_left_out {
             return Ok(());
         }
         self.input_norm.iter().for_each(|norm| norm.apply(x));

@@ -19,6 +19,7 @@ pub(crate) struct MaskedWords {
 impl MaskedWords {
     pub(crate) fn load_if(
         loader: Loader<'_>,
+        embedding: &Weight,
         dim: usize,
         norm: NormPlan,
         plan: &Plan,
@@ -36,7 +37,10 @@ impl MaskedWords {
         let bias = match &output {
             // It is part of the matrix.
             Some(_) => Vec::new(),
-            None => loader.vector_if("masked_words.output.bias")?.unwrap_or_default(),
+            None => {
+                let bias = loader.vector_if("masked_words.output.bias", embedding.outputs())?;
+                bias.unwrap_or_default()
+            }
         };
         let of_layers = plan.layers.first().map(|layer| layer.network.activation);
         let activation = plan.head_activation.or(of_layers);

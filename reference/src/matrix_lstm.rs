@@ -44,7 +44,7 @@ impl MatrixLstm {
             write: loader.sized(&at("write"), heads, dim)?,
             forget: loader.sized(&at("forget"), heads, dim)?,
             gate: loader.sized(&at("gate"), heads * value_dim, dim)?,
-            norm: loader.norm(&at("norm"), value_dim, norm)?,
+            norm: loader.norms(&at("norm"), (heads, value_dim), norm)?,
             output: loader.sized(&at("output"), dim, heads * value_dim)?,
         })
     }

@@ -15,7 +15,7 @@ use crate::layer::{
 };
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};
-use crate::plan::{Arrangement, LayerPlan, Plan};
+use crate::plan::{Arrangement, Plan, TextEncoderPlan};
 use crate::rows::Rows;
 use crate::sound::SoundEncoder;
 use crate::streams::Ends;
@@ -69,6 +69,8 @@ pub struct Reference {
 /// The vectors that the embedding of tokens is joined with.
 #[derive(Debug)]
 struct BesideTokens {
+    /// Factor of the vectors of tokens.
+    scale: f32,
     /// Whether it is normed before positions are added.
     normed_first: bool,
     positions: Option<Weight>,
@@ -86,18 +88,19 @@ struct TextEncoder {
 }
 
 impl TextEncoder {
-    fn load(loader: Loader<'_>, layers: &[LayerPlan], plan: &Plan) -> Result<Self> {
+    fn load(loader: Loader<'_>, text: &TextEncoderPlan, plan: &Plan) -> Result<Self> {
         let (dim, norm) = (plan.dim, plan.norm);
         let sums = plan.arrangement == Arrangement::NormedSum;
         let names = if sums { ENCODER_SUM } else { ENCODER };
         Ok(Self {
             embedding: loader.weight_if("enc.token_embedding", plan.embedding_dim)?,
             beside: BesideTokens {
+                scale: text.embedding_scale,
                 normed_first: false,
                 positions: loader.weight_if("enc.position_embedding", dim)?,
                 norm: loader.norm_if("enc.token_embedding_norm", dim, norm)?,
             },
-            layers: load_layers(loader, names, plan, layers, dim)?,
+            layers: load_layers(loader, names, plan, &text.layers, dim)?,
             norm: match sums {
                 true => None,
                 false => Some(loader.norm("enc.output_norm", dim, norm)?),
@@ -213,9 +216,10 @@ impl Reference {
             Some(width) => Some(LayerEmbeddings::load(loader, dim, width, &plan)?),
             None => None,
         };
+        let embedding = loader.weight("token_embedding", width)?;
         Ok(Self {
-            embedding: loader.weight("token_embedding", width)?,
             beside: BesideTokens {
+                scale: plan.embedding_scale,
                 normed_first: plan.normed_first,
                 positions: loader.weight_if("position_embedding", added)?,
                 norm: match loader.norm_if("token_embedding_norm", added, norm)? {
@@ -237,7 +241,7 @@ impl Reference {
             },
             output_projection: loader.weight_if("output_projection", dim)?,
             output: loader.weight_of("output", &[dim, width])?,
-            output_bias: loader.output_bias()?,
+            output_bias: loader.output_bias(embedding.outputs())?,
             per_layer,
             streams: plan.active_stream.map(|_| Ends::load(loader, dim)).transpose()?,
             sound: match &plan.encoder {
@@ -245,12 +249,19 @@ impl Reference {
                 None => None,
             },
             text: match &plan.text_encoder {
-                Some(text) => Some(TextEncoder::load(loader, &text.layers, &plan)?),
+                Some(text) => Some(TextEncoder::load(loader, text, &plan)?),
                 None => None,
             },
             pooler: loader.weight_if("pooler", dim)?,
-            masked_words: MaskedWords::load_if(loader, dim, layer_norm(norm.eps), &plan)?,
+            masked_words: MaskedWords::load_if(
+                loader,
+                &embedding,
+                dim,
+                layer_norm(norm.eps),
+                &plan,
+            )?,
             engine: device.map(|device| Arc::clone(device.engine())),
+            embedding,
             plan,
         })
     }
@@ -356,8 +367,8 @@ impl Reference {
         segments: Option<&[u32]>,
         beside: &BesideTokens,
     ) -> Result<Rows> {
-        if self.plan.embedding_scale != 1.0 {
-            x.scale(self.plan.embedding_scale);
+        if beside.scale != 1.0 {
+            x.scale(beside.scale);
         }
         if let Some(mask) = self.plan.masked {
             x.scale_rows(&shares_of_unmasked(tokens, mask));

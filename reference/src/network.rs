@@ -156,12 +156,15 @@ impl Experts {
             }
         }
         Ok(Some(Self {
-            correction: loader.vector_if(&at("router.correction_bias"))?.map(one_row),
-            output_scale: loader.vector_if(&at("experts.output_scale"))?.map(one_row),
+            correction: loader.vector_if(&at("router.correction_bias"), count)?.map(one_row),
+            output_scale: loader.vector_if(&at("experts.output_scale"), count)?.map(one_row),
             shared: Dense::load_if(loader, &at("shared_expert"), outer, plan, norm)?,
             shared_router: loader.weight_if(&at("shared_expert.router"), outer)?,
-            shares: loader.weight_if(&at("shares"), outer)?,
-            bias: loader.vector_if(&at("experts.bias"))?.map(one_row),
+            shares: loader
+                .has(&at("shares.weight"))
+                .then(|| loader.sized(&at("shares"), 2, outer))
+                .transpose()?,
+            bias: loader.vector_if(&at("experts.bias"), outer)?.map(one_row),
             activation: plan.activation,
             router,
             latent,

@@ -114,6 +114,8 @@ pub enum Arrangement {
 /// A layer.
 #[derive(Clone, Debug)]
 pub struct LayerPlan {
+    /// Whether the layer has neither a mixer nor a network, and changes nothing.
+    pub is_empty: bool,
     /// The method by which it mixes positions.
     pub mixer: MixerPlan,
     /// The network that it applies to each position.
@@ -528,6 +530,8 @@ pub struct EncoderPlan {
 /// The encoder of text beside a decoder.
 #[derive(Clone, Debug)]
 pub struct TextEncoderPlan {
+    /// Factor of its embedding.
+    pub embedding_scale: f32,
     /// Each layer.
     pub layers: Vec<LayerPlan>,
     /// The token that the decoder starts with.

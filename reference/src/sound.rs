@@ -24,7 +24,8 @@ pub(crate) struct SoundEncoder {
 impl SoundEncoder {
     pub(crate) fn load(loader: Loader<'_>, plan: &EncoderPlan, decoder: &Plan) -> Result<Self> {
         let EncoderPlan { dim, bands, positions, .. } = *plan;
-        let stored = loader.vector_if("enc.position_embedding.weight")?;
+        let stored =
+            loader.vector_if("enc.position_embedding.weight", positions.saturating_mul(dim))?;
         Ok(Self {
             convolutions: [
                 loader.convolution("enc.conv1", bands * KERNEL)?,

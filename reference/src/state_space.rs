@@ -77,7 +77,10 @@ impl StateSpace {
             Some(heads) => Steps::Given {
                 bias: loader.vector(&at("dt.bias"), heads)?,
                 // Its factors are as wide as the layer, but each group is normed on its own.
-                norm: loader.norm_if(&at("norm"), inner / groups.max(1), norm)?.into(),
+                norm: {
+                    let groups = groups.max(1);
+                    loader.norm_of_runs(&at("norm"), (groups, inner / groups), norm)?.into()
+                },
             },
         };
         let outputs = match heads {

@@ -64,11 +64,7 @@ impl<'m> Loader<'m> {
         }
         let arrays = outer.iter().try_fold(1usize, |arrays, more| arrays.checked_mul(*more));
         let arrays = arrays.ok_or_else(|| misfit(name, tensor.shape(), "that is too large"))?;
-        let bias = self.vector_if(&format!("{name}.bias"))?;
-        if let Some(bias) = bias.as_ref().filter(|bias| bias.len() != outputs * arrays) {
-            let fault = format!("{name}.bias has {} values for {outputs} outputs", bias.len());
-            return Err(Error::Mismatch(fault));
-        }
+        let bias = self.vector_if(&format!("{name}.bias"), outputs * arrays)?;
         let bias = bias.map(|bias| Rows::new(bias, outputs));
         let device = match self.device {
             Some(device) => device.matrix(&format!("{name}.weight"))?,
@@ -121,12 +117,11 @@ impl<'m> Loader<'m> {
     }
 
     /// The bias of scores by the embedding, for models without a separate output matrix.
-    pub(crate) fn output_bias(&self) -> Result<Option<Rows>> {
+    pub(crate) fn output_bias(&self, tokens: usize) -> Result<Option<Rows>> {
         if self.has("output.weight") {
             return Ok(None);
         }
-        let bias = self.vector_if("output.bias")?;
-        Ok(bias.map(|bias| Rows::new(bias.clone(), bias.len())))
+        Ok(self.vector_if("output.bias", tokens)?.map(|bias| Rows::new(bias, tokens)))
     }
 
     /// As [`weight`](Self::weight), with that many outputs.
@@ -139,12 +134,17 @@ impl<'m> Loader<'m> {
         Err(misfit(name, weight.tensor.shape(), &fault))
     }
 
-    /// All values of a tensor: a norm's, a bias.
-    pub(crate) fn vector_if(&self, name: &str) -> Result<Option<Vec<f32>>> {
+    /// As [`vector`](Self::vector), or nothing where the model has no such tensor.
+    pub(crate) fn vector_if(&self, name: &str, len: usize) -> Result<Option<Vec<f32>>> {
+        self.has(name).then(|| self.vector(name, len)).transpose()
+    }
+
+    /// The number of values of a tensor, or nothing where the model has no such tensor.
+    pub(crate) fn len_if(&self, name: &str) -> Result<Option<usize>> {
         if !self.has(name) {
             return Ok(None);
         }
-        Ok(Some(self.model.tensor(name)?.dequantize()?.to_vec()))
+        Ok(Some(usize::try_from(self.model.tensor(name)?.elements()).unwrap_or(usize::MAX)))
     }
 
     /// All values of a tensor, of which there are that many.
@@ -156,18 +156,22 @@ impl<'m> Loader<'m> {
         Ok(tensor.dequantize()?.to_vec())
     }
 
-    /// The norm whose factors are `{name}.weight`, over runs of `width` values. `None` where the model
-    /// has no such factors.
+    /// The norm of `width` values whose factors are `{name}.weight`. `None` where the model has no such factors.
     pub(crate) fn norm_if(&self, name: &str, width: usize, plan: NormPlan) -> Result<Option<Norm>> {
-        let Some(factors) = self.vector_if(&format!("{name}.weight"))? else { return Ok(None) };
-        let bias = self.vector_if(&format!("{name}.bias"))?;
-        let whole =
-            |values: &Vec<f32>| !values.is_empty() && values.len().is_multiple_of(width.max(1));
-        if !whole(&factors) || !bias.as_ref().is_none_or(whole) {
-            let fault =
-                format!("{name}.weight has {} values, but norms have {width}", factors.len());
-            return Err(Error::Mismatch(fault));
-        }
+        self.norm_of_runs(name, (1, width), plan)
+    }
+
+    /// As [`norm_if`](Self::norm_if), over several runs of that many values, each with factors of its own.
+    pub(crate) fn norm_of_runs(
+        &self,
+        name: &str,
+        (runs, width): (usize, usize),
+        plan: NormPlan,
+    ) -> Result<Option<Norm>> {
+        let all = runs.saturating_mul(width);
+        let factors = self.vector_if(&format!("{name}.weight"), all)?;
+        let Some(factors) = factors.filter(|factors| !factors.is_empty()) else { return Ok(None) };
+        let bias = self.vector_if(&format!("{name}.bias"), all)?;
         let factors = factors.iter().map(|factor| factor + plan.added).collect();
         let factors = Some(Rows::new(factors, width));
         let bias = bias.map(|bias| Rows::new(bias, width));
@@ -176,7 +180,17 @@ impl<'m> Loader<'m> {
 
     /// As [`norm_if`](Self::norm_if); without factors where the plan says that norms have none.
     pub(crate) fn norm(&self, name: &str, width: usize, plan: NormPlan) -> Result<Norm> {
-        match self.norm_if(name, width, plan)? {
+        self.norms(name, (1, width), plan)
+    }
+
+    /// As [`norm`](Self::norm), over several runs.
+    pub(crate) fn norms(
+        &self,
+        name: &str,
+        (runs, width): (usize, usize),
+        plan: NormPlan,
+    ) -> Result<Norm> {
+        match self.norm_of_runs(name, (runs, width), plan)? {
             Some(norm) => Ok(norm),
             None if plan.bare => Ok(Norm::bare(width, plan)),
             // The library's own message names what is missing.

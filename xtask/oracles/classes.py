@@ -173,6 +173,13 @@ CASES = [
     ("deberta", "deberta", E | {"relative_attention": True, "max_relative_positions": 4, "pos_att_type": ["c2p", "p2c"]}),
     ("deberta, by distances of queries alone", "deberta", H | {"type_vocab_size": 0, "relative_attention": True, "position_biased_input": False, "pos_att_type": ["c2p"]}),
     ("albert", "albert", E | {"embedding_size": 6, "num_hidden_layers": 4, "num_hidden_groups": 2}),
+    ("albert, of one group", "albert", E | {"embedding_size": 6, "num_hidden_layers": 2}),
+    ("llama, with a key of ALBERT", "llama", K | {"num_hidden_layers": 2, "num_hidden_groups": 1}),
+    ("deberta-v2, of few ranges", "deberta-v2", H | {"type_vocab_size": 0, "relative_attention": True, "position_buckets": 3, "max_relative_positions": 8, "share_att_key": True, "pos_att_type": "C2P|P2C"}),
+    ("deberta-v2, of one range, refused", "deberta-v2", H | {"relative_attention": True, "position_buckets": 5, "max_relative_positions": 3, "share_att_key": True, "pos_att_type": ["c2p"]}),
+    ("deberta, with a further word", "deberta", H | {"relative_attention": True, "max_relative_positions": 4, "share_att_key": True, "pos_att_type": ["c2p", "p2c", "p2p"]}),
+    ("hunyuan_v1_moe, with numbers of experts by layer", "hunyuan_v1_moe", K | {"num_hidden_layers": 2, "num_experts": 4, "moe_topk": [1, 2]}),
+    ("blenderbot-small, scaled, with its encoder", "blenderbot-small", D | {"scale_embedding": True}),
     ("longt5", "longt5", T),
     ("longt5, with means of blocks", "longt5", T | {"encoder_attention_type": "transient-global", "feed_forward_proj": "gated-gelu"}),
     ("fsmt", "fsmt", {key: value for key, value in D.items() if key != "vocab_size"} | {"src_vocab_size": 13, "tgt_vocab_size": 13, "langs": ["en", "de"]} | APART),
@@ -298,6 +305,7 @@ OF_MLX_LM = [
         B | {"num_hidden_layers": 3}
         | {"block_configs": [{"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.0}}, {"attention": {"no_op": True}, "ffn": {"ffn_mult": 1.0}}, {"attention": {"n_heads_in_group": 4}, "ffn": {"no_op": True}}]},
     ),
+    ("nemotron-nas, with an empty layer", "nemotron-nas", B | {"num_hidden_layers": 2, "block_configs": [{"attention": {"no_op": True}, "ffn": {"no_op": True}}, {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 1.0}}]}),
     (
         "longcat_flash, refused",
         "longcat_flash",
@@ -386,7 +394,7 @@ def case(name, model_type, numbers, folder):
     older = {key: numbers[key] for key in ("rope_theta", "partial_rotary_factor", "rope_scaling") if key in numbers}
     skipped += ["rope_parameters"] if older else []
     # Some classes change a window.
-    stated |= older | {key: numbers[key] for key in ("sliding_window",) if key in numbers}
+    stated |= older | {key: numbers[key] for key in ("sliding_window", "pos_att_type") if key in numbers}
     return {
         "name": name,
         "config": {key: value for key, value in stated.items() if key not in skipped},

@@ -10,6 +10,7 @@ use crate::plan::{DisentangledPlan, EncoderPlan, LayerPlan, MixerPlan, Plan, Tex
 pub(super) const STEPS: &[Step] = &[
     ("bert_positions", bert_positions),
     ("disentangled", disentangled),
+    ("disentangled_first", disentangled_first),
     ("shared_layers", shared_layers),
     ("sound_encoder", sound_encoder),
     ("text_encoder", text_encoder),
@@ -34,42 +35,65 @@ fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Scores have parts for the distance (DeBERTa). Each part makes their deviation larger.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "small counts"
-)]
+/// Scores have parts for the distance (DeBERTa 2 and 3), which may be counted in ranges that grow with it.
 fn disentangled(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    for (key, what) in
-        [("talking_head", "heads that are mixed"), ("conv_kernel_size", "a convolution")]
-    {
-        let stated =
-            facts.spelled(key).is_some_and(|stated| !["false", "0"].contains(&stated.as_str()));
-        if stated {
-            return Err(Error::Unsupported(format!("{what} ({key})")));
-        }
-    }
     let kinds = facts.words("pos_att_type");
-    let (of_queries, of_keys) = (kinds.contains(&"c2p"), kinds.contains(&"p2c"));
-    let count = |key: &str| facts.real(&[key]).filter(|count| *count >= 1.0).map(|n| n as usize);
-    let longest = count("max_relative_positions").or(count("max_position_embeddings"));
-    let ranges = count("position_buckets");
+    let has = |kind: &str| kinds.iter().any(|other| other == kind);
+    let parts = usize::from(has("c2p")) + usize::from(has("p2c"));
+    let (longest, ranges) = (longest_distance(facts), positive(facts, "position_buckets"));
+    // Half of the ranges are one position wide, and the others end at the longest distance.
+    if let Some(ranges) =
+        ranges.filter(|ranges| !(1..longest.saturating_sub(1)).contains(&(ranges / 2)))
+    {
+        let fault = format!("{ranges} ranges of up to {longest} positions (position_buckets)");
+        return Err(Error::Unsupported(fault));
+    }
     let distances = DisentangledPlan {
-        span: ranges.or(longest).unwrap_or(512),
-        farthest: ranges.and(longest),
+        span: ranges.unwrap_or(longest),
+        farthest: ranges.map(|_| longest),
         shared: facts.flag(&["share_att_key"]) == Some(true),
-        of_queries,
-        of_keys,
+        of_queries: has("c2p"),
+        of_keys: has("p2c"),
     };
+    set_distances(facts, plan, parts, distances);
+    Ok(())
+}
+
+/// The same in the first version: it has no ranges, and further words in its list make scores smaller.
+fn disentangled_first(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let kinds = facts.words("pos_att_type");
+    let has = |kind: &str| kinds.iter().any(|other| other == kind);
+    let distances = DisentangledPlan {
+        span: longest_distance(facts),
+        farthest: None,
+        shared: false,
+        of_queries: has("c2p"),
+        of_keys: has("p2c"),
+    };
+    set_distances(facts, plan, kinds.len(), distances);
+    Ok(())
+}
+
+/// A number of the config that counts something; smaller ones stand for none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+fn positive(facts: &Facts<'_>, key: &str) -> Option<usize> {
+    facts.real(&[key]).filter(|count| *count >= 1.0).map(|count| count as usize)
+}
+
+/// The longest distance of two tokens that has a row of its own.
+fn longest_distance(facts: &Facts<'_>) -> usize {
+    let positions = facts.config.max_seq_len.as_ref().map_or(512, |count| size(count.value));
+    positive(facts, "max_relative_positions").unwrap_or(positions)
+}
+
+/// Sets the distances of all layers. Each part that scores have for them makes their deviation larger.
+#[expect(clippy::cast_precision_loss, reason = "a small count")]
+fn set_distances(facts: &Facts<'_>, plan: &mut Plan, parts: usize, distances: DisentangledPlan) {
     let used = facts.flag(&["relative_attention"]) == Some(true);
-    let parts = 1 + usize::from(of_queries) + usize::from(of_keys);
     for attention in plan.attentions() {
-        attention.scale /= (parts as f32).sqrt();
+        attention.scale /= ((1 + parts) as f32).sqrt();
         attention.disentangled = used.then_some(distances);
     }
-    Ok(())
 }
 
 /// The layers of a group are one layer, which is run several times (ALBERT).
@@ -128,7 +152,9 @@ fn text_encoder(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let count = count.ok_or_else(|| Error::Mismatch("an encoder without layers".to_owned()))?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
     let start = facts.real(&["decoder_start_token_id"]).unwrap_or(0.0) as u32;
-    plan.text_encoder = Some(TextEncoderPlan { layers: vec![layer; size(count.value)], start });
+    let layers = vec![layer; size(count.value)];
+    let embedding_scale = plan.embedding_scale;
+    plan.text_encoder = Some(TextEncoderPlan { embedding_scale, layers, start });
     Ok(())
 }
 

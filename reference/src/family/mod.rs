@@ -104,6 +104,11 @@ fn embedding(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             }
             return Some(Ok(()));
         }
+        ["scaled_in_encoder", "if", key, usual] => {
+            let scale = if stated(facts, key, usual)? { (plan.dim as f32).sqrt() } else { 1.0 };
+            plan.text_encoder.iter_mut().for_each(|encoder| encoder.embedding_scale = scale);
+            return Some(Ok(()));
+        }
         ["scaled"] => true,
         ["scaled", "if", key, usual] => stated(facts, key, usual)?,
         _ => return None,
@@ -266,7 +271,7 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
 
 fn logits(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result<()>> {
     if let ["gained", tensor] = values {
-        return Some(facts.first_of(tensor).map(|gain| plan.logit_scale = gain));
+        return Some(facts.single(tensor).map(|gain| plan.logit_scale = gain));
     }
     let scale = facts.config.scales.logit_scale.as_ref().map_or(1.0, |scale| scale.value);
     plan.logit_scale = match values {

@@ -2,6 +2,7 @@
 //! transformers.
 
 use weighbridge::arch::{Dialect, RopeScalingKind};
+use weighbridge::json::Json;
 use weighbridge::model::Encoding;
 
 use crate::error::{Error, Result};
@@ -60,6 +61,7 @@ pub(super) const STEPS: &[Step] = &[
     ("refuse_two_directions", refuse_two_directions),
     ("refuse_unlisted_windows", refuse_unlisted_windows),
     ("scaled_outputs", scaled_outputs),
+    ("searched_layers", searched_layers),
     ("smollm3_rope", smollm3_rope),
     ("step_minimum", step_minimum),
     ("stretched_rope", stretched_rope),
@@ -99,6 +101,33 @@ fn halved_window(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         for attention in plan.attentions() {
             attention.window = attention.window.map(|window| window / 2);
         }
+    }
+    Ok(())
+}
+
+/// Layers have the parts that an object for each of them states (Nemotron's search).
+fn searched_layers(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    let blocks = facts.list("block_configs");
+    let wrong = |fault: String| Error::Mismatch(format!("block_configs {fault}"));
+    if blocks.len() != plan.layers.len() {
+        let fault = format!("has {} values for {} layers", blocks.len(), plan.layers.len());
+        return Err(wrong(fault));
+    }
+    for (place, (layer, block)) in plan.layers.iter_mut().zip(blocks).enumerate() {
+        let has = |part: &str, tensor: &str| {
+            let is_none = block.get(part).and_then(|part| part.get("no_op"));
+            let stated = is_none.and_then(Json::as_bool) != Some(true);
+            let name = format!("layers.{place}.{tensor}.weight");
+            match stated == facts.model.has(&name) {
+                true => Ok(stated),
+                false => {
+                    let word = if stated { "has" } else { "has no" };
+                    Err(wrong(format!("states that layer {place} {word} {part}: {name}")))
+                }
+            }
+        };
+        let parts = [has("attention", "attention.output")?, has("ffn", "ffn.down")?];
+        layer.is_empty = parts == [false; 2];
     }
     Ok(())
 }
