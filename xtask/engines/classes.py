@@ -8,6 +8,7 @@ that conversions depend on; names that config.json may state. mlx-lm: every clas
 mlx-lm's class requires them or assumes another value than transformers' class.
 """
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -252,13 +253,21 @@ def is_read(key, source):
     return re.search(rf"[.\"']{key}\b", source)
 
 
+def has_output_matrix(source):
+    """Whether the code makes an output matrix whatever the config says, not in a branch."""
+    tree = ast.parse(source)
+    made = lambda tree: {node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in ("lm_head", "embed_out") and isinstance(node.ctx, ast.Store)}
+    branches = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    return bool(made(tree).difference(*map(made, branches)))
+
+
 def of_mlx_class(model_type, classes):
     """What mlx-lm's class does otherwise than transformers', and the keys that config.json must state for it."""
     values, arguments = of_transformers(model_type), of_mlx_lm(model_type) or {}
     module, _ = mlx_module(model_type)
     source = inspect.getsource(module) if module else ""
     words = [] if model_type in classes else ["inner"]
-    if re.search(r"self\.(lm_head|embed_out) = ", source) and not re.search(r"\bif\b.*tie_word_embeddings", source):
+    if has_output_matrix(source) and not re.search(r"\bif\b.*tie_word_embeddings", source):
         words.append("untied")
     if "as_linear(" in source and not re.search(r"nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")
