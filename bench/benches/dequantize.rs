@@ -89,9 +89,11 @@ fn blocks(row: &Row, elements: usize) -> Vec<u8> {
             DType::MXFP4 => block[0] = 115 + (number % 20) as u8,
             DType::NVFP4 => block[..4].iter_mut().for_each(|byte| *byte = 0x20 | *byte & 0x1f),
             // The scale is in the top nibbles of four words.
-            DType::IQ1_M => block[48..].chunks_exact_mut(2).zip([1u8, 0, 4, 2]).for_each(|(word, top)| {
-                word[1] = word[1] & 15 | top << 4;
-            }),
+            DType::IQ1_M => {
+                block[48..].chunks_exact_mut(2).zip([1u8, 0, 4, 2]).for_each(|(word, top)| {
+                    word[1] = word[1] & 15 | top << 4;
+                })
+            }
             DType::F16 => block.copy_from_slice(&scale(number)),
             // No NaN, as in real models.
             DType::F8_E4M3 => block[0] &= 0xf7,
@@ -156,7 +158,9 @@ fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     let groups = elements / group;
     let affine = name == "affine";
     let scales: Vec<u8> = match name {
-        "affine" => (0..groups).flat_map(|n| bf16::from_f32(0.01 + (n % 61) as f32 * 0.001).to_le_bytes()).collect(),
+        "affine" => (0..groups)
+            .flat_map(|n| bf16::from_f32(0.01 + (n % 61) as f32 * 0.001).to_le_bytes())
+            .collect(),
         "nvfp4" => (0..groups).map(|n| 0x20 + (n % 31) as u8).collect(),
         _ => (0..groups).map(|n| 110 + (n % 20) as u8).collect(),
     };
@@ -164,14 +168,16 @@ fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     let (a, b) = (weight.len(), weight.len() + scales.len());
     let mut header = format!(
         "{{\"m.weight\":{{\"dtype\":\"U32\",\"shape\":[{rows},{}],\"data_offsets\":[0,{a}]}},\"m.scales\":{{\"dtype\":\"{dtype}\",\"shape\":[{rows},{}],\"data_offsets\":[{a},{b}]}}",
-        COLUMNS * bits / 32, COLUMNS / group
+        COLUMNS * bits / 32,
+        COLUMNS / group
     );
     let mut data = weight;
     data.extend_from_slice(&scales);
     if affine {
         header += &format!(
             ",\"m.biases\":{{\"dtype\":\"BF16\",\"shape\":[{rows},{}],\"data_offsets\":[{b},{}]}}",
-            COLUMNS / group, b + scales.len()
+            COLUMNS / group,
+            b + scales.len()
         );
         data.extend_from_slice(&scales);
     }
@@ -180,7 +186,9 @@ fn mlx(mode: &Mode, elements: usize) -> (Model, tempfile::TempDir) {
     text(&mut out, &format!("{header:<width$}", width = header.len().next_multiple_of(64) - 8));
     out.extend_from_slice(&data);
     let folder = tempfile::tempdir().expect("a folder");
-    let config = format!("{{\"model_type\":\"llama\",\"quantization\":{{\"bits\":{bits},\"group_size\":{group},\"mode\":\"{name}\"}}}}");
+    let config = format!(
+        "{{\"model_type\":\"llama\",\"quantization\":{{\"bits\":{bits},\"group_size\":{group},\"mode\":\"{name}\"}}}}"
+    );
     std::fs::write(folder.path().join("config.json"), config).expect("written");
     std::fs::write(folder.path().join("model.safetensors"), out).expect("written");
     let store = Model::open(folder.path()).expect("a well-formed directory");
@@ -215,7 +223,14 @@ fn medians(cases: &mut [Case<'_>], rounds: usize, times: usize) -> Vec<f64> {
 }
 
 /// Prints one line: this library, the limit and their ratio, then the others.
-fn report(name: &str, elements: usize, target: f64, cases: &mut [Case<'_>], rounds: usize, times: usize) {
+fn report(
+    name: &str,
+    elements: usize,
+    target: f64,
+    cases: &mut [Case<'_>],
+    rounds: usize,
+    times: usize,
+) {
     let seconds = medians(cases, rounds, times);
     let rate = |seconds: f64| elements as f64 / seconds / 1e9;
     let ratio = seconds[1] / seconds[0];
@@ -226,7 +241,11 @@ fn report(name: &str, elements: usize, target: f64, cases: &mut [Case<'_>], roun
     } else {
         format!("(BELOW {target})")
     };
-    print!("{name:<24} {:>6.2} G/s  limit {:>6.2}  ratio {ratio:.3} {verdict:<14}", rate(seconds[0]), rate(seconds[1]));
+    print!(
+        "{name:<24} {:>6.2} G/s  limit {:>6.2}  ratio {ratio:.3} {verdict:<14}",
+        rate(seconds[0]),
+        rate(seconds[1])
+    );
     for ((peer, _), seconds) in cases.iter().zip(&seconds).skip(2) {
         print!("  {peer} {:.2}", rate(*seconds));
     }
@@ -271,7 +290,8 @@ macro_rules! to_float {
         };
         assert!(data.as_ptr().align_offset(2) == 0);
         let out: &mut [f32] = $out;
-        Some(Box::new(move || k_quants::GgmlType::to_float(black_box(blocks), out)) as Box<dyn FnMut()>)
+        Some(Box::new(move || k_quants::GgmlType::to_float(black_box(blocks), out))
+            as Box<dyn FnMut()>)
     }};
 }
 
@@ -307,10 +327,16 @@ fn row(row: &Row) {
     let stored = tensor(&store);
     let bytes = input(&stored);
     {
-        let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap());
+        let (mut out, mut other) = (
+            AlignedBuffer::<f32>::zeroed(LARGE).unwrap(),
+            AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap(),
+        );
         let mut third = AlignedBuffer::<f32>::zeroed(LARGE).unwrap();
         let twos: Vec<f16> = match row.0 {
-            DType::F16 | DType::BF16 => data.as_chunks::<2>().0[..LARGE / 2].iter().map(|b| f16::from_le_bytes(*b)).collect(),
+            DType::F16 | DType::BF16 => data.as_chunks::<2>().0[..LARGE / 2]
+                .iter()
+                .map(|b| f16::from_le_bytes(*b))
+                .collect(),
             _ => Vec::new(),
         };
         let others: Vec<bf16> = twos.iter().map(|value| bf16::from_bits(value.to_bits())).collect();
@@ -320,11 +346,31 @@ fn row(row: &Row) {
         if let Some(run) = candle(row.0, &data[..data.len() / 2], peer_out) {
             // Two halves, one after the other.
             let mut run = run;
-            cases.push(("candle".into(), Box::new(move || { run(); run(); })));
+            cases.push((
+                "candle".into(),
+                Box::new(move || {
+                    run();
+                    run();
+                }),
+            ));
         }
         match row.0 {
-            DType::F16 => cases.push(("half".into(), Box::new(|| for _ in 0..2 { twos.convert_to_f32_slice(half_out) }))),
-            DType::BF16 => cases.push(("half".into(), Box::new(|| for _ in 0..2 { others.convert_to_f32_slice(half_out) }))),
+            DType::F16 => cases.push((
+                "half".into(),
+                Box::new(|| {
+                    for _ in 0..2 {
+                        twos.convert_to_f32_slice(half_out)
+                    }
+                }),
+            )),
+            DType::BF16 => cases.push((
+                "half".into(),
+                Box::new(|| {
+                    for _ in 0..2 {
+                        others.convert_to_f32_slice(half_out)
+                    }
+                }),
+            )),
             _ => {}
         }
         report(&format!("{name} -> f32"), LARGE, row.2, &mut cases, 9, 1);
@@ -334,7 +380,10 @@ fn row(row: &Row) {
         _ => 0.0,
     };
     {
-        let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
+        let (mut out, mut other) = (
+            AlignedBuffer::<f16>::zeroed(LARGE).unwrap(),
+            AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap(),
+        );
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes[0], &mut other, true)];
         report(&format!("{name} -> f16"), LARGE, half_target, &mut cases, 9, 1);
         drop(cases);
@@ -351,14 +400,19 @@ fn row(row: &Row) {
 /// In the processor's cache: the limit is `bf16` to `f32`.
 fn small(name: &str, store: &Model) {
     let halves = random(2 * SMALL);
-    let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(SMALL).unwrap(), AlignedBuffer::<f32>::zeroed(SMALL).unwrap());
+    let (mut out, mut other) = (
+        AlignedBuffer::<f32>::zeroed(SMALL).unwrap(),
+        AlignedBuffer::<f32>::zeroed(SMALL).unwrap(),
+    );
     let limit = || limits::bf16_to_f32(black_box(&halves), &mut other);
-    let mut cases = vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
+    let mut cases =
+        vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
     report(&format!("{name} -> f32 in cache"), SMALL, 0.55, &mut cases, 15, 512);
     drop(cases);
     let mut out = AlignedBuffer::<f16>::zeroed(SMALL).unwrap();
     let limit = || limits::bf16_to_f32(black_box(&halves), &mut other);
-    let mut cases = vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
+    let mut cases =
+        vec![ours(tensor(store), &mut out), ("limit".into(), Box::new(limit) as Box<dyn FnMut()>)];
     report(&format!("{name} -> f16 in cache"), SMALL, 0.0, &mut cases, 15, 512);
 }
 
@@ -374,7 +428,10 @@ fn fresh(row: &Row, store: &Model, data: &[u8]) {
     let storage = QStorage::from_data(data.into(), &device, dtype).expect("blocks");
     let peer = QTensor::new(storage, (LARGE / COLUMNS, COLUMNS)).expect("a tensor");
     let mut cases: Vec<Case<'_>> = vec![
-        ("weighbridge".into(), Box::new(|| drop(black_box(tensor(store).dequantize().expect("values"))))),
+        (
+            "weighbridge".into(),
+            Box::new(|| drop(black_box(tensor(store).dequantize().expect("values")))),
+        ),
         ("candle".into(), Box::new(|| drop(black_box(peer.dequantize(&device).expect("values"))))),
     ];
     let seconds = medians(&mut cases, 7, 1);
@@ -396,12 +453,18 @@ fn mode(mode: &Mode) {
     let stored = tensor(&store);
     let bytes = input(&stored).concat();
     {
-        let (mut out, mut other) = (AlignedBuffer::<f32>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap());
+        let (mut out, mut other) = (
+            AlignedBuffer::<f32>::zeroed(LARGE).unwrap(),
+            AlignedBuffer::<u8>::zeroed(4 * LARGE).unwrap(),
+        );
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
         report(&format!("{name} -> f32"), LARGE, target, &mut cases, 9, 1);
     }
     if (bits, name.starts_with("affine")) == (4, true) {
-        let (mut out, mut other) = (AlignedBuffer::<f16>::zeroed(LARGE).unwrap(), AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap());
+        let (mut out, mut other) = (
+            AlignedBuffer::<f16>::zeroed(LARGE).unwrap(),
+            AlignedBuffer::<u8>::zeroed(2 * LARGE).unwrap(),
+        );
         let mut cases = vec![ours(tensor(&store), &mut out), limit(&bytes, &mut other, true)];
         report(&format!("{name} -> f16"), LARGE, 0.85, &mut cases, 9, 1);
         drop(cases);

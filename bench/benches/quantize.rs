@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use candle_core::quantized::k_quants::{self, GgmlType};
 use libloading::{Library, Symbol};
+use weighbridge::DType;
 use weighbridge::dtype::DTYPES;
 use weighbridge::quant::Importance;
-use weighbridge::DType;
 
 /// 4 MiB of `f32`.
 const ELEMENTS: usize = 1 << 20;

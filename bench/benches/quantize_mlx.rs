@@ -4,8 +4,8 @@
 
 use criterion::{Criterion, Throughput};
 use half::{bf16, f16};
-use weighbridge::quant::{Element, GroupParts, Grouping};
 use weighbridge::DType;
+use weighbridge::quant::{Element, GroupParts, Grouping};
 
 /// 64 MiB of `f32`, and 256 KiB.
 const LENGTHS: [usize; 2] = [16 << 20, 64 << 10];
@@ -27,7 +27,14 @@ fn values(len: usize) -> Vec<f32> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes().as_chunks::<2>().0.iter().map(|b| f32::from(i16::from_le_bytes(*b))).sum::<f32>() * 1e-6
+        state
+            .to_le_bytes()
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|b| f32::from(i16::from_le_bytes(*b)))
+            .sum::<f32>()
+            * 1e-6
     };
     (0..len).map(|_| next()).collect()
 }
@@ -44,7 +51,8 @@ fn rows<T: Element>(c: &mut Criterion, source: &str, round: fn(f32) -> T) {
             let [mut weight, mut scale, mut bias] = sizes.map(|size| vec![0; size]);
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
-                    let out = GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
+                    let out =
+                        GroupParts { weight: &mut weight, scale: &mut scale, bias: &mut bias };
                     quantizer.quantize(&values, grouping, out).expect("quantized");
                 });
             });

@@ -90,7 +90,11 @@ pub fn bf16_to_f32(input: &[u8], out: &mut [f32]) {
     assert!(input.len() == 2 * out.len() && out.len().is_multiple_of(32));
     // SAFETY: the features are detected; lengths are checked.
     unsafe {
-        if is_x86_feature_detected!("avx512f") { bf16_512(input, out) } else { bf16_256(input, out) }
+        if is_x86_feature_detected!("avx512f") {
+            bf16_512(input, out)
+        } else {
+            bf16_256(input, out)
+        }
     }
 }
 
