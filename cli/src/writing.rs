@@ -168,6 +168,14 @@ fn methods(plan: &WritePlan) -> String {
     format!("{}{all}", counts.collect::<Vec<_>>().join(", "))
 }
 
+/// The name of what is written. A single shard has another name than was given: `x-00001-of-00001.gguf`.
+fn title(report: &PlanReport<'_>, dst: &Path) -> String {
+    match report.files.as_slice() {
+        [only] if only.name.ends_with(".gguf") => shown(&dst.with_file_name(only.name)),
+        _ => shown(dst),
+    }
+}
+
 /// The report of a dry run: the model that would be written, as `inspect` shows models.
 fn write_plan(
     report: &PlanReport<'_>,
@@ -188,7 +196,7 @@ fn write_plan(
     let amount = Amount { tensors, weights, bytes: report.bytes };
     let mut fields = print::header(&summary, format, amount);
     fields.add("tensors", methods(plan));
-    fields.write(&shown(dst), &mut out)?;
+    fields.write(&title(report, dst), &mut out)?;
     let shards = report.files.iter().filter(|file| !file.tensors.is_empty() && !is_blob(file));
     let shards = shards.count() > 1;
     if files > 1 {
@@ -369,7 +377,7 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
     let bold = anstyle::Style::new().bold();
     let elements = elements(report);
     let name = match plan.files().len() {
-        1 => shown(dst),
+        1 => title(report, dst),
         files => format!("{} ({})", shown(dst), plural(files, "file")),
     };
     writeln!(

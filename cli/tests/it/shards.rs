@@ -1,5 +1,7 @@
 //! `--shard`: what each of several ranks has, and loads.
 
+use std::path::Path;
+
 use crate::support::{json, printed, refused, without};
 use insta::assert_snapshot;
 
@@ -89,6 +91,25 @@ fn a_rank_loads_its_share() {
     let text = printed(&["bench", HF, "--shard", "tp=2,pp=2", "--rank", "3"]);
     let text = without(&without(&text, " in ", " ("), "peak memory ", "\n");
     assert!(text.contains("\nrank 3 of 4 (tp=2,pp=2)\nloaded 11 tensors ("), "{text}");
+}
+
+/// A single shard has another name than was given, and the report has that.
+#[test]
+fn a_single_shard_is_reported_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let gguf = "assets/sample/sample-Q8_0.gguf";
+    for words in [
+        &["convert", gguf, &path("x.gguf"), "--max-shard-size", "4G"][..],
+        &["split", gguf, &path("x"), "--max-shard-size", "4G", "--overwrite"],
+    ] {
+        let file = path("x-00001-of-00001.gguf");
+        let plan = printed(&[words, &["--dry-run"]].concat());
+        assert!(plan.starts_with(&format!("{file}\n")), "{plan}");
+        let report = printed(words);
+        assert!(report.starts_with(&format!("{file}: 20 tensors")), "{report}");
+        assert!(Path::new(&file).is_file());
+    }
 }
 
 #[test]
