@@ -66,7 +66,7 @@ pub(crate) fn run() -> Done {
     let writer = if before == after { "Both models write the same" } else { "It writes another" };
     writeln!(out, "{writer} story: \"{after}...\"")?;
     writeln!(out, "\nNext, your model:")?;
-    for command in ["FILE", "view FILE", "quantize FILE Q4_K_M"] {
+    for command in ["FILE", "view FILE", "memory FILE --room 8G"] {
         writeln!(out, "  weighbridge {command}")?;
     }
     out.flush()?;
