@@ -122,8 +122,11 @@ const MANY: usize = 10_000;
 
 /// The advice of an error, in the words of the program.
 pub(crate) fn advice(error: &Error) -> Option<String> {
-    match nearest_file(error) {
-        Some(file) => Some(format!("did you mean {file}?")),
+    let is_missing = error.kind() == ErrorKind::NotFound;
+    let path = error.path().filter(|_| is_missing || error.kind() == ErrorKind::Io);
+    let near = || Some(format!("did you mean {}?", nearest_entry(path.filter(|_| is_missing)?)?));
+    match path.and_then(|path| unexpanded(&print::shown(path))).or_else(near) {
+        Some(said) => Some(said),
         None => error.advice_in(|option| spelled(option, error)).map(Cow::into_owned),
     }
 }
@@ -154,9 +157,26 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
     .into()
 }
 
-/// The existing file that a path which does not exist is a slip of.
-fn nearest_file(error: &Error) -> Option<String> {
-    nearest_entry(error.path().filter(|_| error.kind() == ErrorKind::NotFound)?)
+/// What to do about a path that a shell or a browser would have changed.
+fn unexpanded(path: &str) -> Option<String> {
+    let has_end = path.len() > 1 && path.ends_with('/');
+    Some(match path {
+        "-" => "standard input is not read here: save it to a file, and give its path".to_owned(),
+        path if path.starts_with("~/") => {
+            let rest = path.trim_start_matches("~/");
+            format!("the shell replaces ~ outside of quotes: \"$HOME/{rest}\" works in them")
+        }
+        path if path.starts_with("file://") => {
+            format!("a file is given by its path: {}", path.trim_start_matches("file://"))
+        }
+        path if path.contains('*') => {
+            "no file has this name, and the shell replaces * outside of quotes only".to_owned()
+        }
+        path if has_end && Path::new(path.trim_end_matches('/')).is_file() => {
+            format!("{} is a file: leave the / out", path.trim_end_matches('/'))
+        }
+        _ => return None,
+    })
 }
 
 /// The entry of its folder that a path which does not exist is a slip of.

@@ -265,8 +265,12 @@ pub(super) fn unknown(probe: &Probe<'_>) -> Error {
     match text(probe) {
         // Shorter ones may be the start of a file that was cut short.
         Some(text) if text.len() > 8 => {
-            Error::new(ErrorKind::UnknownContainer, "a text file, not a model")
-                .advise("give the path of the model: a file or a directory")
+            let is_modelfile = text.lines().any(|line| line.starts_with("FROM "));
+            let advice = match is_modelfile {
+                true => "`weighbridge create NAME -f FILE` creates a model from a Modelfile",
+                false => "give the path of the model: a file or a directory",
+            };
+            Error::new(ErrorKind::UnknownContainer, "a text file, not a model").advise(advice)
         }
         _ => Error::new(ErrorKind::UnknownContainer, "the file is neither GGUF nor safetensors"),
     }

@@ -50,6 +50,9 @@ pub struct ShowReport {
     pub capabilities: Vec<String>,
     /// The oldest version of Ollama that runs the model; empty if any does.
     pub requires: String,
+    /// The parameters by name, as they are stored.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub settings: BTreeMap<String, Json>,
 }
 
 /// The format, family and size of a model.
@@ -163,6 +166,7 @@ pub fn show(model: &Model) -> Result<ShowReport> {
         draft: config.draft.map(|draft| draft.architecture),
         capabilities,
         requires: config.requires,
+        settings: parameters.iter().filter_map(Json::as_object).flatten().map(owned).collect(),
     })
 }
 
@@ -226,6 +230,10 @@ impl<'s> Layers<'s> {
             |error| Error::malformed(format!("the layer {kind}: {error}")).in_file(&layer.path);
         Json::parse(self.text(layer)?.as_bytes()).map(Some).map_err(fault)
     }
+}
+
+fn owned((name, value): (&String, &Json)) -> (String, Json) {
+    (name.clone(), value.clone())
 }
 
 fn message(json: &Json) -> ShowMessage {

@@ -7,16 +7,18 @@ pub(super) enum Meaning {
     Moved(&'static str),
     /// The same as these words, here.
     Is(&'static str),
+    /// Nearly the same as these words: what differs is said in a note.
+    Near(&'static str, &'static str),
     /// An option whose value is an argument here.
     Value,
     /// An option that has no value, and that nothing here needs.
     Needless,
-    /// An option whose number changes nothing here: why. It is left out, with a note.
+    /// An option that nothing here has, with or without a value: why. It is left out, with a note.
     Ignored(&'static str),
     /// Nothing here is the same: what to type instead.
     Says(&'static str),
 }
-use Meaning::{Ignored, Is, Moved, Needless, Says, Value};
+use Meaning::{Ignored, Is, Moved, Near, Needless, Says, Value};
 
 const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
     `mlx_lm.server` do; `weighbridge view MODEL` shows one in the browser";
@@ -45,28 +47,45 @@ const BITS: &str = "the type has them: `weighbridge quantize SRC --type mlx4` is
     group size; `--type Q4_K_M` writes GGUF";
 const LAYERS: &str = "models run on the processor, or with `--device gpu` wholly on a GPU";
 const THREADS: &str = "all processors are used";
+const SAMPLES: &str = "tokens are drawn by --temp, --top-k, --top-p and --seed";
+const SAME: &str = "it changes no result";
+const OWN: &str = "leave it out: the model's own setting is used; `weighbridge meta set FILE KEY=VALUE -o COPY` changes that of a copy";
+const TASKS: &str = "`--text FILE` measures on a text of your own; tasks such as MMLU are not run";
+const CONVERSES: &str =
+    "each command answers one prompt: `weighbridge run MODEL 'Why is the sky dark?'`";
+const RUNS: &str =
+    "Weighbridge keeps no model running; `weighbridge models` lists those on this machine";
 const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half of it";
 
 /// Verbs: the words, separated by `|`, and what they mean.
 pub(super) const VERBS: &[(&str, Meaning)] = &[
     // Earlier names.
     ("align", Moved("merge --align 64")),
-    ("compare", Moved("quality")),
-    ("config", Moved("inspect --config")),
-    ("embed", Moved("run embed")),
     ("finish", Moved("job finish")),
-    ("generate", Moved("run generate")),
-    ("list models", Moved("models")),
-    ("load", Moved("bench")),
-    ("logits", Moved("run logits")),
     ("plan", Moved("job plan")),
-    ("report", Moved("view")),
     ("slice", Moved("job run")),
     ("status", Moved("job status")),
-    ("tokens", Moved("run tokens")),
-    // Other programs.
+    // Earlier names that are also words of other programs.
+    ("config", Is("inspect --config")),
+    ("embed", Is("run embed")),
+    ("generate", Is("run generate")),
+    ("list models|ollama.list|hf.list", Is("models")),
+    ("load", Is("bench")),
+    ("logits", Is("run logits")),
+    ("report", Is("view")),
+    ("tokens", Is("run tokens")),
+    // Other programs. They chat if the model has a template.
+    ("llama-cli|llama-run|ollama.run|mlx-lm.generate|mlx-lm.chat", Is("run generate --chat")),
+    ("llama-completion", Is("run generate")),
+    ("lms.load|lms.unload|lms.status|lms.log|lms.runtime|lms.ps", Says(RUNS)),
     (
-        "info|summary|describe|details|read|open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|gguf|file|keys|models info|model info|show-model",
+        "lms.import",
+        Says(
+            "copy the file to ~/.lmstudio/models/PUBLISHER/NAME; `weighbridge models` then lists it",
+        ),
+    ),
+    (
+        "info|summary|describe|details|read|open|safe-open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|tail|gguf|file|keys|models info|model info|show-model|safetensors-info",
         Is("inspect"),
     ),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
@@ -83,13 +102,19 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
     ("gguf-editor-gui", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
-    ("cmp|delta|same|equal|equals", Is("diff")),
+    ("cmp|compare|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values", Is("dump")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
-    ("vram|ram|mem|fit|fits|estimate|gguf-parser", Is("memory")),
+    ("vram|ram|mem|fit|fits|fit-params|estimate|gguf-parser", Is("memory")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor|test", Is("verify")),
-    ("gguf-hash", Is("hash")),
+    (
+        "gguf-hash",
+        Near(
+            "hash",
+            "llama-gguf-hash prints xxh64 digests unless an option names another kind; these are SHA-256, one for each tensor",
+        ),
+    ),
     (
         "sha256|sha256sum|shasum|checksum|digest",
         Says(
@@ -124,14 +149,14 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("tokenizer|vocab|vocabulary", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
-    ("download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull", Is("pull")),
+    ("download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull|ollama-dl", Is("pull")),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
     (
         "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
         Is("models"),
     ),
     ("import", Is("create")),
-    ("chat|ask", Is("run generate --chat")),
+    ("chat|ask|converse", Is("run generate --chat")),
     ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
     ("tokenize|encode|count-tokens", Is("run tokens")),
     (
@@ -147,7 +172,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     ("dtypes", Is("list dtypes")),
-    ("types|list quants|list quantizations", Is("list types")),
+    ("types|ftypes|list quants|list quantizations|list ftypes|list qtypes", Is("list types")),
     ("architectures|families|list families|list archs", Is("list architectures")),
     ("containers|formats|list formats", Is("list containers")),
     ("devices|list gpus|gpus", Is("list devices")),
@@ -169,14 +194,9 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
             "`weighbridge create NEW OLD` gives a model of Ollama's store another name; other models are files: use `cp -r`",
         ),
     ),
-    ("push|upload|upload-large-folder|repo|repos", Says(UPLOADS)),
+    ("push|upload|upload-large-folder|repo|repos|lms.clone|mlx-lm.share", Says(UPLOADS)),
     ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
-    (
-        "ps|stop",
-        Says(
-            "Weighbridge keeps no model running; `weighbridge models` lists those on this machine",
-        ),
-    ),
+    ("ps|stop", Says(RUNS)),
     (
         "search|find",
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
@@ -208,14 +228,15 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("dequantize|dequant", Is("convert --dtype F16")),
     ("cast", Is("convert")),
     ("mlx-lm.convert", Is("convert --to mlx")),
+    ("mlx-lm.quantize", Is("quantize --type mlx4")),
 ];
 
 /// Options whose value is a model, or a tensor, which are arguments here.
-const MODELS: &str = "-m|--model|--model-path|-i|--in|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|--hf-repo|\
-    --repo|--repo-id|--name|--tensor|--tensor-name";
+const MODELS: &str = "-m|--model|--model-path|-i|--in|--infile|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|-hr|--hf-repo|\
+    --repo|--repo-id|--name|--tensor|--tensor-name|-u|--url|--ol-model";
 
 /// Options whose value is what is written.
-const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--mlx-path";
+const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--fused-model-path|--mlx-path";
 
 /// Options of `mlx_lm.convert` that are one type here.
 const QUANTIZES: &str = "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size";
@@ -245,8 +266,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quantize", QUANTIZES, Says(BITS)),
     (
         "convert",
-        "--imatrix|--tensor-type|--quant-predicate|--pure",
-        Says("`weighbridge quantize SRC DST TYPE` takes it"),
+        "--split-max-tensors",
+        Says("leave it out, then `weighbridge split FILE NAME --max-tensors 128`"),
     ),
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
@@ -337,6 +358,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
     ),
     ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
+    (
+        "memory",
+        "--skip-metadata|--skip-architecture|--skip-tokenizer|--skip-estimate|--in-short|--in-mib",
+        Needless,
+    ),
     ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
     (
         "memory",
@@ -346,15 +372,20 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("memory", "--kv-cache-dtype", Is("--kv")),
     ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
-    ("memory", "-fa|--flash-attn", Needless),
     ("merge", "--merge", Needless),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
     ("meta get", "-a|--all", Needless),
     ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
     (
         "merge",
-        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|--write-model-card",
+        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|--write-model-card|\
+        --clone-tensors|--gpu-rich|--async-write|--safe-serialization",
         Needless,
+    ),
+    (
+        "merge",
+        "--lora-merge-cache|--transformers-cache",
+        Says("leave it out: models are read where they are"),
     ),
     (
         "merge",
@@ -370,15 +401,22 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
-    ("models", "--scan|-l|--long|-a|--all", Needless),
+    ("models", "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions", Needless),
     ("models", "--delete|--rm", Says(DELETES)),
     ("models", "--pattern", Is("--filter")),
-    ("pull", "--local-dir", Is("-o")),
+    ("pull", "--local-dir|-d", Is("-o")),
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
     ("pull", "-q|--quiet", Says("`--json | jq -r .path` prints the path alone")),
     ("pull", "--resume-download", Needless),
+    (
+        "pull",
+        "--local-dir-use-symlinks|--insecure|--etag-timeout",
+        Ignored("it changes nothing here"),
+    ),
+    ("pull", "--allow-patterns|--allow-pattern|--files|--file", Is("--include")),
+    ("pull", "--ignore-patterns|--ignore-pattern", Is("--exclude")),
     (
         "pull",
         "--force-download",
@@ -393,14 +431,21 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
     ("quality", "-f|--file", Is("--text")),
     ("quality", "-c|--ctx-size", Is("--context")),
-    ("quality", "--chunks", Says("`--tokens N` limits the tokens of the text")),
-    ("quality", "--kl-divergence", Needless),
-    ("quality", "-n|--n-tokens|--limit", Is("--tokens")),
     (
         "quality",
-        "--dataset|--data|--corpus|--tasks",
-        Says("`--text FILE` measures on a text of your own; tasks such as MMLU are not run"),
+        "--hellaswag|--winogrande|--multiple-choice|--hellaswag-tasks|--winogrande-tasks",
+        Says(TASKS),
     ),
+    (
+        "quality",
+        "--ppl-stride|--ppl-output-type|--save-all-logits",
+        Says("leave it out: windows do not overlap"),
+    ),
+    ("quality", "--sequence-length|--seq-len", Is("--context")),
+    ("quality", "--chunks|--num-samples", Says("`--tokens N` limits the tokens of the text")),
+    ("quality", "--kl-divergence", Needless),
+    ("quality", "-n|--n-tokens|--limit", Is("--tokens")),
+    ("quality", "--dataset|--data|--corpus|--tasks", Says(TASKS)),
     (
         "quality",
         "--kl-divergence-base|--base|--against|--reference|--ref|--original|--baseline",
@@ -413,6 +458,12 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("the type says it: `quantize SRC DST Q4_K_M` writes GGUF, `--type mlx4` MLX"),
     ),
     ("quantize", "--types|--help-types|--list", Is("--list-types")),
+    ("quantize", "--requantize|--allow-requant", Is("--allow-requantize")),
+    (
+        "quantize",
+        "--tensor-type-file",
+        Says("`--tensor-type REGEX=DTYPE` once for each line of the file"),
+    ),
     (
         "quantize",
         "--dtype",
@@ -422,6 +473,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
     ("quantize", "--lora-scaled", Says(MOUNTED)),
     ("run embed", "-p|--prompt", Is("--text")),
+    ("run embed", "-f|--file", Says("`--text - < FILE` reads the text from a file")),
     (
         "run embed",
         "--embd-output-format|--embd-normalize",
@@ -432,23 +484,100 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run generate", "--temperature", Is("--temp")),
     ("run generate", "-s", Is("--seed")),
     ("run generate", "-sys|--system-prompt", Is("--system")),
-    ("run generate", "-cnv|--conversation", Is("--chat")),
-    ("run generate", "-no-cnv|--no-conversation|--verbose", Needless),
+    ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
     (
         "run generate",
-        "-c|--ctx-size|--num-ctx|--max-kv-size",
+        "-no-cnv|--no-conversation|--no-jinja|--ignore-chat-template|--raw",
+        Is("--no-chat"),
+    ),
+    (
+        "run generate",
+        "-r|--reverse-prompt|--stop-word|--stop-sequence|--extra-eos-token",
+        Is("--stop"),
+    ),
+    (
+        "run generate",
+        "--no-warmup|-st|--single-turn|-e|--escape|--no-perf|--perf|--verbose-prompt|--no-context-shift|-sp|--special|\
+        --hidethinking|--nowordwrap|--insecure",
+        Needless,
+    ),
+    (
+        "run generate",
+        "-c|--ctx-size|--num-ctx|--max-kv-size|--keep",
         Ignored("the context holds the prompt and the tokens of --max-tokens"),
     ),
-    ("run generate", "-f|--file", Says("`--prompt \"$(cat FILE)\"` reads the prompt from a file")),
     (
         "run generate",
-        "--top-k|--min-p|--repeat-penalty",
-        Says("leave it out: tokens are drawn by --temp, --top-p and --seed"),
+        "-f|--file|-bf|--binary-file",
+        Says("`--prompt - < FILE` reads the prompt from a file"),
+    ),
+    (
+        "run generate",
+        "--min-p|--repeat-penalty|--repetition-penalty|--repeat-last-n|--presence-penalty|--frequency-penalty|--typical|\
+        --typical-p|--mirostat|--mirostat-lr|--mirostat-ent|--dynatemp-range|--xtc-probability|--xtc-threshold|\
+        --dry-multiplier|--top-nsigma|--min-tokens-to-keep|--samplers|--sampling-seq|--logit-bias",
+        Ignored(SAMPLES),
+    ),
+    (
+        "run generate",
+        "-fa|--flash-attn|-sm|--split-mode|-mg|--main-gpu|-ts|--tensor-split|--numa|--prio|--poll|-np|--parallel|\
+        --keepalive|--kv-bits|--kv-group-size|--quantized-kv-start|-ctk|-ctv|--cache-type-k|--cache-type-v|\
+        -nkvo|--no-kv-offload|--prefill-step-size",
+        Ignored(SAME),
+    ),
+    (
+        "run generate",
+        "--think|--reasoning-format|--reasoning-budget",
+        Ignored("the text is printed as the model writes it"),
+    ),
+    (
+        "run generate",
+        "-i|--interactive|-if|--interactive-first|-mli|--multiline-input",
+        Says(CONVERSES),
+    ),
+    (
+        "run generate",
+        "--grammar|--grammar-file|--json-schema|--json-schema-file|--format|--output-format",
+        Says("leave it out: the model writes what it likes, not a given form such as JSON"),
+    ),
+    (
+        "run generate",
+        "--image|--images|--mmproj|--audio|--video",
+        Says("leave it out: the prompt is text alone; `--features FILE` gives Whisper a spectrum"),
+    ),
+    (
+        "run generate",
+        "--lora|--adapter|--adapter-path|--lora-scaled",
+        Says("`weighbridge convert MODEL DST --lora ADAPTER` merges it; then run DST"),
+    ),
+    (
+        "run generate",
+        "--chat-template|--chat-template-file|--chat-template-config",
+        Says(
+            "`weighbridge meta set FILE chat_template=@TEMPLATE -o COPY` writes a copy with another template",
+        ),
+    ),
+    (
+        "run generate",
+        "--rope-scaling|--rope-scale|--rope-freq-base|--rope-freq-scale|--yarn-orig-ctx|--yarn-ext-factor|--override-kv",
+        Says(OWN),
+    ),
+    (
+        "run generate",
+        "-md|--model-draft|--draft-model|--draft|--draft-max|--num-draft-tokens|--prompt-cache|--prompt-cache-file",
+        Says("leave it out: it would only save time"),
     ),
     ("run tokens", "-p|--prompt", Is("--text")),
     ("run tokens", "--count|--show-count", Needless),
     ("run tokens", "--special|--special-tokens", Needless),
-    ("run tokens", "-f|--file", Says("`--text \"$(cat FILE)\"` reads the text from a file")),
+    ("run tokens", "-f|--file", Says("`--text - < FILE` reads the text from a file")),
+    ("run tokens", "--stdin", Is("--text=-")),
+    ("run tokens", "--ids-only|--no-text", Is("--print-ids")),
+    (
+        "run tokens",
+        "--no-bos|--no-parse-special|--no-escape",
+        Says("leave it out: a text is split as the model expects it"),
+    ),
     ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
     ("split", "-b|--bytes|--size|--shard-size", Is("--max-shard-size")),
     ("split", "--split-max-size", Is("--max-shard-size")),
@@ -456,7 +585,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("split", "--split|--no-tensor-first-split", Needless),
     ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
-    ("view", "--host", Says("leave it out: the page is served to this machine only")),
+    (
+        "view",
+        "--host|--listen|--bind",
+        Says("leave it out: the page is served to this machine only"),
+    ),
     ("verify", "--checksum|--digest|--hash", Is("--sha256")),
     (
         "verify",
@@ -475,13 +608,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("view", "--html", Is("-o")),
     ("view", "--no-browser", Is("--no-open")),
     // Of any verb that has no such option.
+    (ANY, "--list-devices", Says("`weighbridge list devices` lists them")),
     (
         ANY,
-        "--trust-remote-code|--log-disable|--no-display-prompt|--simple-io|--mlock|--no-mmap",
+        "--trust-remote-code|--log-disable|--no-display-prompt|--simple-io|--mlock|--no-mmap|--no-warmup|--no-color",
         Needless,
     ),
     (ANY, "-ngl|--n-gpu-layers|--gpu-layers", Ignored(LAYERS)),
-    (ANY, "-ub|--ubatch-size|-b|--batch-size|-tb|--threads-batch", Ignored("it changes no result")),
+    (ANY, "-ub|--ubatch-size|-b|--batch-size|-tb|--threads-batch|-fa|--flash-attn", Ignored(SAME)),
     (ANY, "-f|--force|-y|--yes", Is("--overwrite")),
     (ANY, "-f|--force|-y|--yes", Says("leave it out: nothing is asked, and nothing replaced")),
     (ANY, "-t|-j|--nthread|--nthreads|--num-threads|--n-threads", Is("--threads")),
@@ -505,10 +639,23 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
 /// Rows of [`OPTIONS`] for every verb.
 pub(super) const ANY: &str = "*";
 
+/// Words before a program that runs in them: `python -m mlx_lm.convert`.
+pub(super) const LAUNCHERS: [&str; 7] =
+    ["python -m", "python3 -m", "python", "python3", "uv run", "uvx", "pipx run"];
+
 /// Programs whose verbs are words of their own: `hf download`, `ollama list`.
-pub(super) const PROGRAMS: [&str; 4] = ["hf", "huggingface-cli", "mlx_lm", "ollama"];
+pub(super) const PROGRAMS: [&str; 6] =
+    ["hf", "huggingface-cli", "lms", "mlx_lm", "ollama", "safetensors"];
 
 /// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`. `hf download` is read as
 /// `hf.download`.
-pub(super) const PREFIXES: [&str; 6] =
-    ["llama-", "mlx-lm.", "hf.", "huggingface-cli.", "ollama.", "mergekit-"];
+pub(super) const PREFIXES: [&str; 8] = [
+    "llama-",
+    "mlx-lm.",
+    "hf.",
+    "huggingface-cli.",
+    "lms.",
+    "ollama.",
+    "safetensors.",
+    "mergekit-",
+];

@@ -95,7 +95,7 @@ pub(crate) enum TargetType {
 }
 
 impl TargetType {
-    /// Parses a file type, or the bits of an MLX directory as `mlx4`, `4bit` or `mlx4,64`.
+    /// Parses a file type, a float by any of its names, or the bits of an MLX directory as `mlx4`, `4bit` or `mlx4,64`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let unknown = || Err(Self::meant(text).unwrap_or_else(|| TYPES_HERE.to_owned()));
         Self::find(text).unwrap_or_else(unknown)
@@ -103,6 +103,7 @@ impl TargetType {
 
     /// The type that a text names; `None` if it is not spelled as one.
     pub(super) fn find(text: &str) -> Option<Result<Self, String>> {
+        let text = float_name(text).unwrap_or(text);
         if let Some(file_type) = FileType::from_name(text) {
             return Some(Ok(Self::Gguf(file_type)));
         }
@@ -129,6 +130,13 @@ impl TargetType {
         let names = FILE_TYPES.iter().map(|row| row.name);
         let near = spelling::nearest(&upper, names, |name| spelling::distance(&upper, name));
         elsewhere(text).or_else(|| Some(format!("did you mean {}? {TYPES_HERE}", near?)))
+    }
+
+    /// The file type that the name of a file ends in: `model-Q4_K_M.gguf`.
+    pub(crate) fn in_name(name: &str) -> Option<FileType> {
+        let stem = name.strip_suffix(".gguf")?.to_ascii_uppercase();
+        let rows = FILE_TYPES.iter().filter(|row| stem.ends_with(row.name));
+        rows.max_by_key(|row| row.name.len()).map(|row| row.file_type)
     }
 
     /// Its name in the name of a file or folder.

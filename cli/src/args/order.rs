@@ -19,7 +19,7 @@ use super::{Listing, TargetType};
 use crate::failure::Failure;
 
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
-/// MODEL --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
+/// MODEL --chat --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
 pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usize) {
     let next = word_at(words, at + 1).to_owned();
     let is_help = ["-h", "--help"].contains(&next.as_str());
@@ -29,10 +29,10 @@ pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usi
     let is_verb = |word: &OsString| verb.is_some_and(|verb| verb.find_subcommand(word).is_some());
     let names_verb = words.iter().skip(at + 1).any(is_verb);
     match word_at(words, at) {
-        "run" if has_word && !is_complete => words.insert(at + 1, "generate".into()),
-        // `run -m MODEL -p PROMPT`.
-        "run" if next.starts_with('-') && !is_help && !names_verb => {
-            words.insert(at + 1, "generate".into());
+        // `run MODEL PROMPT`, `run -m MODEL -p PROMPT`.
+        "run" if has_word && !is_complete || next.starts_with('-') && !is_help && !names_verb => {
+            let chat = (!has(words, &TOKENS)).then(|| OsString::from("--chat"));
+            words.splice(at + 1..at + 1, [OsString::from("generate")].into_iter().chain(chat));
         }
         "meta"
             if has_word
@@ -54,6 +54,9 @@ pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usi
     }
 }
 
+/// Options with which `run generate` continues tokens or a spectrum, not a prompt.
+const TOKENS: [&str; 3] = ["--ids", "--encoder-ids", "--features"];
+
 /// Options without which `run generate` needs a prompt.
 const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
 
@@ -63,9 +66,12 @@ const LONGEST: u64 = 16 << 20;
 /// The text on standard input, if it is not a terminal and there is any.
 fn piped() -> Result<Option<String>, Failure> {
     let input = std::io::stdin();
-    if input.is_terminal() {
-        return Ok(None);
-    }
+    if input.is_terminal() { Ok(None) } else { read_input() }
+}
+
+/// The text on standard input, if there is any.
+fn read_input() -> Result<Option<String>, Failure> {
+    let input = std::io::stdin();
     let mut text = String::new();
     let read = input.lock().take(LONGEST + 1).read_to_string(&mut text);
     if read.is_err() || text.len() as u64 > LONGEST {
@@ -74,6 +80,31 @@ fn piped() -> Result<Option<String>, Failure> {
     }
     let text = text.strip_suffix('\n').unwrap_or(&text);
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// Puts the text on standard input for the text `-` of a verb of `run`.
+pub(super) fn from_input(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
+    const TEXTS: [&str; 2] = ["--prompt", "--text"];
+    if word_at(words, at) != "run" {
+        return Ok(());
+    }
+    let is_input = |place: &usize| match word_at(words, *place).split_once('=') {
+        Some((option, value)) => TEXTS.contains(&option) && value == "-",
+        None => TEXTS.contains(&word_at(words, *place)) && word_at(words, place + 1) == "-",
+    };
+    let Some(place) = (at..words.len()).find(is_input) else { return Ok(()) };
+    let Some(text) = read_input()? else {
+        let advice = "`echo TEXT |` in front of the command gives it one";
+        return Err(Failure::advised("standard input is empty".to_owned(), advice.to_owned()));
+    };
+    let word = word_at(words, place);
+    let (option, last) = match word.split_once('=') {
+        Some((option, _)) => (option, place),
+        None => (word, place + 1),
+    };
+    let given = format!("{option}={text}");
+    words.splice(place..=last, [given.into()]);
+    Ok(())
 }
 
 /// Puts the arguments of a verb in the order of this program. Its options are those of this program.
@@ -229,8 +260,16 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
 
 /// Refuses arguments that are right in no order, and says what to type instead.
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
+    match written(name, words, places).or_else(|| shown(name, words, places)) {
+        Some((fault, advice)) => Err(Failure::advised(fault, advice)),
+        None => Ok(()),
+    }
+}
+
+/// The fault of arguments of a verb that writes a model, and what to type instead.
+fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
-    let (fault, advice) = match (name, places.len()) {
+    Some(match (name, places.len()) {
         ("convert", _) if words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) => (
             "{ftype} in a name is not replaced".to_owned(),
             "leave the destination out: with --dtype, its name has the dtype".to_owned(),
@@ -258,6 +297,27 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             "the new model has no name".to_owned(),
             format!("`weighbridge create NAME {}`", nth(0)),
         ),
+        ("quantize" | "convert" | "split", 3..)
+            if is_model(nth(0)) && is_model(nth(1)) && is_model(nth(2)) && !is_set(words, places) =>
+        (
+            "several models are given".to_owned(),
+            format!("one command each: `for f in *.gguf; do weighbridge {name} \"$f\" ...; done`"),
+        ),
+        ("merge", 2)
+            if has(words, &["--dst"]) && !is_known(nth(1)) && !is_set(words, places) =>
+        (
+            format!("there is no {}", nth(1)),
+            "`weighbridge merge MODEL ADAPTER DST` merges an adapter; models are merged by a recipe: `weighbridge help merge`"
+                .to_owned(),
+        ),
+        ("convert" | "split", 2) if has(words, &["--dst"]) => (
+            format!("{} is given, and -o too", nth(1)),
+            format!("one of them: `weighbridge {name} SRC DST` or `weighbridge {name} SRC -o DST`"),
+        ),
+        ("merge", 1) if !has(words, &["--dst", "-h", "--help"]) => (
+            "the joined model has no name".to_owned(),
+            format!("`weighbridge merge {} DST`", nth(0)),
+        ),
         ("quantize", 3..)
             if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
         (
@@ -269,16 +329,30 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             "the parts have no name".to_owned(),
             format!("`weighbridge split {} NAME --max-shard-size 4G` writes NAME-00001-of-…", nth(0)),
         ),
-        ("inspect", 2..)
-            if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
-        (
-            format!("{} is no model", nth(1)),
-            format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
-        ),
         ("split", 2..) if places.last().is_some_and(|it| is_number(word_at(words, *it))) => (
             "a number of shards is not given".to_owned(),
             "`--max-shard-size 4G` or `--max-tensors 128` limits each shard".to_owned(),
         ),
+        _ => return None,
+    })
+}
+
+/// The fault of arguments of a verb that shows or runs a model, and what to type instead.
+fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match (name, places.len()) {
+        ("inspect", 2) if is_known(nth(0)) && is_type(nth(1)) => (
+            format!("{} is no tensor, but a type", nth(1)),
+            format!("`weighbridge quantize {} {}`", nth(0), nth(1)),
+        ),
+        ("inspect", 2..)
+            if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
+        {
+            (
+                format!("{} is no model", nth(1)),
+                format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
+            )
+        }
         ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
             format!("{} is a file, not the text", nth(1)),
             format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
@@ -298,9 +372,8 @@ fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failu
             "logits are those of tokens: give their numbers as --ids".to_owned(),
             format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
         ),
-        _ => return Ok(()),
-    };
-    Err(Failure::advised(fault, advice))
+        _ => return None,
+    })
 }
 
 /// The places of the words that are no options, and no values of options.
@@ -363,7 +436,7 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
 
 /// The options of `mlx_lm.convert -q` are one type here: `--q-bits 4 --q-group-size 32` is `--type mlx4,32`. They
 /// say nothing beside another container or type.
-pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
+pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let is_for_mlx = words.iter().zip(words.iter().skip(1)).any(|(a, b)| a == "--to" && b == "mlx");
     let (mut bits, mut group, mut mode) = (None, None, None);
     let (mut kept, mut place, mut is_asked) = (words[..=at].to_vec(), at + 1, false);
@@ -394,8 +467,13 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
     let is_other = has(&kept, &["--type", "--dtype", "--outtype"]) || kept.iter().any(is_type);
     let is_to_other = has(&kept, &["--to"]) && !is_for_mlx;
     let is_quantize = word_at(words, at) == "quantize";
+    if is_asked && is_for_mlx && has(words, &["--dtype"]) {
+        let fault = "--dtype is given beside the bits of a quantization".to_owned();
+        let advice = "leave it out: what is not quantized keeps its dtype".to_owned();
+        return Err(Failure::advised(fault, advice));
+    }
     if !is_asked || is_other || is_to_other || !(is_convert || is_quantize) {
-        return;
+        return Ok(());
     }
     let usual = if mode.as_deref() == Some("mxfp8") { "8" } else { "4" };
     let mut name = format!("mlx{}", bits.as_deref().unwrap_or(usual));
@@ -408,6 +486,7 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) {
     kept[at] = "quantize".into();
     kept.extend(["--type".into(), name.into()]);
     *words = kept;
+    Ok(())
 }
 
 /// Whether the words at these places are shards of one model, and there are several.
@@ -429,7 +508,7 @@ pub(super) fn has(words: &[OsString], options: &[&str]) -> bool {
 }
 
 /// Whether a word is a type by its name; the number of threads would be one by its number.
-fn is_type_name(word: &str) -> bool {
+pub(super) fn is_type_name(word: &str) -> bool {
     is_type(word) && !is_number(word)
 }
 

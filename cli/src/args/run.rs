@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use weighbridge::DType;
 
 use super::names::kv;
-use super::values::{Unit, tokens};
+use super::values::{Unit, limit, tokens};
 use super::{DeviceName, Open};
 
 /// Options of running a model.
@@ -27,6 +27,7 @@ pub(crate) struct Runner {
     after_help = "The decoder is exact but slow: it is meant for trying a model and for testing a file, not for daily use.
 
 Examples:
+  weighbridge run llama3.2 'Why is the sky dark?'        # as `ollama run`
   weighbridge run generate model.gguf --prompt 'Once upon a time'
   weighbridge run embed ./bge-small-en --text 'a weighbridge'
   weighbridge run logits model.gguf --ids 1,450,4996"
@@ -97,7 +98,10 @@ pub(crate) struct Logits {
   weighbridge run generate llama3.2 --chat --prompt 'Why is the sky dark?'
   weighbridge run generate llama3.2 --prompt 'Once' --temp 0.8 --seed 7
   weighbridge run generate ./whisper-tiny --features mel.npy --ids 50258,50259
-  weighbridge run generate ./flan-t5-small --prompt 'translate to German: a door'")]
+  weighbridge run generate ./flan-t5-small --prompt 'translate to German: a door'
+
+A model of Ollama's store runs with the parameters of its Modelfile that are options here, and with --chat with its
+SYSTEM and MESSAGE; a note names what is not applied. A prompt `-` is read from standard input.")]
 pub(crate) struct Generate {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
@@ -109,24 +113,35 @@ pub(crate) struct Generate {
     /// The tokens to continue, as numbers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) ids: Vec<u32>,
-    /// Answer the prompt as a message of a conversation, formatted by the model's own chat template
-    #[arg(long, conflicts_with = "ids")]
+    /// Answer the prompt as a message of a conversation, formatted by the model's own chat template. A model
+    /// without one continues the prompt
+    #[arg(long, conflicts_with = "ids", overrides_with = "no_chat")]
     pub(crate) chat: bool,
-    /// With --chat: the system message, which says how to answer
-    #[arg(long, value_name = "TEXT", requires = "chat")]
+    /// Continue the prompt as it is
+    #[arg(long, hide = true)]
+    pub(crate) no_chat: bool,
+    /// The system message of a conversation, which says how to answer
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["ids", "no_chat"])]
     pub(crate) system: Option<String>,
-    /// Stop after this many tokens
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    pub(crate) max_tokens: usize,
-    /// Sampling temperature; 0 always picks the most likely token
-    #[arg(long, value_name = "T", default_value = "0", value_parser = parse_not_negative)]
-    pub(crate) temp: f32,
+    /// Stop after this many tokens, 128 if nothing else is said; -1: at the end of the text, or of the
+    /// model's context
+    #[arg(long, value_name = "N", value_parser = limit, allow_negative_numbers = true)]
+    pub(crate) max_tokens: Option<u64>,
+    /// Stop before this text; give the option again for another
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+    /// Sampling temperature; 0, as without the option, always picks the most likely token
+    #[arg(long, value_name = "T", value_parser = parse_not_negative)]
+    pub(crate) temp: Option<f32>,
+    /// Draw from the K most likely tokens; 0 is all
+    #[arg(long, value_name = "K")]
+    pub(crate) top_k: Option<usize>,
     /// Nucleus sampling: draw from the smallest set of tokens with total probability P
-    #[arg(long, value_name = "P", default_value = "1", value_parser = parse_share)]
-    pub(crate) top_p: f32,
-    /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
+    #[arg(long, value_name = "P", value_parser = parse_share)]
+    pub(crate) top_p: Option<f32>,
+    /// Random seed, 0 without the option; -1 is another one each time
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) seed: Option<i64>,
     /// Continue after end-of-text tokens
     #[arg(long)]
     pub(crate) ignore_eos: bool,
@@ -204,6 +219,9 @@ pub(crate) struct Tokens {
     /// A text to split into tokens; give the option again for another text
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Vec<String>,
+    /// Print the numbers of the tokens alone
+    #[arg(long, requires = "text", conflicts_with = "json")]
+    pub(crate) print_ids: bool,
     /// Tokens as numbers, to print their text; without texts and numbers, the special tokens are listed
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
     pub(crate) ids: Vec<u32>,
@@ -219,6 +237,7 @@ pub(crate) enum PoolingName {
     /// The mean over all tokens
     Mean,
     /// The state of the first token
+    #[value(alias = "cls")]
     First,
     /// The state of the last token
     Last,

@@ -105,6 +105,14 @@ pub(crate) fn tokens(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "expected a number of tokens, as in 8192 or 32k".to_owned())
 }
 
+/// Parses the most tokens to print. -1 and -2 are no limit, as for llama.cpp and Ollama.
+pub(crate) fn limit(text: &str) -> Result<u64, String> {
+    match text {
+        "-1" | "-2" => Ok(u64::MAX),
+        number => number.parse().map_err(|_| "a whole number is needed, or -1".to_owned()),
+    }
+}
+
 /// Adds the library's advice to the message about a wrong value.
 pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String> {
     value.map_err(|error| match crate::failure::advice(&error) {

@@ -99,6 +99,11 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     let open = || args.writing.open.options().open(&args.src);
     // Of two wrong names, that of the source is reported.
     let given = given.or_else(|fault| open().map_err(Stop::from).and(Err(fault)))?;
+    if let Some((to, _, dst)) = &given
+        && **to == GGUF
+    {
+        check_gguf_name(dst, false)?;
+    }
     let model = open()?;
     if let Some(adapter) = adapter(&model) {
         return in_gguf(args, model, &adapter);

@@ -5,21 +5,25 @@ use std::time::{Duration, Instant};
 
 use weighbridge::tokenizer::Detokenizer;
 use weighbridge::{Error, ErrorKind, Model, ops};
-use weighbridge_reference::{ChatTemplate, Message, TextTokens, likeliest, probabilities};
+use weighbridge_reference::{ChatTemplate, Message, TextTokens};
 
 use super::Done;
 use super::logits::{encode, read_npy};
+use super::sampling::{Sampler, StopWords, Stored};
 use crate::args::run::Generate;
 use crate::print::{bytes, plural};
 use crate::{Status, Stop, device, note};
 
 pub(crate) fn run(args: &Generate) -> Done {
     let model = args.open.runnable(&args.path)?;
-    let detokenizer = if args.print_ids { None } else { Some(detokenizer(&model)?) };
+    let stored = Stored::of(&model)?;
+    let mut stop = StopWords::new(if args.stop.is_empty() { &stored.stop } else { &args.stop });
+    let has_texts = !args.print_ids || !stop.is_empty();
+    let detokenizer = has_texts.then(|| detokenizer(&model)).transpose()?;
     let mut text = detokenizer.as_ref().map(Detokenizer::stream);
     let ends = if args.ignore_eos { Vec::new() } else { ends(&model)? };
     let reference = device::reference(&args.runner, &model)?;
-    let mut tokens = prompt(args, &model)?;
+    let mut tokens = prompt(args, &model, &stored)?;
     let mut given = tokens.len();
     let mut session = match (&args.features, &reference.plan().text_encoder) {
         (Some(path), _) => reference.session_of(&reference.encode_sound(&read_npy(path)?)?)?,
@@ -35,7 +39,8 @@ pub(crate) fn run(args: &Generate) -> Done {
         }
         (None, None) => reference.session(),
     };
-    let mut random = Random(args.seed);
+    let mut sampler = Sampler::new(args, &stored);
+    let most = most(args, &stored, &model, tokens.len());
     let mut out = std::io::stdout().lock();
     let mut found = Vec::new();
     if tokens.is_empty() {
@@ -45,12 +50,8 @@ pub(crate) fn run(args: &Generate) -> Done {
     }
     let start = Instant::now();
     let mut first = None;
-    while found.len() < args.max_tokens {
-        let logits = session.next(&tokens)?;
-        let token = match args.temp > 0.0 {
-            true => drawn(&logits, args.temp, args.top_p, &mut random),
-            false => likeliest(&logits)?,
-        };
+    while (found.len() as u64) < most && !stop.is_found() {
+        let token = sampler.token(&session.next(&tokens)?)?;
         first.get_or_insert_with(|| start.elapsed());
         if ends.contains(&token) {
             break;
@@ -58,42 +59,67 @@ pub(crate) fn run(args: &Generate) -> Done {
         found.push(token);
         tokens = vec![token];
         if let Some(text) = &mut text {
-            out.write_all(text.push(token).as_bytes())?;
-            out.flush()?;
+            let shown = stop.before(&text.push(token));
+            if !args.print_ids {
+                out.write_all(shown.as_bytes())?;
+                out.flush()?;
+            }
         }
     }
-    match text {
-        Some(text) => writeln!(out, "{}", text.finish())?,
+    match text.filter(|_| !args.print_ids) {
+        Some(text) => writeln!(out, "{}", stop.rest(&text.finish()))?,
         None => {
             let ids: Vec<String> = found.iter().map(u32::to_string).collect();
             writeln!(out, "{}", ids.join(","))?;
         }
     }
-    if detokenizer.is_some() {
+    if !args.print_ids {
         note(&speed(given, found.len(), first.unwrap_or_default(), start.elapsed()));
     }
     Ok(Status::Fine)
 }
 
+/// The most tokens to print. Without a limit, what the model's context has room for.
+fn most(args: &Generate, stored: &Stored, model: &Model, given: usize) -> u64 {
+    const USUAL: u64 = 128;
+    match args.max_tokens.or(stored.most).unwrap_or(USUAL) {
+        u64::MAX => {
+            let context = ops::summarize(model).context_length.unwrap_or(u64::MAX);
+            context.saturating_sub(given as u64)
+        }
+        most => most,
+    }
+}
+
 /// The tokens to continue.
-fn prompt(args: &Generate, model: &Model) -> Result<Vec<u32>, Stop> {
+fn prompt(args: &Generate, model: &Model, stored: &Stored) -> Result<Vec<u32>, Stop> {
     let Some(prompt) = &args.prompt else { return Ok(args.ids.clone()) };
     let tokens = TextTokens::new(model)?;
-    if !args.chat {
+    let chats = args.chat || args.system.is_some();
+    if !chats {
+        stored.tell(false);
         // One that cannot be read is reported when it is used.
         if ChatTemplate::new(model).is_ok_and(|template| template.is_some()) {
             note("the prompt is continued as it is; --chat puts it into the model's chat template");
         }
         return Ok(tokens.of(prompt)?);
     }
-    let template = ChatTemplate::new(model)?.ok_or_else(|| {
-        let error = Error::new(ErrorKind::Unsupported, "the model has no chat template");
-        error.advise("leave --chat out to continue the prompt as it is").in_file(model.path())
-    })?;
+    let Some(template) = ChatTemplate::new(model)? else {
+        if args.system.is_some() {
+            let error = Error::new(ErrorKind::Unsupported, "the model has no chat template");
+            return Err(error.advise("leave --system out").in_file(model.path()).into());
+        }
+        stored.tell(false);
+        note("the model has no chat template: the prompt is continued as it is");
+        return Ok(tokens.of(prompt)?);
+    };
+    stored.tell(true);
     let message =
         |role: &str, content: &String| Message { role: role.to_owned(), content: content.clone() };
-    let system = args.system.iter().map(|system| message("system", system));
-    let messages: Vec<Message> = system.chain([message("user", prompt)]).collect();
+    let system = args.system.as_ref().or(stored.system.as_ref());
+    let earlier = stored.messages.iter().map(|(role, content)| message(role, content));
+    let messages = system.into_iter().map(|system| message("system", system)).chain(earlier);
+    let messages: Vec<Message> = messages.chain([message("user", prompt)]).collect();
     Ok(tokens.of_rendered(&template.render(&messages)?)?)
 }
 
@@ -139,47 +165,6 @@ fn ends(model: &Model) -> Result<Vec<u32>, Stop> {
     Ok(ends)
 }
 
-/// Draws a token by its probability, from the likeliest ones whose probabilities add up to `share`.
-fn drawn(logits: &[f32], temperature: f32, share: f32, random: &mut Random) -> u32 {
-    let scaled: Vec<f32> = logits.iter().map(|logit| logit / temperature).collect();
-    let mut all: Vec<(u32, f64)> =
-        (0u32..).zip(probabilities(&scaled).into_iter().map(f64::from)).collect();
-    let mut total = 1.0;
-    if share < 1.0 {
-        all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-        let mut sum = 0.0;
-        all.retain(|(_, probability)| {
-            let before = sum;
-            sum += probability;
-            before < f64::from(share)
-        });
-        total = all.iter().map(|(_, probability)| probability).sum();
-    }
-    let mut rest = random.next() * total;
-    let mut last = 0;
-    for (token, probability) in all {
-        last = token;
-        rest -= probability;
-        if rest < 0.0 {
-            break;
-        }
-    }
-    last
-}
-
-/// Numbers between 0 and 1 (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,18 +180,5 @@ mod tests {
             "7 prompt tokens, the first token after 1.00 s, 3 tokens at 2.0 a second"
         );
         assert!(peak.starts_with("peak memory ") && peak.ends_with("iB"), "{peak}");
-    }
-
-    #[test]
-    fn draws_follow_the_probabilities() {
-        let mut random = Random(1);
-        let logits = [0.0, 3f32.ln(), f32::NEG_INFINITY];
-        let second = (0..4000).filter(|_| drawn(&logits, 1.0, 1.0, &mut random) == 1).count();
-        assert!((2800..3200).contains(&second), "{second} of 4000, but 3000 are likely");
-        assert!((0..100).all(|_| drawn(&logits, 1.0, 1.0, &mut random) != 2));
-        // The likeliest token alone has three quarters.
-        assert!((0..100).all(|_| drawn(&logits, 1.0, 0.75, &mut random) == 1));
-        let first = (0..4000).filter(|_| drawn(&logits, 1.0, 0.76, &mut random) == 0).count();
-        assert!((800..1200).contains(&first), "{first} of 4000, but 1000 are likely");
     }
 }

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use weighbridge::container::GGUF;
 use weighbridge::ops::{self, ConvertOptions, MergeRecipe, merge_models};
-use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{Error, ErrorKind};
 
 use super::{Done, convert, split};
+use crate::args::TargetType;
 use crate::args::write::Merge;
 use crate::writing::{self, Prepared};
 use crate::{Stop, failure};
@@ -58,8 +58,14 @@ fn merged(args: &Merge) -> Result<Prepared, Stop> {
             let fault = "--quantize writes GGUF: leave --to out, then `quantize` the merged model";
             return Err(Stop::Usage(fault.to_owned()));
         }
-        let unknown = || Stop::Usage(format!("\"{name}\" is not a file type"));
-        let options = LlamaOptions::new(FileType::from_name(name).ok_or_else(unknown)?);
+        let options = match TargetType::parse(name) {
+            Ok(TargetType::Gguf(file_type)) => LlamaOptions::new(file_type),
+            Ok(TargetType::Mlx(_)) => {
+                let fault = "--quantize writes GGUF: merge first, then `quantize` the merged model";
+                return Err(Stop::Usage(fault.to_owned()));
+            }
+            Err(said) => return Err(Stop::Usage(format!("{name} is no type: {said}"))),
+        };
         let plan = ops::quantize(&model, &options, None, &dst)?;
         return Ok(Prepared { model, plan, dst, others });
     }

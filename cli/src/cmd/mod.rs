@@ -24,6 +24,7 @@ mod plan;
 mod pull;
 mod quality;
 mod quantize;
+mod sampling;
 mod show;
 mod slice;
 mod split;

@@ -49,9 +49,17 @@ fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
         Stop::Usage(fault.to_owned())
     };
     let word = args.dst.dst.as_ref().and_then(|word| word.to_str()).unwrap_or_default();
-    let target = TargetType::parse(word).map_err(|_| match TargetType::meant(word) {
-        Some(said) => Stop::Usage(format!("{word} is no type: {said}")),
-        None => missing(),
+    let target = TargetType::parse(word).map_err(|_| {
+        match (TargetType::in_name(word), TargetType::meant(word)) {
+            (Some(named), _) => {
+                let src = print::shown(&args.src);
+                let fault =
+                    format!("the type is missing: `weighbridge quantize {src} {word} {named}`");
+                Stop::Usage(fault)
+            }
+            (None, Some(said)) => Stop::Usage(format!("{word} is no type: {said}")),
+            (None, None) => missing(),
+        }
     });
     Ok((target?, args.dst.output.clone()))
 }

@@ -85,6 +85,11 @@ pub(crate) fn run(args: &Tokens) -> Done {
         table.write(&mut out)?;
     }
     for text in &texts {
+        if args.print_ids {
+            let ids: Vec<String> = text.tokens.iter().map(|token| token.id.to_string()).collect();
+            writeln!(out, "{}", ids.join(","))?;
+            continue;
+        }
         if !args.ids.is_empty() {
             writeln!(out, "{}", text.text)?;
             continue;

@@ -104,6 +104,51 @@ fn reports() {
     ");
 }
 
+/// What a Modelfile sets is applied where a run has it, and named where not.
+#[test]
+fn a_model_runs_as_its_modelfile_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, file) = (folder.path().join("store"), folder.path().join("Modelfile"));
+    let gguf = support::root().join("assets/sample/sample-Q8_0.gguf");
+    let create = |name: &str, rows: &str| {
+        std::fs::write(&file, format!("FROM {}\n{rows}\n", gguf.display())).unwrap();
+        let ran = run(&store, &["create", name, "-f", file.to_str().unwrap()]);
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+    };
+    let ran = |words: &[&str]| without(&told(&store, words), "note: 6 prompt", "\n");
+    create(
+        "bells",
+        "SYSTEM Be brief.\nTEMPLATE {{ .System }} {{ .Prompt }}\nPARAMETER stop bells\n\
+         PARAMETER temperature 2\nPARAMETER top_k 1\nPARAMETER num_ctx 64\nPARAMETER repeat_penalty 1.1",
+    );
+    let prompt = "<s>Once upon a time,";
+    assert_snapshot!(ran(&["run", "bells", prompt]).replace(" \n", "\n"), @"
+    0
+     Milo had a tall truck full of
+    note: not applied of the model's Modelfile: TEMPLATE, SYSTEM, repeat_penalty
+    note: the model has no chat template: the prompt is continued as it is
+    note: 6 prompt..
+    ");
+    let ids = ["run", "generate", "bells", "--prompt", prompt, "--stop", "Milo", "--print-ids"];
+    assert_snapshot!(ran(&ids), @"
+    0
+    222,486
+    note: not applied of the model's Modelfile: TEMPLATE, SYSTEM, repeat_penalty
+    ");
+    create("few", "PARAMETER num_predict 3\nPARAMETER seed 4");
+    assert_snapshot!(ran(&["ollama", "run", "few", prompt]), @"
+    0
+     Milo had
+    note: the model has no chat template: the prompt is continued as it is
+    note: 6 prompt..
+    ");
+    assert_snapshot!(ran(&["run", "generate", "few", "--prompt", prompt, "-n", "2"]), @"
+    0
+     Milo
+    note: 6 prompt..
+    ");
+}
+
 /// A model from a Modelfile and from options, and what `show` tells of it.
 #[test]
 fn modelfiles_and_show() {

@@ -81,6 +81,31 @@ fn a_sentence_says_what_to_type() {
         (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the joined model has no name"),
         (&["inspect", GGUF, "-o", "x.json"], "`> FILE` writes what is printed"),
         (&["gguf-new-metadata", GGUF, "x.gguf"], "`weighbridge meta set SRC"),
+        (&["llama-mtmd-cli", "-m", GGUF], "Weighbridge has nothing for `llama-mtmd-cli`"),
+        (&["inspect", GGUF, "--verify"], "`weighbridge verify ...` is a command of its own"),
+        (&["convert", HF, "--imatrix", "x"], "`quantize` has --imatrix"),
+        (&["inspect", GGUF, "-fx"], "`inspect` has no option -fx"),
+        (&["inspect", GGUF, "-hx"], "`inspect` has no option -hx"),
+        (&[HF, "Q4_K_M"], "`weighbridge quantize assets/sample/hf Q4_K_M`"),
+        (
+            &["quantize", HF, "x-q4_k_m.gguf"],
+            "`weighbridge quantize assets/sample/hf x-q4_k_m.gguf Q4_K_M`",
+        ),
+        (&["quantize", HF, HF, HF, "Q4_0"], "one command each"),
+        (&["convert", HF, "--to", "gguf", "x/"], "x/ is a folder, but GGUF is a file"),
+        (&["merge", GGUF], "the joined model has no name"),
+        (&["~/x.gguf"], "\"$HOME/x.gguf\" works in them"),
+        (&["file:///x.gguf"], "a file is given by its path: /x.gguf"),
+        (&["*.gguf"], "the shell replaces * outside of quotes only"),
+        (&["assets/sample/sample-Q8_0.gguf/"], "sample-Q8_0.gguf is a file: leave the / out"),
+        (&["inspect", "-"], "standard input is not read here"),
+        (
+            &["mlx_lm.fuse", "--model", HF, "--adapter-path", "none", "--save-path", "x"],
+            "there is no none",
+        ),
+        (&["convert", HF, "x.gguf", "-o", "y.gguf"], "x.gguf is given, and -o too"),
+        (&["run", GGUF, "x", "--format", "json"], "the model writes what it likes"),
+        (&["lms", "load", "x"], "Weighbridge keeps no model running"),
     ];
     for (words, sentence) in rows {
         let said = refused(words);
@@ -109,6 +134,13 @@ fn words_of_other_programs_mean_the_same() {
         (&["quantize", HF, "mlx_4bit", "--dry-run"], &["quantize", HF, "mlx4", "--dry-run"]),
         (&["convert", GGUF, "mlx", "--dry-run"], &["convert", GGUF, "--to", "mlx", "--dry-run"]),
         (&["convert", HF, "fp16", "--dry-run"], &["convert", HF, "--dtype", "F16", "--dry-run"]),
+        (&["quantize", HF, "half", "--dry-run"], &["quantize", HF, "F16", "--dry-run"]),
+        (
+            &["quantize", HF, "x.gguf", "torch.bfloat16", "--dry-run"],
+            &["quantize", HF, "x.gguf", "BF16", "--dry-run"],
+        ),
+        (&["--all", "inspect", GGUF], &["inspect", GGUF, "--all"]),
+        (&[GGUF, "verify"], &["verify", GGUF]),
         (
             &["mlx_lm", "convert", "--hf-path", HF, "--dry-run"],
             &["convert", HF, "--to", "mlx", "--dry-run"],

@@ -100,8 +100,12 @@ fn blocks_become_spaces_from_each_container() {
 
 #[test]
 fn a_chat_needs_a_template_and_uses_it() {
-    let refuse = refused(&["run", "generate", FORMS[0], "--chat", "--prompt", "Once upon a time,"]);
+    let words = ["run", "generate", FORMS[0], "--prompt", "Once upon a time,", "--print-ids"];
+    let refuse = refused(&[&words[..], &["--system", "Be brief."]].concat());
     assert!(refuse.starts_with("4\n") && refuse.contains("has no chat template"), "{refuse}");
+    let ran = run(&[&words[..], &["--chat"]].concat());
+    assert_eq!(ran.out, printed(&words));
+    assert!(ran.err.contains("the prompt is continued as it is"), "{}", ran.err);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let model = folder.path().join("model");
     std::fs::create_dir(&model).expect("a folder");
@@ -118,9 +122,38 @@ fn a_chat_needs_a_template_and_uses_it() {
     let plain = |model| ["run", "generate", model, "--prompt", "<s>Once upon a time,"];
     let expected = printed(&[&plain(FORMS[0])[..], &ids].concat());
     assert_eq!(printed(&[&chat[..], &ids].concat()), expected);
+    // As `ollama run` and llama-cli do; -no-cnv continues the prompt.
+    let short = ["run", model, "--system", "Once upon ", "a time,"];
+    assert_eq!(printed(&[&short[..], &ids].concat()), expected);
+    let raw = ["llama-cli", "-m", model, "-p", "<s>Once upon a time,", "-no-cnv"];
+    assert_eq!(run(&[&raw[..], &ids].concat()).out, expected);
     let ran = run(&[&plain(model)[..], &ids].concat());
     assert_eq!((ran.status, ran.out), (Some(0), expected));
     assert!(ran.err.contains("--chat puts it into the model's chat template"), "{}", ran.err);
+}
+
+/// A prompt `-` is standard input; a text stops before a stop word, and at a number of tokens.
+#[test]
+fn prompts_are_read_and_texts_stop() {
+    let tale = |words: &[&str], prompt: &str| {
+        let mut program = support::program(&[&["run", "generate", FORMS[1]], words].concat());
+        let ran = support::fed(&mut program, prompt);
+        assert_eq!(ran.status, Some(0), "{}", ran.err);
+        ran.out
+    };
+    let all = tale(&["--prompt", "Once upon a time,"], "");
+    assert_eq!(tale(&["--prompt", "-"], "Once upon a time,\n"), all);
+    assert_eq!(tale(&["--prompt=-", "-n", "-1"], "Once upon a time,\n"), all);
+    let stopped =
+        tale(&["--prompt", "-", "--stop", "bells", "--stop", "zebra"], "Once upon a time,");
+    assert_eq!(stopped, " Milo had a tall truck full of \n");
+    let drawn = ["--prompt", "Once upon a time,", "--temp", "2", "--top-k", "1"];
+    assert_eq!(tale(&drawn, ""), all);
+    let mut program = support::program(&["run", "tokens", FORMS[1], "--text", "-", "--print-ids"]);
+    assert_eq!(support::fed(&mut program, "Once upon a time,\n").out, "422,419,260,423,13\n");
+    let mut program = support::program(&["run", "generate", FORMS[1], "--prompt", "-"]);
+    let ran = support::fed(&mut program, "");
+    assert!(ran.err.contains("standard input is empty"), "{}", ran.err);
 }
 
 #[test]

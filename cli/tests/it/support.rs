@@ -1,5 +1,6 @@
 //! Runs the program and captures its output.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -58,6 +59,16 @@ impl From<Output> for Ran {
 
 pub(crate) fn run(arguments: &[&str]) -> Ran {
     program(arguments).output().expect("the program starts").into()
+}
+
+/// Runs a program with a text on standard input.
+pub(crate) fn fed(program: &mut Command, text: &str) -> Ran {
+    let piped = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the program starts");
+    let written = child.stdin.take().expect("a pipe").write_all(text.as_bytes());
+    // One that reads no input may have ended.
+    assert!(written.is_ok() || text.is_empty(), "{written:?}");
+    child.wait_with_output().expect("the program ends").into()
 }
 
 /// The output of a run that succeeds.
