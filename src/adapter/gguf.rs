@@ -1,10 +1,13 @@
 //! llama.cpp's adapters: `NAME.lora_a` and `NAME.lora_b` for each changed tensor `NAME`.
 
 use super::pairs::{paired, rank_of};
-use super::{Adapter, Layout, LowRankPair};
+use super::{Activation, Adapter, Layout, LowRankPair};
 use crate::arch::Dialect;
 use crate::error::{Error, Result};
 use crate::model::Model;
+
+/// The tokens after which an activated LoRA applies.
+pub(super) const INVOCATION: &str = "adapter.alora.invocation_tokens";
 
 /// Reads an adapter, or returns `None` for another kind of file.
 pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
@@ -32,11 +35,10 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
             }
         }
     }
-    if metadata.get("adapter.alora.invocation_tokens").is_some() {
-        let fault =
-            "an activated LoRA applies only after its invocation tokens, so it cannot be merged";
-        obstacle = Some(Error::unsupported(fault).in_key("adapter.alora.invocation_tokens"));
-    }
+    let activation = metadata.array(INVOCATION).map(|tokens| {
+        let tokens = tokens.integers().into_iter().flatten().map(u32::try_from);
+        Activation::new(tokens.filter_map(Result::ok).collect(), INVOCATION)
+    });
     let mut products = Vec::new();
     for (target, a, b) in paired(found)? {
         let layout = match target.starts_with("token_embd.") {
@@ -66,6 +68,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         products,
         wholes: Vec::new(),
         rows: Vec::new(),
+        activation,
         obstacle: obstacle.map(|error| error.in_file(model.path())),
     }))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::merge::{check_architecture, factors, lacks, targets};
-use super::{Adapter, LowRankPair};
+use super::{Adapter, LowRankPair, gguf};
 use crate::arch::{Axes, Change, Dialect, RowOrder, Transform, canonical_of};
 use crate::error::{Error, Result};
 use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
@@ -18,6 +18,8 @@ pub(crate) struct GgufMatrices {
     pub(crate) tensors: Vec<Tensor>,
     /// Each product is multiplied by this number divided by its rank; 0 if no product is multiplied.
     pub(crate) alpha: f32,
+    /// The tokens after which they apply, and their key; none if they apply to all tokens.
+    pub(crate) invocation: Option<(&'static str, Vec<u32>)>,
 }
 
 /// A product, and its matrices in the rows and columns of a canonical tensor.
@@ -55,7 +57,11 @@ impl Adapter {
             Some(name) => {
                 Err(within(Error::unsupported("GGUF has no place for it").in_tensor(name)))
             }
-            None => Ok(GgufMatrices { tensors, alpha }),
+            None => {
+                let tokens = self.activation.as_ref().map(|activation| activation.tokens.clone());
+                let invocation = tokens.map(|tokens| (gguf::INVOCATION, tokens));
+                Ok(GgufMatrices { tensors, alpha, invocation })
+            }
         }
     }
 

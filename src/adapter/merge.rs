@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
-use crate::arch::{Axes, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
+use crate::arch::{Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
 use crate::bytes::Text;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Adaptation, EMBEDDING, Model, OUTPUT, ProductUse, Tensor};
 use crate::store::{Encoding, Part};
@@ -63,46 +62,44 @@ impl Adapter {
     /// or architectures differ; `Unsupported` for an adapter that cannot be merged: its
     /// [obstacle](Self::obstacle).
     pub fn merged(model: &Model, adapters: &[(Self, f64)]) -> Result<Model> {
-        if adapters.is_empty() {
-            return Ok(model.clone());
-        }
-        let (mut merged, mut notes) = (model.clone(), model.merged().to_vec());
+        let mut merged = model.clone();
         for (adapter, factor) in adapters {
-            if let Some(obstacle) = &adapter.obstacle {
+            if let Some(obstacle) = adapter.obstacle() {
                 return Err(obstacle.clone());
             }
             let within = |error: Error| error.in_file(adapter.path());
-            if adapter.products.is_empty() && adapter.wholes.is_empty() && adapter.rows.is_empty() {
-                let fault = "the adapter changes no tensor: nothing was saved in it";
-                let advice =
-                    "save it again; programs that divide parameters must gather them first";
-                return Err(within(Error::malformed(fault).advise(advice)));
-            }
-            check_architecture(model, adapter).map_err(within)?;
-            check_factor(adapter, *factor).map_err(within)?;
-            if let Some(untied) = untied(&merged, adapter).map_err(within)? {
-                merged = untied;
-                notes.push(format!("{}: {UNTIED}", Text::from_path(adapter.path())));
-            }
-            merged = with_whole_tensors(&merged, adapter).map_err(within)?;
+            merged = adapter.merged_into(&merged, *factor).map_err(within)?;
         }
-        let mut all = Adaptation::default();
-        for (adapter, factor) in adapters {
-            let within = |error: Error| error.in_file(adapter.path());
-            add_products(&mut all, &merged, adapter, *factor)?;
-            for rows in &adapter.rows {
-                add_rows(&mut all, &merged, adapter, rows).map_err(within)?;
-            }
-            let times = if *factor == 1.0 { String::new() } else { format!(", times {factor}") };
-            let path = Text::from_path(adapter.path());
-            let of_embedding =
-                adapter.products.iter().any(|product| adapter.is(&merged, product, EMBEDDING));
-            if of_embedding && !merged.has(OUTPUT) && !adapter.is_tied {
-                notes.push(format!("{path}: {BOTH}"));
-            }
-            notes.push(format!("merged LoRA adapter {path}: {}{times}", adapter.summary()));
+        Ok(merged)
+    }
+
+    /// The model with the adapter merged, after what was merged before.
+    fn merged_into(&self, model: &Model, factor: f64) -> Result<Model> {
+        if self.is_empty() {
+            let fault = "the adapter changes no tensor: nothing was saved in it";
+            let advice = "save it again; programs that divide parameters must gather them first";
+            return Err(Error::malformed(fault).advise(advice));
         }
-        Ok(merged.with_changes(all, notes))
+        check_architecture(model, self)?;
+        check_factor(self, factor)?;
+        let (path, mut notes) = (Text::from_path(self.path()), model.merged().to_vec());
+        let untied = untied(model, self)?;
+        if untied.is_some() {
+            notes.push(format!("{path}: {UNTIED}"));
+        }
+        let model = with_whole_tensors(untied.as_ref().unwrap_or(model), self, &mut notes)?;
+        let mut all = model.changes();
+        add_products(&mut all, &model, self, factor)?;
+        for rows in &self.rows {
+            add_rows(&mut all, &model, self, rows)?;
+        }
+        let times = if factor == 1.0 { String::new() } else { format!(", times {factor}") };
+        let of_embedding = self.products.iter().any(|product| self.is(&model, product, EMBEDDING));
+        if of_embedding && !model.has(OUTPUT) && !self.is_tied {
+            notes.push(format!("{path}: {BOTH}"));
+        }
+        notes.push(format!("merged LoRA adapter {path}: {}{times}", self.summary()));
+        Ok(model.with_changes(all, notes))
     }
 }
 
@@ -155,16 +152,15 @@ fn add_products(all: &mut Adaptation, model: &Model, adapter: &Adapter, factor: 
         .map(|(product, _)| product.target.as_str())
         .collect();
     if let Some(first) = lacking.first() {
-        return Err(lacks(model, first, lacking.len()).in_file(adapter.path()));
+        return Err(lacks(model, first, lacking.len()));
     }
-    let within = |error: Error| error.in_file(adapter.path());
     for (product, targets) in products().zip(targets) {
         let scale = product.scale * factor;
         for target in targets {
-            add(all, model, adapter, product, &target, scale).map_err(within)?;
+            add(all, model, adapter, product, &target, scale)?;
         }
         if let Some(bias) = &product.bias {
-            add_bias(all, model, adapter, (product, bias), scale).map_err(within)?;
+            add_bias(all, model, adapter, (product, bias), scale)?;
         }
     }
     Ok(())
@@ -180,18 +176,22 @@ fn add_bias(
 ) -> Result<()> {
     let bias = adapter.stored(stored)?;
     let found = targets(model, adapter, &product.target, ".bias")?;
-    let [Target { tensor, expert: None, transform }] = found.as_slice() else {
+    if found.is_empty() {
         return Err(lacks(model, &format!("{}.bias", product.target), 1));
-    };
-    if !transform.is_same() {
-        let fault = "the bias of a matrix that the model has in another form";
-        return Err(Error::unsupported(fault).in_tensor(stored));
     }
-    let one = Tensor::new("1", DType::F32, &[1, 1], 1f32.to_le_bytes().to_vec())?;
-    let row = bias.clone().with_shape(&[1, bias.elements()]);
-    #[expect(clippy::cast_possible_truncation, reason = "PEFT scales in f32")]
-    let how = ProductUse { scale: scale as f32, rounded: false };
-    all.add(tensor, 0..1, (one, row), how, None)
+    for Target { tensor, expert, transform } in found {
+        let Transform { rows, .. } = transform;
+        let (axes, columns, values) = (Axes::Same, RowOrder::All, Change::None);
+        if expert.is_some() || transform != (Transform { axes, rows, columns, values }) {
+            let fault = "the bias of a matrix that the model has in another form";
+            return Err(Error::unsupported(fault).in_tensor(stored));
+        }
+        let bias = bias.clone().with_shape(&[bias.elements()]);
+        let bias = bias.in_canonical_rows(rows, model.config().ok())?;
+        #[expect(clippy::cast_possible_truncation, reason = "PEFT scales in f32")]
+        all.add_vector(&tensor, bias, scale as f32)?;
+    }
+    Ok(())
 }
 
 /// Puts rows of an adapter in place of those of an embedding.
@@ -210,8 +210,8 @@ fn add_rows(
 }
 
 /// The model with the whole tensors of an adapter.
-fn with_whole_tensors(model: &Model, adapter: &Adapter) -> Result<Model> {
-    let (mut pairs, mut is_longer) = (Vec::new(), false);
+fn with_whole_tensors(model: &Model, adapter: &Adapter, notes: &mut Vec<String>) -> Result<Model> {
+    let (mut pairs, mut names, mut is_longer) = (Vec::new(), Vec::new(), false);
     for whole in &adapter.wholes {
         let other = adapter.stored(&whole.stored)?;
         let Some(own) = replaced(model, adapter, whole)? else {
@@ -248,14 +248,24 @@ fn with_whole_tensors(model: &Model, adapter: &Adapter) -> Result<Model> {
             }
             _ => return Err(misfit()),
         }
-        pairs.push((own.stored_number()?, other.stored_number()?));
+        let number = model.store().find(own.name()).map(|stored| stored.number());
+        let number = number.ok_or_else(|| lacks(model, own.name(), 1))?;
+        pairs.push((number, other.stored_number()?));
+        if own.is_adapted() {
+            notes.push(format!(
+                "{}: its {} takes the place of that which was merged before",
+                Text::from_path(adapter.path()),
+                Text::new(own.name().as_bytes())
+            ));
+        }
+        names.push(own.name().to_owned());
     }
     if pairs.is_empty() {
         return Ok(model.clone());
     }
     let store = model.store().replacing(adapter.model.store(), &pairs)?;
     let store = if is_longer { store.with_tokenizer_of(adapter.model.store()) } else { store };
-    let merged = model.with_store(store);
+    let merged = model.with_replaced(store, &names);
     let rows = |name: &str| merged.tensor(name).ok()?.shape().first().copied();
     match (rows(EMBEDDING), rows(OUTPUT)) {
         (Some(tokens), Some(outputs)) if is_longer && tokens != outputs => {
@@ -320,7 +330,7 @@ impl Target {
             axes: Axes::Same,
             rows: RowOrder::All,
             columns: RowOrder::All,
-            values: crate::arch::Change::None,
+            values: Change::None,
         };
         Self { tensor, expert: None, transform }
     }

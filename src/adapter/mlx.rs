@@ -32,6 +32,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         products: Vec::new(),
         wholes: Vec::new(),
         rows: Vec::new(),
+        activation: None,
         obstacle: None,
     };
     match kind {

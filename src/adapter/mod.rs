@@ -40,8 +40,30 @@ pub struct Adapter {
     wholes: Vec<WholeTensor>,
     /// Rows that it has instead of the model's.
     rows: Vec<TokenRows>,
-    /// The reason why the adapter cannot be merged.
+    /// The tokens after which it applies, if it does not apply to all (activated LoRA).
+    activation: Option<Activation>,
+    /// The reason why the adapter cannot be used.
     obstacle: Option<Error>,
+}
+
+/// The tokens after which an adapter applies.
+#[derive(Clone, Debug)]
+struct Activation {
+    tokens: Vec<u32>,
+    /// The reason why the adapter cannot be merged.
+    obstacle: Error,
+}
+
+impl Activation {
+    fn new(tokens: Vec<u32>, key: &str) -> Self {
+        let fault =
+            "an activated LoRA applies only after its invocation tokens, so it cannot be merged";
+        let error = Error::unsupported(fault).in_key(key);
+        Self {
+            tokens,
+            obstacle: error.advise("convert the adapter itself to GGUF, which llama.cpp applies"),
+        }
+    }
 }
 
 /// The two matrices that change one matrix of a model.
@@ -157,7 +179,7 @@ impl Adapter {
 
     /// The reason why the adapter cannot be merged; `None` if it can.
     pub fn obstacle(&self) -> Option<&Error> {
-        self.obstacle.as_ref()
+        self.obstacle.as_ref().or(self.activation.as_ref().map(|activation| &activation.obstacle))
     }
 
     /// A line for reports and notes: `rank 8, alpha 16, 14 matrices: q_proj, v_proj`.

@@ -2,7 +2,7 @@
 //! `adapter_model.safetensors`.
 
 use super::pairs::{paired, rank_of};
-use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
+use super::{Activation, Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
 use crate::arch::Dialect;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
@@ -52,6 +52,7 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         products,
         wholes: wholes(parts.wholes, config),
         rows,
+        activation: activation(config)?,
         obstacle: obstacle.map(|error| error.in_file(model.path())),
     }))
 }
@@ -211,6 +212,20 @@ impl AdapterParts {
     }
 }
 
+/// The tokens after which an activated LoRA applies.
+fn activation(config: &Map<String, Json>) -> Result<Option<Activation>> {
+    const KEY: &str = "alora_invocation_tokens";
+    let tokens = match config.get(KEY) {
+        None | Some(Json::Null) => return Ok(None),
+        Some(Json::Array(tokens)) if tokens.is_empty() => return Ok(None),
+        tokens => tokens.and_then(Json::as_array),
+    };
+    let number = |token: &Json| token.as_u64().and_then(|token| u32::try_from(token).ok());
+    let tokens: Option<Vec<u32>> = tokens.and_then(|all| all.iter().map(number).collect());
+    let tokens = tokens.ok_or_else(|| Error::malformed("not a list of tokens").in_key(KEY))?;
+    Ok(Some(Activation::new(tokens, KEY)))
+}
+
 /// The reason why an adapter with this config cannot be merged.
 fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     let refuse = |key: &str, fault: String| Some(Error::unsupported(fault).in_key(key));
@@ -218,7 +233,7 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
     }
-    const REFUSED: [(&str, &str); 4] = [
+    const REFUSED: [(&str, &str); 3] = [
         ("use_qalora", "QALoRA pools the inputs"),
         ("layer_replication", "the adapter repeats layers"),
         (
@@ -226,7 +241,6 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
             "the adapter changes parameters that are not modules, in an order of experts and ranks that \
              PEFT and Unsloth do not agree on",
         ),
-        ("alora_invocation_tokens", "an activated LoRA applies only after its invocation tokens"),
     ];
     for (key, why) in REFUSED {
         let set = match config.get(key) {

@@ -172,9 +172,15 @@ impl Model {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The same model with the tensors of another store, which has the same names.
-    pub(crate) fn with_store(&self, store: Store) -> Self {
-        self.with(|inner| inner.store = Arc::new(store))
+    /// The same model with some stored tensors, of these names, replaced by those of another store.
+    pub(crate) fn with_replaced(&self, store: Store, names: &[String]) -> Self {
+        let kept = |changes: &Arc<Adaptation>| {
+            Arc::new(names.iter().fold(changes.continued(), |kept, name| kept.without(name)))
+        };
+        self.with(|inner| {
+            (inner.store, inner.adaptation) =
+                (Arc::new(store), inner.adaptation.as_ref().map(kept));
+        })
     }
 
     /// The same model with its embedding once more, as the output matrix. `None` if it has an output matrix,
@@ -206,6 +212,8 @@ impl Model {
         if !(is_free && transform.is_same() && embedding.transform.is_same()) {
             return Ok(None);
         }
+        let adaptation = self.inner.adaptation.as_ref();
+        let adaptation = adaptation.map(|changes| Arc::new(changes.with_alias(stored, name)));
         let store = store.with_alias(number, name)?;
         let mut names = names.clone();
         let (canonical, stored) = (OUTPUT.to_owned(), vec![name.clone()]);
@@ -214,6 +222,7 @@ impl Model {
         let names = ResolvedNames::indexed(names.resolution)?;
         Ok(Some(self.with(|inner| {
             (inner.store, inner.names) = (Arc::new(store), OnceLock::from(Ok(names)));
+            inner.adaptation = adaptation;
         })))
     }
 
@@ -222,6 +231,11 @@ impl Model {
         self.with(|inner| {
             (inner.adaptation, inner.merged) = (Some(Arc::new(adaptation)), merged);
         })
+    }
+
+    /// The changes of its values so far, to which others can be added.
+    pub(crate) fn changes(&self) -> Adaptation {
+        self.inner.adaptation.as_ref().map_or_else(Adaptation::default, |all| all.continued())
     }
 
     /// The same model with notes of what was merged.

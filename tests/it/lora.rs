@@ -9,6 +9,7 @@ use crate::support::{Gguf, Kv, Safetensors, f32s, fixture, folder};
 use tempfile::TempDir;
 use weighbridge::adapter::Adapter;
 use weighbridge::container::{GGUF, MLX, OLLAMA, SAFETENSORS};
+use weighbridge::metadata::ValueType;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::write::Method;
 use weighbridge::{DType, Error, ErrorKind, Model, Part, WriteOptions};
@@ -645,6 +646,20 @@ fn an_adapter_for_some_inputs_alone_is_not_merged() {
             (ErrorKind::Unsupported, Some("adapter.alora.invocation_tokens"))
         );
         assert!(error.to_string().contains(fault), "{error}");
+        // The adapter itself keeps its tokens.
+        let adapter = Adapter::open(file.path().join("adapter.gguf")).expect("an adapter");
+        let model = open(&model.path().join("model.gguf"));
+        let plan = ops::adapter_in_gguf(&adapter, &model, None).expect("a plan");
+        let path = file.path().join("out.gguf");
+        plan.run(&path, &WriteOptions::new()).expect("written");
+        let tokens =
+            open(&path).metadata().array("adapter.alora.invocation_tokens").map(|tokens| {
+                (
+                    tokens.element_type(),
+                    tokens.integers().into_iter().flatten().collect::<Vec<i128>>(),
+                )
+            });
+        assert_eq!(tokens, Some((ValueType::U32, vec![7, 9])));
     }
 }
 

@@ -166,6 +166,65 @@ fn a_product_of_the_embedding_changes_both() {
     assert!(!found.has(OUTPUT) && values(&found, EMBEDDING) == expected);
 }
 
+/// Adapters are merged one after another: the second one finds what the first one has changed.
+#[test]
+fn adapters_are_merged_in_their_order() {
+    let base = model(None);
+    let own = Model::open(base.path()).expect("a model");
+    let shape = own.tensor(EMBEDDING).expect("it").shape().to_vec();
+    let before = values(&own, EMBEDDING);
+    let (tokens, width) = (vec![1.0; shape[0] as usize], vec![1.0; shape[1] as usize]);
+    let (half, quarter) = (vec![0.5; shape[1] as usize], vec![0.25; shape[0] as usize]);
+    let of_embedding = adapter(
+        &[
+            ("model.embed_tokens.lora_embedding_A", &[1, shape[0]], &tokens),
+            ("model.embed_tokens.lora_embedding_B", &[shape[1], 1], &half),
+        ],
+        &json!({"target_modules": ["embed_tokens"]}),
+    );
+    let of_head = adapter(
+        &[
+            ("lm_head.lora_A.weight", &[1, shape[1]], &width),
+            ("lm_head.lora_B.weight", &[shape[0], 1], &quarter),
+        ],
+        &json!({"target_modules": ["lm_head"]}),
+    );
+    let whole: Vec<f32> = before.iter().map(|value| value * 3.0).collect();
+    let save = json!({"modules_to_save": ["embed_tokens"]});
+    let saved = adapter(&[("model.embed_tokens.weight", &shape, &whole)], &save);
+    let row = vec![7.0; shape[1] as usize];
+    let of_row = adapter(
+        &[("model.embed_tokens.token_adapter.trainable_tokens_delta", &[1, shape[1]], &row)],
+        &json!({"trainable_token_indices": [2]}),
+    );
+    let added = |more: f32| before.iter().map(|value| value + more).collect::<Vec<f32>>();
+    let all = |files: &[&TempDir]| {
+        let adapters = files.iter().map(|files| (Adapter::open(files.path()).expect("it"), 1.0));
+        Adapter::merged(&own, &adapters.collect::<Vec<_>>())
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+    // The output matrix is separated from an embedding that has been changed, or is changed afterwards.
+    let found = all(&[&of_embedding, &of_head]);
+    assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (added(0.5), added(0.75)));
+    let found = all(&[&of_head, &of_embedding]);
+    assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (added(0.5), added(0.25)));
+    let found = all(&[&of_embedding, &saved]);
+    assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (whole, added(0.5)));
+    let (_out, _, notes) = written(&found, &ConvertOptions::new(&SAFETENSORS), "st");
+    assert!(notes.contains("takes the place of that which was merged before"), "{notes}");
+    // Rows too.
+    let at = |model: &Model| values(model, EMBEDDING)[2 * shape[1] as usize];
+    assert_eq!(
+        (at(&all(&[&of_row, &of_embedding])), at(&all(&[&of_embedding, &of_row]))),
+        (7.5, 7.0)
+    );
+    // What was merged before stays.
+    let first = all(&[&of_embedding]);
+    let head = (Adapter::open(of_head.path()).expect("it"), 1.0);
+    let found = Adapter::merged(&first, &[head]).expect("merged");
+    assert_eq!((values(&found, EMBEDDING), values(&found, OUTPUT)), (added(0.5), added(0.75)));
+}
+
 #[test]
 fn the_embedding_of_a_tied_model_is_merged_as_its_output_matrix() {
     let (tied, own) = (model(None), model(Some(3.0)));
@@ -263,4 +322,56 @@ fn biases_of_adapters_are_merged() {
     assert_eq!(values(&found, "layers.0.attention.output.bias"), [1.0; 256]);
     let error = merged(model(None).path(), adapter(&added, &scaled).path()).expect_err("no bias");
     assert!(error.to_string().contains("q_proj.bias"), "{error}");
+}
+
+/// The bias of a product of a matrix that holds q, k and v is that of all three.
+#[test]
+fn a_bias_of_a_fused_matrix_is_merged() {
+    let (wide, half) = (vec![0.0; 32], vec![0.0; 96]);
+    let bias: Vec<f32> = (0..96u8).map(f32::from).collect();
+    let files = folder(&[("config.json", br#"{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 32, "vocab_size": 40, "n_positions": 16}"#.to_vec())]);
+    let mut file = Safetensors::new();
+    let vector = |count: usize| f32s(&vec![1.0; count]);
+    for (name, shape) in [
+        ("wte.weight", &[40u64, 32][..]),
+        ("wpe.weight", &[16, 32]),
+        ("ln_f.weight", &[32]),
+        ("ln_f.bias", &[32]),
+        ("h.0.ln_1.weight", &[32]),
+        ("h.0.ln_1.bias", &[32]),
+        ("h.0.ln_2.weight", &[32]),
+        ("h.0.ln_2.bias", &[32]),
+        ("h.0.attn.c_attn.weight", &[32, 96]),
+        ("h.0.attn.c_attn.bias", &[96]),
+        ("h.0.attn.c_proj.weight", &[32, 32]),
+        ("h.0.attn.c_proj.bias", &[32]),
+        ("h.0.mlp.c_fc.weight", &[32, 128]),
+        ("h.0.mlp.c_fc.bias", &[128]),
+        ("h.0.mlp.c_proj.weight", &[128, 32]),
+        ("h.0.mlp.c_proj.bias", &[32]),
+    ] {
+        let count = shape.iter().product::<u64>() as usize;
+        file = file.tensor(&format!("transformer.{name}"), "F32", shape, vector(count));
+    }
+    put(files.path(), "model.safetensors", file.build());
+    let module = "transformer.h.0.attn.c_attn";
+    let names =
+        ["lora_A.weight", "lora_B.weight", "lora_B.bias"].map(|end| format!("{module}.{end}"));
+    let tensors = [
+        (&*names[0], &[1u64, 32][..], &*wide),
+        (&names[1], &[96, 1], &half),
+        (&names[2], &[96], &bias),
+    ];
+    let lora =
+        adapter(&tensors, &json!({"lora_bias": true, "lora_alpha": 2, "fan_in_fan_out": true}));
+    let found = merged(files.path(), lora.path()).unwrap_or_else(|error| panic!("{error}"));
+    let expected: Vec<f32> = bias.iter().map(|value| 1.0 + 2.0 * value).collect();
+    for (name, part) in ["q", "k", "v"].iter().zip(expected.chunks(32)) {
+        assert_eq!(values(&found, &format!("layers.0.attention.{name}.bias")), part, "{name}");
+    }
+    let (_out, back, _) = written(&found, &ConvertOptions::new(&GGUF), "x.gguf");
+    assert_eq!(
+        back.stored_tensor("blk.0.attn_qkv.bias").expect("it").to_vec::<f32>().expect("values"),
+        expected
+    );
 }

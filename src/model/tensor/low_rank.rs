@@ -24,10 +24,8 @@ const KEPT: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Adaptation {
     products: Vec<Arc<Product>>,
-    /// The changes of each stored tensor, by its name.
-    by_tensor: HashMap<String, Vec<PlacedProduct>>,
-    /// The rows of each stored tensor that others take the place of, by its name.
-    replaced: HashMap<String, Vec<ReplacedRows>>,
+    /// The changes of each stored tensor, by its name, in their order.
+    by_tensor: HashMap<String, Vec<PlacedChange>>,
     /// The factors used last, the latest at the end.
     kept: Mutex<Vec<(FactorsOf, Arc<Factors>)>>,
 }
@@ -51,6 +49,13 @@ pub(crate) struct ProductUse {
     /// Whether it is rounded to the dtype of the stored tensor before it is added, if that is F16 or
     /// BF16.
     pub(crate) rounded: bool,
+}
+
+/// A change of a stored tensor.
+#[derive(Clone, Debug)]
+enum PlacedChange {
+    Product(PlacedProduct),
+    Rows(Arc<ReplacedRows>),
 }
 
 /// A product, and its place in a stored tensor.
@@ -192,6 +197,11 @@ impl Adaptation {
                 continue;
             }
             let Some(stored) = &source.transposed else {
+                // A vector is stored as one row, whose elements are the rows of the target.
+                if tensor.shape().len() == 1 && target.columns == 1 {
+                    placed.push((name, PlacedProduct::of_vector(product, &runs, tensor)?));
+                    continue;
+                }
                 if target.columns != columns_of(tensor) {
                     return unsupported("a change of a tensor that is not stored as a matrix");
                 }
@@ -217,7 +227,7 @@ impl Adaptation {
         self.products.push(Arc::new(Product { left, right, scale, rounded }));
         let names: Vec<String> = placed.iter().map(|(name, _)| name.clone()).collect();
         for (name, placed) in placed {
-            self.by_tensor.entry(name).or_default().push(placed);
+            self.by_tensor.entry(name).or_default().push(PlacedChange::Product(placed));
         }
         match magnitudes {
             Some(_) if !is_whole => {
@@ -227,6 +237,19 @@ impl Adaptation {
             Some(magnitudes) => self.scale_rows(target, magnitudes, &names),
             None => Ok(()),
         }
+    }
+
+    /// Adds the values of a vector to those of a canonical one.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`add`](Self::add).
+    pub(crate) fn add_vector(&mut self, target: &Tensor, values: Tensor, scale: f32) -> Result<()> {
+        let (target, count) = (target.clone().by_rows(), values.elements());
+        let one = Tensor::new("1", DType::F32, &[1, 1], 1f32.to_le_bytes().to_vec())?;
+        let factors = (values.by_rows().with_shape(&[count, 1]), one);
+        let how = ProductUse { scale, rounded: false };
+        self.add(&target, 0..target.rows(), factors, how, None)
     }
 
     /// Scales the rows of `target`, with the last product of the stored tensors `names`, to norms.
@@ -240,20 +263,42 @@ impl Adaptation {
             );
             return Err(Error::mismatch(fault).in_tensor(target.name()));
         }
-        let before = target.clone().adapted(&Arc::new(self.of_tensors(names)));
+        let before = self.of_tensors(|name| names.iter().any(|known| known == name));
+        let before = target.clone().adapted(&Arc::new(before));
         let norms = Arc::new(Norms { before, magnitudes, factors: OnceLock::new() });
         for name in names {
             let last = self.by_tensor.get_mut(name).and_then(|placed| placed.last_mut());
-            last.into_iter().for_each(|placed| placed.norms = Some(Arc::clone(&norms)));
+            if let Some(PlacedChange::Product(placed)) = last {
+                placed.norms = Some(Arc::clone(&norms));
+            }
         }
         Ok(())
     }
 
     /// The changes so far of some stored tensors.
-    fn of_tensors(&self, names: &[String]) -> Self {
-        let placed = |name: &String| Some((name.clone(), self.by_tensor.get(name)?.clone()));
-        let by_tensor = names.iter().filter_map(placed).collect();
+    fn of_tensors(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let placed = self.by_tensor.iter().filter(|(name, _)| is_wanted(name));
+        let by_tensor = placed.map(|(name, placed)| (name.clone(), placed.clone())).collect();
         Self { products: self.products.clone(), by_tensor, ..Self::default() }
+    }
+
+    /// The same changes, to which others can be added.
+    pub(crate) fn continued(&self) -> Self {
+        self.of_tensors(|_| true)
+    }
+
+    /// The same without those of a stored tensor.
+    pub(crate) fn without(&self, stored: &str) -> Self {
+        self.of_tensors(|name| name != stored)
+    }
+
+    /// The same for a stored tensor that has a second name.
+    pub(crate) fn with_alias(&self, of: &str, alias: &str) -> Self {
+        let mut all = self.continued();
+        if let Some(placed) = self.by_tensor.get(of) {
+            all.by_tensor.insert(alias.to_owned(), placed.clone());
+        }
+        all
     }
 
     /// Puts the rows of `values` in place of these rows of a canonical tensor.
@@ -298,14 +343,13 @@ impl Adaptation {
         }
         let rows = ReplacedRows { rows: replaced, values: values.dequantize()? };
         let name = source.tensor().name().spelling().into_owned();
-        self.replaced.entry(name).or_default().push(rows);
+        self.by_tensor.entry(name).or_default().push(PlacedChange::Rows(Arc::new(rows)));
         Ok(())
     }
 
     /// Whether a stored tensor is changed.
-    fn changes(&self, tensor: &StoredTensor<'_>) -> bool {
-        let name = tensor.name().spelling();
-        self.by_tensor.contains_key(&*name) || self.replaced.contains_key(&*name)
+    pub(crate) fn changes(&self, stored: &str) -> bool {
+        self.by_tensor.contains_key(stored)
     }
 
     /// Adds the changes to some elements of a stored tensor.
@@ -324,6 +368,13 @@ impl Adaptation {
             _ => None,
         };
         for placed in placed {
+            let placed = match placed {
+                PlacedChange::Product(placed) => placed,
+                PlacedChange::Rows(rows) => {
+                    rows.put(elements, columns, out)?;
+                    continue;
+                }
+            };
             let rounded = self.products.get(placed.product).is_some_and(|product| product.rounded);
             let round = round.filter(|_| rounded);
             let factors = self.factors(placed, &name, columns)?;
@@ -334,17 +385,6 @@ impl Adaptation {
                 if let Some(scaled) = scaled {
                     placed.scale(scaled, (number, first), now);
                 }
-                Ok(())
-            })?;
-        }
-        let width = usize::try_from(columns).unwrap_or(usize::MAX);
-        for replaced in self.replaced.get(&*name).into_iter().flatten() {
-            for_each_row(elements, columns, out, |row, first, now| {
-                let number = replaced.rows.get(&row).and_then(|number| number.checked_mul(width));
-                let first = usize::try_from(first).unwrap_or(usize::MAX);
-                let at = number.and_then(|start| start.checked_add(first));
-                let values = at.and_then(|at| replaced.values.get(at..)?.get(..now.len()));
-                values.into_iter().for_each(|values| now.copy_from_slice(values));
                 Ok(())
             })?;
         }
@@ -393,7 +433,32 @@ fn for_each_row(
     Ok(())
 }
 
+impl ReplacedRows {
+    /// Puts the rows in place of those among some elements of a stored tensor.
+    fn put(&self, elements: &Range<u64>, columns: u64, out: &mut [f32]) -> Result<()> {
+        let width = usize::try_from(columns).unwrap_or(usize::MAX);
+        for_each_row(elements, columns, out, |row, first, now| {
+            let number = self.rows.get(&row).and_then(|number| number.checked_mul(width));
+            let first = usize::try_from(first).unwrap_or(usize::MAX);
+            let at = number.and_then(|start| start.checked_add(first));
+            let values = at.and_then(|at| self.values.get(at..)?.get(..now.len()));
+            values.into_iter().for_each(|values| now.copy_from_slice(values));
+            Ok(())
+        })
+    }
+}
+
 impl PlacedProduct {
+    /// The place of a product whose rows are elements of a stored vector.
+    fn of_vector(
+        product: usize,
+        runs: &[(u64, RowSpan)],
+        vector: StoredTensor<'_>,
+    ) -> Result<Self> {
+        let columns = PlaceMap::of(runs, vector.elements())?;
+        Ok(Self { product, rows: PlaceMap::Range(0..1), columns, swapped: true, norms: None })
+    }
+
     /// Multiplies the values of row `number` of the product, from column `first` on, with the factors of the
     /// canonical rows that they belong to.
     fn scale(&self, factors: &[f32], (number, first): (usize, u64), values: &mut [f32]) {
@@ -530,7 +595,8 @@ impl Tensor {
     /// The changes of its values, if any of its stored tensors is changed.
     pub(super) fn adaptation(&self) -> Option<&Adaptation> {
         let adaptation = self.adaptation.as_deref()?;
-        self.stored_tensors().any(|tensor| adaptation.changes(&tensor)).then_some(adaptation)
+        let is_changed = |tensor: StoredTensor<'_>| adaptation.changes(&tensor.name().spelling());
+        self.stored_tensors().any(is_changed).then_some(adaptation)
     }
 
     /// Whether changes are added to its values.
@@ -583,7 +649,9 @@ impl Tensor {
 /// Checks that the product of `left` and `right` fits `rows` of `target`.
 fn check_shapes(target: &Tensor, rows: &Range<u64>, left: &Tensor, right: &Tensor) -> Result<()> {
     let outputs = rows.end.saturating_sub(rows.start);
-    let (inputs, rank) = (shape::columns(target.shape()), shape::columns(left.shape()));
+    let is_vector = target.shape().len() == 1 && target.width() == 1;
+    let inputs = if is_vector { 1 } else { shape::columns(target.shape()) };
+    let rank = shape::columns(left.shape());
     let fits = |factor: &Tensor, rows: u64, columns: u64| {
         factor.rows() == rows && factor.width() == columns
     };

@@ -28,6 +28,9 @@ pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) ->
     keys.set_text("general.type", "adapter");
     keys.set_text("adapter.type", "lora");
     keys.set("adapter.lora.alpha", Value::F32(matrices.alpha));
+    if let Some((key, tokens)) = matrices.invocation {
+        keys.set_array(key, tokens);
+    }
     if let Some(name) = adapter.base_model() {
         keys.set("general.base_model.count", Value::U32(1));
         keys.set_text("general.base_model.0.name", name);
