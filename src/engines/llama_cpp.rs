@@ -52,13 +52,21 @@ static NAMES: Table<Vec<&str>> =
 
 static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines().collect());
 
-/// The type that the loader requires of a number or flag, by its name. `None` for a key that it does not read.
+/// The type that the loader of an architecture requires of a number or flag, by its name. `None` for a key that it
+/// does not read.
 pub(crate) fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
     let of_model = key.strip_prefix(architecture).and_then(|rest| rest.strip_prefix('.'));
     let bare = of_model.unwrap_or(key);
-    ["u32", "i32", "f32", "bool"]
-        .into_iter()
-        .find(|name| TYPES.get(name).is_some_and(|keys| keys.binary_search(&bare).is_ok()))
+    let is_read = |line: &str| match line.split_once(' ') {
+        Some((_, readers)) => readers.split(',').any(|reader| reader == architecture),
+        None => true,
+    };
+    ["u32", "i32", "f32", "bool"].into_iter().find(|name| {
+        let Some(lines) = TYPES.get(name) else { return false };
+        let place =
+            lines.binary_search_by_key(&bare, |line| line.split(' ').next().unwrap_or(line));
+        place.ok().and_then(|place| lines.get(place)).is_some_and(|line| is_read(line))
+    })
 }
 
 /// Whether the loader accepts a value of `tokenizer.ggml.pre`. It refuses a file with another one.

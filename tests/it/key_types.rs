@@ -89,6 +89,18 @@ fn numbers_get_the_types_that_llama_cpp_requires() {
     }
 }
 
+/// A key that the loader of the architecture does not look at may have any type.
+#[test]
+fn keys_that_llama_cpp_does_not_read_keep_their_types() {
+    for key in ["llama.attention.sliding_window", "llama.ssm.inner_size", "llama.kda.head_dim"] {
+        let source = model(&[(key, Kv::U64(8))]);
+        let said = faults(&source);
+        assert!(!said.contains("reads it as"), "{said}");
+        let plan = ops::convert(&source, &ConvertOptions::new(&GGUF)).expect("a plan");
+        assert!(!plan.notes.join("; ").contains("llama.cpp requires"), "{:?}", plan.notes);
+    }
+}
+
 #[test]
 fn numbers_in_arrays_and_numbers_that_do_not_fit() {
     let heads = Kv::Array(10, vec![Kv::U64(2)]);

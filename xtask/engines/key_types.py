@@ -2,18 +2,24 @@
 
     key_types.py [--check]
 
-The writer has a function for each key, which calls the one of a type. Keys with a part to fill in are left out.
+The writer has a function for each key, which calls the one of a type. Keys with a part to fill in are left out. A loader does not
+look at every key: a file is made in which all of an architecture have a text as value, and llama.cpp names the first one that it
+reads, which gets its usual value, until no other one is named.
 """
 
 import ast
 import inspect
 import re
+import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 import gguf
 import lines
+import loader
 
 TYPES = {"uint32": "u32", "int32": "i32", "float32": "f32", "bool": "bool"}
+GENERAL = ("general.", "tokenizer.", "clip.", "quantize.", "imatrix.", "adapter.", "split.")
 
 
 def key(node):
@@ -30,14 +36,62 @@ def key(node):
     return None if "{" in name else name
 
 
-files = lines.Files()
-found = {name: set() for name in TYPES.values()}
+def read_of(path, architecture, graph, wanted):
+    """The keys that the loader of an architecture reads; None if it loads no file of the table."""
+    read = set()
+    for usual, tensors in loader.files(graph, architecture):
+        loader.write(path, architecture, usual, tensors)
+        if not loader.loads(path)[0]:
+            continue
+        wrong = set(wanted)
+        while True:
+            loader.write(path, architecture, usual | dict.fromkeys(wrong, "x"), tensors)
+            named = re.search(rf"key {re.escape(architecture)}\.(\S+) has wrong type", loader.loads(path)[1])
+            if not named or named[1] not in wrong:
+                break
+            wrong.remove(named[1])
+            read.add(named[1])
+    return read or None
+
+
+def architectures():
+    """The architectures of graphs.txt, each with its lines."""
+    for (names, *_), found in lines.blocks("llama.cpp/graphs.txt"):
+        graph = loader.Graph(found)
+        graph.checks = [words[1] for words in found if words[0] == "check"]
+        for architecture in names.split(","):
+            yield architecture, graph
+
+
+written = {name: set() for name in TYPES.values()}
 for node in ast.walk(ast.parse(inspect.getsource(gguf.gguf_writer))):
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        written = TYPES.get(node.func.attr.removeprefix("add_"))
-        name = written and key(node.args[0])
+        type_ = TYPES.get(node.func.attr.removeprefix("add_"))
+        name = type_ and key(node.args[0])
         if name:
-            found[written].add(name)
-about = "The types of numbers and flags, by key without the architecture. The loader refuses a file with another type."
-files.put("llama.cpp/types.txt", f"gguf-py {version('gguf')}", about, [(name, sorted(keys)) for name, keys in found.items()])
+            written[type_].add(name)
+wanted = {name for keys in written.values() for name in keys if not name.startswith(GENERAL)}
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "model.gguf"
+    read = {name: read_of(path, name, graph, wanted) for name, graph in architectures()}
+read = {name: keys for name, keys in read.items() if keys}
+
+
+def row(name):
+    """A key, and the architectures that read it, if not all do; None if none does."""
+    if name.startswith(GENERAL):
+        return name
+    readers = sorted(architecture for architecture, keys in read.items() if name in keys)
+    few = [] if len(readers) == len(read) else [",".join(readers)]
+    return " ".join([name, *few]) if readers else None
+
+
+files = lines.Files()
+about = (
+    "The types of numbers and flags, by key without the architecture, and the architectures whose loaders read the key, if not all "
+    "do. The loader refuses a file with another type."
+)
+content = [(name, [found for key in sorted(keys) if (found := row(key))]) for name, keys in written.items()]
+versions = f"gguf-py {version('gguf')}, llama.cpp {loader.llama_cpp.__version__} (llama-cpp-python)"
+files.put("llama.cpp/types.txt", versions, about, content)
 files.finish()
