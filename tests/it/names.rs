@@ -240,6 +240,7 @@ const OF_OLLAMA: &[&str] = &["blk.{n}.ssm_dt"];
 const WITHOUT_LIST: &[(&str, &str)] = &[
     ("albert", "hugging face"),
     ("bailing_hybrid", "mlx"),
+    ("chatglm", "publisher"),
     ("deepseek_v4", "hugging face"),
     ("deepseek_v41", "hugging face"),
     ("distilbert", "hugging face"),

@@ -8,7 +8,7 @@ use weighbridge::container::{GGUF, MLX, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
-use weighbridge::{DType, Model, OpenOptions};
+use weighbridge::{DType, Model, OpenOptions, WriteOptions};
 
 fn reconfigured(change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let files = copy_of(sample("hf"));
@@ -363,4 +363,81 @@ fn factors_for_long_prompts_are_noted_for_mlx_lm() {
     assert!(said.contains("applies the factors for long prompts to short ones too"), "{said}");
     let said = converted(&sample("hf"), &ConvertOptions::new(&MLX)).unwrap();
     assert!(!said.contains("long prompts"), "{said}");
+}
+
+/// ChatGLM and GLM 4 in the names of the classes that their repositories contain.
+#[test]
+fn published_names_of_chatglm() {
+    let config = json!({
+        "model_type": "chatglm", "architectures": ["ChatGLMModel"], "add_bias_linear": false, "add_qkv_bias": true,
+        "ffn_hidden_size": 48, "hidden_size": 32, "kv_channels": 8, "layernorm_epsilon": 1.5625e-7,
+        "multi_query_attention": true, "multi_query_group_num": 2, "num_attention_heads": 4, "num_layers": 1,
+        "padded_vocab_size": 40, "rmsnorm": true, "rope_ratio": 500, "seq_length": 256, "tie_word_embeddings": false,
+        "post_layer_norm": true, "apply_residual_connection_post_layernorm": false, "original_rope": true,
+    });
+    let layer = "transformer.encoder.layers.0";
+    let mut file = Safetensors::new();
+    for (start, (name, shape)) in [
+        ("transformer.embedding.word_embeddings.weight".to_owned(), vec![40u64, 32]),
+        ("transformer.encoder.final_layernorm.weight".to_owned(), vec![32]),
+        ("transformer.output_layer.weight".to_owned(), vec![40, 32]),
+        ("transformer.rotary_pos_emb.inv_freq".to_owned(), vec![2]),
+        (format!("{layer}.input_layernorm.weight"), vec![32]),
+        (format!("{layer}.post_attention_layernorm.weight"), vec![32]),
+        (format!("{layer}.self_attention.query_key_value.weight"), vec![64, 32]),
+        (format!("{layer}.self_attention.query_key_value.bias"), vec![64]),
+        (format!("{layer}.self_attention.dense.weight"), vec![32, 32]),
+        (format!("{layer}.mlp.dense_h_to_4h.weight"), vec![96, 32]),
+        (format!("{layer}.mlp.dense_4h_to_h.weight"), vec![32, 48]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let count = shape.iter().product::<u64>() as usize;
+        let values: Vec<f32> = (0..count).map(|n| (n + start) as f32).collect();
+        file = file.tensor(&name, "F32", &shape, f32s(&values));
+    }
+    let files = folder(&[
+        ("config.json", config.to_string().into_bytes()),
+        ("model.safetensors", file.build()),
+    ]);
+    let model = Model::open(files.path()).expect("a model");
+    assert!(model.resolution().expect("names").unknown.is_empty());
+    let values = |model: &Model, name: &str| -> Vec<f32> {
+        model.tensor(name).unwrap_or_else(|error| panic!("{error}")).to_vec().expect("values")
+    };
+    let fused = |name: &str| {
+        let tensor = model.stored_tensor(&format!("{layer}.{name}")).expect("a tensor");
+        tensor.to_vec::<f32>().expect("values")
+    };
+    let (matrix, bias) = (
+        fused("self_attention.query_key_value.weight"),
+        fused("self_attention.query_key_value.bias"),
+    );
+    for to in [&GGUF, &SAFETENSORS] {
+        let out = tempfile::tempdir().expect("a folder");
+        let path = out.path().join(if *to == GGUF { "m.gguf" } else { "m" });
+        let plan = ops::convert(&model, &ConvertOptions::new(to))
+            .unwrap_or_else(|error| panic!("{error}"));
+        plan.run(&path, &WriteOptions::new()).expect("written");
+        let back = Model::open(&path).expect("a model");
+        let config = back.config().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((config.rope_theta.value, config.n_kv_heads.value), (5e6, 2));
+        assert_eq!(config.rope.dimension_count.as_ref().map(|field| field.value), Some(4));
+        let parts = [("q", 0..32), ("k", 32..48), ("v", 48..64)];
+        for (part, rows) in parts {
+            let own = values(&back, &format!("layers.0.attention.{part}.bias"));
+            assert_eq!(own, bias[rows.clone()], "{part}");
+            let own = values(&back, &format!("layers.0.attention.{part}.weight"));
+            assert_eq!(own, matrix[rows.start * 32..rows.end * 32], "{part}");
+        }
+        let (gate, up) =
+            (values(&back, "layers.0.ffn.gate.weight"), values(&back, "layers.0.ffn.up.weight"));
+        assert_eq!([gate, up].concat(), fused("mlp.dense_h_to_4h.weight"));
+        if *to == SAFETENSORS {
+            assert!(back.stored_tensor("model.layers.0.self_attn.q_proj.weight").is_ok());
+            let document = back.document("config.json").expect("a config");
+            assert_eq!(document.get("model_type").and_then(|name| name.as_str()), Some("glm"));
+        }
+    }
 }

@@ -399,6 +399,10 @@ impl<'d> ConfigDraft<'d> {
 
     /// Rotary embeddings and their scaling.
     fn rotary(&mut self, head_dim: &Field<u32>) -> Result<()> {
+        if let (None, Some(ratio)) = (&self.core.rope_theta, &self.core.rope_ratio) {
+            let base = Field::derived(10_000.0 * ratio.value, "10000 * rope_ratio");
+            self.core.rope_theta = Some(base);
+        }
         let (rope, scaling) = (&mut self.rope, &mut self.rope_scaling);
         let scales = scaling.kind.as_ref().is_some_and(|kind| kind.value != RopeScalingKind::None);
         if !scales && self.reader.rotates_whole {

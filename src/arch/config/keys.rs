@@ -68,7 +68,7 @@ parts! {
         layer_groups: u32 = layers,     gguf [],                                                           json ["num_hidden_groups"];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
         n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads", "num_query_heads"];
-        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads"];
+        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads", "multi_query_group_num"];
         key_groups: Vec<u32> = groups,  gguf [],                                                           json ["block_configs"];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
         groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
@@ -80,11 +80,12 @@ parts! {
         ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
         ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
         narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
-        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab"];
-        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length", "max_context_length"];
-        rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps"];
+        vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab", "padded_vocab_size"];
+        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length", "max_context_length", "seq_length"];
+        rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps", "layernorm_epsilon"];
         layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
         rope_theta: f32 = base,         gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta", "rope_freq_constant", "rope_embedding_base"];
+        rope_ratio: f32 = positive,     gguf [],                                                           json ["rope_ratio"];
         tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings", "share_input_output_layers"];
         n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts", "ffn_config.moe_num_experts"];
         choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
