@@ -288,25 +288,29 @@ impl Indexed {
 
     /// Reads the bytes of an entry that describes another one. The memory map is not used.
     pub(crate) fn read(&self, number: u32) -> Result<Vec<u8>> {
-        let (Some(listed), Some(entry)) =
-            (self.get(number), self.builder.listing.entries.get(number as usize))
-        else {
-            return Ok(Vec::new());
-        };
-        let Some(file) = self.builder.files.get(entry.file as usize) else { return Ok(Vec::new()) };
-        let len = listed.end().unwrap_or(listed.offset).saturating_sub(listed.offset);
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len > DESCRIPTION_BYTES {
-            return Err(Error::malformed(format!(
-                "an array of {len} bytes describes another tensor"
-            ))
-            .in_file(file.source.path())
-            .in_tensor(listed.name)
-            .at(listed.offset));
+        let len = self.get(number).map_or(0, |listed| listed.length());
+        match self.placed(number) {
+            Some((file, listed)) if len > DESCRIPTION_BYTES => {
+                Err(Error::malformed(format!("an array of {len} bytes describes another tensor"))
+                    .in_file(file.source.path())
+                    .in_tensor(listed.name)
+                    .at(listed.offset))
+            }
+            _ => self.read_start(number, len),
         }
-        let mut bytes = crate::bytes::try_zeroed(len)?;
+    }
+
+    /// Reads the first bytes of an entry.
+    pub(crate) fn read_start(&self, number: u32, most: usize) -> Result<Vec<u8>> {
+        let Some((file, listed)) = self.placed(number) else { return Ok(Vec::new()) };
+        let mut bytes = crate::bytes::try_zeroed(listed.length().min(most))?;
         file.source.read_at(listed.offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// An entry and its file.
+    fn placed(&self, number: u32) -> Option<(&StoredFile, ListedArray<'_>)> {
+        Some((self.builder.files.get(self.file(number)? as usize)?, self.get(number)?))
     }
 
     /// The path of the file that holds entry `number`, for messages.

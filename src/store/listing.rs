@@ -267,6 +267,12 @@ impl ListedArray<'_> {
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.dtype.ok()?.tensor_bytes(self.shape)?)
     }
+
+    /// The bytes of the data, for such a dtype; 0 for others.
+    pub(crate) fn length(&self) -> usize {
+        let len = self.end().unwrap_or(self.offset).saturating_sub(self.offset);
+        usize::try_from(len).unwrap_or(usize::MAX)
+    }
 }
 
 /// A statement about a file of `file_len` bytes whose tensors end at `needed`.

@@ -271,6 +271,32 @@ fn the_format_of_gptq() {
     }
 }
 
+/// Symmetric checkpoints have the middle of the codes as zero point, whichever format is named.
+#[test]
+fn zero_points_in_the_middle_are_stored_whole() {
+    for (bits, middle, config, dtype) in [
+        (4, 0x88, r#""sym": true"#, DType::GPTQ4_V2),
+        (4, 0x77, r#""sym": true"#, DType::GPTQ4),
+        (4, 0x88, r#""sym": false"#, DType::GPTQ4),
+        (8, 0x80, r#""sym": true"#, DType::GPTQ8_V2),
+        (8, 0x7f, r#""sym": true"#, DType::GPTQ8),
+    ] {
+        let (rows, words) = (bits as u64, 8 * bits as u64 / 32);
+        let file = Safetensors::new()
+            .tensor("l.qweight", "I32", &[rows, 8], vec![0; rows as usize * 32])
+            .tensor("l.scales", "F16", &[2, 8], vec![0; 32])
+            .tensor("l.qzeros", "I32", &[2, words], vec![middle; words as usize * 8]);
+        let config = format!(
+            r#"{{"quantization_config": {{"quant_method": "gptq", "bits": {bits}, "checkpoint_format": "gptq", {config}}}}}"#
+        );
+        let folder =
+            folder(&[("model.safetensors", file.build()), ("config.json", config.into_bytes())]);
+        let model = Model::open(folder.path()).expect("a model");
+        let tensor = model.stored_tensor("l.weight").expect("a tensor");
+        assert_eq!(tensor.dtype().expect("a dtype"), dtype, "{bits} {middle:x}");
+    }
+}
+
 /// The name of the joined tensor is that of the unquantized checkpoint, which also has it here.
 #[test]
 fn a_tensor_is_stored_in_one_form() {

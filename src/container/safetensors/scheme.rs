@@ -74,9 +74,11 @@ static ACTIVATIONS: &[(&str, &[&str])] = &[
 pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u32, String>> {
     let schemes = possible(indexed);
     let mut faults = HashMap::new();
+    let checkpoint =
+        Checkpoint { limits, has_middle_zero_points: has_middle_zero_points(indexed)? };
     for head in 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX) {
         for (scheme, companions) in &schemes {
-            match try_scheme(indexed, head, scheme, companions, limits) {
+            match try_scheme(indexed, head, scheme, companions, &checkpoint) {
                 Ok(true) => {
                     faults.remove(&head);
                     break;
@@ -90,6 +92,36 @@ pub(super) fn gather(indexed: &mut Indexed, limits: &Limits) -> Result<HashMap<u
         }
     }
     Ok(faults)
+}
+
+/// What holds for all tensors.
+struct Checkpoint<'a> {
+    limits: &'a Limits,
+    /// See [`has_middle_zero_points`].
+    has_middle_zero_points: bool,
+}
+
+/// Whether a symmetric checkpoint of GPTQ stores the middle of the codes as zero points: programs that write the
+/// second format name the first one at times. The first tensor decides.
+fn has_middle_zero_points(indexed: &Indexed) -> Result<bool> {
+    let Some(stated) = StatedScheme::of(indexed.documents()) else { return Ok(false) };
+    let is_symmetric = stated.get("/sym").and_then(Json::as_bool) == Some(true);
+    let middle = match stated.get("/bits").and_then(Json::as_u64) {
+        Some(2) => 0xaa,
+        Some(4) => 0x88,
+        Some(8) => 0x80,
+        _ => return Ok(false),
+    };
+    if !is_symmetric || !stated.says("/quant_method", "gptq") {
+        return Ok(false);
+    }
+    let mut numbers = 0..u32::try_from(indexed.len()).unwrap_or(u32::MAX);
+    let is_zero = |number: &u32| {
+        indexed.get(*number).is_some_and(|listed| listed.name.as_bytes().ends_with(b".qzeros"))
+    };
+    let Some(first) = numbers.find(is_zero) else { return Ok(false) };
+    let bytes = indexed.read_start(first, 64)?;
+    Ok(!bytes.is_empty() && bytes.iter().all(|byte| *byte == middle))
 }
 
 /// A scheme, and those of its companions that may occur.
@@ -128,7 +160,7 @@ fn try_scheme(
     head: u32,
     scheme: &Scheme,
     possible: &[(&'static str, Part)],
-    limits: &Limits,
+    checkpoint: &Checkpoint<'_>,
 ) -> Result<bool> {
     let Some(listed) = indexed.get(head) else { return Ok(false) };
     let Some(base) = listed.name.as_bytes().strip_suffix(scheme.head.as_bytes()) else {
@@ -150,7 +182,7 @@ fn try_scheme(
     if !scheme.needed.iter().all(has) {
         return Ok(false);
     }
-    let found = CheckpointArrays { indexed, head: listed, companions: &companions, limits };
+    let found = CheckpointArrays { indexed, head: listed, companions: &companions, checkpoint };
     let settled = (scheme.settle)(&found).map_err(|error| match error.kind() {
         // Its text becomes a part of another.
         ErrorKind::Unsupported => error,
@@ -186,7 +218,7 @@ struct CheckpointArrays<'a> {
     indexed: &'a Indexed,
     head: ListedArray<'a>,
     companions: &'a [(Part, u32)],
-    limits: &'a Limits,
+    checkpoint: &'a Checkpoint<'a>,
 }
 
 impl<'a> CheckpointArrays<'a> {
@@ -228,13 +260,14 @@ impl<'a> CheckpointArrays<'a> {
         StatedScheme::of(self.indexed.documents())
     }
 
-    /// Whether zero points are stored as they are: in GPTQ's second format, and in auto-round's own packing,
-    /// whose files otherwise look like GPTQ's. A file of auto-round that names no packing has GPTQ's.
+    /// Whether zero points are stored as they are: in GPTQ's second format, whether or not it is named, and in
+    /// auto-round's own packing, whose files otherwise look like GPTQ's. A file of auto-round that names no packing has GPTQ's.
     fn stores_whole_zero_points(&self) -> bool {
         let Some(stated) = self.stated() else { return false };
         let text = |pointer| stated.get(pointer).and_then(Json::as_str).unwrap_or_default();
         let is_own = |packing: &str| packing.starts_with("auto_round") && !packing.contains("gptq");
-        stated.says("/checkpoint_format", "gptq_v2")
+        self.checkpoint.has_middle_zero_points
+            || stated.says("/checkpoint_format", "gptq_v2")
             || text("/quant_method").contains("auto-round")
                 && ["/packing_format", "/backend"].iter().any(|pointer| is_own(text(pointer)))
     }
@@ -535,7 +568,7 @@ fn bitsandbytes(found: &CheckpointArrays<'_>, dtype: DType) -> Interpretation {
     found.check_dtypes(&[Part::Absmax], if coded { &[DType::U8] } else { FLOATS })?;
     found.check_dtypes(&[Part::CodeValues], FLOATS)?;
     found.check_dtypes(&nested, FLOATS)?;
-    let state = crate::store::document::parse(&text, found.limits)?;
+    let state = crate::store::document::parse(&text, found.checkpoint.limits)?;
     let shape = state.get("shape").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let shape: Vec<u64> = shape.iter().filter_map(Json::as_u64).collect();
     let elements = crate::shape::elements(&shape);
