@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::vocabulary::Vocabulary;
 use super::{json, lines, sentencepiece};
 use crate::error::{Error, Result};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::store::Store;
 
@@ -51,6 +52,15 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
                     .advise("save the tokenizer as tokenizer.json with transformers"));
             }
             vocabulary = vocabulary.in_order_of_fairseq(number("vocab_size"))?;
+        }
+        // `tokenizer.json` has them.
+        if name.ends_with(".model")
+            && let Some(added) = store.read_document("added_tokens.json")?
+        {
+            let all = added.as_object().into_iter().flatten();
+            let number = |id: &Json| u32::try_from(id.as_u64()?).ok();
+            let all = all.filter_map(|(text, id)| Some((text.as_str(), number(id)?)));
+            vocabulary = vocabulary.with_added(all)?;
         }
         return Ok(Some((vocabulary, name)));
     }

@@ -157,6 +157,29 @@ impl<'a> Vocabulary<'a> {
         Ok(self)
     }
 
+    /// Adds tokens of another file, by their text and number, where the number is free.
+    pub(crate) fn with_added<'t>(
+        mut self,
+        tokens: impl Iterator<Item = (&'t str, u32)>,
+    ) -> Result<Self> {
+        let mut added = Vec::new();
+        for (text, id) in tokens {
+            if self.has(id) {
+                continue;
+            }
+            let bytes = self.bytes.to_mut();
+            let start = bytes.len();
+            bytes.extend_from_slice(text.as_bytes());
+            let place = TextRange::new(start..bytes.len(), false)?;
+            let kind = Some(TokenKind::UserDefined);
+            added.push(VocabularyEntry { id, place, score: 0.0, kind });
+        }
+        self.pieces.extend(added);
+        self.pieces.sort_by_key(|piece| piece.id);
+        self.pieces.dedup_by_key(|piece| piece.id);
+        Ok(self)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }

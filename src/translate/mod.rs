@@ -310,7 +310,16 @@ fn documents(model: &Model) -> Result<Documents> {
     if store.encoding() != Encoding::Gguf
         && let Some(config) = store.document(ConfigDocument::NAME)
     {
-        return beside(store, config);
+        let mut documents = beside(store, config)?;
+        let resolution = model.resolution()?;
+        if resolution.dialect == Dialect::Publisher {
+            // Of the publisher's own classes, whose names and keys the written tensors do not have.
+            let made = derived_config(store, resolution)?;
+            if made.get("model_type") != config.get("model_type") {
+                documents.config = ConfigDocument::Made(made);
+            }
+        }
+        return Ok(documents);
     }
     let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
     let mut config = match (derived_config(store, model.resolution()?), kept.whole) {

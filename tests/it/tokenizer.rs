@@ -203,6 +203,22 @@ fn tokenizer_model() {
     ");
 }
 
+/// Programs of transformers that train further tokens save them next to the model of SentencePiece.
+#[test]
+fn added_tokens_of_a_tokenizer_model() {
+    let added = br#"{"<|im_start|>": 6, "<|im_end|>": 5, "of a piece": 4}"#.to_vec();
+    let (_folder, store) =
+        beside(&[("tokenizer.model", sentencepiece()), ("added_tokens.json", added)]);
+    let said = said(&store);
+    for line in [
+        "4: \u{2581}the -3.5 Normal",
+        "5: <|im_end|> 0 UserDefined",
+        "6: <|im_start|> 0 UserDefined",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 /// The pieces of an XLM-RoBERTa, a trainer that states Unigram, and a normalizer with flags.
 pub(crate) fn fairseq(normalizer: &[u8]) -> Vec<u8> {
     [

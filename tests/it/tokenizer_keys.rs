@@ -3,11 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, told, without_path};
+use crate::support::{
+    Gguf, Kv, Safetensors, copy_of, f32s, folder, put, sample, told, without_path,
+};
 use crate::tokenizer::{field, piece};
 use tempfile::TempDir;
+use weighbridge::container::GGUF;
 use weighbridge::json::{Json, json};
 use weighbridge::metadata::{KeyValues, Value};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::translate::{gguf_metadata, tokenizer_json};
 use weighbridge::{DType, Limits, Model, OpenOptions};
 
@@ -293,5 +297,37 @@ fn texts_of_unigram_tokenizers_end_as_their_class_says() {
         let own = tokenizer(&keys(&beside("qwen3", 5, &files)));
         assert_eq!(own["model"], "t5");
         assert_eq!(own.get("add_eos_token").map(String::as_str), ends, "{class}");
+    }
+}
+
+/// The tokens around a text are those of `tokenizer.json`; a file that makes llama.cpp add others says so.
+#[test]
+fn other_tokens_around_a_text_are_noted() {
+    let files = copy_of(sample("hf"));
+    let read = |name: &str| {
+        let text = std::fs::read(files.path().join(name)).expect("a file");
+        Json::parse(&text).expect("JSON")
+    };
+    let (mut tokens, mut config) = (read("tokenizer.json"), read("tokenizer_config.json"));
+    tokens["post_processor"] = Json::Null;
+    put(files.path(), "tokenizer.json", tokens.to_string());
+    for (flag, expected) in [
+        (
+            Json::Bool(true),
+            Some(
+                "tokenizer.json adds no bos token to a text, and llama.cpp one: add_bos_token is true",
+            ),
+        ),
+        (Json::Bool(false), None),
+    ] {
+        config["add_bos_token"] = flag;
+        put(files.path(), "tokenizer_config.json", config.to_string());
+        let model = Model::open(files.path()).expect("a model");
+        let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect("a plan");
+        let notes = plan.notes.join("; ");
+        match expected {
+            Some(expected) => assert!(notes.contains(expected), "{notes}"),
+            None => assert!(!notes.contains("bos token to a text"), "{notes}"),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The tokens that end a text, for llama.cpp.
 
+use super::files::{TokenizerFiles, step_kind};
 use crate::bytes::Text;
 use crate::error::Result;
 use crate::json::Json;
@@ -66,15 +67,62 @@ pub(super) fn further(store: &Store, config: Option<&Json>, out: &mut KeyValues)
     Ok(())
 }
 
-/// llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does. `complete` says that
-/// a `tokenizer.json` has stated all that is added.
-pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, complete: bool, out: &mut KeyValues) {
+/// llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does, and takes token 2 for
+/// unknown characters unless it names another one.
+pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyValues) {
+    if tokenizer.kind.value != TokenizerKind::Unigram {
+        return;
+    }
     let key = "tokenizer.ggml.add_eos_token";
     let unended = tokenizer.add_eos.as_ref().is_some_and(|flag| !flag.value);
-    let is_unigram = tokenizer.kind.value == TokenizerKind::Unigram;
-    if is_unigram && out.get(key).is_none() && (unended || complete) {
+    // A `tokenizer.json` states all that is added.
+    if out.get(key).is_none() && (unended || files.tokenizer.is_some()) {
         out.set(key, Value::Bool(false));
     }
+    let key = "tokenizer.ggml.unknown_token_id";
+    let stated = files.json_value(&["model", "unk_id"]).and_then(Json::as_u64);
+    let unknown = stated.and_then(|id| u32::try_from(id).ok()).or(tokenizer.special("unk"));
+    if let (None, Some(id)) = (out.get(key), unknown) {
+        out.set(key, Value::U32(id));
+    }
+}
+
+/// A note on texts to which llama.cpp adds other tokens than a `tokenizer.json`, or none where that has bytes. `adds` says
+/// which tokens the `tokenizer.json` adds.
+pub(super) fn differences(
+    files: &TokenizerFiles,
+    adds: &[(&'static str, bool)],
+    out: &KeyValues,
+) -> Option<String> {
+    files.tokenizer.as_ref()?;
+    let kind = files.json_value(&["model", "type"]).and_then(Json::as_str);
+    let is_unigram = kind == Some("Unigram");
+    let has_scores = out.get("tokenizer.ggml.scores").is_some();
+    let mut notes = Vec::new();
+    let known = ["ByteLevel", "RobertaProcessing", "TemplateProcessing"];
+    let steps = files.steps("post_processor", "processors");
+    let is_known = steps.iter().all(|step| known.contains(&step_kind(step)));
+    for (name, key) in [("bos", "add_bos_token"), ("eos", "add_eos_token")] {
+        let added = adds.iter().any(|(other, flag)| *other == name && *flag);
+        let stated = out.get(&format!("tokenizer.ggml.{key}")).and_then(|flag| flag.to_bool());
+        // Without the key, llama.cpp begins texts of SentencePiece's tokenizers.
+        let written = stated.or((has_scores && !is_unigram).then_some(name == "bos"));
+        if written.is_some_and(|written| is_known && written != added) {
+            let [ours, theirs] = [added, !added].map(|adds| if adds { "one" } else { "no" });
+            let why = match files.config.get(key).and_then(Json::as_bool) {
+                Some(flag) => format!("{key} is {flag} in tokenizer_config.json"),
+                None => "no file says otherwise".to_owned(),
+            };
+            notes.push(format!(
+                "tokenizer.json adds {ours} {name} token to a text, and llama.cpp {theirs}: {why}"
+            ));
+        }
+    }
+    let falls_back = files.json_value(&["model", "byte_fallback"]).and_then(Json::as_bool);
+    if is_unigram && falls_back == Some(true) {
+        notes.push("llama.cpp has no bytes for characters without a token, unlike this tokenizer (byte_fallback)".to_owned());
+    }
+    notes.into_iter().reduce(|first, second| format!("{first}; {second}"))
 }
 
 /// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not

@@ -7,15 +7,16 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::ends::{self, SPECIAL};
+use super::files::{TokenizerFiles, step_kind};
 use super::pre;
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
-use crate::json::{Json, Map};
+use crate::json::Json;
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
 use crate::tokenizer::vocabulary::Normalizer;
-use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, json, sentencepiece};
+use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, sentencepiece};
 
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
@@ -26,84 +27,6 @@ struct TokenRow {
     text: Vec<u8>,
     score: f32,
     kind: TokenKind,
-}
-
-/// The content of the files beside the weights, except for the tokens themselves.
-struct TokenizerFiles {
-    /// `tokenizer.json` without vocabulary and merges.
-    tokenizer: Option<Json>,
-    /// `tokenizer_config.json`.
-    config: Map<String, Json>,
-    /// Tokens added to the vocabulary: the text, and whether it is a control token.
-    added: HashMap<u32, (String, bool)>,
-}
-
-impl TokenizerFiles {
-    fn of(store: &Store) -> Result<Self> {
-        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
-        let tokenizer = match store.read_companion("tokenizer.json", limit)? {
-            Some(file) => {
-                let rest = json::rest(&file.bytes, store.limits());
-                Some(rest.map_err(|error| error.in_file(&file.path))?)
-            }
-            None => None,
-        };
-        let config = store.read_document("tokenizer_config.json")?;
-        let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
-        let mut added = HashMap::new();
-        let number = |json: &Json| json.as_u64().and_then(|id| u32::try_from(id).ok());
-        let mut add = |id: Option<u32>, token: &Json| {
-            let text = token.get("content").and_then(Json::as_str);
-            let special = token.get("special").and_then(Json::as_bool).unwrap_or(false);
-            if let (Some(id), Some(text)) = (id, text) {
-                added.insert(id, (text.to_owned(), special));
-            }
-        };
-        if let Some(list) = tokenizer.as_ref().and_then(|json| json.get("added_tokens")?.as_array())
-        {
-            list.iter().for_each(|token| add(token.get("id").and_then(number), token));
-        }
-        if let Some(Json::Object(list)) = config.get("added_tokens_decoder") {
-            list.iter().for_each(|(id, token)| add(id.parse().ok(), token));
-        }
-        if let Some(file) = store.read_document("added_tokens.json")? {
-            for (text, id) in file.as_object().into_iter().flatten() {
-                if let Some(id) = number(id) {
-                    added.entry(id).or_insert_with(|| (text.clone(), false));
-                }
-            }
-        }
-        Ok(Self { tokenizer, config, added })
-    }
-
-    /// The value at a path of `tokenizer.json`.
-    fn json_value(&self, path: &[&str]) -> Option<&Json> {
-        let root = self.tokenizer.as_ref()?;
-        let found = path.iter().try_fold(root, |json, name| json.get(name))?;
-        Some(found).filter(|json| !json.is_null())
-    }
-
-    fn flag(&self, path: &[&str]) -> bool {
-        self.json_value(path).and_then(Json::as_bool).unwrap_or(false)
-    }
-
-    /// The steps of a part of `tokenizer.json`, in order; `list` is the key of nested steps.
-    fn steps(&self, part: &str, list: &str) -> Vec<&Json> {
-        let mut open: Vec<&Json> = self.json_value(&[part]).into_iter().collect();
-        let mut steps = Vec::new();
-        while let Some(step) = open.pop() {
-            match step.get(list).and_then(Json::as_array) {
-                Some(inner) => open.extend(inner.iter().rev()),
-                None => steps.push(step),
-            }
-        }
-        steps
-    }
-}
-
-/// The type of a step of `tokenizer.json`.
-fn step_kind(step: &Json) -> &str {
-    step.get("type").and_then(Json::as_str).unwrap_or_default()
 }
 
 /// Appends the tokenizer's keys. `rows` is the number of rows of the embedding. Returns a note if a
@@ -139,9 +62,9 @@ pub(crate) fn gguf_keys(
         }
         table.add(&files.added)?;
         sentencepiece_keys(table, &files, exceptions, out);
-        special_keys(store, &files, exceptions, rows, out)?;
+        let adds = special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
-        return templates(store, out).map(|()| None);
+        return templates(store, out).map(|()| ends::differences(&files, &adds, out));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
@@ -158,8 +81,8 @@ pub(crate) fn gguf_keys(
     let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;
     let KeySource { files, tokenizer, .. } = source;
-    special_keys(store, &files, exceptions, rows, out)?;
-    ends::of_unigram(&tokenizer, files.tokenizer.is_some(), out);
+    let adds = special_keys(store, &files, exceptions, rows, out)?;
+    ends::of_unigram(&tokenizer, &files, out);
     if *tokenizer.kind.source == *FAIRSEQ {
         ends::surrounding(&tokenizer, out);
     }
@@ -169,7 +92,9 @@ pub(crate) fn gguf_keys(
     if exceptions.has("merges") {
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
-    templates(store, out).map(|()| note)
+    templates(store, out)?;
+    let notes = note.into_iter().chain(ends::differences(&files, &adds, out));
+    Ok(notes.reduce(|first, second| format!("{first}; {second}")))
 }
 
 /// The source of the keys of the tokens.
@@ -562,7 +487,7 @@ fn special_keys(
     exceptions: Exceptions,
     rows: Option<u32>,
     out: &mut KeyValues,
-) -> Result<()> {
+) -> Result<Vec<(&'static str, bool)>> {
     let text = |name: &str| {
         let token = files.config.get(&format!("{name}_token"))?;
         Some(token.get("content").unwrap_or(token).as_str()?.to_owned())
@@ -608,7 +533,7 @@ fn special_keys(
     }
     ends::further(store, config.as_deref(), out)?;
     normalizer_keys(files, out);
-    Ok(())
+    Ok(adds)
 }
 
 /// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its

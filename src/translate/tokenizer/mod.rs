@@ -1,6 +1,7 @@
 //! Translates the tokenizer of a model to the form of another container.
 
 mod ends;
+mod files;
 pub(super) mod gguf;
 pub(super) mod hf;
 mod pre;

@@ -1,0 +1,86 @@
+//! The files of a directory that describe its tokenizer, besides its tokens.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::json::{Json, Map};
+use crate::store::Store;
+use crate::tokenizer::json;
+
+/// The content of the files beside the weights, except for the tokens themselves.
+pub(super) struct TokenizerFiles {
+    /// `tokenizer.json` without vocabulary and merges.
+    pub(super) tokenizer: Option<Json>,
+    /// `tokenizer_config.json`.
+    pub(super) config: Map<String, Json>,
+    /// Tokens added to the vocabulary: the text, and whether it is a control token.
+    pub(super) added: HashMap<u32, (String, bool)>,
+}
+
+impl TokenizerFiles {
+    pub(super) fn of(store: &Store) -> Result<Self> {
+        let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
+        let tokenizer = match store.read_companion("tokenizer.json", limit)? {
+            Some(file) => {
+                let rest = json::rest(&file.bytes, store.limits());
+                Some(rest.map_err(|error| error.in_file(&file.path))?)
+            }
+            None => None,
+        };
+        let config = store.read_document("tokenizer_config.json")?;
+        let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
+        let mut added = HashMap::new();
+        let number = |json: &Json| json.as_u64().and_then(|id| u32::try_from(id).ok());
+        let mut add = |id: Option<u32>, token: &Json| {
+            let text = token.get("content").and_then(Json::as_str);
+            let special = token.get("special").and_then(Json::as_bool).unwrap_or(false);
+            if let (Some(id), Some(text)) = (id, text) {
+                added.insert(id, (text.to_owned(), special));
+            }
+        };
+        if let Some(list) = tokenizer.as_ref().and_then(|json| json.get("added_tokens")?.as_array())
+        {
+            list.iter().for_each(|token| add(token.get("id").and_then(number), token));
+        }
+        if let Some(Json::Object(list)) = config.get("added_tokens_decoder") {
+            list.iter().for_each(|(id, token)| add(id.parse().ok(), token));
+        }
+        if let Some(file) = store.read_document("added_tokens.json")? {
+            for (text, id) in file.as_object().into_iter().flatten() {
+                if let Some(id) = number(id) {
+                    added.entry(id).or_insert_with(|| (text.clone(), false));
+                }
+            }
+        }
+        Ok(Self { tokenizer, config, added })
+    }
+
+    /// The value at a path of `tokenizer.json`.
+    pub(super) fn json_value(&self, path: &[&str]) -> Option<&Json> {
+        let root = self.tokenizer.as_ref()?;
+        let found = path.iter().try_fold(root, |json, name| json.get(name))?;
+        Some(found).filter(|json| !json.is_null())
+    }
+
+    pub(super) fn flag(&self, path: &[&str]) -> bool {
+        self.json_value(path).and_then(Json::as_bool).unwrap_or(false)
+    }
+
+    /// The steps of a part of `tokenizer.json`, in order; `list` is the key of nested steps.
+    pub(super) fn steps(&self, part: &str, list: &str) -> Vec<&Json> {
+        let mut open: Vec<&Json> = self.json_value(&[part]).into_iter().collect();
+        let mut steps = Vec::new();
+        while let Some(step) = open.pop() {
+            match step.get(list).and_then(Json::as_array) {
+                Some(inner) => open.extend(inner.iter().rev()),
+                None => steps.push(step),
+            }
+        }
+        steps
+    }
+}
+
+/// The type of a step of `tokenizer.json`.
+pub(super) fn step_kind(step: &Json) -> &str {
+    step.get("type").and_then(Json::as_str).unwrap_or_default()
+}
