@@ -441,7 +441,7 @@ fn pooling() {
     gguf pooling_type = 2
     gguf pooling_type = 3
     gguf pooling_type = 2
-    error: .: key "1_Pooling/config.json": unsupported pooling: mean, cls and lasttoken are supported
+    error: .: key "1_Pooling/config.json": unsupported pooling: pooling_mode_max_tokens; one of mean, cls and lasttoken is supported
     error: .: key "2_Pooling/config.json": modules.json names this file of the pooling, which is missing
     error: .: key "1_Pooling/config.json": modules.json names this file of the pooling, which is missing
     "#);

@@ -29,12 +29,24 @@ pub(crate) fn stated(store: &Store) -> Result<Option<(u32, String)>> {
         let fault = "modules.json names this file of the pooling, which is missing";
         return Err(here(Error::unsupported(fault)));
     };
-    let is = |key: &str| config.get(key).and_then(Json::as_bool) == Some(true);
-    let named = config.get("pooling_mode").and_then(Json::as_str).unwrap_or_default();
-    let mode = MODES.iter().find(|(key, ..)| is(key));
-    let Some((.., number)) = mode.or_else(|| MODES.iter().find(|(_, name, _)| *name == named))
-    else {
-        let fault = "unsupported pooling: mean, cls and lasttoken are supported";
+    // The older form has a flag for each mode; the vectors of several are concatenated.
+    let flags = config.as_object().into_iter().flatten();
+    let flags =
+        flags.filter(|(key, set)| key.starts_with("pooling_mode_") && **set == Json::Bool(true));
+    let named = match config.get("pooling_mode") {
+        Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).collect(),
+        name => Vec::from_iter(name.and_then(Json::as_str)),
+    };
+    let chosen: Vec<&str> = flags.map(|(key, _)| key.as_str()).chain(named).collect();
+    let mode = |chosen: &str| MODES.iter().find(|(key, name, _)| [*key, *name].contains(&chosen));
+    let number = match chosen.as_slice() {
+        [chosen] => mode(chosen).map(|(.., number)| number),
+        _ => None,
+    };
+    let Some(number) = number else {
+        let found = if chosen.is_empty() { "none".to_owned() } else { chosen.join(" and ") };
+        let fault =
+            format!("unsupported pooling: {found}; one of mean, cls and lasttoken is supported");
         return Err(here(Error::unsupported(fault)));
     };
     Ok(Some((*number, file)))
