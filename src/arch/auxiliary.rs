@@ -75,6 +75,17 @@ static TOWER_MODULES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The name of a tensor of a tower that is stored as if the tower were a part of the language model, without that
+/// part of the name.
+pub(super) fn outside_language_model(stored: &str) -> Option<String> {
+    const HOLDER: &str = "language_model.";
+    let (before, rest) = stored.split_once(HOLDER)?;
+    let module = rest.split('.').next()?;
+    let is_tower = TOWER_MODULES.iter().any(|(_, names)| names.contains(&module));
+    let is_whole = before.is_empty() || before.ends_with('.');
+    (is_tower && is_whole).then(|| format!("{before}{rest}"))
+}
+
 /// The tower that a stored tensor belongs to: a module before its layers has the name of one.
 fn tower(stored: &str) -> Option<&'static str> {
     let mut modules = stored.split('.').take_while(|module| module.parse::<u32>().is_err());

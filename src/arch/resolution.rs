@@ -40,6 +40,8 @@ pub struct Resolution {
     pub wrapped: usize,
     /// A prefix of all names that only this model has, among these pieces.
     pub(crate) held: &'static str,
+    /// Whether the language model's names have a prefix that the tables lack.
+    pub(crate) is_within: bool,
     /// Names under which required tensors are missing, and the stored names that these tensors have instead.
     pub(crate) aliases: Vec<(String, String)>,
     /// Tensors with canonical names, in the order of the files.
@@ -82,6 +84,7 @@ impl Resolution {
             wrapper,
             wrapped,
             held,
+            is_within: false,
             aliases,
             mapped,
             auxiliary,
@@ -140,10 +143,11 @@ impl Resolution {
 
     /// A stored name as the tables have it.
     pub(crate) fn bare<'n>(&self, stored: &'n str) -> Cow<'n, str> {
-        match self.wrapped {
+        let bare = match self.wrapped {
             0 => Cow::Borrowed(stored),
             _ => wrapper::unwrapped(stored, self.held).0,
-        }
+        };
+        auxiliary::outside_language_model(&bare).map_or(bare, Cow::Owned)
     }
 
     /// A statement about the pieces of wrappers in `of` stored names, if they have any.

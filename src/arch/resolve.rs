@@ -191,7 +191,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     };
     let names = names_of(architecture, dialect);
     let (held, within) = prefixes(store, &resolution, architecture, &names);
-    resolution.held = held;
+    (resolution.held, resolution.is_within) = (held, !within.is_empty());
     let required = architecture.required();
     let bits = bits_of(&required);
     // Which of the required names each layer has, one bit each. The layers are those with stored

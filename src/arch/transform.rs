@@ -134,10 +134,9 @@ impl Axes {
     ) -> Result<Self> {
         let in_place = match (self, shape) {
             (Self::TransposedIfPlain, _) => !plain()?,
-            // Where both are as long, it is the form of published files.
-            (Self::WidthLast, [.., other, wide]) | (Self::WidthFirst, [.., wide, other]) => {
-                let width = config.map(|config| u64::from(config.dim.value));
-                width == Some(*wide) && width != Some(*other)
+            // Where both are as long, nothing is swapped, as in transformers.
+            (Self::WidthLast, [.., _, wide]) | (Self::WidthFirst, [.., wide, _]) => {
+                config.is_some_and(|config| u64::from(config.dim.value) == *wide)
             }
             (Self::WidthLast | Self::WidthFirst, _) => {
                 return Err(Error::mismatch("a matrix is required"));

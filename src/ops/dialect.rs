@@ -122,7 +122,10 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
     };
     // llama.cpp no longer reads experts that are stored one by one.
     let are_apart = dialect == Dialect::Gguf && resolution.mapped.iter().any(|of| of.stacked);
-    if same(resolution.dialect) == same(dialect) && is_whole && !are_apart {
+    // mlx-lm knows no further prefixes.
+    let is_within =
+        dialect == Dialect::Mlx && resolution.is_within && resolution.unknown.is_empty();
+    if same(resolution.dialect) == same(dialect) && is_whole && !are_apart && !is_within {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
             left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();

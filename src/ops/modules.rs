@@ -11,6 +11,7 @@ use crate::bytes::{Access, Text};
 use crate::container::OpenOptions;
 use crate::container::safetensors::write::{ALIGNMENT, Order, layout};
 use crate::container::writer::{DocumentContent, DocumentKinds, NewArray, NewDocument, Writer};
+use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
@@ -125,6 +126,10 @@ pub(super) fn no_folders(writer: &Writer) -> String {
     format!("{}'s store has no folders", writer.name)
 }
 
+/// A note on a vision or audio model that programs of MLX wrote.
+const OF_MLX_VLM: &str = "the vision or audio model keeps the names and the layout of mlx-vlm, which transformers does \
+     not read: take it from the original directory";
+
 /// The files of a directory next to the weights that are not documents, and those of GGUF's dense
 /// layers. Adds notes on what is left out.
 ///
@@ -146,6 +151,11 @@ pub(super) fn files(
         Encoding::Gguf if pooling_of(model.store()).is_some() => dense_documents(model)?,
         _ => copies(model)?,
     };
+    let resolution = model.resolution()?;
+    let of_mlx = resolution.dialect == Dialect::Mlx && writer.dialect == Dialect::HuggingFace;
+    if of_mlx && resolution.has_towers() {
+        builder.note(OF_MLX_VLM);
+    }
     lost_pooling(model).into_iter().for_each(|note| builder.note(note));
     if only_json {
         let left = found.into_iter().filter(|document| document.name.contains('/'));

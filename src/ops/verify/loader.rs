@@ -74,6 +74,10 @@ const PROJECTOR_TYPES: [&str; 3] =
 
 /// The reasons why llama.cpp does not load a GGUF file, one sentence for each fault.
 fn graph_faults(store: &Store) -> Vec<String> {
+    if store.metadata().str("general.type") == Some("adapter") {
+        // It is read next to its model, and has none of the model's keys.
+        return Vec::new();
+    }
     let is_projector = store.metadata().str("general.architecture") == Some("clip");
     if is_projector && PROJECTOR_TYPES.iter().all(|key| store.metadata().get(key).is_none()) {
         return vec!["no clip.projector_type: llama.cpp does not load the file".to_owned()];
