@@ -138,7 +138,8 @@ ROWS = range(0, 100_000, 100)
 
 
 def opened(path: Path, framework: str, ours: bool) -> Any:
-    """`safe_open` of ours or of the package."""
+    """`safe_open` of ours or of the package, which finds bfloat16 only if `ml_dtypes` is imported."""
+    importlib.import_module("torch" if framework == "pt" else "ml_dtypes")
     module: Any = importlib.import_module("weighbridge.safetensors" if ours else "safetensors")
     return module.safe_open(path, framework)
 
@@ -157,6 +158,8 @@ def case_rows_numpy(folder: Path, ours: bool) -> Callable[[], object]:
 def case_rows_torch(folder: Path, ours: bool) -> Callable[[], object]:
     path, name = folder / "hf" / "model.safetensors", "model.embed_tokens.weight"
     if ours:
+        import torch  # noqa: F401  (its import is not what is measured)
+
         import weighbridge as wb
 
         tensor = wb.open(path).stored[name]

@@ -149,6 +149,8 @@ class PySafeSlice:
         if owner._is_torch:
             # PyTorch indexes as it does everywhere.
             return owner._moved(self._view[index].contiguous())
+        if type(index) is slice and shape and _is_inside(index, shape[0]):
+            return owner._moved(owner._framework.made(self._view[index]))
         if isinstance(index, list):
             if index:
                 raise SafetensorError("Non empty lists are not implemented")
@@ -159,6 +161,13 @@ class PySafeSlice:
             given[place:place + 1] = [slice(None)] * (len(shape) - len(given) + 1)
         checked = tuple(_checked(one, axis, given, shape) for axis, one in enumerate(given))
         return owner._moved(owner._framework.made(self._view[checked]))
+
+
+def _is_inside(index: slice, length: int) -> bool:
+    """Whether a slice needs no check: by far the most common index."""
+    start, end = index.start, index.stop
+    is_start = start is None or type(start) is int and start >= 0
+    return is_start and index.step is None and (end is None or type(end) is int and 0 <= end <= length)
 
 
 def _checked(one: Any, axis: int, given: list[Any], shape: list[int]) -> Any:
