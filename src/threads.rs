@@ -8,6 +8,9 @@ use std::thread::Builder;
 
 use crate::error::Result;
 
+/// The most threads: each has buffers, so that a number typed wrong would take all memory.
+const MOST: usize = 1024;
+
 /// The number of threads that share work: one for each processor, unless another number is set.
 ///
 /// ```
@@ -21,9 +24,9 @@ use crate::error::Result;
 pub struct Threads(Option<NonZeroUsize>);
 
 impl Threads {
-    /// Sets the number of threads; 0 means one for each processor.
+    /// Sets the number of threads; 0 means one for each processor. More than 1024 are taken as 1024.
     pub const fn new(threads: usize) -> Self {
-        Self(NonZeroUsize::new(threads))
+        Self(NonZeroUsize::new(if threads > MOST { MOST } else { threads }))
     }
 
     /// Only the thread of the caller.
@@ -145,6 +148,7 @@ mod tests {
         }
         assert!(Threads::default().get() >= 1);
         assert_eq!((Threads::one().get(), Threads::new(0)), (1, Threads::default()));
+        assert_eq!(Threads::new(usize::MAX).get(), MOST);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Builds a model from tensors, metadata and documents, for any container that can be written.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::method::{Precision, check_encodable, choose, encoded, grouped};
@@ -169,9 +169,15 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Malformed` for a `config.json` that is not a JSON object.
+    /// `Mismatch` for a name that leads out of the directory; `Malformed` for a `config.json` that is
+    /// not a JSON object.
     pub fn document(&mut self, name: impl Into<String>, bytes: Vec<u8>) -> Result<()> {
         let name = name.into();
+        let mut parts = Path::new(&name).components();
+        if name.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
+            let fault = "the name of a document leads out of the directory of the model";
+            return Err(Error::mismatch(format!("{fault}: \"{name}\"")));
+        }
         let document = match name.as_str() {
             "config.json" => {
                 let fault = |error| Error::malformed(format!("config.json: {error}"));

@@ -549,3 +549,13 @@ fn a_destination_that_appears_meanwhile() {
         assert_eq!(Model::open(&path).expect("a model").len(), 1);
     }
 }
+
+#[test]
+fn documents_stay_in_the_directory() {
+    let mut model = Builder::new(&container::SAFETENSORS).unwrap();
+    for name in ["", "..", "../x", "a/../../x", "/x"] {
+        let error = model.document(name, Vec::new()).expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+    }
+    model.document("1_Pooling/config.json", b"{}".to_vec()).unwrap();
+}
