@@ -1,11 +1,11 @@
 """Draws tokenizers and texts, and compares the program's tokens with those of Hugging Face's `tokenizers`.
 
-    texts.py PROGRAM MODEL [--seed N] [--count N] [--texts N]
+    texts.py PROGRAM MODEL [--seed N] [--count N] [--texts N] [--llama COMMAND]
 
 A draw is a tokenizer.json: a model of one kind, trained on a few words, with normalizers, splitters, a decoder and added tokens that
 are chosen by chance. It takes the place of that of MODEL, a small model. Texts are drawn from its vocabulary, from classes of
-Unicode, from runs of white space, and from added tokens. Compared are the tokens of each text, and the text of the tokens. A
-difference is printed with the smallest text that shows it, and with the parts of the tokenizer. The exit status is 1 if anything
+Unicode, from runs of white space, and from added tokens. Compared are the tokens of each text, and the text of the tokens; with
+COMMAND, which is given a GGUF file, a JSON list of texts and a file for the lists of tokens, those of llama.cpp too. A difference is printed with the smallest text that shows it, and with the parts of the tokenizer. The exit status is 1 if anything
 differs that the program did not refuse.
 """
 
@@ -152,6 +152,16 @@ def text(r, tokenizer, pieces):
     return "".join(parts).replace("\0", "")
 
 
+def encoded(tokenizer, text):
+    """The tokens of a text; nothing of one at which `tokenizers` aborts."""
+    try:
+        return tokenizer.encode(text).ids
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+
+
 class Program:
     """The tokens of the program, for one tokenizer."""
 
@@ -168,6 +178,20 @@ class Program:
         if done.returncode:
             return done.stderr.strip().splitlines()[0] if done.stderr.strip() else f"status {done.returncode}"
         return json.loads(done.stdout)["texts"]
+
+    def llama_cpp(self, command, texts, expected):
+        """What llama.cpp makes of the tokenizer in GGUF, and the first difference that the program does not tell of."""
+        file, given, out = (self.folder / name for name in ("model.gguf", "texts.json", "tokens.json"))
+        made = subprocess.run([self.program, "convert", self.folder, file], capture_output=True, text=True, timeout=120)
+        if made.returncode:
+            return "refused", []
+        given.write_text(json.dumps(texts))
+        if subprocess.run([*command.split(), file, given, out], capture_output=True, timeout=300).returncode:
+            return "wrong", ["llama.cpp does not load it"]
+        rows = zip(texts, json.loads(out.read_text()), expected)
+        differences = [f"llama.cpp: {one!r}: {got}, but {ids}" for one, got, ids in rows if got != ids]
+        told = "llama.cpp" in made.stderr
+        return ("told", []) if differences and told else ("wrong" if differences else "right", differences[:1])
 
     def close(self):
         shutil.rmtree(self.folder)
@@ -193,7 +217,7 @@ def compared(options, number):
     r = random.Random(f"{options.seed} {number}")
     kind, tokenizer = draw(r)
     pieces = [piece for piece in tokenizer.get_vocab() if piece]
-    texts = [drawn for drawn in (text(r, tokenizer, pieces) for _ in range(options.texts)) if drawn]
+    texts = [drawn for drawn in (text(r, tokenizer, pieces) for _ in range(options.texts)) if drawn and encoded(tokenizer, drawn) is not None]
     ours = Program(options.program, options.model, tokenizer)
     try:
         found = ours.run("--text", texts)
@@ -202,7 +226,7 @@ def compared(options, number):
 
         def wrong(one):
             each = ours.run("--text", [one])
-            return isinstance(each, str) or [token["id"] for token in each[0]["tokens"]] != tokenizer.encode(one).ids
+            return isinstance(each, str) or encoded(tokenizer, one) not in (None, [token["id"] for token in each[0]["tokens"]])
 
         differences = []
         for drawn, row in zip(texts, found):
@@ -218,7 +242,11 @@ def compared(options, number):
             expected = tokenizer.decode(tokens, skip_special_tokens=True)
             if isinstance(back, str) or back[0]["text"] != expected:
                 differences.append(f"{tokens} {[tokenizer.id_to_token(token) for token in tokens]}: {back if isinstance(back, str) else back[0]['text']!r}, but {expected!r}")
-        return kind, "wrong" if differences else "right", differences
+        result = "wrong" if differences else "right"
+        if options.llama:
+            each, more = ours.llama_cpp(options.llama, texts, [tokenizer.encode(drawn).ids for drawn in texts])
+            return kind, f"{result}, llama.cpp {each}", [*more, *differences]
+        return kind, result, differences
     finally:
         ours.close()
 
@@ -230,6 +258,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--texts", type=int, default=40)
+    parser.add_argument("--llama")
     options = parser.parse_args()
     print(f"seed {options.seed}, {options.count} tokenizers, {options.texts} texts each, tokenizers {tokenizers.__version__}")
     totals = Counter()
@@ -240,7 +269,7 @@ def main():
             print(f"{number} {kind} {result} {line[:300]}", flush=True)
     for (kind, result), count in sorted(totals.items()):
         print(f"{kind:<16} {result:<8} {count}")
-    sys.exit(1 if any(result == "wrong" for _, result in totals) else 0)
+    sys.exit(1 if any("wrong" in result for _, result in totals) else 0)
 
 
 if __name__ == "__main__":
