@@ -165,6 +165,18 @@ const TEXTS: Step = step(&[
     "target/release/weighbridge",
     "assets/sample/hf",
 ]);
+/// Drawn quantizations of checkpoints, packed by the packages that have them.
+const PACKERS: Step = step(&[
+    "target/oracles/bin/pip",
+    "install",
+    "--quiet",
+    "accelerate",
+    "bitsandbytes==0.50.*",
+    "compressed-tensors==0.20.*",
+    "torchao==0.18.*",
+]);
+const SCHEMES: Step =
+    step(&["target/oracles/bin/python", "xtask/oracles/schemes.py", "target/release/weighbridge"]);
 /// The flags that decide which parameters a class of transformers has.
 const FLAGS: Step = step(&["target/oracles/bin/python", "xtask/engines/flags.py"]);
 /// Whether the facts are those of the installed packages.
@@ -354,6 +366,11 @@ static TASKS: &[Task] = &[
         name: "texts",
         help: "tokenizers and texts that are drawn, compared with `tokenizers`; its options follow",
         steps: &[VENV, PACKAGES, PROGRAM, TEXTS],
+    },
+    Task {
+        name: "schemes",
+        help: "quantizations that are drawn, compared with the packages that pack them; its options follow",
+        steps: &[VENV, PACKAGES, PACKERS, PROGRAM, SCHEMES],
     },
     Task {
         name: "oracles",
