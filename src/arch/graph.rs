@@ -136,14 +136,14 @@ impl Numbers<'_> {
         expression.value(&|term| self.term(term, layer)).unwrap_or(0)
     }
 
-    /// The fault of a file that does not meet a condition.
-    fn fault(&self, check: &Check) -> Option<String> {
-        (self.value(&check.holds, 0) == 0).then(|| {
+    /// The fault of a file that does not meet a condition, for a layer.
+    fn fault(&self, check: &Check, layer: u32) -> Option<String> {
+        (self.value(&check.holds, layer) == 0).then(|| {
             let mut parts = check.fault.split(['{', '}']);
             let mut sentence = parts.next().unwrap_or_default().to_owned();
             // Every second part is an expression.
             while let Some(part) = parts.next() {
-                let value = llama_cpp::expression(part).map(|number| self.value(&number, 0));
+                let value = llama_cpp::expression(part).map(|number| self.value(&number, layer));
                 sentence.extend(value.map(|value| value.to_string()));
                 sentence.push_str(parts.next().unwrap_or_default());
             }
@@ -173,7 +173,7 @@ pub(crate) fn faults<'a>(
     if !faults.is_empty() {
         return faults;
     }
-    faults.extend(graph.checks.iter().filter_map(|check| numbers.fault(check)));
+    faults.extend(graph.checks.iter().filter_map(|check| numbers.fault(check, 0)));
     let (layers, decoder_layers) = (numbers.layers(), numbers.decoder_layers());
     let mut read = HashSet::new();
     for row in &graph.tensors {
@@ -241,7 +241,9 @@ pub(crate) fn ignored(
 ) -> Vec<String> {
     let mut out = Vec::new();
     let numbers = Numbers { metadata, architecture, vocab: 0 };
-    out.extend(graph.remarks.iter().filter_map(|remark| numbers.fault(remark)));
+    let layers = 0..numbers.layers().max(1);
+    let of_layers = |remark| layers.clone().find_map(|layer| numbers.fault(remark, layer));
+    out.extend(graph.remarks.iter().filter_map(of_layers));
     let faults = graph.stated_remarks.iter().filter_map(|remark| remark.fault_of(stated));
     out.extend(faults.map(str::to_owned));
     for (key, usual) in BETAS {

@@ -16,6 +16,8 @@ pub(crate) struct Class {
     inner: bool,
     untied: bool,
     tied: bool,
+    /// Whether the output of attention has a bias where the flag of queries, keys and values is true.
+    biases_output: bool,
     unbiased: Vec<&'static str>,
     ignored: Vec<&'static str>,
 }
@@ -68,6 +70,7 @@ impl Class {
                 "inner" => class.inner = true,
                 "untied" => class.untied = true,
                 "tied" => class.tied = true,
+                "biased=output" => class.biases_output = true,
                 "reads=rope_parameters" => class.reads_rope_parameters = true,
                 _ => {
                     class.unbiased.extend(word.strip_prefix("unbiased="));
@@ -110,6 +113,11 @@ pub(crate) fn is_unbiased(model_type: &str, flag: &str) -> bool {
     class(model_type).is_some_and(|class| class.unbiased.contains(&flag))
 }
 
+/// Whether the class of a `model_type` requires a bias of the output of attention if queries have one.
+pub(crate) fn biases_output(model_type: &str) -> bool {
+    class(model_type).is_some_and(|class| class.biases_output)
+}
+
 /// The keys that change the logits of transformers' class of a `model_type`, and that mlx-lm's class does not
 /// read. Those that begin with `rope.` are numbers of rotary embeddings.
 pub(crate) fn ignored(model_type: &str) -> &'static [&'static str] {
@@ -139,6 +147,7 @@ mod tests {
         );
         assert!(is_tied("gemma") && is_untied("deepseek_v3"));
         assert!(is_unbiased("qwen3", "attention_bias") && !is_unbiased("qwen3", "mlp_bias"));
+        assert!(biases_output("llama") && !biases_output("qwen2"));
         assert_eq!(ignored("cohere"), ["hidden_act", "rope.factor", "rope.partial_rotary_factor"]);
         // The class declares rope_scaling and does not use it.
         assert!(ignored("qwen3_moe").contains(&"rope.factor"));

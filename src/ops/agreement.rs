@@ -271,6 +271,18 @@ impl PlannedDirectory<'_> {
                 let fault = format!("mlx-lm's class of {model_type} has no biases");
                 notes.extend(self.refused(stored, fault)?);
             }
+            if let Some((canonical, stored)) = has
+                && self.dialect == Dialect::Mlx
+                && mlx_lm::biases_output(model_type)
+                && let Some(layer) = canonical.strip_suffix("attention.q.bias")
+                && !names.iter().any(|(name, _)| *name == format!("{layer}attention.output.bias"))
+            {
+                let fault = format!(
+                    "queries have a bias and the output of attention has none, but mlx-lm's class of \
+                     {model_type} requires both"
+                );
+                notes.extend(self.refused(stored, fault)?);
+            }
             let why = match has {
                 _ if !flag.is_wrong() => continue,
                 Some((_, stored)) => format!("the model has {stored}"),

@@ -373,3 +373,26 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     assert!(noted(json!({"model_type": "jamba", "num_experts": 2}), expert, said));
     assert!(!noted(jamba(2), expert, said));
 }
+
+/// Transformers' class has numbers of its own where a file of its older form states a base alone; mlx-lm's reads the base.
+#[test]
+fn numbers_that_the_class_does_not_read_are_left_out_for_mlx_lm() {
+    let own = json!({"model_type": "ministral3", "architectures": ["Ministral3ForCausalLM"]});
+    let [mlx, _] = both(&llama(true), &own);
+    let rope = mlx.config["rope_parameters"].as_object().expect("the class's numbers");
+    assert_eq!(rope["rope_type"], json!("yarn"));
+    assert_eq!(mlx.config["rope_theta"], rope["rope_theta"]);
+    assert_ne!(rope["rope_theta"], json!(1e4));
+}
+
+#[test]
+fn a_bias_that_mlx_lm_requires_is_missing() {
+    let mut tensors = llama(true);
+    for name in ["q", "k", "v"] {
+        tensors.insert(format!("model.layers.0.self_attn.{name}_proj.bias"), (vec![WIDTH], 90));
+    }
+    let source = write(&tensors, &config(&json!({"attention_bias": true})), "F32");
+    let refused = converted(source.path(), &ConvertOptions::new(&MLX)).err().expect("a fault");
+    assert!(refused.to_string().contains("the output of attention has none"), "{refused}");
+    converted(source.path(), &ConvertOptions::new(&SAFETENSORS)).expect("transformers adds zeros");
+}

@@ -100,6 +100,11 @@ fn what_llama_cpp_computes_otherwise_is_told() {
     assert!(distance.contains("relative_attention_max_distance: 64"), "{distance}");
     let network = told("t5 encoder with gates", json!({"feed_forward_proj": "gated-silu"}));
     assert!(network.contains("feed_forward_proj: gated-silu in config.json"), "{network}");
+    let rotated = |kind| {
+        let own = json!({"layer_types": [kind], "sliding_window": 4});
+        told("afmoe", own).contains("the layers with a window are not all but each fourth")
+    };
+    assert!(rotated("full_attention") && !rotated("sliding_attention"));
 }
 
 #[test]

@@ -235,7 +235,7 @@ def source_of(module, apart=("base", "cache")):
 def ignored_by_mlx_lm(model_type, module):
     """The fields that change the logits of transformers' class, and that the code of mlx-lm's class does not read."""
     source, elsewhere = source_of(module), {key for (key,) in READ_ELSEWHERE.get(model_type, [])}
-    fields = [key for key, change, *_ in FIELDS.get(model_type, []) if change == "logits" and key not in elsewhere and not key.endswith(("eps", "epsilon"))]
+    fields = [key for key, change, *_ in FIELDS.get(model_type, []) if change == "logits" and key not in elsewhere]
     # The kinds of layers and the numbers of rotary embeddings have several spellings.
     fields = [key for key in fields if key not in ("layer_types", "rope_parameters", "sliding_window_pattern", "no_rope_layers")]
     unread = [key for key in fields if not is_read(key, source)]
@@ -274,6 +274,8 @@ def of_mlx_class(model_type, classes):
     if values and arguments and not ("bias=True" in source or "bias" in arguments or "qkv_bias" in arguments):
         flags = ("attention_bias", "mlp_bias")
         words += [f"unbiased={flag}" for flag in flags if flag in values and not re.search(rf"\.{flag}\b", source_of(module))]
+    if values and re.search(r"\.(o_proj|out_proj|dense) = nn\.Linear\((?:[^()]|\([^()]*\))*bias=(\w+\.)?attention_bias", source):
+        words.append("biased=output")
     ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
     words += ["ignores=" + ",".join(ignored)] if ignored else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []

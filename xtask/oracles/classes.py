@@ -8,10 +8,12 @@ A case has the config, the names and shapes of the stored tensors, tokens, and t
 
 import copy
 import json
+import random
 import sys
 import tempfile
 from pathlib import Path
 
+import draws
 import mlx.core as mx
 import mlx_lm.utils
 import numpy as np
@@ -213,6 +215,14 @@ CASES = [
     ("deepseek_v3, with fewer experts in the chosen groups than for each token, refused", "deepseek_v3", H | GROUPS | {"num_experts_per_tok": 3}),
     ("aria_text, with another activation, refused", "aria_text", H | {"num_key_value_heads": 1, "moe_num_experts": 4, "moe_topk": 2, "hidden_act": "gelu"}),
     ("ministral3, with rotary embeddings that the class chooses", "ministral3", K),
+    ("nemotron, with rotary embeddings that the class chooses", "nemotron", H | {"num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8}),
+    (
+        "gemma4_unified_text, rotated in whole",
+        "gemma4_unified_text",
+        K | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", F], "sliding_window": 3, "global_head_dim": 8, "num_kv_shared_layers": 0}
+        | {"rope_parameters": {F: {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.25}, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}},
+    ),
+    ("granitemoehybrid, with layers that the class chooses", "granitemoehybrid", H | M | EXPERTS | {"mamba_expand": 2, "shared_intermediate_size": 6, "num_key_value_heads": 1}),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
     ("jetmoe, with a number of heads that the class ignores", "jetmoe", H | EXPERTS | {"kv_channels": 4, "num_attention_heads": 6, "num_key_value_heads": 1}),
     ("mimo_v2_flash, with an even number of rotated elements", "mimo_v2_flash", K | ROUTED | {"num_hidden_layers": 2, "v_head_dim": 2, "sliding_window": 3, "layer_types": [F, "sliding_attention"], "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": 0.5} for kind, theta in ((F, 1e4), ("sliding_attention", 1e3))}}),
@@ -274,6 +284,12 @@ CASES = [
     ),
     ("zaya", "zaya", K | {"num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 1, "moe_intermediate_size": 8}),
 ]  # fmt: skip
+# Classes of the other families, each with a config that is drawn.
+DRAWN = """
+    apertus aria_text arcee cohere2 dots1 ernie4_5_moe exaone/3 exaone4 flex_olmo gemma3n_text/1 glm glm4 gpt2 granitemoeshared hunyuan_v1_dense hunyuan_v1_moe hyperclovax hy_v3 jais2 jamba lfm2
+    laguna mamba2 llama4_text minimax_m2 nanochat olmo olmo3/2 phi qwen2/1 qwen3 qwen3_5_moe_text qwen3_moe qwen3_next/1 seed_oss stablelm starcoder2 vaultgemma afmoe cwm granitemoe_swa minicpm3/1 olmoe
+    qwen2_moe/1 exaone_moe gemma4_unified_text/1 phi3
+""".split()
 # The same of mlx-lm's classes.
 B = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 6, "vocab_size": 13, "rms_norm_eps": 1e-5, "rope_theta": 100.0, "max_position_embeddings": 16}
 BK = B | {"num_key_value_heads": 2}
@@ -346,6 +362,8 @@ OF_MLX_LM = [
 TOKENS = [5, 7, 4, 11, 7]
 # The positions whose logits are kept.
 LAST = 2
+# The weights of a drawn model.
+MOST = 800_000
 # Classes whose names alone are known.
 NAMED = ("cpmant", "prophetnet", "deepseek_v4", "inkling_text", "glm_moe_dsa", "xlnet", "xlm", "dory", "hrm_text", "hy_v4", "xmod", "yoso", "mra", "nystromformer", "fnet", "squeezebert", "longt5", "led", "fsmt", "pegasus_x", "axk2", "dots3_note_text", "qwen4_exp_text", "inkling2_text", "zamba", "zaya")
 # What a class computes, although it is stored.
@@ -403,6 +421,23 @@ def case(name, model_type, numbers, folder):
     }
 
 
+def drawn(word, folder):
+    """A case whose config is drawn: the first of which the class makes a model with logits that other roundings do not change."""
+    r, name = random.Random(word), word.split("/")[0]
+    while True:
+        numbers = draws.draw(name, r) | {"vocab_size": 13}
+        try:
+            model, _ = draws.build(name, numbers, 0)
+            if sum(weight.numel() for weight in model.parameters()) > MOST:
+                continue
+            found = case(f"{name}, drawn", name, numbers, folder)
+            exact = [logits[-LAST:] for logits in draws.doubled(folder, TOKENS)]
+        except Exception:
+            continue
+        if all(np.abs(logits - found["logits"]).max() < 1e-4 * logits.std() for logits in exact):
+            return found
+
+
 def case_of_mlx_lm(name, model_type, numbers):
     config = {"model_type": model_type} | numbers
     of, arguments = mlx_lm.utils._get_classes(config)
@@ -425,6 +460,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         folder = Path(sys.argv[1] if len(sys.argv) > 1 else made)
         found = [case(*row, folder / str(number)) for number, row in enumerate(CASES)]
+        found += [drawn(name, folder / name) for name in DRAWN]
     found += [case_of_mlx_lm(*row) for row in OF_MLX_LM]
     about = f"transformers {transformers.__version__}, mlx-lm {mlx_lm.__version__}, xtask/oracles/classes.py"
     lines = ",\n".join(json.dumps(row, separators=(",", ":"), allow_nan=False) for row in found)

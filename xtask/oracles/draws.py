@@ -44,7 +44,7 @@ SIZES = {
     "num_attention_heads": [2, 4], "n_head": [2, 4], "n_heads": [4], "decoder_attention_heads": [4], "attention_heads": [4], "num_key_value_heads": [1, 2, 4], "num_kv_heads": [1, 2],
     "head_dim": [16, 24, 32], "max_position_embeddings": [32, 64, 256], "n_positions": [64], "n_ctx": [64], "max_seq_len": [64], "rotary_dim": [8, 16],
     "moe_intermediate_size": [32], "shared_expert_intermediate_size": [32, 48], "n_routed_experts": [8], "num_experts": [8], "num_local_experts": [8],
-    "n_shared_experts": [1, 2], "moe_num_shared_experts": [1], "moe_num_experts": [8], "moe_k": [1, 2], "moe_topk": [2], "num_experts_per_tok": [1, 2, 3], "n_group": [1, 2, 4],
+    "n_shared_experts": [1, 2], "moe_num_shared_experts": [1], "moe_num_experts": [8], "moe_k": [1, 2], "moe_topk": [2], "num_experts_per_tok": [1, 2, 3], "n_group": [1, 2, 4], "num_expert_group": [1, 2, 4],
     "topk_group": [1, 2], "kv_lora_rank": [16], "q_lora_rank": [None, 24], "qk_rope_head_dim": [8], "qk_nope_head_dim": [16], "v_head_dim": [16, 24],
     "first_k_dense_replace": [0, 1, 2], "sliding_window": [None, 6, 8, 64], "max_window_layers": [0, 2, 28], "attention_chunk_size": [8], "local_attention": [8],
     "state_size": [16], "ssm_state_size": [16], "mamba_d_state": [16], "mamba_n_heads": [8], "mamba_d_head": [16], "mamba_num_heads": [8], "mamba_head_dim": [16], "n_groups": [1, 2],
@@ -57,6 +57,15 @@ SIZES = {
     "shape_embed_dim": [16], "pronunciation_vocab_size": [8], "pronunciation_embed_dim": [16], "expert_ffn_hidden_size": [32], "o_lora_rank": [16], "o_groups": [2],
     "swa_num_attention_heads": [4], "swa_num_key_value_heads": [2], "swa_head_dim": [16], "sliding_window_size": [6], "rel_extent": [8], "dense_intermediate_size": [96],
 }  # fmt: skip
+# The same of classes whose defaults are those of no small model, by the type of model.
+OWN = {
+    "bamba": {"attn_layer_indices": [[0], [1, 3]]},
+    "gemma4_text": {"num_kv_shared_layers": [0]},
+    "gemma4_unified_text": {"num_kv_shared_layers": [0]},
+    "gpt_neo": {"attention_types": [[[["global", "local"], 2]], [[["local"], 4]]]},
+    "granitemoehybrid": {"layer_types": [["mamba"] * 4, ["mamba", "attention"] * 2, ["attention"] * 4], "position_embedding_type": [None, "rope"]},
+    "lfm2_moe": {"layer_types": [["conv", "full_attention"] * 2, ["full_attention", "conv", "conv", "conv"]]},
+}
 # Fields that matter only in training, to texts, or to what a model returns.
 APART = re.compile(
     r"^_|drop|use_cache|output_|return_|chunk_size_feed|dtype|_token_id|is_decoder|is_encoder|cross_att|initializer|_std$|init_|aux_loss|jitter|label|task|"
@@ -65,6 +74,8 @@ APART = re.compile(
 )
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu", "relu2", "quick_gelu", "tanh"]
 TOLERANCE, ENGINES = 1e-3, 2e-2
+# Draws until the class makes a model.
+TRIES = 4
 EVERYWHERE = ("gguf", "back", "mlx", "mlx-lm", "ollama", "llama.cpp")
 
 
@@ -91,7 +102,7 @@ def rope(r, base):
 
 def smallest(base, choose):
     """The sizes of a small config, each chosen from the possible ones."""
-    own = {key: choose(values) for key, values in SIZES.items() if key in base}
+    own = {key: choose(values) for key, values in (SIZES | OWN.get(base["model_type"], {})).items() if key in base}
     heads = own.get("num_attention_heads") or own.get("n_head") or 4
     if base.get("num_key_value_heads", 0) is None:
         own["num_key_value_heads"] = heads
@@ -105,10 +116,11 @@ def smallest(base, choose):
         own["hidden_size"] = heads * choose([16, 24, 32])
     # The width of a state-space layer is a multiple of the model's.
     for count, width, factor in (("mamba_n_heads", "mamba_d_head", "mamba_expand"), ("num_heads", "head_dim", "expand")):
-        if count in own and factor in base and "hidden_size" in own:
+        if count in own and factor in base and "hidden_size" in own and "mamba_d_ssm" not in own:
             own[width] = own["hidden_size"] * base[factor] // own[count]
-    if "n_group" in own and own.get("topk_group", 1) > own["n_group"]:
-        own["topk_group"] = own["n_group"]
+    for key in ("n_group", "num_expert_group"):
+        if key in own and own.get("topk_group", 1) > own[key]:
+            own["topk_group"] = own[key]
     return own
 
 
@@ -362,12 +374,15 @@ def reduced(options, name, own, seed, way):
 
 def one(task):
     options, name, number = task
-    r = random.Random(f"{options.seed} {name} {number}")
-    try:
-        own, seed = draw(name, r), r.randrange(1 << 30)
-    except Exception:  # a class without defaults
-        return {"class": name, "number": number, "found": None}
-    found = compared(options, name, own, seed)
+    r, found = random.Random(f"{options.seed} {name} {number}"), None
+    for _ in range(TRIES):
+        try:
+            own, seed = draw(name, r), r.randrange(1 << 30)
+        except Exception:  # a class without defaults
+            break
+        found = compared(options, name, own, seed)
+        if found:
+            break
     row = {"class": name, "number": number, "found": found}
     for way in [way for way, (kind, _) in (found or {}).items() if kind == "wrong"]:
         row.setdefault("smallest", {})[way] = reduced(options, name, own, seed, way)

@@ -13,17 +13,22 @@ pub(super) const STEPS: Steps = &[
     ("letters", Step::Mlx(letters)),
 ];
 
-/// mlx-lm's class reads a letter for each layer: L if it attends to a window, G if to all positions.
+/// mlx-lm's class reads letters for layers, which it repeats: L if one attends to a window, G if to all positions.
 fn letters(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let key = "sliding_window_pattern";
-    if out.get(key).is_some_and(Json::is_string) {
-        return Ok(());
-    }
-    let letter = |kind: &&LayerKind| if **kind == LayerKind::Sliding { 'L' } else { 'G' };
+    let letter = |kind: &LayerKind| if *kind == LayerKind::Sliding { 'L' } else { 'G' };
     let windows = model.config.attention.sliding_window.is_some();
-    let each = model.kinds().filter(|_| windows);
-    let letters = each.map(|kinds| kinds.iter().map(letter).collect::<String>());
-    out.insert(key.to_owned(), letters.map_or(Json::Null, Json::String));
+    let kinds = model.kinds().filter(|_| windows);
+    let letters = kinds.as_ref().map(|kinds| kinds.iter().copied().map(letter).collect::<String>());
+    let stated = out.get("sliding_window_pattern").and_then(Json::as_str).unwrap_or_default();
+    let repeated = |each: &String| stated.chars().cycle().take(each.len()).eq(each.chars());
+    if !letters.as_ref().is_some_and(repeated) {
+        let pattern = letters.map_or(Json::Null, Json::String);
+        out.insert("sliding_window_pattern".to_owned(), pattern);
+    }
+    if let Some(kinds) = kinds {
+        let names = kinds.iter().map(|kind| kind.name());
+        out.insert("layer_types".to_owned(), names.collect());
+    }
     Ok(())
 }
 

@@ -65,11 +65,14 @@ fn context(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     Ok(())
 }
 
+fn attends(model: &SourceModel<'_>, layer: u32) -> bool {
+    model.has(&format!("layers.{layer}.attention.q.weight"))
+}
+
 /// Key heads of each layer: layers with Mamba have none.
 fn key_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let heads = model.config.n_kv_heads.value;
-    let attends = |layer: u32| model.has(&format!("layers.{layer}.attention.q.weight"));
-    let each = (0..model.own_layers()).map(|layer| if attends(layer) { heads } else { 0 });
+    let each = (0..model.own_layers()).map(|layer| if attends(model, layer) { heads } else { 0 });
     keys.set("attention.head_count_kv", &each.collect::<Vec<u32>>().reported());
     Ok(())
 }
@@ -144,9 +147,8 @@ fn mixers(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     if has_rope(model) && rotated.is_some_and(|count| count < model.config.head_dim.value) {
         return Err(model.inexpressible("rotary embeddings of a part of each head"));
     }
-    let kinds = model.kinds().ok_or_else(|| model.missing_in_model("attention.head_count_kv"))?;
-    let word = |kind: &&LayerKind| if **kind == LayerKind::Full { "attention" } else { "mamba" };
-    out.insert("layer_types".to_owned(), kinds.iter().map(word).collect());
+    let word = |layer| if attends(model, layer) { "attention" } else { "mamba" };
+    out.insert("layer_types".to_owned(), (0..model.own_layers()).map(word).collect());
     out.insert("num_key_value_heads".to_owned(), model.config.n_kv_heads.value.into());
     let ssm = &model.config.ssm;
     let heads = ssm.time_step_rank.as_ref().map(|heads| heads.value);

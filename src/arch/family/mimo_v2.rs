@@ -56,6 +56,13 @@ fn key_heads(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()>
 /// mlx-lm's class reads the keys of the publisher's `config.json`, which transformers' class replaces.
 fn mlx_names(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let config = &model.config;
+    let (all, local) = (&config.rope.dimension_count, &config.rope.local_dimension_count);
+    if let (Some(all), Some(local)) = (all, local)
+        && all.value != local.value
+    {
+        let fault = format!("{} and {} rotated elements of a head", all.value, local.value);
+        return Err(model.inexpressible_in_mlx_lm(&fault));
+    }
     let kinds = model.kinds().unwrap_or_default();
     let layers = 0..model.own_layers();
     let slides = kinds.iter().map(|kind| u32::from(**kind == LayerKind::Sliding));

@@ -35,6 +35,7 @@ pub(crate) fn state_for_mlx_lm(
     }
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
     let class = mlx_lm::class(&model_type);
+    drop_unread_rope(text, &model_type);
     state_rope(text, &model_type);
     let newer = class.is_some_and(|class| class.reads_rope_parameters);
     if newer {
@@ -73,7 +74,7 @@ pub(crate) fn state_for_mlx_lm(
     }
 }
 
-/// Keys that follow from the kinds of layers. `encodes` says whether tokens see those after them, so
+/// Keys that follow from the layers. `encodes` says whether tokens see those after them, so
 /// that the model is one for mlx-embeddings.
 fn of_layers(model: &SourceModel<'_>, key: &str, encodes: bool) -> Result<Option<Json>> {
     let layout = model.config.layers.as_ref().map(|layers| &layers.value);
@@ -86,6 +87,7 @@ fn of_layers(model: &SourceModel<'_>, key: &str, encodes: bool) -> Result<Option
             let full = std::iter::repeat_n(LayerKind::Full.name(), model.own_layers() as usize);
             Ok(Some(full.collect()))
         }
+        ("qkv_bias", _) => Ok(Some(model.has_in_layers("attention.q.bias").into())),
         ("sliding_window_pattern", None) => Ok(Some(1.into())),
         ("sliding_window_pattern", Some(LayerLayout::Period(period, LayerKind::Sliding)))
         | ("full_attention_interval", Some(LayerLayout::Period(period, LayerKind::Linear))) => {
@@ -108,6 +110,18 @@ const ROPE: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
 fn is_stated(config: &Map<String, Json>, key: &str) -> bool {
     config.get(key).is_some_and(|value| !value.is_null())
+}
+
+/// Removes numbers of rotary embeddings that transformers' class does not read: mlx-lm's class would.
+fn drop_unread_rope(config: &mut Map<String, Json>, model_type: &str) {
+    let reads = |key, is_beside| transformers::reads_older(model_type, key, is_beside);
+    let is_beside =
+        is_stated(config, ROPE[0]) || is_stated(config, ROPE[1]) && reads(ROPE[1], false);
+    for key in ["rope_theta", "partial_rotary_factor", ROPE[1]] {
+        if !reads(key, is_beside) {
+            config.remove(key);
+        }
+    }
 }
 
 /// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not, if the config states
