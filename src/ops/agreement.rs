@@ -261,6 +261,7 @@ impl PlannedDirectory<'_> {
         let canonical = names.iter().map(|(canonical, _)| canonical.as_str());
         let text = Level::Text.of(config);
         let flags = tensor_flags(text, canonical);
+        let is_there = |wanted: String| names.iter().any(|(name, _)| *name == wanted);
         for flag in &flags {
             let has = names.iter().find(|(canonical, _)| Some(canonical.as_str()) == flag.tensor);
             let model_type = Level::Text.model_type(config);
@@ -275,7 +276,8 @@ impl PlannedDirectory<'_> {
                 && self.dialect == Dialect::Mlx
                 && mlx_lm::biases_output(model_type)
                 && let Some(layer) = canonical.strip_suffix("attention.q.bias")
-                && !names.iter().any(|(name, _)| *name == format!("{layer}attention.output.bias"))
+                && is_there(format!("{layer}attention.output.weight"))
+                && !is_there(format!("{layer}attention.output.bias"))
             {
                 let fault = format!(
                     "queries have a bias and the output of attention has none, but mlx-lm's class of \
