@@ -54,7 +54,7 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
             vocabulary = vocabulary.in_order_of_fairseq(number("vocab_size"))?;
         }
         // `tokenizer.json` has them.
-        if name.ends_with(".model")
+        if name != "tokenizer.json"
             && let Some(added) = store.read_document("added_tokens.json")?
         {
             let all = added.as_object().into_iter().flatten();

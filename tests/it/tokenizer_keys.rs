@@ -3,16 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{
-    Gguf, Kv, Safetensors, copy_of, f32s, folder, put, sample, told, without_path,
-};
+use crate::support::{Gguf, Kv, Safetensors, f32s, folder, put, told, without_path};
 use crate::tokenizer::{field, piece};
 use tempfile::TempDir;
-use weighbridge::container::GGUF;
 use weighbridge::json::{Json, json};
 use weighbridge::metadata::{KeyValues, Value};
-use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::translate::{gguf_metadata, tokenizer_json};
+use weighbridge::translate::{gguf_metadata, gguf_metadata_and_notes, tokenizer_json};
 use weighbridge::{DType, Limits, Model, OpenOptions};
 
 /// A model of this `model_type` with a vocabulary of `rows` rows, and these files beside it.
@@ -150,7 +146,7 @@ fn merges_of_gemma_4_are_stored_as_merges() {
     assert_eq!((other["model"].as_str(), other.get("merges")), ("llama", None));
     assert_eq!(other["scores"], "-1000 -1000 -1000 -1000 -1000 -1000 -1000 -1000 -0");
     assert_eq!(other["token_type"], "3 3 3 3 2 6 1 1 1");
-    assert_eq!(other.get("add_bos_token"), None);
+    assert_eq!(other["add_bos_token"], "false");
 }
 
 /// The words of GPT-2 are what the step that maps bytes to letters splits by itself.
@@ -300,34 +296,64 @@ fn texts_of_unigram_tokenizers_end_as_their_class_says() {
     }
 }
 
-/// The tokens around a text are those of `tokenizer.json`; a file that makes llama.cpp add others says so.
+/// The flags of a GGUF file give the tokens that transformers adds: those of the steps of `tokenizer.json`, whatever
+/// `tokenizer_config.json` says (checked with transformers 5.24).
 #[test]
-fn other_tokens_around_a_text_are_noted() {
-    let files = copy_of(sample("hf"));
-    let read = |name: &str| {
-        let text = std::fs::read(files.path().join(name)).expect("a file");
-        Json::parse(&text).expect("JSON")
-    };
-    let (mut tokens, mut config) = (read("tokenizer.json"), read("tokenizer_config.json"));
-    tokens["post_processor"] = Json::Null;
-    put(files.path(), "tokenizer.json", tokens.to_string());
-    for (flag, expected) in [
-        (
-            Json::Bool(true),
-            Some(
-                "tokenizer.json adds no bos token to a text, and llama.cpp one: add_bos_token is true",
-            ),
-        ),
-        (Json::Bool(false), None),
-    ] {
-        config["add_bos_token"] = flag;
-        put(files.path(), "tokenizer_config.json", config.to_string());
-        let model = Model::open(files.path()).expect("a model");
-        let plan = ops::convert(&model, &ConvertOptions::new(&GGUF)).expect("a plan");
-        let notes = plan.notes.join("; ");
-        match expected {
-            Some(expected) => assert!(notes.contains(expected), "{notes}"),
-            None => assert!(!notes.contains("bos token to a text"), "{notes}"),
+fn flags_follow_the_steps_of_tokenizer_json() {
+    let flags = [
+        (Some(true), Some(false)),
+        (Some(false), Some(false)),
+        (Some(true), Some(true)),
+        (None, None),
+        (Some(false), Some(true)),
+    ];
+    let bos = json!({
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<bos>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [],
+    });
+    for (step, begins) in [(bos, true), (Json::Null, false)] {
+        for (says_bos, says_eos) in flags {
+            let mut json = merges_with_bytes();
+            json["post_processor"] = step.clone();
+            let config = json!({
+                "bos_token": "<bos>", "eos_token": "<|turn>", "add_bos_token": says_bos, "add_eos_token": says_eos,
+            });
+            let files = [
+                ("tokenizer.json", json.to_string()),
+                ("tokenizer_config.json", config.to_string()),
+            ];
+            let own = tokenizer(&keys(&beside("llama", 9, &files)));
+            // llama.cpp begins the texts of such tokenizers unless the key says otherwise, and does not end them.
+            let flag = |key: &str, usual: bool| own.get(key).map_or(usual, |flag| flag == "true");
+            let found = [flag("add_bos_token", true), flag("add_eos_token", false)];
+            assert_eq!(found, [begins, false], "{says_bos:?} {says_eos:?}");
         }
+    }
+}
+
+/// llama.cpp takes token 2 for the unknown token of a Unigram tokenizer, and does not spell characters in bytes.
+#[test]
+fn unknown_characters_of_unigram_tokenizers() {
+    let json = json!({
+        "added_tokens": [
+            {"id": 0, "content": "<s>", "special": true},
+            {"id": 2, "content": "</s>", "special": true},
+            {"id": 4, "content": "foo", "special": false, "single_word": true},
+        ],
+        "model": {
+            "type": "Unigram", "unk_id": 3, "byte_fallback": true,
+            "vocab": [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0], ["foo", 0.0], ["<0x0A>", -9.0]],
+        },
+    });
+    let folder = beside("qwen3", 6, &[("tokenizer.json", json.to_string())]);
+    let model = Model::open(folder.path()).expect("a directory");
+    let (found, notes) = gguf_metadata_and_notes(&model).expect("keys");
+    let unknown = found.get("tokenizer.ggml.unknown_token_id").and_then(|id| id.to_u64());
+    assert_eq!(unknown, Some(3));
+    let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
+    let notes = notes.join("; ");
+    for part in ["no byte fallback for Unigram tokenizers", "within words (foo)"] {
+        assert!(notes.contains(part), "{notes}");
     }
 }

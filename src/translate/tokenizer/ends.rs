@@ -1,12 +1,12 @@
 //! The tokens that end a text, for llama.cpp.
 
-use super::files::{TokenizerFiles, step_kind};
+use super::files::TokenizerFiles;
 use crate::bytes::Text;
 use crate::error::Result;
 use crate::json::Json;
 use crate::metadata::{KeyValues, Value};
 use crate::store::Store;
-use crate::tokenizer::{Tokenizer, TokenizerKind, special_token_key};
+use crate::tokenizer::{Token, TokenKind, Tokenizer, TokenizerKind, special_token_key};
 
 /// Special tokens: their names in the files and in GGUF.
 pub(super) const SPECIAL: [(&str, &str); 6] = [
@@ -67,62 +67,65 @@ pub(super) fn further(store: &Store, config: Option<&Json>, out: &mut KeyValues)
     Ok(())
 }
 
-/// llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does, and takes token 2 for
-/// unknown characters unless it names another one.
-pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyValues) {
-    if tokenizer.kind.value != TokenizerKind::Unigram {
-        return;
-    }
+/// llama.cpp ends the texts of Unigram tokenizers unless the file says otherwise, as T5 does.
+pub(super) fn of_unigram(tokenizer: &Tokenizer<'_>, out: &mut KeyValues) {
     let key = "tokenizer.ggml.add_eos_token";
     let unended = tokenizer.add_eos.as_ref().is_some_and(|flag| !flag.value);
-    // A `tokenizer.json` states all that is added.
-    if out.get(key).is_none() && (unended || files.tokenizer.is_some()) {
+    if tokenizer.kind.value == TokenizerKind::Unigram && out.get(key).is_none() && unended {
         out.set(key, Value::Bool(false));
     }
+}
+
+/// The token of unknown characters, where llama.cpp takes a number of its own for it: 2 for Unigram tokenizers, 100
+/// for WordPiece.
+pub(super) fn unknown(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &mut KeyValues) {
     let key = "tokenizer.ggml.unknown_token_id";
+    let assumes = matches!(tokenizer.kind.value, TokenizerKind::Unigram | TokenizerKind::WordPiece);
+    if !assumes || out.get(key).is_some() {
+        return;
+    }
     let stated = files.json_value(&["model", "unk_id"]).and_then(Json::as_u64);
-    let unknown = stated.and_then(|id| u32::try_from(id).ok()).or(tokenizer.special("unk"));
-    if let (None, Some(id)) = (out.get(key), unknown) {
+    let stated = stated.and_then(|id| u32::try_from(id).ok());
+    let text = files.json_value(&["model", "unk_token"]).and_then(Json::as_str);
+    let found = || {
+        let is = |token: &Token<'_>| match text {
+            Some(text) => *token.text == *text.as_bytes(),
+            None => token.kind == Some(TokenKind::Unknown),
+        };
+        tokenizer.tokens().find(is).map(|token| token.id)
+    };
+    if let Some(id) = stated.or_else(|| tokenizer.special("unk")).or_else(found) {
         out.set(key, Value::U32(id));
     }
 }
 
-/// A note on texts to which llama.cpp adds other tokens than a `tokenizer.json`, or none where that has bytes. `adds` says
-/// which tokens the `tokenizer.json` adds.
-pub(super) fn differences(
-    files: &TokenizerFiles,
-    adds: &[(&'static str, bool)],
-    out: &KeyValues,
-) -> Option<String> {
-    files.tokenizer.as_ref()?;
-    let kind = files.json_value(&["model", "type"]).and_then(Json::as_str);
-    let is_unigram = kind == Some("Unigram");
-    let has_scores = out.get("tokenizer.ggml.scores").is_some();
-    let mut notes = Vec::new();
-    let known = ["ByteLevel", "RobertaProcessing", "TemplateProcessing"];
-    let steps = files.steps("post_processor", "processors");
-    let is_known = steps.iter().all(|step| known.contains(&step_kind(step)));
-    for (name, key) in [("bos", "add_bos_token"), ("eos", "add_eos_token")] {
-        let added = adds.iter().any(|(other, flag)| *other == name && *flag);
-        let stated = out.get(&format!("tokenizer.ggml.{key}")).and_then(|flag| flag.to_bool());
-        // Without the key, llama.cpp begins texts of SentencePiece's tokenizers.
-        let written = stated.or((has_scores && !is_unigram).then_some(name == "bos"));
-        if written.is_some_and(|written| is_known && written != added) {
-            let [ours, theirs] = [added, !added].map(|adds| if adds { "one" } else { "no" });
-            let why = match files.config.get(key).and_then(Json::as_bool) {
-                Some(flag) => format!("{key} is {flag} in tokenizer_config.json"),
-                None => "no file says otherwise".to_owned(),
-            };
-            notes.push(format!(
-                "tokenizer.json adds {ours} {name} token to a text, and llama.cpp {theirs}: {why}"
-            ));
-        }
+/// Whether llama.cpp adds a token to texts without a key that says so.
+pub(super) fn assumed(name: &str, out: &KeyValues) -> bool {
+    let is = |key: &str, names: &[&str]| {
+        let value = out.get(&format!("tokenizer.ggml.{key}"));
+        let text = value.as_ref().and_then(|value| value.to_text()?.to_str());
+        text.is_some_and(|text| names.contains(&text))
+    };
+    match name {
+        "bos" => is("model", &["llama", "bert"]) || is("pre", &["llama-bpe", "tekken"]),
+        _ => is("model", &["t5"]),
     }
-    let falls_back = files.json_value(&["model", "byte_fallback"]).and_then(Json::as_bool);
-    if is_unigram && falls_back == Some(true) {
-        notes.push("llama.cpp has no bytes for characters without a token, unlike this tokenizer (byte_fallback)".to_owned());
-    }
-    notes.into_iter().reduce(|first, second| format!("{first}; {second}"))
+}
+
+/// A note on added tokens that llama.cpp finds within words too, unlike the files.
+pub(super) fn single_words(files: &TokenizerFiles) -> Option<String> {
+    let listed = files.json_value(&["added_tokens"]).and_then(Json::as_array).into_iter().flatten();
+    let is_single = |token: &&Json| token.get("single_word").and_then(Json::as_bool) == Some(true);
+    let text = |token: &Json| Some(Text::new(token.get("content")?.as_str()?.as_bytes()).brief());
+    let texts: Vec<String> = listed.filter(is_single).filter_map(text).collect();
+    let shown = texts.get(..texts.len().min(4))?.join(", ");
+    let more = texts.len().saturating_sub(4);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!texts.is_empty()).then(|| {
+        format!(
+            "GGUF has no place for single_word of added tokens: llama.cpp also finds them within words ({shown}{more})"
+        )
+    })
 }
 
 /// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not

@@ -66,6 +66,13 @@ impl TokenizerFiles {
         self.json_value(path).and_then(Json::as_bool).unwrap_or(false)
     }
 
+    /// Whether a `tokenizer.json` says which tokens are added around a text, in steps that are known here.
+    pub(super) fn states_ends(&self) -> bool {
+        const KNOWN: [&str; 3] = ["ByteLevel", "RobertaProcessing", "TemplateProcessing"];
+        let steps = self.steps("post_processor", "processors");
+        self.tokenizer.is_some() && steps.iter().all(|step| KNOWN.contains(&step_kind(step)))
+    }
+
     /// The steps of a part of `tokenizer.json`, in order; `list` is the key of nested steps.
     pub(super) fn steps(&self, part: &str, list: &str) -> Vec<&Json> {
         let mut open: Vec<&Json> = self.json_value(&[part]).into_iter().collect();

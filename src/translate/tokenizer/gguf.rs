@@ -1,7 +1,7 @@
 //! The tokenizer as GGUF keys, from the files of a directory, as llama.cpp's converter writes them
 //! (`conversion/base.py`, `gguf-py/gguf/vocab.py`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -21,6 +21,10 @@ use crate::tokenizer::{FAIRSEQ, TokenKind, Tokenizer, TokenizerKind, sentencepie
 /// Scores of tokens that are matched before all others, and of rows without a token.
 const FOUND_FIRST: f32 = -1000.0;
 const NO_TOKEN: f32 = -10_000.0;
+
+/// A note on Unigram tokenizers with bytes.
+const NO_BYTES: &str = "llama.cpp has no byte fallback for Unigram tokenizers: a character without a token becomes the \
+     unknown token";
 
 /// A token in GGUF's arrays.
 struct TokenRow {
@@ -62,9 +66,9 @@ pub(crate) fn gguf_keys(
         }
         table.add(&files.added)?;
         sentencepiece_keys(table, &files, exceptions, out);
-        let adds = special_keys(store, &files, exceptions, rows, out)?;
+        special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
-        return templates(store, out).map(|()| ends::differences(&files, &adds, out));
+        return templates(store, out).map(|()| ends::single_words(&files));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
@@ -81,8 +85,9 @@ pub(crate) fn gguf_keys(
     let source = KeySource { store, exceptions, files, tokenizer, rows };
     let note = source.token_keys(out)?;
     let KeySource { files, tokenizer, .. } = source;
-    let adds = special_keys(store, &files, exceptions, rows, out)?;
-    ends::of_unigram(&tokenizer, &files, out);
+    special_keys(store, &files, exceptions, rows, out)?;
+    ends::of_unigram(&tokenizer, out);
+    ends::unknown(&tokenizer, &files, out);
     if *tokenizer.kind.source == *FAIRSEQ {
         ends::surrounding(&tokenizer, out);
     }
@@ -93,7 +98,7 @@ pub(crate) fn gguf_keys(
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out)?;
-    let notes = note.into_iter().chain(ends::differences(&files, &adds, out));
+    let notes = note.into_iter().chain(ends::single_words(&files));
     Ok(notes.reduce(|first, second| format!("{first}; {second}")))
 }
 
@@ -227,6 +232,7 @@ impl<'s> KeySource<'s> {
         let tokenizer = &self.tokenizer;
         let mut table = self.table(true)?;
         let unknown = tokenizer.special("unk");
+        let (mut has_bytes, mut own) = (false, HashSet::new());
         for token in tokenizer.tokens() {
             let kind = match token.kind {
                 _ if Some(token.id) == unknown => TokenKind::Unknown,
@@ -235,15 +241,23 @@ impl<'s> KeySource<'s> {
                 None => TokenKind::Normal,
             };
             let score = token.score.unwrap_or(0.0);
+            has_bytes |= kind == TokenKind::Byte;
+            if kind == TokenKind::UserDefined {
+                own.insert(token.id);
+            }
             table.put(token.id, token.text.into_owned(), score, kind)?;
         }
         // Tokens after those of SentencePiece's file.
         let len = tokenizer.len();
-        let after = self.files.added.iter().filter(|(id, _)| u64::from(**id) >= len);
+        let is_later = |id: &u32| u64::from(*id) >= len || own.contains(id);
+        let after = self.files.added.iter().filter(|(id, _)| is_later(id));
         if tokenizer.normalizer().is_some() && *tokenizer.kind.source != *FAIRSEQ {
             table.add(&after.map(|(id, token)| (*id, token.clone())).collect())?;
         }
-        unigram_keys(table, tokenizer, &self.files, out).map_err(|error| self.here(error))
+        let note = unigram_keys(table, tokenizer, &self.files, out);
+        let note = note.map_err(|error| self.here(error))?;
+        let bytes = has_bytes.then(|| NO_BYTES.to_owned());
+        Ok(note.into_iter().chain(bytes).reduce(|first, second| format!("{first}; {second}")))
     }
 }
 
@@ -487,7 +501,7 @@ fn special_keys(
     exceptions: Exceptions,
     rows: Option<u32>,
     out: &mut KeyValues,
-) -> Result<Vec<(&'static str, bool)>> {
+) -> Result<()> {
     let text = |name: &str| {
         let token = files.config.get(&format!("{name}_token"))?;
         Some(token.get("content").unwrap_or(token).as_str()?.to_owned())
@@ -512,7 +526,12 @@ fn special_keys(
     {
         let said = files.config.get(key).and_then(Json::as_bool);
         let flag = adds.iter().find(|(other, _)| *other == name).map(|(_, flag)| *flag);
-        if let Some(flag) = flag.or(said) {
+        // transformers adds what the steps of `tokenizer.json` add, whatever the configuration says.
+        let unstated = match files.states_ends() && name != "sep" {
+            true => (said.is_some() || ends::assumed(name, out)).then_some(false),
+            false => said,
+        };
+        if let Some(flag) = flag.or(unstated) {
             out.set(&format!("tokenizer.ggml.{key}"), Value::Bool(flag));
         }
     }
@@ -533,7 +552,7 @@ fn special_keys(
     }
     ends::further(store, config.as_deref(), out)?;
     normalizer_keys(files, out);
-    Ok(adds)
+    Ok(())
 }
 
 /// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its
