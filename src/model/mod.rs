@@ -323,7 +323,7 @@ impl Model {
     /// # Errors
     ///
     /// `Malformed` if the file is not valid JSON; `LimitExceeded`; `Io` if it cannot be read.
-    pub fn read_document(&self, name: &'static str) -> Result<Option<Cow<'_, Json>>> {
+    pub fn read_document(&self, name: &str) -> Result<Option<Cow<'_, Json>>> {
         self.inner.store.read_document(name)
     }
 

@@ -58,6 +58,16 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufModules
         };
         found.losses.push(format!("it has no place for {lost}"));
     }
+    if !modules.is_empty() {
+        let settings = model.read_document("config_sentence_transformers.json")?;
+        for key in ["truncate_dim", "default_prompt_name"] {
+            let value = settings.as_deref().and_then(|json| json.get(key));
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                let lost = format!("{key} in config_sentence_transformers.json ({value})");
+                found.losses.push(format!("it has no place for {lost}"));
+            }
+        }
+    }
     let dense: Vec<&Module> = modules.iter().filter(|module| module.kind == "Dense").collect();
     let names = model.resolution()?.architecture.map(|row| dense_names(row).collect::<Vec<_>>());
     let names = names.unwrap_or_default();

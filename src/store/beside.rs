@@ -46,7 +46,7 @@ impl Store {
 
     /// The path of a file beside the weights: in their folder, or as the manifest names it. `name`
     /// must never come from a file, since it becomes part of a path.
-    pub(crate) fn companion_path(&self, name: &'static str) -> Option<PathBuf> {
+    pub(crate) fn companion_path(&self, name: &str) -> Option<PathBuf> {
         let attached = self.attachments.iter().find(|attachment| attachment.name == name);
         let path = match attached {
             Some(attachment) => attachment.path.clone(),
@@ -121,7 +121,7 @@ impl Store {
     /// # Errors
     ///
     /// `Malformed` if the file is not valid JSON; `LimitExceeded`; `Io` if it cannot be read.
-    pub(crate) fn read_document(&self, name: &'static str) -> Result<Option<Cow<'_, Json>>> {
+    pub(crate) fn read_document(&self, name: &str) -> Result<Option<Cow<'_, Json>>> {
         if let Some(json) = self.document(name) {
             return Ok(Some(Cow::Borrowed(json)));
         }

@@ -20,8 +20,8 @@ const SHOWN: usize = 3;
 struct Report {
     schema: u32,
     path: String,
-    /// `mean`, `first` or `last`.
-    pooling: &'static str,
+    /// Such as `mean`; several are joined by `+`.
+    pooling: String,
     normalized: bool,
     embeddings: Vec<TextReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -45,19 +45,33 @@ pub(crate) fn run(args: &Embed) -> Done {
         PoolingName::Last => Pooling::Last,
     });
     let embedder = Embedder::new(&model, &reference, chosen)?;
-    let name = name(embedder.pooling());
+    let name: Vec<&str> = embedder.poolings().iter().map(|pooling| pooling.name()).collect();
+    let name = name.join("+");
+    // The tokens of a prompt that are not pooled.
+    let mut skipped = 0;
     let mut inputs = Vec::new();
     if !args.text.is_empty() {
         let tokens = TextTokens::new(&model)?;
+        let prompt = embedder.prompt().unwrap_or_default();
+        if !prompt.is_empty() {
+            let shown = Text::new(prompt.as_bytes()).brief();
+            note(&format!(
+                "each text begins with \"{shown}\", as config_sentence_transformers.json says"
+            ));
+            if !embedder.pools_prompt() {
+                skipped = tokens.before(prompt)?;
+            }
+        }
         for text in &args.text {
-            let all = tokens.of(text)?;
+            let whole = format!("{prompt}{text}");
+            let all = tokens.of(&whole)?;
             let ids = match embedder.longest().filter(|longest| all.len() > *longest) {
                 Some(longest) => {
                     note(&format!(
                         "a text of {} tokens is cut to {longest}, as sentence_bert_config.json says",
                         all.len()
                     ));
-                    tokens.at_most(text, longest)?
+                    tokens.at_most(&whole, longest)?
                 }
                 None => all,
             };
@@ -69,7 +83,7 @@ pub(crate) fn run(args: &Embed) -> Done {
     }
     let mut values = Vec::new();
     for (_, tokens) in &inputs {
-        let mut vector = embedder.embed(tokens)?;
+        let mut vector = embedder.embed(tokens, skipped)?;
         if !args.no_normalize {
             normalize(&mut vector);
         }
@@ -94,17 +108,9 @@ pub(crate) fn run(args: &Embed) -> Done {
                 notes: failure::take_notes(),
             })?;
         }
-        None => show(&inputs, &rows, name)?,
+        None => show(&inputs, &rows, &name)?,
     }
     Ok(Status::Fine)
-}
-
-fn name(pooling: Pooling) -> &'static str {
-    match pooling {
-        Pooling::First => "first",
-        Pooling::Last => "last",
-        _ => "mean",
-    }
 }
 
 /// For people: the first values of each vector, and how near it is to the first text's.

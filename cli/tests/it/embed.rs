@@ -158,11 +158,59 @@ fn dense_layers_behind_the_pooling_are_computed() {
     ] {
         dense(&folder.path().join("2_Dense"), size, activation);
         list(path);
-        let refusal = refused(&["run", "embed", &model, "--ids", IDS]);
+        let refusal = refused(&["run", "embed", &model, "--ids", IDS, "--pooling", "mean"]);
         assert!(refusal.starts_with(&format!("{status}\n")) && refusal.contains(said), "{refusal}");
     }
     let nothing = refused(&["run", "embed", BERT]);
     assert!(nothing.starts_with("2\n") && nothing.contains("--text"), "{nothing}");
+}
+
+/// Poolings that GGUF has no number for, several at once, and the settings of sentence-transformers.
+#[test]
+fn poolings_of_sentence_transformers() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let rows = hidden(BERT);
+    let column = |i: usize| rows.iter().map(move |row| row[i]);
+    let each = |of: &dyn Fn(usize) -> f64| (0..64).map(of).collect::<Vec<f64>>();
+    let mean = each(&|i| column(i).sum::<f64>() / 4.0);
+    let weighted =
+        each(&|i| (1i32..).zip(column(i)).map(|(n, x)| f64::from(n) * x).sum::<f64>() / 10.0);
+    for (stated, name, expected) in [
+        (json!({ "pooling_mode_weightedmean_tokens": true }), "weighted_mean", weighted),
+        (json!({ "pooling_mode": "max" }), "max", each(&|i| column(i).fold(f64::MIN, f64::max))),
+        (
+            json!({ "pooling_mode_mean_sqrt_len_tokens": true }),
+            "mean_sqrt_len",
+            each(&|i| column(i).sum::<f64>() / 2.0),
+        ),
+        (
+            json!({ "pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true }),
+            "first+mean",
+            [rows[0].clone(), mean.clone()].concat(),
+        ),
+    ] {
+        let model = stating(folder.path(), &stated);
+        let found = report(&[&model, "--ids", IDS, "--no-normalize"]);
+        assert_eq!(found["pooling"], name);
+        near(&numbers(&found["embeddings"][0]["embedding"]), &expected);
+        let gguf = folder.path().join("m.gguf").display().to_string();
+        let told = run(&["convert", &model, &gguf, "--allow-incomplete", "--overwrite"]);
+        let said = [told.out, told.err].concat();
+        assert!(said.contains("unsupported pooling"), "{said}");
+    }
+    let model = stating(folder.path(), &json!({ "pooling_mode": "mean" }));
+    let settings = json!({ "truncate_dim": 32 });
+    let put = |name: &str, json: &Json| fs::write(folder.path().join(name), json.to_string());
+    put("config_sentence_transformers.json", &settings).expect("a file");
+    let found = report(&[&model, "--ids", IDS, "--no-normalize"]);
+    near(&numbers(&found["embeddings"][0]["embedding"]), &mean[..32]);
+
+    // Models that give no vector of a text.
+    for (kind, said) in [("SpladePooling", "the module SpladePooling"), ("Dropout", "no Pooling")] {
+        put("modules.json", &json!([{ "path": "1_Pooling", "type": kind }])).expect("a file");
+        let refusal = refused(&["run", "embed", &model, "--ids", IDS]);
+        assert!(refusal.contains(said), "{refusal}");
+    }
 }
 
 /// A BERT directory whose tokenizer is `vocab.txt` alone, and what becomes of it as GGUF.
@@ -181,6 +229,25 @@ fn words_in_lines_are_a_tokenizer() {
         let vector = |report: &Json| numbers(&report["embeddings"][0]["embedding"]);
         near(&vector(&found), &vector(&expected));
     }
+
+    // A prompt, which is pooled or not.
+    let put = |name: &str, json: Json| fs::write(folder.path().join(name), json.to_string());
+    let settings = json!({ "prompts": { "query": "the " }, "default_prompt_name": "query" });
+    put("config_sentence_transformers.json", settings).expect("a file");
+    let found = report(&[&model, "--text", "Mills"]);
+    near(
+        &numbers(&found["embeddings"][0]["embedding"]),
+        &numbers(&expected["embeddings"][0]["embedding"]),
+    );
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("each text begins with") && notes.contains("the "), "{notes}");
+    let stated = json!({ "pooling_mode": "cls", "include_prompt": false });
+    put("1_Pooling/config.json", stated).expect("a file");
+    let found = report(&[&model, "--text", "Mills", "--no-normalize"]);
+    let text = printed(&["run", "logits", &model, "--ids", "2,4,5,6,3", "--json"]);
+    let rows: Json = serde_json::from_str(&text).expect("JSON");
+    near(&numbers(&found["embeddings"][0]["embedding"]), &numbers(&rows["values"][2]));
+    fs::remove_file(folder.path().join("config_sentence_transformers.json")).expect("removed");
 
     // The model has 64 positions.
     let long = "mill ".repeat(100);

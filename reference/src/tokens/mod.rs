@@ -167,6 +167,16 @@ impl TextTokens {
         Ok(out)
     }
 
+    /// The number of tokens before those of a text that follows this one, with those that the tokenizer puts there.
+    ///
+    /// # Errors
+    ///
+    /// `Input` for text that no token stands for.
+    pub fn before(&self, text: &str) -> Result<usize> {
+        let [before, _] = &self.around;
+        Ok(before.len().saturating_add(self.of_rendered(text)?.len()))
+    }
+
     /// Like [`of`](Self::of), with the range of the text that each token stands for.
     ///
     /// # Errors
