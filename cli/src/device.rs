@@ -23,6 +23,13 @@ pub(crate) fn without_gpus(which: Option<&str>) -> Stop {
     error.advise("build it with `--features gpu`").into()
 }
 
+/// A note on logits that come from the embedding, although the config says that an output matrix is stored.
+pub(crate) fn note_missing_head(model: &Model) {
+    if let Some(fault) = weighbridge::ops::missing_head(model) {
+        note(&format!("{fault}: logits are computed with the embedding"));
+    }
+}
+
 /// A model that is ready to run.
 pub(crate) fn reference(runner: &Runner, model: &Model) -> Result<Reference, Stop> {
     let plan = match &runner.assume {

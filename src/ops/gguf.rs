@@ -4,7 +4,7 @@ use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
-use super::{account, mmproj, verify};
+use super::{account, file_type, mmproj, verify};
 use crate::arch::kept::{GENERATION, Kept, PREFIX};
 use crate::arch::{Architecture, Dialect, family, graph, kept_config};
 use crate::bytes::Text;
@@ -111,7 +111,10 @@ impl GgufDraft {
         let lost = |(name, reason): &(String, String)| (reason == NAMELESS).then(|| name.clone());
         let lost = left_out.iter().filter_map(lost).collect();
         let mut draft = Self { keys, tensors, notes, left_out, lost, losses };
-        if !own || precision.dtype.is_some() || !model.merged().is_empty() {
+        let is_contradicted =
+            draft.keys.get("general.file_type").is_some() && file_type(model).is_none();
+        let is_kept = own && precision.dtype.is_none() && model.merged().is_empty();
+        if !is_kept || is_contradicted {
             let number = draft.file_type();
             draft.keys.set("general.file_type", Value::U32(number));
         }

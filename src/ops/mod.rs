@@ -66,7 +66,7 @@ pub use statistics::{
 };
 pub use verify::{
     Consistency, HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport,
-    check_consistency, verify,
+    check_consistency, missing_head, verify,
 };
 
 use crate::bytes::Text;

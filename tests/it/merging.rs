@@ -1,5 +1,6 @@
 //! Several models merged into one.
 
+use crate::support::{copy_of, put, sample};
 use weighbridge::model::Part;
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, Setting, merge_models};
 use weighbridge::write::Method;
@@ -186,6 +187,34 @@ fn other_tokens_are_noted() -> Result<()> {
     recipe.add(Model::open(&other)?, 1.0);
     let found = notes(&recipe)?;
     assert!(found.len() == 1 && found[0].contains("other are not those of"), "{found:?}");
+    Ok(())
+}
+
+/// The config of the first model is kept, which a note says where another one computes otherwise.
+#[test]
+fn other_configs_are_noted() -> Result<()> {
+    let files = copy_of(sample("hf"));
+    let path = files.path().join("config.json");
+    let text = std::fs::read_to_string(&path).expect("a config");
+    let mut config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    config["rope_theta"] = 5e5.into();
+    config["rope_parameters"]["rope_theta"] = 5e5.into();
+    config["sliding_window"] = 8.into();
+    put(files.path(), "config.json", config.to_string());
+    let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+    recipe.add(open(HF), 1.0);
+    recipe.add(open(GGUF), 1.0);
+    let to = ConvertOptions::new(&weighbridge::container::SAFETENSORS);
+    let notes = |recipe: &MergeRecipe| -> Result<String> {
+        let plan = ops::convert(&merge_models(recipe)?, &to)?;
+        Ok(plan.notes.iter().filter(|n| n.contains("is kept")).cloned().collect())
+    };
+    assert_eq!(notes(&recipe)?, "");
+    recipe.add(Model::open(files.path())?, 1.0);
+    let found = notes(&recipe)?;
+    for part in ["rope_theta 500000", "not 10000", "sliding_window 8, not absent"] {
+        assert!(found.contains(part), "{found}");
+    }
     Ok(())
 }
 

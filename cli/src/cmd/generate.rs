@@ -16,6 +16,7 @@ use crate::{Status, Stop, device, note};
 
 pub(crate) fn run(args: &Generate) -> Done {
     let model = args.open.runnable(&args.path)?;
+    device::note_missing_head(&model);
     let stored = Stored::of(&model)?;
     let mut stop = StopWords::new(if args.stop.is_empty() { &stored.stop } else { &args.stop });
     let has_texts = !args.print_ids || !stop.is_empty();

@@ -36,6 +36,7 @@ struct Report {
 
 pub(crate) fn run(args: &Logits) -> Done {
     let model = args.open.runnable(&args.path)?;
+    device::note_missing_head(&model);
     let reference = device::reference(&args.runner, &model)?;
     let (output, rows) = match reference.plan().encodes() {
         true => encoded(args, &reference)?,

@@ -1,6 +1,7 @@
 //! The headline facts of a model: its name, size, context and license.
 
 use crate::adapter::Adapter;
+use crate::dtype::DType;
 use crate::metadata::Value;
 use crate::model::{Model, QuantizationSummary};
 use crate::ollama;
@@ -100,9 +101,14 @@ fn base_models(model: &Model) -> Vec<String> {
     Card::of(model.store()).base_models().map(str::to_owned).collect()
 }
 
-/// The file type by its llama-quantize name, if the metadata state one.
+/// The file type by its llama-quantize name, if the metadata state one that the tensors do not contradict.
 pub(crate) fn file_type(model: &Model) -> Option<String> {
-    file_type_name(&model.metadata().get("general.file_type")?)
+    let stated = file_type_name(&model.metadata().get("general.file_type")?)?;
+    let named = FileType::from_name(&stated).and_then(|found| found.descriptor().base);
+    let dtypes = model.quantization().dtypes;
+    let is_there =
+        |dtype: DType| dtypes.iter().any(|found| found.label.to_string() == dtype.name());
+    (dtypes.is_empty() || named.is_none_or(is_there)).then_some(stated)
 }
 
 /// The quantized dtype of most weights, or the dtype of most if none is quantized.

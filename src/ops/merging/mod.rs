@@ -16,7 +16,7 @@ mod tokens;
 mod vocabulary;
 mod yaml;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,6 +94,7 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
         }
         _ => {
             notes.extend(other_tokens(recipe, main));
+            notes.extend(other_configs(recipe, main));
             Ok(model.with_notes(notes))
         }
     }
@@ -130,6 +131,45 @@ fn check_names(sources: &[SourceTensors], main: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A note for each model whose config computes otherwise than that of the model `main`, which is kept.
+fn other_configs(recipe: &MergeRecipe, main: usize) -> Vec<String> {
+    /// Facts about the files, not about what is computed.
+    const OTHERWISE: [&str; 5] =
+        ["architecture", "family", "max_seq_len", "tie_embeddings", "vocab_size"];
+    let Some(first) = recipe.sources.get(main).filter(|_| recipe.slices.is_empty()) else {
+        return Vec::new();
+    };
+    let fields = |source: &MergeSource| -> BTreeMap<&'static str, String> {
+        let fields = source.model.config().map(|config| config.fields()).unwrap_or_default();
+        let computing = fields.into_iter().filter(|field| !OTHERWISE.contains(&field.name));
+        computing.map(|field| (field.name, field.value.to_string())).collect()
+    };
+    let theirs = fields(first);
+    let note = |source: &MergeSource| {
+        let own = fields(source);
+        let names: BTreeSet<&str> = own.keys().chain(theirs.keys()).copied().collect();
+        let value = |of: &BTreeMap<&str, String>, name| {
+            of.get(name).map_or_else(|| "absent".to_owned(), Clone::clone)
+        };
+        // The two forms of a config need not state the same values.
+        let is_same_form = source.model.encoding() == first.model.encoding();
+        let differs = |name: &&str| match (own.get(name), theirs.get(name)) {
+            (Some(own), Some(theirs)) => own != theirs,
+            _ => is_same_form && own.get(name) != theirs.get(name),
+        };
+        let shown = names.into_iter().filter(differs).take(8);
+        let shown =
+            shown.map(|name| format!("{name} {}, not {}", value(&own, name), value(&theirs, name)));
+        let shown = shown.collect::<Vec<_>>().join("; ");
+        (!shown.is_empty()).then(|| {
+            let [own, kept] =
+                [source, first].map(|source| source.model.path().display().to_string());
+            format!("the config of {own} has {shown}: that of {kept} is kept")
+        })
+    };
+    recipe.sources.iter().filter_map(note).collect()
 }
 
 /// A note for each model whose tokens are not those of the model `main`, if no vocabulary is planned.

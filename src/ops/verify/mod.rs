@@ -281,6 +281,11 @@ fn numbers(config: &ModelConfig) -> Vec<String> {
     faults
 }
 
+/// The fault of a model without the output matrix that its config says is stored: logits come from the embedding.
+pub fn missing_head(model: &Model) -> Option<String> {
+    untied(model.store(), model.config().ok()?)
+}
+
 /// The fault of a model without an output matrix whose config says that one is stored.
 pub(super) fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
     let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));

@@ -99,19 +99,6 @@ pub(super) fn unknown(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &m
     }
 }
 
-/// Whether llama.cpp adds a token to texts without a key that says so.
-pub(super) fn assumed(name: &str, out: &KeyValues) -> bool {
-    let is = |key: &str, names: &[&str]| {
-        let value = out.get(&format!("tokenizer.ggml.{key}"));
-        let text = value.as_ref().and_then(|value| value.to_text()?.to_str());
-        text.is_some_and(|text| names.contains(&text))
-    };
-    match name {
-        "bos" => is("model", &["llama", "bert"]) || is("pre", &["llama-bpe", "tekken"]),
-        _ => is("model", &["t5"]),
-    }
-}
-
 /// A note on added tokens that llama.cpp finds within words too, unlike the files.
 pub(super) fn single_words(files: &TokenizerFiles) -> Option<String> {
     let listed = files.json_value(&["added_tokens"]).and_then(Json::as_array).into_iter().flatten();

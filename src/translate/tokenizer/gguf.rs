@@ -528,7 +528,7 @@ fn special_keys(
         let flag = adds.iter().find(|(other, _)| *other == name).map(|(_, flag)| *flag);
         // transformers adds what the steps of `tokenizer.json` add, whatever the configuration says.
         let unstated = match files.states_ends() && name != "sep" {
-            true => (said.is_some() || ends::assumed(name, out)).then_some(false),
+            true => (said.is_some() || assumed(name, out)).then_some(false),
             false => said,
         };
         if let Some(flag) = flag.or(unstated) {
@@ -553,6 +553,19 @@ fn special_keys(
     ends::further(store, config.as_deref(), out)?;
     normalizer_keys(files, out);
     Ok(())
+}
+
+/// Whether llama.cpp adds a token to texts without a key that says so.
+fn assumed(name: &str, out: &KeyValues) -> bool {
+    let is = |key: &str, names: &[&str]| {
+        let value = out.get(&format!("tokenizer.ggml.{key}"));
+        let text = value.as_ref().and_then(|value| value.to_text()?.to_str());
+        text.is_some_and(|text| names.contains(&text))
+    };
+    match name {
+        "bos" => is("model", &["llama", "bert"]) || is("pre", &["llama-bpe", "tekken"]),
+        _ => is("model", &["t5"]),
+    }
 }
 
 /// The number of a special token: that of its text in the vocabulary, that in `config.json`, or that of its
