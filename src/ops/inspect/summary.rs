@@ -106,8 +106,7 @@ pub(crate) fn file_type(model: &Model) -> Option<String> {
     let stated = file_type_name(&model.metadata().get("general.file_type")?)?;
     let named = FileType::from_name(&stated).and_then(|found| found.descriptor().base);
     let dtypes = model.quantization().dtypes;
-    let is_there =
-        |dtype: DType| dtypes.iter().any(|found| found.label.to_string() == dtype.name());
+    let is_there = |dtype: DType| dtypes.iter().any(|found| found.label == dtype.name());
     (dtypes.is_empty() || named.is_none_or(is_there)).then_some(stated)
 }
 
