@@ -226,7 +226,7 @@ impl<'r> Embedder<'r> {
                 "Transformer" | "Dropout" => {}
                 "Normalize" => steps.push(Step::Normalize),
                 "Dense" => {
-                    steps.push(Step::Dense(DenseLayer::open(&beside(model.path(), folder)?)?))
+                    steps.push(Step::Dense(DenseLayer::open(&beside(model.path(), folder)?)?));
                 }
                 "LayerNorm" => steps.push(layer_norm(&beside(model.path(), folder)?)?),
                 "Pooling" => {
