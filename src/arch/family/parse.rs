@@ -220,7 +220,10 @@ impl FamilyDraft {
             }
             "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
             "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
-            "rename" => self.renames.push(tables.rename(line, line.list(0))?),
+            "rename" => {
+                let words: Vec<&'static str> = line.from(0).collect();
+                self.renames.push(tables.rename(line, &words)?);
+            }
             "renames" => {
                 for name in line.from(0) {
                     self.renames.extend(tables.renames(line, name)?);
