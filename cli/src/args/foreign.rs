@@ -61,6 +61,7 @@ const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half o
 pub(super) const VERBS: &[(&str, Meaning)] = &[
     // Earlier names.
     ("align", Moved("merge --align 64")),
+    ("compare", Moved("quality")),
     ("finish", Moved("job finish")),
     ("plan", Moved("job plan")),
     ("slice", Moved("job run")),
@@ -102,7 +103,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
     ("gguf-editor-gui", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
-    ("cmp|compare|delta|same|equal|equals", Is("diff")),
+    ("cmp|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values", Is("dump")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     ("vram|ram|mem|fit|fits|fit-params|estimate|gguf-parser", Is("memory")),

@@ -559,7 +559,7 @@ mod tests {
         ("w ollama-dl -d x m", "w pull -o x m"),
         ("w lms ls", "w models"),
         ("w fit-params -m m -c 4k -fa on", "w memory m --context 4k"),
-        ("w compare a b", "w diff a b"),
+        ("w compare a b --text t", "w quality a b --text t"),
         ("w quantize d -t Q4_K_M -j 2", "w quantize d --type Q4_K_M --threads 2"),
         ("w quantize d fp16", "w quantize d fp16"),
         ("w gguf-dump --json --json-array m", "w inspect --metadata --json m"),
