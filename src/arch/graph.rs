@@ -244,7 +244,7 @@ pub(crate) fn ignored(
     let layers = 0..numbers.layers().max(1);
     let of_layers = |remark| layers.clone().find_map(|layer| numbers.fault(remark, layer));
     out.extend(graph.remarks.iter().filter_map(of_layers));
-    let faults = graph.stated_remarks.iter().filter_map(|remark| remark.fault_of(stated));
+    let faults = graph.stated_remarks.iter().filter_map(|remark| remark.fault_of(stated, None));
     out.extend(faults.map(str::to_owned));
     for (key, usual) in BETAS {
         let key = format!("{architecture}.{key}");

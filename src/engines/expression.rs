@@ -67,9 +67,13 @@ impl Check {
     }
 
     /// The fault of a `config.json` that does not meet the condition. A key may be a path; a text is also equal to a list
-    /// that has it.
-    pub(crate) fn fault_of(&self, config: &Map<String, Json>) -> Option<&'static str> {
-        let holds = self.holds.value(&|term| stated(config, term)).unwrap_or(0) != 0;
+    /// that has it. `rope` is looked up by paths that begin with it.
+    pub(crate) fn fault_of(
+        &self,
+        config: &Map<String, Json>,
+        rope: Option<&Map<String, Json>>,
+    ) -> Option<&'static str> {
+        let holds = self.holds.value(&|term| stated(config, rope, term)).unwrap_or(0) != 0;
         (!holds).then_some(self.fault)
     }
 }
@@ -81,10 +85,18 @@ fn whole(number: f64) -> Option<u64> {
 }
 
 /// The value of a term in a `config.json`.
-fn stated(config: &Map<String, Json>, term: &Term) -> Option<u64> {
+fn stated(
+    config: &Map<String, Json>,
+    rope: Option<&Map<String, Json>>,
+    term: &Term,
+) -> Option<u64> {
     let value = |key: &str| {
-        let mut names = key.split('.');
-        let first = config.get(names.next()?)?;
+        let (map, path) = match key.strip_prefix("rope.") {
+            Some(path) => (rope?, path),
+            None => (config, key),
+        };
+        let mut names = path.split('.');
+        let first = map.get(names.next()?)?;
         names.try_fold(first, |json, name| json.get(name)).filter(|json| !json.is_null())
     };
     match term {
@@ -327,21 +339,23 @@ mod tests {
     #[test]
     fn configs_are_checked() {
         let config = crate::json::json!({
-            "on": true, "none": null, "base": 1e4, "half": 0.5, "kinds": ["a", "b"], "rope": {"type": "linear"},
+            "on": true, "none": null, "base": 1e4, "half": 0.5, "kinds": ["a", "b"], "inner": {"type": "linear"},
         });
         let config = config.as_object().expect("an object");
+        let rope = config["inner"].as_object();
         for (text, expected) in [
             ("on and not none", true),
             ("base == 10000", true),
             ("half | 7 == 7", true),
             ("kinds == \"b\" and elements(kinds) == 2", true),
             ("kinds == \"c\"", false),
-            ("rope.type == \"linear\" and has(rope)", true),
-            ("has(none) or has(rope.factor)", false),
+            ("inner.type == \"linear\" and has(inner)", true),
+            ("rope.type == \"linear\"", true),
+            ("has(none) or has(inner.factor) or has(rope.factor)", false),
         ] {
             let text = format!("{text} else it differs").leak();
             let check = Check::parse(text, &Names::new()).expect("a condition");
-            assert_eq!(check.fault_of(config).is_none(), expected, "{text}");
+            assert_eq!(check.fault_of(config, rope).is_none(), expected, "{text}");
         }
     }
 

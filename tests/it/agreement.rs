@@ -338,8 +338,8 @@ fn a_router_that_mlx_lm_has_in_plain_form_is_decoded() {
     assert_eq!(*gate.dequantize().expect("values"), [[1.0_f32; 32], [2.0; 32]].concat());
 }
 
-/// The notes of converting a model of one matrix to MLX.
-fn mlx_notes(own: &Json, name: &str) -> Vec<String> {
+/// A model of one matrix.
+fn matrix(own: &Json, name: &str) -> TempDir {
     let mut config = json!({
         "hidden_size": 32, "num_attention_heads": 1, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 8,
     });
@@ -347,7 +347,12 @@ fn mlx_notes(own: &Json, name: &str) -> Vec<String> {
     config.as_object_mut().expect("an object").extend(keys);
     let file = Safetensors::new().tensor(name, "F32", &[32, 32], f32s(&[1.0; 1024]));
     let text = config.to_string().into_bytes();
-    let source = folder(&[("config.json", text), ("model.safetensors", file.build())]);
+    folder(&[("config.json", text), ("model.safetensors", file.build())])
+}
+
+/// The notes of converting a model of one matrix to MLX.
+fn mlx_notes(own: &Json, name: &str) -> Vec<String> {
+    let source = matrix(own, name);
     let model = Model::open(source.path()).expect("a model");
     ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan").notes
 }
@@ -369,6 +374,15 @@ fn values_that_mlx_lm_does_not_compute_are_noted() {
     let jamba = |experts: u32| json!({"model_type": "jamba", "num_experts": experts, "attn_layer_offset": 0});
     assert!(noted(jamba(2), expert, said));
     assert!(!noted(jamba(1), "model.layers.0.feed_forward.gate_proj.weight", said));
+    // Numbers of rotary embeddings have several places.
+    let yarn = json!({"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "mscale": 0.7});
+    let of_kinds = json!({"model_type": "mellum", "rope_parameters": {"full_attention": yarn, "sliding_attention": yarn}});
+    let said = "has a default for one of mscale and mscale_all_dim";
+    assert!(noted(of_kinds, query, said));
+    assert!(noted(json!({"model_type": "llama", "rope_scaling": yarn}), query, said));
+    assert!(!noted(json!({"model_type": "llama"}), query, said));
+    let narrow = json!({"model_type": "llama", "head_dim": 5, "num_attention_heads": 1});
+    assert!(noted(narrow, query, "its class of llama rotates pairs, not 5 elements"));
     let said = "will not load this model: its class of jamba requires a layer with attention";
     assert!(noted(json!({"model_type": "jamba", "num_experts": 2}), expert, said));
     assert!(!noted(jamba(2), expert, said));
@@ -383,6 +397,18 @@ fn numbers_that_the_class_does_not_read_are_left_out_for_mlx_lm() {
     assert_eq!(rope["rope_type"], json!("yarn"));
     assert_eq!(mlx.config["rope_theta"], rope["rope_theta"]);
     assert_ne!(rope["rope_theta"], json!(1e4));
+    // This class takes the base, and its own numbers beside it.
+    let own = json!({"model_type": "gpt_oss", "rope_theta": 100.0});
+    let source = matrix(&own, "model.layers.0.self_attn.q_proj.weight");
+    let model = Model::open(source.path()).expect("a model");
+    let plan = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    plan.run(&out, &WriteOptions::new().allow_incomplete(true)).expect("a directory");
+    let written = Model::open(&out).expect("a model");
+    let config = written.document("config.json").expect("a config");
+    assert_eq!(config["rope_scaling"]["rope_type"], json!("yarn"));
+    assert_eq!([&config["rope_theta"], &config["rope_scaling"]["rope_theta"]], [&json!(100.0); 2]);
 }
 
 #[test]

@@ -240,11 +240,13 @@ def ignored_by_mlx_lm(model_type, module):
     fields = [key for key in fields if key not in ("layer_types", "rope_parameters", "sliding_window_pattern", "no_rope_layers")]
     unread = [key for key in fields if not is_read(key, source)]
     if any(key == "rope_parameters" for key, *_ in FIELDS.get(model_type, [])):
-        if re.search(r"\.(rope_scaling|rope_parameters)\b", source):
+        own = source_of(module, ("base", "cache", "rope_utils"))
+        # A class may read nothing but the base in `rope_parameters`.
+        if re.search(r"\.rope_scaling\b|scaling_config|[\"']factor[\"']|\.rope_parameters[,)]", own):
             unread += [f"rope.{key}" for key in ("attention_factor", "truncate") if not is_read(key, source)]
         else:
             unread.append("rope.factor")
-        if not re.search(r"partial_rotary_factor|rotary_dim|rotary_pct|rope_pct|head_dim // 2", source_of(module, ("base", "cache", "rope_utils"))):
+        if not re.search(r"partial_rotary_factor|rotary_dim|rotary_pct|rope_pct|head_dim // 2", own):
             unread.append("rope.partial_rotary_factor")
     return unread
 
@@ -256,9 +258,11 @@ def is_read(key, source):
 def has_output_matrix(source):
     """Whether the code makes an output matrix whatever the config says, not in a branch."""
     tree = ast.parse(source)
-    made = lambda tree: {node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in ("lm_head", "embed_out") and isinstance(node.ctx, ast.Store)}
+    targets = lambda node: node.targets if isinstance(node, ast.Assign) else [node.target]
+    is_one = lambda node: isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call) and getattr(targets(node)[0], "attr", "") in ("lm_head", "embed_out")
+    made = lambda tree: set(filter(is_one, ast.walk(tree)))
     branches = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
-    return bool(made(tree).difference(*map(made, branches)))
+    return bool(made(tree).difference(*map(made, branches))) and 'pop("lm_head")' not in source
 
 
 def of_mlx_class(model_type, classes):
@@ -267,7 +271,7 @@ def of_mlx_class(model_type, classes):
     module, _ = mlx_module(model_type)
     source = inspect.getsource(module) if module else ""
     words = [] if model_type in classes else ["inner"]
-    if has_output_matrix(source) and not re.search(r"\bif\b.*tie_word_embeddings", source):
+    if has_output_matrix(source):
         words.append("untied")
     if "as_linear(" in source and not re.search(r"nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")
@@ -279,7 +283,8 @@ def of_mlx_class(model_type, classes):
     ignored = ignored_by_mlx_lm(model_type, module) if values and arguments else []
     words += ["ignores=" + ",".join(ignored)] if ignored else []
     words += ["reads=rope_parameters"] if "rope_parameters" in arguments else []
-    known = {key: value for key, value in (values or {}).items() if value is not None}
+    aliases = config_class(model_type).attribute_map if values else {}
+    known = {name: value for key, value in (values or {}).items() if value is not None for name in (key, aliases.get(key, key))}
     elsewhere = [*STATED, *(key for (key,) in READ_ELSEWHERE.get(model_type, []))]
     needed = []
     for key, default in sorted(arguments.items()):

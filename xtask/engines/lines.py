@@ -1,5 +1,6 @@
 """The text files of engines/: reading, writing and comparing them. engines/README.md describes their form."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -22,8 +23,9 @@ def blocks(name):
 
 def model_types():
     """The values of model_type in the files of families, sorted."""
-    files = [path.read_text().splitlines() for path in (ENGINES.parent / "families").glob("*.family")]
-    words = [line.split(" #")[0].split() for file in files for line in file]
+    # Lines of renames, which have sections of their own, begin with `hf` too.
+    files = [re.sub(r"(?ms)^\[renames .*?(?=^\[|\Z)", "", path.read_text()) for path in (ENGINES.parent / "families").glob("*.family")]
+    words = [line.split(" #")[0].split() for file in files for line in file.splitlines()]
     return sorted({name for first, *names in filter(None, words) if first == "hf" for name in names})
 
 

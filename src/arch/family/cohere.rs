@@ -52,6 +52,9 @@ fn experts(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         model.inexpressible_in_gguf(&format!("experts chosen by {}", gating.name()))
     })?;
     keys.count("expert_gating_func", number);
+    // The class takes the softmax over the chosen experts, so that their weights have the sum 1 whatever the key says.
+    let normalized = experts.expert_weights_norm.as_ref().is_some_and(|norm| norm.value);
+    keys.set("expert_weights_norm", &(normalized || gating == Gating::Softmax).into());
     Ok(())
 }
 

@@ -79,6 +79,11 @@ fn key_heads(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 
 /// llama.cpp takes this key for whether there are rotary embeddings.
 fn rotates(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    // It does so for models with states alone.
+    if !has_rope(model) && !has_states(model) {
+        let what = "position_embedding_type is not rope, and every layer has attention";
+        return Err(model.inexpressible_in_gguf(what));
+    }
     keys.set("rope.scaling.finetuned", &has_rope(model).into());
     Ok(())
 }

@@ -124,16 +124,23 @@ fn drop_unread_rope(config: &mut Map<String, Json>, model_type: &str) {
     }
 }
 
-/// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not, if the config states
-/// none of their numbers.
+/// States the rotary embeddings that transformers' class has by default, which mlx-lm's has not, with the numbers that
+/// the config states beside them.
 fn state_rope(config: &mut Map<String, Json>, model_type: &str) {
     const NUMBERS: [&str; 3] = ["rope_theta", "rope_local_base_freq", "partial_rotary_factor"];
-    if ROPE.iter().chain(&NUMBERS).any(|key| is_stated(config, key)) {
+    if ROPE.iter().any(|key| is_stated(config, key)) {
         return;
     }
-    if let Some(rope) = transformers::rope_of_class(model_type) {
-        config.insert(ROPE[0].to_owned(), rope);
+    let stated: Vec<&str> = NUMBERS.into_iter().filter(|key| is_stated(config, key)).collect();
+    let Some(Json::Object(mut rope)) = transformers::rope_of_class(model_type) else { return };
+    // The numbers of each kind of layer have names of their own.
+    if !stated.is_empty() && rope.values().any(Json::is_object) {
+        return;
     }
+    rope.extend(
+        stated.into_iter().filter_map(|key| Some((key.to_owned(), config.get(key)?.clone()))),
+    );
+    config.insert(ROPE[0].to_owned(), Json::Object(rope));
 }
 
 /// Gathers the numbers of rotary embeddings in `rope_parameters`, for classes that read nothing else.
