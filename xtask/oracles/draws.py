@@ -64,7 +64,9 @@ OWN = {
     "gemma4_unified_text": {"num_kv_shared_layers": [0]},
     "gpt_neo": {"attention_types": [[[["global", "local"], 2]], [[["local"], 4]]]},
     "granitemoehybrid": {"layer_types": [["mamba"] * 4, ["mamba", "attention"] * 2, ["attention"] * 4], "position_embedding_type": [None, "rope"]},
+    "helium": {"num_attention_heads": [4], "hidden_size": [64], "head_dim": [16]},
     "lfm2_moe": {"layer_types": [["conv", "full_attention"] * 2, ["full_attention", "conv", "conv", "conv"]]},
+    "zaya": {"num_experts_per_tok": [1]},
 }
 # Fields that matter only in training, to texts, or to what a model returns.
 APART = re.compile(

@@ -21,6 +21,8 @@ from collections import Counter
 from pathlib import Path
 
 import tokenizers
+import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 CORPUS = [
@@ -36,6 +38,7 @@ PATTERNS = {
     "deepseek": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }  # fmt: skip
 BLOCK = "▁"
+ROWS = 1024
 SPACES = [" ", "  ", "   ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u2009", "\u3000", "\u2028", "\u0085", "\v", "\f", "\u200b"]
 CATEGORIES = ["Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Cc", "Cf", "Co"]
 
@@ -167,8 +170,13 @@ class Program:
 
     def __init__(self, program, model, tokenizer):
         self.program, self.folder = program, Path(tempfile.mkdtemp())
-        for name in ("config.json", "model.safetensors"):
-            shutil.copy(Path(model) / name, self.folder)
+        # Every token has a row.
+        tensors = load_file(Path(model) / "model.safetensors")
+        for name in [name for name in tensors if "embed_tokens" in name or "lm_head" in name]:
+            tensors[name] = torch.zeros(ROWS, tensors[name].shape[1])
+        save_file(tensors, self.folder / "model.safetensors", {"format": "pt"})
+        config = json.loads((Path(model) / "config.json").read_text())
+        (self.folder / "config.json").write_text(json.dumps(config | {"vocab_size": ROWS}))
         tokenizer.save(str(self.folder / "tokenizer.json"))
 
     def run(self, option, values):
