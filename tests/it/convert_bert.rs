@@ -244,7 +244,7 @@ fn the_likeliest_pieces() {
     let plain = UNIGRAM.replace(charsmap, r#"{"type": "NFKC"}"#);
     put(&folder.path().join("x"), "tokenizer.json", plain);
     let notes = written(&folder, "x", "plain.gguf", &GGUF);
-    assert!(notes.iter().any(|note| note.ends_with("normalizer: NFKC")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("normalizer NFKC")), "{notes:?}");
     let gguf = open(&folder.path().join("plain.gguf"));
     assert!(gguf.metadata().get("tokenizer.ggml.precompiled_charsmap").is_none());
 

@@ -160,7 +160,7 @@ fn tokenizers_of_directories() {
         "repetition_penalty": 1.1, "max_new_tokens": 64, "bos_token_id": 1, "eos_token_id": [2, 3],
         "pad_token_id": 0, "stop_strings": ["x"], "other": {"a": 1},
     });
-    let mut told = Told::default();
+    let (mut told, mut beside) = (Told::default(), Told::default());
     for (name, model_type, tokenizer) in [
         ("bpe", "qwen2", bpe()),
         ("digits", "llama", digits()),
@@ -194,10 +194,11 @@ fn tokenizers_of_directories() {
         }
         for (file, document) in &all[2..] {
             let name = format!("{name} with settings");
-            replace_in(&mut told, &mut seen, (&name, &place), (file, document), Also::Nothing);
+            replace_in(&mut beside, &mut seen, (&name, &place), (file, document), Also::Nothing);
         }
     }
     assert_snapshot!(told.text());
+    assert_snapshot!("settings_of_tokenizers", beside.text());
 }
 
 /// The keys of a tokenizer, and those that every model has.

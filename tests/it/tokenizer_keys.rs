@@ -296,6 +296,85 @@ fn texts_of_unigram_tokenizers_end_as_their_class_says() {
     }
 }
 
+/// llama.cpp puts the first token and the separator around every text of WordPiece, and finds added tokens in the text itself.
+#[test]
+fn words_are_enclosed_as_llama_cpp_encloses_them() {
+    let step = |single: Json| json!({"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}});
+    let special = |id: &str| json!({"SpecialToken": {"id": id, "type_id": 0}});
+    let text = json!({"Sequence": {"id": "A", "type_id": 0}});
+    let of = |last: Json, normalizer: Json| {
+        let made = json!({
+            "model": {"type": "WordPiece", "unk_token": "u", "max_input_chars_per_word": 100, "vocab": {"u": 0, "<s>": 1, "</s>": 2, "the": 3}},
+            "normalizer": normalizer, "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": last,
+            "added_tokens": [
+                {"id": 1, "content": "<s>", "special": true}, {"id": 2, "content": "</s>", "special": true},
+                {"id": 4, "content": "foo", "special": false, "lstrip": true},
+            ],
+        });
+        let folder = beside("bert", 5, &[("tokenizer.json", made.to_string())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let (found, notes) = gguf_metadata_and_notes(&model).expect("keys");
+        let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
+        (tokenizer(&found), notes.join("; "))
+    };
+    let plain = json!({"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true});
+    let (own, notes) = of(step(json!([special("<s>"), text, special("</s>")])), plain.clone());
+    assert_eq!([&own["bos_token_id"], &own["seperator_token_id"]], ["1", "2"]);
+    assert_eq!(own["tokens"], "u <s> </s> \u{2581}the foo");
+    assert!(notes.contains("lstrip of added tokens (foo)"), "{notes}");
+    assert!(!notes.contains("puts two tokens") && !notes.contains("BertNormalizer"), "{notes}");
+    let (_, notes) = of(
+        step(json!([special("<s>"), text])),
+        json!({"type": "BertNormalizer", "clean_text": false}),
+    );
+    assert!(
+        notes.contains("puts two tokens") && notes.contains("normalizer BertNormalizer"),
+        "{notes}"
+    );
+}
+
+/// Parts of a `tokenizer.json` that llama.cpp's tokenizers do not have are named.
+#[test]
+fn parts_that_llama_cpp_lacks_are_named() {
+    let block = "\u{2581}";
+    let metaspace = |scheme: &str| json!({"type": "Metaspace", "replacement": block, "prepend_scheme": scheme, "split": true});
+    let bytes =
+        |prefix: bool| json!({"type": "ByteLevel", "add_prefix_space": prefix, "use_regex": true});
+    let unigram = json!({"type": "Unigram", "unk_id": 0, "vocab": [["u", 0.0], ["a", -1.0]]});
+    let merges = json!({"type": "BPE", "vocab": {"u": 0, "a": 1}, "merges": []});
+    let strip = json!({"type": "Strip", "strip_left": true, "strip_right": true});
+    for (model, normalizer, splitter, named) in [
+        (&unigram, Json::Null, metaspace("always"), None),
+        (&unigram, Json::Null, metaspace("first"), Some("prepend_scheme first")),
+        (
+            &unigram,
+            Json::Null,
+            json!({"type": "Digits", "individual_digits": true}),
+            Some("pre-tokenizer Digits"),
+        ),
+        (
+            &unigram,
+            Json::Null,
+            json!({"type": "WhitespaceSplit"}),
+            Some("pre-tokenizer WhitespaceSplit"),
+        ),
+        (&unigram, strip, metaspace("always"), Some("normalizer Strip")),
+        (&merges, Json::Null, bytes(false), None),
+        (&merges, Json::Null, bytes(true), Some("add_prefix_space of ByteLevel")),
+        (&merges, json!({"type": "Lowercase"}), bytes(false), Some("normalizer Lowercase")),
+    ] {
+        let made = json!({"model": model, "normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []});
+        let folder = beside("llama", 2, &[("tokenizer.json", made.to_string())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+        let said = |part: &str| notes.iter().any(|note| note.text.contains(part));
+        match named {
+            Some(named) => assert!(said(named), "{named}: {notes:?}"),
+            None => assert!(!said("does not have these parts"), "{notes:?}"),
+        }
+    }
+}
+
 /// The flags of a GGUF file give the tokens that transformers adds: those of the steps of `tokenizer.json`, whatever
 /// `tokenizer_config.json` says (checked with transformers 5.24).
 #[test]
@@ -353,7 +432,7 @@ fn unknown_characters_of_unigram_tokenizers() {
     assert_eq!(unknown, Some(3));
     let notes: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
     let notes = notes.join("; ");
-    for part in ["no byte fallback for Unigram tokenizers", "within words (foo)"] {
+    for part in ["no byte fallback for Unigram tokenizers", "single_word of added tokens (foo)"] {
         assert!(notes.contains(part), "{notes}");
     }
 }

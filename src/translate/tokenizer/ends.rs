@@ -99,22 +99,6 @@ pub(super) fn unknown(tokenizer: &Tokenizer<'_>, files: &TokenizerFiles, out: &m
     }
 }
 
-/// A note on added tokens that llama.cpp finds within words too, unlike the files.
-pub(super) fn single_words(files: &TokenizerFiles) -> Option<String> {
-    let listed = files.json_value(&["added_tokens"]).and_then(Json::as_array).into_iter().flatten();
-    let is_single = |token: &&Json| token.get("single_word").and_then(Json::as_bool) == Some(true);
-    let text = |token: &Json| Some(Text::new(token.get("content")?.as_str()?.as_bytes()).brief());
-    let texts: Vec<String> = listed.filter(is_single).filter_map(text).collect();
-    let shown = texts.get(..texts.len().min(4))?.join(", ");
-    let more = texts.len().saturating_sub(4);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!texts.is_empty()).then(|| {
-        format!(
-            "GGUF has no place for single_word of added tokens: llama.cpp also finds them within words ({shown}{more})"
-        )
-    })
-}
-
 /// The tokens around a text of a `tokenizer.model`, if no other file gives their numbers and they are not
 /// those that llama.cpp assumes.
 pub(super) fn unusual(store: &Store, rows: Option<u32>, out: &mut KeyValues) -> Result<()> {

@@ -66,6 +66,11 @@ impl TokenizerFiles {
         self.json_value(path).and_then(Json::as_bool).unwrap_or(false)
     }
 
+    /// Whether characters without a token are spelled in bytes.
+    pub(super) fn has_bytes(&self) -> bool {
+        self.flag(&["model", "byte_fallback"])
+    }
+
     /// Whether a `tokenizer.json` says which tokens are added around a text, in steps that are known here.
     pub(super) fn states_ends(&self) -> bool {
         const KNOWN: [&str; 3] = ["ByteLevel", "RobertaProcessing", "TemplateProcessing"];

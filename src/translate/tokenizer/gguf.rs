@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::ends::{self, SPECIAL};
 use super::files::{TokenizerFiles, step_kind};
-use super::pre;
+use super::{pre, unlike};
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
 use crate::error::{Error, Result};
@@ -68,7 +68,8 @@ pub(crate) fn gguf_keys(
         sentencepiece_keys(table, &files, exceptions, out);
         special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
-        return templates(store, out).map(|()| ends::single_words(&files));
+        templates(store, out)?;
+        return Ok(unlike::note(&files, &vocabulary.kind, exceptions, out));
     }
     let Some(tokenizer) = Tokenizer::of(store)? else {
         let limit = (store.limits().vocabulary_bytes, "vocabulary_bytes");
@@ -98,7 +99,13 @@ pub(crate) fn gguf_keys(
         out.set("tokenizer.ggml.add_bos_token", Value::Bool(true));
     }
     templates(store, out)?;
-    let notes = note.into_iter().chain(ends::single_words(&files));
+    let kind = match tokenizer.kind.value {
+        TokenizerKind::Bpe if files.has_bytes() => &TokenizerKind::SentencePiece,
+        ref kind => kind,
+    };
+    let words = (*kind == TokenizerKind::WordPiece).then(|| unlike::around_words(&files, out));
+    let notes = note.into_iter().chain(unlike::note(&files, kind, exceptions, out));
+    let notes = notes.chain(words.flatten());
     Ok(notes.reduce(|first, second| format!("{first}; {second}")))
 }
 
@@ -115,12 +122,9 @@ struct KeySource<'s> {
 impl<'s> KeySource<'s> {
     /// Appends the keys of the tokens. Returns a note if a part could not be translated.
     fn token_keys(&self, out: &mut KeyValues) -> Result<Option<String>> {
-        let has_fallback = self.files.flag(&["model", "byte_fallback"]);
+        let has_fallback = self.files.has_bytes();
         match &self.tokenizer.kind.value {
-            TokenizerKind::Bpe if has_fallback => {
-                self.bpe_with_bytes(out)?;
-                Ok(self.unknown_split())
-            }
+            TokenizerKind::Bpe if has_fallback => self.bpe_with_bytes(out).map(|()| None),
             TokenizerKind::Bpe => self.bpe(out),
             TokenizerKind::WordPiece => self.word_piece(out).map(|()| None),
             TokenizerKind::Unigram => self.unigram(has_fallback, out),
@@ -171,22 +175,6 @@ impl<'s> KeySource<'s> {
                 self.tokenizer.kind.source
             )
         }))
-    }
-
-    /// A note if text is split in a way that llama.cpp's tokenizer with bytes does not have.
-    fn unknown_split(&self) -> Option<String> {
-        let is_usual = |step: &Json| match step_kind(step) {
-            "Metaspace" => true,
-            // Gemma's, which finds none: the normalizer has replaced them.
-            "Split" => step.pointer("/pattern/String").and_then(Json::as_str) == Some(" "),
-            _ => false,
-        };
-        let steps = self.files.steps("pre_tokenizer", "pretokenizers");
-        let step = steps.into_iter().find(|step| !is_usual(step))?;
-        Some(format!(
-            "tokenizer.json: llama.cpp does not have its pre-tokenizer ({}) and may split text in another way",
-            step_kind(step)
-        ))
     }
 
     fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<()> {
@@ -254,10 +242,8 @@ impl<'s> KeySource<'s> {
         if tokenizer.normalizer().is_some() && *tokenizer.kind.source != *FAIRSEQ {
             table.add(&after.map(|(id, token)| (*id, token.clone())).collect())?;
         }
-        let note = unigram_keys(table, tokenizer, &self.files, out);
-        let note = note.map_err(|error| self.here(error))?;
-        let bytes = has_bytes.then(|| NO_BYTES.to_owned());
-        Ok(note.into_iter().chain(bytes).reduce(|first, second| format!("{first}; {second}")))
+        unigram_keys(table, tokenizer, &self.files, out).map_err(|error| self.here(error))?;
+        Ok(has_bytes.then(|| NO_BYTES.to_owned()))
     }
 }
 
@@ -327,9 +313,12 @@ impl<'s> TokenTable<'s> {
         }
     }
 
-    /// Converts word markers: BERT marks tokens within a word, llama.cpp tokens that start a word.
+    /// Converts word markers: BERT marks tokens within a word, llama.cpp tokens that start a word. Added tokens are found in
+    /// the text itself.
     fn begin_words(&mut self) {
-        for row in self.rows.iter_mut().flatten().filter(|row| row.kind != TokenKind::Control) {
+        let is_word =
+            |row: &&mut TokenRow| !matches!(row.kind, TokenKind::Control | TokenKind::UserDefined);
+        for row in self.rows.iter_mut().flatten().filter(is_word) {
             row.text = match row.text.strip_prefix(b"##") {
                 Some(rest) => rest.to_vec(),
                 None => ["▁".as_bytes(), &row.text].concat(),
@@ -391,12 +380,11 @@ fn sentencepiece_keys(
     table.write(out);
     let said = files.config.get("add_prefix_space").and_then(Json::as_bool);
     let bare = exceptions.has("no_space_prefix").then_some(false);
-    // Without the flag, programs put a space before a text and remove it from decoded text.
+    // Without the flag, llama.cpp puts a space before a text.
     let has = |list: &str, inner: &str, kind: &str| {
         files.steps(list, inner).iter().any(|step| step_kind(step) == kind)
     };
-    let plain = has("decoder", "decoders", "Fuse")
-        && !has("decoder", "decoders", "Strip")
+    let plain = files.tokenizer.is_some()
         && !has("normalizer", "normalizers", "Prepend")
         && !has("pre_tokenizer", "pretokenizers", "Metaspace");
     if let Some(flag) = bare.or(said).or(plain.then_some(false)) {
@@ -404,14 +392,13 @@ fn sentencepiece_keys(
     }
 }
 
-/// A Unigram tokenizer, which llama.cpp names after T5; XLM-RoBERTa has one too. Returns a note if
-/// GGUF cannot express a step of the normalizer.
+/// A Unigram tokenizer, which llama.cpp names after T5; XLM-RoBERTa has one too.
 fn unigram_keys(
     table: TokenTable<'_>,
     tokenizer: &Tokenizer<'_>,
     files: &TokenizerFiles,
     out: &mut KeyValues,
-) -> Result<Option<String>> {
+) -> Result<()> {
     out.set_text("tokenizer.ggml.model", "t5");
     out.set_text("tokenizer.ggml.pre", "default");
     table.write(out);
@@ -422,7 +409,7 @@ fn unigram_keys(
         if !charsmap.is_empty() {
             out.set_array("tokenizer.ggml.precompiled_charsmap", charsmap.iter().copied());
         }
-        return Ok(None);
+        return Ok(());
     }
     let (mut prefix, mut single_spaces) = (None, None);
     for step in files.steps("pre_tokenizer", "pretokenizers") {
@@ -437,7 +424,7 @@ fn unigram_keys(
             _ => {}
         }
     }
-    let (mut charsmap, mut others) = (None, Vec::new());
+    let mut charsmap = None;
     for step in files.steps("normalizer", "normalizers") {
         match step_kind(step) {
             "Precompiled" => charsmap = step.get("precompiled_charsmap").and_then(Json::as_str),
@@ -445,8 +432,7 @@ fn unigram_keys(
             "Replace" if step.pointer("/pattern/Regex") == Some(&Json::from(" {2,}")) => {
                 single_spaces = Some(true);
             }
-            "Strip" => {}
-            other => others.push(other),
+            _ => {}
         }
     }
     let said = |key: &str| files.config.get(key).and_then(Json::as_bool);
@@ -462,9 +448,7 @@ fn unigram_keys(
         })?;
         out.set_array("tokenizer.ggml.precompiled_charsmap", bytes);
     }
-    Ok((!others.is_empty()).then(|| {
-        format!("llama.cpp does not support these steps of the normalizer: {}", others.join(", "))
-    }))
+    Ok(())
 }
 
 /// GGUF stores a merge as one text, so a space within a token is written as the letter for its

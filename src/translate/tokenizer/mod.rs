@@ -5,3 +5,4 @@ mod files;
 pub(super) mod gguf;
 pub(super) mod hf;
 mod pre;
+mod unlike;
