@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use weighbridge::json::Json;
+use weighbridge::quant::Inputs;
 use weighbridge::{Model, Tensor};
 
 use crate::error::{Error, Result};
@@ -382,7 +383,11 @@ impl DenseLayer {
 
     fn of(&self, x: &[f32]) -> Result<Vec<f32>> {
         let mut out = vec![0.0; self.outputs];
-        self.weight.row_reader()?.multiply_rows(0..self.outputs as u64, x, &mut out)?;
+        self.weight.row_reader()?.multiply_rows(
+            0..self.outputs as u64,
+            &Inputs::new(x),
+            &mut out,
+        )?;
         for (out, bias) in out.iter_mut().zip(self.bias.iter().flatten()) {
             *out += bias;
         }

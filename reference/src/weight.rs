@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use weighbridge::arch::NormKind;
 use weighbridge::model::DecodeOptions;
-use weighbridge::quant::multiply_rows;
+use weighbridge::quant::{Inputs, multiply_rows};
 use weighbridge::{Model, Tensor};
 
 use crate::device::{Loading, Matrix};
@@ -241,12 +241,18 @@ impl Weight {
             self.bias.iter().for_each(|bias| out.add_row(bias, first));
             return Ok(out);
         }
-        let at_once = (PIECE / self.inputs).clamp(1, self.outputs);
+        let mut at_once = PIECE / self.inputs;
+        if count == 1 {
+            // Packed rows need no memory, so that pieces are as large as threads still share them well.
+            at_once = at_once.max(self.outputs / (8 * rayon::current_num_threads()));
+        }
+        let at_once = at_once.clamp(1, self.outputs);
         // A block has a piece for each thread, and no more than the transposed products of all inputs
         // take.
         let pieces = (BLOCK / (at_once * count)).max(rayon::current_num_threads());
         let mut out = Rows::zeros(count, self.outputs);
         let mut turned = vec![0.0; self.outputs.min(pieces * at_once) * count];
+        let inputs = Inputs::new(if count == 1 { x.values() } else { &[] });
         for block in (0..self.outputs).step_by(pieces * at_once) {
             // A piece has an input's products with all of its rows, then those of the next input.
             let rows = (self.outputs - block).min(pieces * at_once);
@@ -259,7 +265,7 @@ impl Weight {
                     let start = first + block + piece * at_once;
                     let stored = self.stored_rows(start..start + rows);
                     if count == 1 && self.rows == 1 {
-                        reader.multiply_rows(stored, x.values(), out)?;
+                        reader.multiply_rows(stored, &inputs, out)?;
                         return Ok(());
                     }
                     scratch.resize(rows * self.inputs, 0.0);

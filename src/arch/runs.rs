@@ -60,9 +60,15 @@ pub(crate) struct RowSpan {
 impl RowSpan {
     /// The consecutive row ranges that make up the span.
     pub(crate) fn unbroken(self) -> impl Iterator<Item = Self> {
-        let (times, count) = if self.step == 1 { (1, self.count) } else { (self.count, 1) };
-        let Self { start, step, .. } = self;
-        (0..times).map(move |turn| Self { start: start + turn * step, step: 1, count })
+        self.at_most_apart(1)
+    }
+
+    /// The span itself if its rows are at most so far apart, else its rows one by one.
+    pub(crate) fn at_most_apart(self, most: u64) -> impl Iterator<Item = Self> {
+        let Self { start, step, count } = self;
+        let (times, each) =
+            if step <= most { (1, self) } else { (count, Self { count: 1, step: 1, ..self }) };
+        (0..times).map(move |turn| Self { start: start + turn * step, ..each })
     }
 }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 
 use tempfile::TempDir;
 use weighbridge::model::Derivation;
+use weighbridge::quant::Inputs;
 use weighbridge::{DType, Error, ErrorKind, Model, OpenOptions, Part, Tensor};
 
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
@@ -174,7 +175,10 @@ fn a_permuted_vector_is_multiplied_as_one_row() {
     assert_ne!(canonical[..], values);
     let input: Vec<f32> = (0..8u8).map(|n| f32::from(1u8 << n)).collect();
     let mut out = [f32::NAN];
-    bias.row_reader().expect("a reader").multiply_rows(0..1, &input, &mut out).expect("a product");
+    bias.row_reader()
+        .expect("a reader")
+        .multiply_rows(0..1, &Inputs::new(&input), &mut out)
+        .expect("a product");
     let expected: f32 = canonical.iter().zip(&input).map(|(a, b)| a * b).sum();
     assert_eq!(out, [expected]);
 }

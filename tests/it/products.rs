@@ -1,7 +1,7 @@
 //! Products of rows with inputs, straight from the packed rows.
 
 use weighbridge::model::DecodeOptions;
-use weighbridge::quant::multiply_rows;
+use weighbridge::quant::{Inputs, multiply_rows};
 use weighbridge::{ErrorKind, Model};
 
 /// Every matrix of every form of the sample, whose rows are stored, reordered, joined or decoded first.
@@ -26,7 +26,7 @@ fn rows_are_multiplied_as_their_values_are() {
             multiply_rows(&values, &input, input.len(), &mut expected);
             let mut reader = tensor.row_reader().expect("a reader");
             let mut found = vec![f32::NAN; count];
-            reader.multiply_rows(range, &input, &mut found).expect("products");
+            reader.multiply_rows(range, &Inputs::new(&input), &mut found).expect("products");
             for ((found, expected), row) in
                 found.iter().zip(expected).zip(values.chunks(input.len()))
             {
@@ -48,7 +48,9 @@ fn lengths_that_do_not_fit_are_refused() {
     let mut reader = tensor.row_reader().expect("a reader");
     for (rows, inputs, outputs) in [(0..2, 255, 2), (0..2, 256, 1), (511..513, 256, 2)] {
         let mut out = vec![0.0; outputs];
-        let error = reader.multiply_rows(rows, &vec![0.0; inputs], &mut out).expect_err("a misfit");
+        let inputs = vec![0.0; inputs];
+        let error = reader.multiply_rows(rows, &Inputs::new(&inputs), &mut out);
+        let error = error.expect_err("a misfit");
         assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
     }
 }

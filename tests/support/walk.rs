@@ -12,6 +12,7 @@ use weighbridge::device::Cpu;
 use weighbridge::metadata::{Array, Value};
 use weighbridge::model::DecodeOptions;
 use weighbridge::ops::{self, ConvertOptions};
+use weighbridge::quant::Inputs;
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{
@@ -485,7 +486,7 @@ fn walk_values(tensor: &Tensor) {
     }
     if let (true, Ok(mut reader)) = (rows > 0, tensor.row_reader()) {
         let (inputs, mut out) = (vec![1.0; row.len()], [0.0]);
-        if let Err(error) = reader.multiply_rows(0..1, &inputs, &mut out) {
+        if let Err(error) = reader.multiply_rows(0..1, &Inputs::new(&inputs), &mut out) {
             look_at(&error);
         }
     }

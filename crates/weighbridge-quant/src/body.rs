@@ -4,8 +4,10 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::element::Element;
-use super::kernel::{BlockEncoding, GroupEncoding, InputProducts, KernelBody, ValueDecoding};
-use super::packed::{GroupParts, Grouping, Packed, QuantizerInput};
+use super::inputs::{Inputs, Line};
+use super::kernel::{BlockEncoding, GroupEncoding, KernelBody, ValueDecoding};
+use super::packed::{GroupParts, Grouping, Packed, PackedRows, QuantizerInput};
+use super::runs::InputProducts;
 use super::simd::Simd;
 
 /// Computes a dtype's values.
@@ -95,6 +97,10 @@ pub(super) trait Put<S: Simd> {
     /// Says that values are multiples of 2^(`e` - 128), up to 12 times as large.
     fn steps_of(&mut self, e: u8);
 
+    /// Whether it is faster to look up the values of 16 codes with [`Simd::entries`] and to
+    /// [`put`](Self::put) them than to call [`nibbles`](Self::nibbles).
+    fn looks_up(&self) -> bool;
+
     /// Accepts 16 values at position `number` of their block, in units of 16.
     fn put(&mut self, number: usize, floats: S::Floats);
 
@@ -120,8 +126,39 @@ pub(super) fn put_nibbles<S: Simd>(
     out.nibbles(number, codes, table, simd.unsigned(codes).map(value));
 }
 
+/// Passes on the entries of two tables: of the first for the low nibbles of 16 bytes, of the second for
+/// the high ones, at these positions in units of 16.
+#[inline(always)]
+pub(super) fn put_looked_up<S: Simd>(
+    simd: S,
+    out: &mut (impl Put<S> + ?Sized),
+    [low, high]: [usize; 2],
+    codes: &[u8; 16],
+    tables: [S::Floats; 2],
+) {
+    let index = simd.wide(codes);
+    out.put(low, simd.entries(tables[0], index));
+    out.put(high, simd.entries(tables[1], simd.down::<4>(index)));
+}
+
+/// Passes on what `value` makes of the low nibbles of 16 bytes, and then of the high ones.
+#[inline(always)]
+pub(super) fn put_halves<S: Simd>(
+    simd: S,
+    out: &mut (impl Put<S> + ?Sized),
+    number: usize,
+    codes: &[u8; 16],
+    value: impl Fn(S::Floats) -> S::Floats,
+) {
+    if !out.looks_up() {
+        return put_nibbles(simd, out, number, simd.nibbles(codes), value);
+    }
+    let table = value(simd.load(&NIBBLES));
+    put_looked_up(simd, out, [2 * number, 2 * number + 1], codes, [table; 2]);
+}
+
 /// All codes of four bits.
-const NIBBLES: [f32; 16] =
+pub(super) const NIBBLES: [f32; 16] =
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
 
 impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
@@ -143,6 +180,11 @@ impl<S: Simd, T: Element> Put<S> for Units<'_, S, T> {
     #[inline(always)]
     fn steps_of(&mut self, e: u8) {
         self.close |= !(104..=140).contains(&e);
+    }
+
+    #[inline(always)]
+    fn looks_up(&self) -> bool {
+        false
     }
 
     #[inline(always)]
@@ -234,13 +276,13 @@ impl<D: Decode, T: Element> KernelBody<ValueDecoding<T>> for D {
 pub(super) trait Multiply {
     /// Fills `out` with the products of its number of rows with one row of inputs, whose length is a
     /// multiple of 16 and of a block.
-    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]);
+    fn multiply<S: Simd>(simd: S, rows: PackedRows<'_>, inputs: &Inputs<'_>, out: &mut [f32]);
 }
 
 impl<M: Multiply> KernelBody<InputProducts> for M {
     #[inline(always)]
-    fn run<S: Simd>(simd: S, (packed, input, out): (&Packed<'_>, &[f32], &mut [f32])) {
-        M::multiply(simd, packed, input, out);
+    fn run<S: Simd>(simd: S, (rows, inputs, out): (PackedRows<'_>, &Inputs<'_>, &mut [f32])) {
+        M::multiply(simd, rows, inputs, out);
     }
 }
 
@@ -252,7 +294,7 @@ pub(super) struct Product<'a, S: Simd> {
     simd: S,
     sums: [S::Floats; SUMS],
     /// The inputs of the next block.
-    pub(super) inputs: &'a [[f32; 16]],
+    pub(super) inputs: &'a [Line],
 }
 
 impl<S: Simd> Product<'_, S> {
@@ -264,16 +306,18 @@ impl<S: Simd> Product<'_, S> {
     #[inline(always)]
     pub(super) fn total(self) -> f32 {
         let [a, b, c, d] = self.sums;
-        let sum = self.simd.add(self.simd.add(a, b), self.simd.add(c, d));
-        let mut lanes = [0.0f32; 16];
-        self.simd.put_f32::<false>(sum, &mut lanes);
-        for half in [8, 4, 2, 1] {
-            for at in 0..half {
-                lanes[at] += lanes[at + half];
-            }
-        }
-        lanes[0]
+        total(self.simd, self.simd.add(self.simd.add(a, b), self.simd.add(c, d)))
     }
+}
+
+/// The sum of 16 numbers: halves are added until one is left.
+#[inline(always)]
+pub(super) fn total<S: Simd>(simd: S, sums: S::Floats) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    simd.put_f32::<false>(sums, &mut lanes);
+    let eight: [f32; 8] = std::array::from_fn(|at| lanes[at] + lanes[at + 8]);
+    let four: [f32; 4] = std::array::from_fn(|at| eight[at] + eight[at + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 impl<S: Simd> Put<S> for Product<'_, S> {
@@ -291,8 +335,13 @@ impl<S: Simd> Put<S> for Product<'_, S> {
     fn steps_of(&mut self, _: u8) {}
 
     #[inline(always)]
+    fn looks_up(&self) -> bool {
+        S::IS_WIDE
+    }
+
+    #[inline(always)]
     fn put(&mut self, number: usize, floats: S::Floats) {
-        let inputs = self.simd.load(&self.inputs[number]);
+        let inputs = self.simd.load(&self.inputs[number].0);
         let sum = &mut self.sums[number % SUMS];
         *sum = self.simd.fused(floats, inputs, *sum);
     }

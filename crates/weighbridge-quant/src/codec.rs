@@ -3,11 +3,13 @@
 use std::marker::PhantomData;
 
 use super::arrays::RowsDecode;
-use super::body::{Decode, Multiply, Out, Product, Put};
+use super::body::{Decode, Multiply, Out, Product, Put, total};
 use super::element::Element;
-use super::kernel::{InputProducts, Kernels, Runs};
+use super::inputs::Inputs;
+use super::kernel::Kernels;
 use super::narrowing::Narrowing;
-use super::packed::Packed;
+use super::packed::{Packed, PackedRows};
+use super::runs::{InputProducts, Runs};
 use super::simd::Simd;
 
 /// Decodes the values of one dtype.
@@ -64,11 +66,11 @@ impl Runs {
     }
 
     /// Fills `out` with the products of rows with one row of inputs, whose length is a multiple of
-    /// 16 and of a block. Sums are `f32`, and their order is the same on every processor. `false` if
-    /// there is no kernel for it.
-    pub fn multiply(&self, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) -> bool {
+    /// 16 and of a block. Sums are `f32`, and their order is the same on every processor. For K-quants,
+    /// inputs are rounded to 21 bits of the largest of each 256. `false` if there is no kernel.
+    pub fn multiply(&self, rows: PackedRows<'_>, inputs: &Inputs<'_>, out: &mut [f32]) -> bool {
         let Some(products) = &self.products else { return false };
-        products.run((packed, input, out));
+        products.run((rows, inputs, out));
         true
     }
 
@@ -118,6 +120,17 @@ impl Codec {
     pub(crate) const fn blocks<B: Block<BYTES>, const BYTES: usize, const UNITS: usize>() -> Self {
         let products = products::<BlockDecoder<B, BYTES, UNITS>>();
         Self(Decoder::Runs(Runs { products, ..Runs::of::<BlockDecoder<B, BYTES, UNITS>>() }))
+    }
+
+    /// The same with products of codes as integers.
+    pub(crate) const fn by<C: Codes<BYTES>, const BYTES: usize>(self) -> Self {
+        match self.0 {
+            Decoder::Runs(runs) => {
+                let products = products::<CodeProducts<C, BYTES>>();
+                Self(Decoder::Runs(Runs { products, ..runs }))
+            }
+            decoder @ Decoder::Rows(_) => Self(decoder),
+        }
     }
 
     pub(crate) const fn plain<P: Plain<WIDE>, const WIDE: usize>() -> Self {
@@ -195,27 +208,87 @@ impl<B: Block<BYTES>, const BYTES: usize, const UNITS: usize> Multiply
     for BlockDecoder<B, BYTES, UNITS>
 {
     #[inline(always)]
-    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) {
-        let (blocks, _) = packed.weight.as_chunks::<BYTES>();
-        let (inputs, _) = input.as_chunks::<16>().0.as_chunks::<UNITS>();
-        for (blocks, out) in blocks.chunks_exact(inputs.len().max(1)).zip(out) {
+    fn multiply<S: Simd>(simd: S, rows: PackedRows<'_>, inputs: &Inputs<'_>, out: &mut [f32]) {
+        let (blocks, _) = rows.bytes.as_chunks::<BYTES>();
+        let (inputs, _) = inputs.lines().as_chunks::<UNITS>();
+        for (blocks, out) in rows.of(blocks, inputs.len()).zip(out) {
             let mut product = Product::new(simd);
             for (bytes, inputs) in blocks.iter().zip(inputs) {
                 simd.fetch_behind(bytes);
                 product.inputs = inputs;
-                block::<B, S, BYTES>(simd, bytes, packed.scale, &mut product);
+                block::<B, S, BYTES>(simd, bytes, &[], &mut product);
             }
             *out = product.total();
         }
     }
 }
 
+/// 256 codes less than 128, whose values are a code times a scale plus a minimum.
+pub(crate) trait Codes<const BYTES: usize> {
+    /// How many codes share a scale and a minimum: 16, or 32.
+    const SHARED: u32;
+
+    /// The scales, and the minima, given what converts half precision. Where 32 codes share them, the first eight scales count, and the
+    /// last eight minima.
+    fn factors<S: Simd>(
+        simd: S,
+        bytes: &[u8; BYTES],
+        half: impl FnMut([u8; 2]) -> f32,
+    ) -> [S::Floats; 2];
+
+    /// The codes in order, each 64 together.
+    fn codes<S: Simd>(simd: S, bytes: &[u8; BYTES]) -> [[S::Bytes; 2]; 4];
+}
+
+/// Multiplies codes as integers: fewer steps than with their values.
+struct CodeProducts<C, const BYTES: usize>(PhantomData<C>);
+
+impl<C: Codes<BYTES>, const BYTES: usize> CodeProducts<C, BYTES> {
+    /// The scale of each four codes of a part.
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+    const SCALES: [[u32; 16]; 4] = {
+        let mut scales = [[0; 16]; 4];
+        let mut four = 0;
+        while four < 64 {
+            scales[four / 16][four % 16] = 4 * four as u32 / C::SHARED;
+            four += 1;
+        }
+        scales
+    };
+}
+
+impl<C: Codes<BYTES>, const BYTES: usize> Multiply for CodeProducts<C, BYTES> {
+    #[inline(always)]
+    fn multiply<S: Simd>(simd: S, rows: PackedRows<'_>, inputs: &Inputs<'_>, out: &mut [f32]) {
+        let (blocks, _) = rows.bytes.as_chunks::<BYTES>();
+        let inputs = inputs.blocks();
+        for (blocks, out) in rows.of(blocks, inputs.len()).zip(out) {
+            let mut sum = simd.splat(0.0);
+            for (bytes, inputs) in blocks.iter().zip(inputs) {
+                simd.fetch_behind(bytes);
+                let half = |bytes| simd.f16(u16::from_le_bytes(bytes));
+                let [scales, minima] = C::factors(simd, bytes, half);
+                let inputs_of_minima = simd.load(&inputs.sums[usize::from(C::SHARED == 32)]);
+                let mut sums = [simd.mul(minima, inputs_of_minima), simd.splat(0.0)];
+                for (part, codes) in C::codes(simd, bytes).into_iter().enumerate() {
+                    let dots = simd.numbers(simd.dots(codes, &inputs.digits[part]));
+                    let scales = simd.entries(scales, simd.load_words(&Self::SCALES[part]));
+                    sums[part % 2] = simd.fused(dots, scales, sums[part % 2]);
+                }
+                sum = simd.fused(simd.add(sums[0], sums[1]), simd.splat(inputs.scale), sum);
+            }
+            *out = total(simd, sum);
+        }
+    }
+}
+
 /// Declares codecs of block dtypes: the bytes and the elements of a block, COARSE or FINE values
-/// (see [`Block::FINE`]), and the body.
+/// (see [`Block::FINE`]), the type by whose [`Codes`] products are computed if not by values, and the
+/// body.
 macro_rules! blocks {
     ($(
         $(#[$doc:meta])*
-        $name:ident: $bytes:literal => $elements:literal $grain:ident, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
+        $name:ident: $bytes:literal => $elements:literal $grain:ident $(by $codes:ident)?, |$simd:ident, $block:pat_param, $out:ident $(, $head:ident)?| $body:block
     )*) => {$(
         $(#[$doc])*
         pub(crate) static $name: $crate::Codec = {
@@ -235,7 +308,7 @@ macro_rules! blocks {
                     $body
                 }
             }
-            $crate::Codec::blocks::<Body, $bytes, { $elements / 16 }>()
+            $crate::Codec::blocks::<Body, $bytes, { $elements / 16 }>()$(.by::<$codes, $bytes>())?
         };
     )*};
 }
@@ -287,10 +360,10 @@ impl<P: Plain<WIDE>, const WIDE: usize> Decode for Elements<P, WIDE> {
 
 impl<P: Plain<WIDE>, const WIDE: usize> Multiply for Elements<P, WIDE> {
     #[inline(always)]
-    fn multiply<S: Simd>(simd: S, packed: &Packed<'_>, input: &[f32], out: &mut [f32]) {
-        let (sixteens, _) = packed.weight.as_chunks::<WIDE>();
-        let (inputs, _) = input.as_chunks::<16>();
-        for (row, out) in sixteens.chunks_exact(inputs.len().max(1)).zip(out) {
+    fn multiply<S: Simd>(simd: S, rows: PackedRows<'_>, inputs: &Inputs<'_>, out: &mut [f32]) {
+        let (sixteens, _) = rows.bytes.as_chunks::<WIDE>();
+        let inputs = inputs.lines();
+        for (row, out) in rows.of(sixteens, inputs.len()).zip(out) {
             let mut product = Product::new(simd);
             // As many at a time as there are sums.
             for (row, inputs) in row.chunks(4).zip(inputs.chunks(4)) {

@@ -3,8 +3,9 @@
 use half::{bf16, f16};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::kernel::{GroupEncoding, GroupKernels, Kernels, Runs, ValueDecoding};
+use super::kernel::{GroupEncoding, GroupKernels, Kernels, ValueDecoding};
 use super::narrowing::Bounds;
+use super::runs::Runs;
 use super::simd::Simd;
 
 /// A number type that values can be decoded to: `f32`, [`struct@f16`] or [`bf16`].

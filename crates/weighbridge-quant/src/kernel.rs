@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 
 use half::{bf16, f16};
 
-use super::narrowing::Narrowing;
 use super::packed::{GroupParts, Grouping, Packed, QuantizerInput};
 #[cfg(target_arch = "aarch64")]
 use super::simd::Neon;
@@ -58,10 +57,10 @@ fn avx2<B: KernelBody<W>, W: KernelSignature>(given: W::Input<'_>) -> W::Output 
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2,f16c,fma")]
-fn avx512<B: KernelBody<W>, W: KernelSignature>(bf16: bool, given: W::Input<'_>) -> W::Output {
+fn avx512<B: KernelBody<W>, W: KernelSignature>(recent: bool, given: W::Input<'_>) -> W::Output {
     // SAFETY: this function is compiled for these features, so its caller must have checked them,
-    // and that of `bf16`.
-    B::run(unsafe { Avx512::new(bf16) }, given)
+    // and those of a `recent` processor.
+    B::run(unsafe { Avx512::new(recent) }, given)
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -120,7 +119,7 @@ impl<W: KernelSignature> Kernels<W> {
             InstructionSet::Avx512 => unsafe { (self.avx512)(false, given) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Avx512Bf16 => unsafe { (self.avx512)(true, given) },
+            InstructionSet::Avx512Recent => unsafe { (self.avx512)(true, given) },
             // SAFETY: as above.
             #[cfg(target_arch = "aarch64")]
             InstructionSet::Neon => unsafe { (self.neon)(given) },
@@ -140,14 +139,6 @@ impl<T: 'static> KernelSignature for ValueDecoding<T> {
     type Output = bool;
 }
 
-/// Multiplies packed rows with one row of inputs.
-pub(crate) struct InputProducts;
-
-impl KernelSignature for InputProducts {
-    type Input<'a> = (&'a Packed<'a>, &'a [f32], &'a mut [f32]);
-    type Output = ();
-}
-
 /// Quantizes rows to blocks.
 pub(crate) struct BlockEncoding;
 
@@ -162,22 +153,6 @@ pub(crate) struct GroupEncoding<T>(PhantomData<T>);
 impl<T: 'static> KernelSignature for GroupEncoding<T> {
     type Input<'a> = (&'a [T], Grouping, GroupParts<'a>);
     type Output = ();
-}
-
-/// The kernels of a dtype whose values are decoded in runs.
-#[derive(Debug)]
-pub struct Runs {
-    pub(crate) to_f32: Kernels<ValueDecoding<f32>>,
-    /// `None` if values are decoded to `f32` first.
-    pub(crate) to_f16: Option<Kernels<ValueDecoding<f16>>>,
-    /// See `to_f16`.
-    pub(crate) to_bf16: Option<Kernels<ValueDecoding<bf16>>>,
-    /// Multiplies rows with inputs.
-    pub(crate) products: Option<Kernels<InputProducts>>,
-    /// Decodes with the rounding of the format's own library, if it differs.
-    pub(crate) native: Option<fn(&Packed<'_>, &mut [f32])>,
-    /// Counts the values that are lost in the conversion to `f32`.
-    pub(crate) lost: Option<fn(&Packed<'_>) -> Narrowing>,
 }
 
 /// The kernels of a quantizer of groups, one for each type of values.
@@ -200,7 +175,7 @@ enum InstructionSet {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
-    Avx512Bf16,
+    Avx512Recent,
     #[cfg(target_arch = "aarch64")]
     Neon,
     #[cfg(target_arch = "aarch64")]
@@ -221,8 +196,11 @@ impl Isa {
                 Some(InstructionSet::Portable),
                 avx2.then_some(InstructionSet::Avx2),
                 (avx2 && avx512).then_some(InstructionSet::Avx512),
-                (avx2 && avx512 && is_x86_feature_detected!("avx512bf16"))
-                    .then_some(InstructionSet::Avx512Bf16),
+                (avx2
+                    && avx512
+                    && is_x86_feature_detected!("avx512bf16")
+                    && is_x86_feature_detected!("avx512vnni"))
+                .then_some(InstructionSet::Avx512Recent),
             ]
         };
         #[cfg(target_arch = "aarch64")]

@@ -38,6 +38,7 @@ mod element;
 mod error;
 mod float;
 mod ggml;
+mod inputs;
 mod kernel;
 mod mlx;
 mod narrowing;
@@ -47,6 +48,7 @@ mod product;
 mod quantizer;
 pub mod repack;
 mod repacker;
+mod runs;
 mod scheme;
 pub mod shape;
 mod simd;
@@ -66,7 +68,7 @@ pub use float::Float;
 pub(crate) use ggml::encode;
 pub(crate) use ggml::*;
 pub use ggml::{Codebook, codebook_words};
-pub use kernel::Runs;
+pub use inputs::Inputs;
 pub use mlx::GroupQuantizer;
 pub(crate) use mlx::{
     AFFINE1, AFFINE2, AFFINE3, AFFINE4, AFFINE5, AFFINE6, AFFINE8, MXFP4 as MLX_MXFP4,
@@ -77,7 +79,7 @@ pub(crate) use mlx::{
     TO_MXFP8, TO_NVFP4,
 };
 pub use narrowing::Narrowing;
-pub use packed::{Global, GroupParts, Grouping, Packed, QuantizerInput};
+pub use packed::{Global, GroupParts, Grouping, Packed, PackedRows, QuantizerInput};
 pub(crate) use plain::{
     BF16, BOOL, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16,
     F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
@@ -85,6 +87,7 @@ pub(crate) use plain::{
 pub use product::{ProductRow, StridedRows, add_product, multiply_rows, multiply_strided};
 pub use quantizer::{Importance, Quantizer};
 pub use repacker::NotExact;
+pub use runs::Runs;
 pub use scheme::scale_reach;
 pub(crate) use scheme::{
     AWQ4, AWQ4_GEMV, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT2, CT_INT3, CT_INT4, CT_INT5, CT_INT6,

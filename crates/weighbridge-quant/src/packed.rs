@@ -58,12 +58,29 @@ impl Global {
     }
 }
 
+impl PackedRows<'_> {
+    /// The blocks of each row, of which there are that many.
+    #[inline(always)]
+    pub(crate) fn of<'b, B>(&self, blocks: &'b [B], each: usize) -> impl Iterator<Item = &'b [B]> {
+        blocks.chunks_exact(each.max(1)).step_by(self.step.max(1))
+    }
+}
+
 impl Packed<'_> {
     /// Wraps blocks or plain elements, without other parts.
     pub fn blocks(weight: &[u8]) -> Packed<'_> {
         let formats = (Float::F32, Float::F32);
         Packed { weight, scale: &[], bias: &[], formats, group_size: 1, global: Global::None }
     }
+}
+
+/// Rows of blocks or plain elements that are evenly spaced.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedRows<'a> {
+    /// The bytes from the first of these rows to the end of the last.
+    pub bytes: &'a [u8],
+    /// Every so-maniest row is one of them: 1 for consecutive rows.
+    pub step: usize,
 }
 
 /// Rows of numbers, each of whole blocks.

@@ -2,9 +2,9 @@
 
 use super::codec::{Codec, Decoder, Elements, Plain, plain};
 use super::float::{E2M3, E3M2, E4M3FNUZ, E5M2FNUZ, e8m0};
-use super::kernel::Runs;
 use super::narrowing::Narrowing;
 use super::packed::Packed;
+use super::runs::Runs;
 use super::simd::Simd;
 
 /// Converts 16 elements of `N` bytes each to floats.

@@ -1,5 +1,6 @@
 //! Products of rows: of weights with inputs, and those of low rank that adapters add to weights.
 
+use super::body::total;
 use super::kernel::{KernelBody, KernelSignature, Kernels};
 use super::simd::Simd;
 
@@ -222,14 +223,7 @@ fn totals<S: Simd, const WEIGHTS: usize, const INPUTS: usize>(
         return found;
     }
     for (found, sum) in found.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-        let mut lanes = [0.0f32; 16];
-        simd.put_f32::<false>(*sum, &mut lanes);
-        for half in [8, 4, 2, 1] {
-            for at in 0..half {
-                lanes[at] += lanes[at + half];
-            }
-        }
-        *found = lanes[0];
+        *found = total(simd, *sum);
     }
     found
 }

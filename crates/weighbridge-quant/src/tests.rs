@@ -107,7 +107,8 @@ fn products_agree() {
         runs.decode(&data.packed(), &mut values, Rounding::F32, false);
         let mut all = Isa::available().map(|isa| {
             let mut out = vec![0.0; rows];
-            products.run_on(isa, (&data.packed(), &input, &mut out));
+            let rows = PackedRows { bytes: data.packed().weight, step: 1 };
+            products.run_on(isa, (rows, &Inputs::new(&input), &mut out));
             out
         });
         let first = all.next().unwrap();

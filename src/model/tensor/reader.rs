@@ -5,9 +5,13 @@ use std::ops::Range;
 use super::Tensor;
 use super::values::ValueReader;
 use crate::error::{Error, Result};
-use crate::quant::{Element, Narrowing, multiply_rows};
+use crate::quant::{Element, Inputs, Narrowing, multiply_rows};
 use crate::shape;
 use crate::store::tensor::DecodeOptions;
+
+/// Rows at most so far apart are multiplied together, and what lies between is read as well: the
+/// positional pairs of q and k are two apart in GGUF.
+const APART: u64 = 2;
 
 impl Tensor {
     /// A reader of many small ranges of rows. It works out once how the tensor is decoded, and
@@ -74,21 +78,23 @@ impl RowReader<'_> {
         self.reader.decode(gathered, out, decoding)
     }
 
-    /// Fills `out` with the product of each of some rows with `input`, which has a number for each
-    /// column. Sums are `f32`. The rows of most dtypes are multiplied as they are decoded; those of
-    /// others, and rows that are computed from several tensors, are decoded first.
+    /// Fills `out` with the product of each of some rows with `inputs`, which have a number for each
+    /// column. Sums are `f32`. The rows of most dtypes are multiplied as they are decoded, and those of
+    /// K-quants as integers (see [`Runs::multiply`](crate::quant::Runs::multiply)); those of others, and
+    /// rows that are computed from several tensors, are decoded first.
     ///
     /// # Errors
     ///
-    /// `Mismatch` if the range exceeds the rows, or `input` or `out` have another length; otherwise
+    /// `Mismatch` if the range exceeds the rows, or `inputs` or `out` have another length; otherwise
     /// same as [`Tensor::dequantize`].
     pub fn multiply_rows(
         &mut self,
         rows: Range<u64>,
-        input: &[f32],
+        inputs: &Inputs<'_>,
         out: &mut [f32],
     ) -> Result<()> {
         let tensor = self.reader.tensor;
+        let input = inputs.values();
         let gathered = tensor.gathered(&rows)?;
         let columns = shape::columns(tensor.shape());
         if input.len() as u64 != columns || out.len() as u64 != rows.end - rows.start {
@@ -108,15 +114,19 @@ impl RowReader<'_> {
             return Ok(());
         }
         let mut rest = out;
-        for (number, span) in tensor.spans(gathered) {
+        let spans = tensor.spans(gathered);
+        let spans = spans
+            .flat_map(|(number, span)| span.at_most_apart(APART).map(move |span| (number, span)));
+        for (number, span) in spans {
             let Some(source) = tensor.sources.get(number as usize) else { break };
             let count = usize::try_from(span.count).unwrap_or(usize::MAX).min(rest.len());
             let (now, later) = rest.split_at_mut(count);
             rest = later;
             if let Some(elements) = self.reader.stored_elements(source, span) {
                 let plan = self.reader.plan(source.tensor())?;
+                let step = usize::try_from(span.step).unwrap_or(usize::MAX);
                 if let Some((_, plan)) = self.reader.plans.get(plan)
-                    && plan.multiply(elements, input, now)?
+                    && plan.multiply(&elements, step, inputs, now)?
                 {
                     continue;
                 }

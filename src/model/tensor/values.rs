@@ -468,15 +468,15 @@ impl<'v> ValueReader<'v> {
         Ok(self.plans.len() - 1)
     }
 
-    /// The consecutive elements of the stored tensor that rows are, if they are no others.
+    /// The elements from the first of some rows to the end of the last, if the rows are stored as they are.
     pub(super) fn stored_elements(&self, source: &RowSource, span: RowSpan) -> Option<Range<u64>> {
-        let direct = source.transposed.is_none()
+        let is_direct = source.transposed.is_none()
             && source.change == Arithmetic::None
             && self.adaptation.is_none()
             && self.tensor.whole_rows();
         let start = span.start * self.tensor.columns;
-        (direct && (span.step == 1 || span.count == 1))
-            .then(|| start..start + span.count * self.tensor.columns)
+        let rows = span.count.checked_sub(1).map_or(0, |last| last * span.step + 1);
+        is_direct.then(|| start..start + rows * self.tensor.columns)
     }
 
     pub(super) fn span<T: Element>(
@@ -487,7 +487,9 @@ impl<'v> ValueReader<'v> {
         out: &mut [T],
         decoding: &DecodeOptions,
     ) -> Result<Narrowing> {
-        if let Some(elements) = self.stored_elements(source, span) {
+        if (span.step == 1 || span.count == 1)
+            && let Some(elements) = self.stored_elements(source, span)
+        {
             return self.elements(source.tensor(), elements, out, decoding);
         }
         // Rows with gaps, transposed matrices and changed values are decoded in steps, as f32.

@@ -10,8 +10,8 @@ use crate::dtype::{DType, DTypeDescriptor, Packing};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::quant::{
-    BlockScales, Codec, Decoder, Element, Float, Global, Narrowing, Packed, Rounding, RowsDecode,
-    Runs, SchemeArrays, StoredArray, narrow,
+    BlockScales, Codec, Decoder, Element, Float, Global, Inputs, Narrowing, Packed, PackedRows,
+    Rounding, RowsDecode, Runs, SchemeArrays, StoredArray, narrow,
 };
 use crate::shape;
 use crate::store::Part;
@@ -365,11 +365,12 @@ impl<'a> DecodePlan<'a> {
     }
 
     /// Fills `out` with the products of whole rows with one row of inputs, without a copy of their
-    /// values. `false` if there is no kernel for that.
+    /// values: those of every `step`-th row of the `elements`. `false` if there is no kernel for that.
     pub(crate) fn multiply(
         &self,
-        elements: Range<u64>,
-        input: &[f32],
+        elements: &Range<u64>,
+        step: usize,
+        inputs: &Inputs<'_>,
         out: &mut [f32],
     ) -> Result<bool> {
         let Decoder::Runs(runs) = &self.codec.0 else { return Ok(false) };
@@ -378,8 +379,8 @@ impl<'a> DecodePlan<'a> {
         if !is_whole || !is_plain || !self.is_weight_alone() {
             return Ok(false);
         }
-        let weight = self.weight(&elements, None)?;
-        Ok(runs.multiply(&Packed::blocks(&weight), input, out))
+        let bytes = &self.weight(elements, None)?;
+        Ok(runs.multiply(PackedRows { bytes, step }, inputs, out))
     }
 
     fn piece<T: Element>(

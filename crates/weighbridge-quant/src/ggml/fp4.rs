@@ -1,6 +1,6 @@
 //! Block dtypes with E2M1 elements, floats of four bits.
 
-use super::{blocks, field, scaled, scaled_halves};
+use super::{blocks, field, levels, scaled_halves};
 
 /// Twice the value of each E2M1 code. In ggml's integer table code 8 is +0, not -0.
 pub(in super::super) const DOUBLED: [i8; 16] =
@@ -42,8 +42,7 @@ blocks! {
     /// One E8M0 byte, then 16 bytes of codes in the order of `Q4_0`. Value: e2m1 2^(e - 127).
     MXFP4: 17 => 32 COARSE, |simd, [e, codes @ ..], out| {
         out.steps_of(*e);
-        let codes = simd.lookup(&DOUBLED, simd.nibbles(codes));
-        out.pair(0, scaled(simd, codes, half_e8m0(*e)));
+        levels(simd, out, 0, codes, &DOUBLED, half_e8m0(*e));
     }
 
     /// 4 scales, each for 16 elements, then 32 bytes of codes: the low nibbles of each 8 bytes are

@@ -2,7 +2,7 @@
 
 use super::grids::{IQ1, IQ2_S as GRID_2S, IQ2_XS as GRID_2XS, IQ2_XXS as GRID_2XXS};
 use super::grids::{IQ3_S as GRID_3S, IQ3_XXS as GRID_3XXS};
-use super::{Simd, blocks, field, scaled, scaled_halves};
+use super::{Simd, blocks, field, levels, scaled, scaled_halves};
 
 /// The levels of `IQ4_NL`.
 pub(super) const LEVELS: [i8; 16] =
@@ -185,9 +185,8 @@ blocks! {
 
     /// `d` f16, then nibbles as in `Q4_0`. Value: d level.
     IQ4_NL: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
-        let codes = simd.lookup(&LEVELS, simd.nibbles(codes));
         let d = out.half([*d0, *d1]);
-        out.pair(0, scaled(simd, codes, d));
+        levels(simd, out, 0, codes, &LEVELS, d);
     }
 
     /// `d` f16, 16 bits with two high bits of each scale, 4 bytes with their low nibbles, 128 bytes
@@ -197,9 +196,9 @@ blocks! {
         let high = u16::from_le_bytes(*field(bytes, 2));
         let low: &[u8; 4] = field(bytes, 4);
         for number in 0..8 {
-            let codes = simd.lookup(&LEVELS, simd.nibbles(field(bytes, 8 + 16 * number)));
             let s = u16::from(nibble(low[number / 2], number)) | (high >> (2 * number) & 3) << 4;
-            out.pair(number, scaled(simd, codes, d * (f32::from(s) - 32.0)));
+            let d = d * (f32::from(s) - 32.0);
+            levels(simd, out, number, field(bytes, 8 + 16 * number), &LEVELS, d);
         }
     }
 }

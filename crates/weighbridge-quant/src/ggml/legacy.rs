@@ -1,7 +1,7 @@
 //! The first block dtypes, with one scale and optionally one minimum, and the simplest of the
 //! newest.
 
-use super::{affine, blocks, field, put_nibbles, scaled};
+use super::{NIBBLES, affine, blocks, field, put_halves, scaled};
 
 blocks! {
     /// `d` f16, then 16 bytes: byte j holds element j in its low and element j + 16 in its high
@@ -9,22 +9,34 @@ blocks! {
     Q4_0: 18 => 32 COARSE, |simd, [d0, d1, codes @ ..], out| {
         let d = simd.splat(out.half([*d0, *d1]));
         let eight = simd.splat(8.0);
-        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.mul(simd.sub(q, eight), d));
+        put_halves(simd, out, 0, codes, |q| simd.mul(simd.sub(q, eight), d));
     }
 
     /// `d` and `m` f16, then nibbles as in `Q4_0`. Value: q d + m.
     Q4_1: 20 => 32 COARSE, |simd, [d0, d1, m0, m1, codes @ ..], out| {
         let (d, m) = (simd.splat(out.half([*d0, *d1])), simd.splat(out.half([*m0, *m1])));
-        put_nibbles(simd, out, 0, simd.nibbles(codes), |q| simd.add_product(q, d, m));
+        put_halves(simd, out, 0, codes, |q| simd.add_product(q, d, m));
     }
 
     /// `d` f16, a fifth bit for each element in 4 bytes, then nibbles as in `Q4_0`.
     /// Value: (q - 16) d.
     Q5_0: 22 => 32 COARSE, |simd, bytes, out| {
+        let d = out.half(*field(bytes, 0));
+        if out.looks_up() {
+            let (d, sixteen) = (simd.splat(d), simd.splat(16.0));
+            let table = simd.mul(simd.sub(simd.load(&NIBBLES), sixteen), d);
+            let low = simd.wide(field(bytes, 6));
+            for (number, index) in [low, simd.down::<4>(low)].into_iter().enumerate() {
+                let value = simd.entries(table, index);
+                let high = simd.mask(u16::from_le_bytes(*field(bytes, 2 + 2 * number)));
+                // Nothing is rounded: the sum has five bits more than `d`.
+                out.put(number, simd.choose(high, simd.add(value, simd.mul(sixteen, d)), value));
+            }
+            return;
+        }
         let high = simd.spread(u32::from_le_bytes(*field(bytes, 2)));
         let high = simd.and(high, simd.fill(16));
         let codes = simd.or(simd.nibbles(field(bytes, 6)), high);
-        let d = out.half(*field(bytes, 0));
         out.pair(0, scaled(simd, simd.minus(codes, simd.fill(16)), d));
     }
 

@@ -22,8 +22,8 @@ pub(crate) use k::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K};
 pub(crate) use legacy::{Q1_0, Q2_0, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1};
 pub(crate) use ternary::{TQ1_0, TQ2_0};
 
-use super::body::{Put, put_nibbles};
-use super::codec::blocks;
+use super::body::{NIBBLES, Put, put_halves, put_looked_up, put_nibbles};
+use super::codec::{Codes, blocks};
 use super::simd::Simd;
 
 /// Converts a vector of a block's numbers to an array, for use one at a time.
@@ -66,6 +66,24 @@ fn scaled<S: Simd>(simd: S, codes: S::Bytes, d: f32) -> [S::Floats; 2] {
 fn scaled_halves<S: Simd>(simd: S, codes: S::Bytes, d: [f32; 2]) -> [S::Floats; 2] {
     let [first, second] = simd.signed(codes);
     [simd.mul(first, simd.splat(d[0])), simd.mul(second, simd.splat(d[1]))]
+}
+
+/// Passes on `d` times the level of each of 32 codes: the low nibbles of 16 bytes, then the high ones.
+#[inline(always)]
+fn levels<S: Simd>(
+    simd: S,
+    out: &mut (impl Put<S> + ?Sized),
+    number: usize,
+    codes: &[u8; 16],
+    levels: &[i8; 16],
+    d: f32,
+) {
+    if out.looks_up() {
+        let table = simd.mul(simd.load(&levels.map(f32::from)), simd.splat(d));
+        let places = [2 * number, 2 * number + 1];
+        return put_looked_up(simd, out, places, codes, [table; 2]);
+    }
+    out.pair(number, scaled(simd, simd.lookup(levels, simd.nibbles(codes)), d));
 }
 
 /// q d + m, for 32 unsigned codes of at most 5 bits. `d` has at most 17: 11 of half precision, and 6

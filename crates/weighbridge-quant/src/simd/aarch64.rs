@@ -15,7 +15,7 @@ use half::{bf16, f16};
 use registers::{Bytes, Floats, WEIGHTS, Words, load, magnitudes};
 use rows::{each_of, transposed16};
 
-use super::{Simd, instructions};
+use super::{Digits, Simd, instructions};
 
 /// NEON; with `BF16` also the instructions that round to `bf16`, which newer processors have.
 #[derive(Clone, Copy, Debug)]
@@ -607,12 +607,27 @@ impl<const BF16: bool> Simd for Neon<BF16> {
             a.map(|a| vshlq_u32(a, vdupq_n_s32(-BITS.cast_signed())))
         }
 
-        fn entries(self, table: &[f32; 16], index: Words) -> Floats {
-            let [a, b, c, d] = from_fn(|i| {
-                // SAFETY: reads 64 bytes in total behind a reference.
-                unsafe { vreinterpretq_u8_f32(vld1q_f32(table.as_ptr().add(4 * i))) }
-            });
+        fn dots(self, codes: [Bytes; 2], digits: &Digits) -> Words {
+            let mut sums = [vdupq_n_s32(0); 4];
+            let codes = [codes[0][0], codes[0][1], codes[1][0], codes[1][1]];
+            for digits in digits {
+                for (quarter, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: reads 16 of 64 bytes.
+                    let digits = unsafe { vld1q_s8(digits.as_ptr().add(16 * quarter)) };
+                    let codes = vreinterpretq_s8_u8(codes[quarter]);
+                    let low = vmull_s8(vget_low_s8(codes), vget_low_s8(digits));
+                    // Pairs are at most 2 times 127 times 64.
+                    let pairs = vpaddq_s16(low, vmull_high_s8(codes, digits));
+                    *sums = vpadalq_s16(vshlq_n_s32::<7>(*sums), pairs);
+                }
+            }
+            sums.map(|sums| vreinterpretq_u32_s32(sums))
+        }
+
+        fn entries(self, table: Floats, index: Words) -> Floats {
+            let [a, b, c, d] = table.map(|table| vreinterpretq_u8_f32(table));
             let table = uint8x16x4_t(a, b, c, d);
+            let index = index.map(|index| vandq_u32(index, vdupq_n_u32(15)));
             index.map(|index| vreinterpretq_f32_u8(vqtbl4q_u8(table, pack::places(index))))
         }
 

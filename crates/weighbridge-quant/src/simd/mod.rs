@@ -42,6 +42,9 @@ macro_rules! instructions {
 #[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 use instructions;
 
+/// 64 numbers in three digits of seven bits, from -64 to 64, the highest first.
+pub(super) type Digits = [[i8; 64]; 3];
+
 /// The operations of one instruction set. A value of the type proves that the processor supports
 /// it.
 ///
@@ -210,8 +213,19 @@ pub(super) trait Simd: Copy {
     fn join<const BITS: u32>(self, a: Self::Words, b: Self::Words) -> Self::Words;
     /// Shifts to the right.
     fn down<const BITS: u32>(self, a: Self::Words) -> Self::Words;
-    /// The table entry for each word; all words must be less than 16.
-    fn entries(self, table: &[f32; 16], index: Self::Words) -> Self::Floats;
+    /// The table entry for the lowest four bits of each word.
+    fn entries(self, table: Self::Floats, index: Self::Words) -> Self::Floats;
+    /// The sums of each four products of 64 codes, less than 128, with numbers in three digits.
+    fn dots(self, codes: [Self::Bytes; 2], digits: &Digits) -> Self::Words;
+    /// Extends unsigned bytes to words.
+    fn wide(self, from: &[u8; 16]) -> Self::Words {
+        self.load_words(&from.map(u32::from))
+    }
+    /// A boolean for each bit, the lowest first: the inverse of [`bits`](Self::bits).
+    fn mask(self, bits: u16) -> Self::Mask {
+        let set = std::array::from_fn(|lane| f32::from(bits >> lane & 1));
+        self.differ(self.load(&set), self.splat(0.0))
+    }
     /// The table entry for the lowest two bits of each word. The table has 4 entries, four times.
     fn fours(self, table: Self::Floats, index: Self::Words) -> Self::Floats;
     /// The table entry for the lowest three bits of each word. The table has 8 entries, twice.

@@ -9,7 +9,7 @@ use std::array::from_fn;
 use half::{bf16, f16};
 
 use super::super::float;
-use super::Simd;
+use super::{Digits, Simd};
 
 /// Uses no instructions beyond those that the program was compiled for.
 #[derive(Clone, Copy, Debug)]
@@ -416,8 +416,21 @@ impl Simd for Portable {
             a.map(|a| a >> BITS)
         }
 
-        fn entries(self, table: &[f32; 16], index: [u32; 16]) -> [f32; 16] {
+        fn entries(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {
             index.map(|index| table[index as usize & 15])
+        }
+
+        fn dots(self, codes: [[u8; 32]; 2], digits: &Digits) -> [u32; 16] {
+            let codes = codes.as_flattened();
+            from_fn(|lane| {
+                let four = 4 * lane..4 * lane + 4;
+                let sum = |digits: &[i8; 64]| -> i32 {
+                    let pairs = codes[four.clone()].iter().zip(&digits[four.clone()]);
+                    pairs.map(|(code, digit)| i32::from(*code) * i32::from(*digit)).sum()
+                };
+                let [high, middle, low] = digits.each_ref().map(sum);
+                ((((high << 7) + middle) << 7) + low).cast_unsigned()
+            })
         }
 
         fn fours(self, table: [f32; 16], index: [u32; 16]) -> [f32; 16] {

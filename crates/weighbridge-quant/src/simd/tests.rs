@@ -302,8 +302,15 @@ impl<S: Simd> Found<S> {
         self.joined::<8>(a, b);
         self.joined::<16>(a, b);
         self.joined::<31>(a, b);
-        let index = self.made(&input.words[3].map(|word| word & 15));
-        self.floats("entries", simd.entries(&input.floats[2], index));
+        let index = self.made(&input.words[3]);
+        self.floats("entries", simd.entries(simd.load(&input.floats[2]), index));
+        let codes = input.bytes.map(|bytes| simd.and(simd.bytes(&bytes), simd.fill(127)));
+        let digit =
+            |n: usize| (input.bytes[n % 2][n / 2 % 32] % 129).wrapping_sub(64).cast_signed();
+        let digits = from_fn(|place| from_fn(|n| digit(n + 7 * place)));
+        self.words("dots", simd.dots(codes, &digits));
+        self.words("wide", simd.wide(input.bytes[0].first_chunk().expect("32 bytes")));
+        self.mask("mask", simd.mask(input.words[2][2] as u16));
         let words = simd.load_words(&input.words[3]);
         self.words("load_words", words);
         let repeated = |many: usize| simd.load(&from_fn(|i| input.floats[2][i % many]));

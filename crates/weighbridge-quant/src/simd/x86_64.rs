@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use rows::{LaneChoice, of_each, transposed16};
 
-use super::{Simd, instructions};
+use super::{Digits, Simd, instructions};
 
 /// AVX2, with F16C.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +19,9 @@ pub(in super::super) struct Avx2(());
 /// AVX-512: F (foundation) and BW (bytes and words).
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx512 {
-    /// Whether the processor rounds to `bf16` by itself. A branch at each store is cheaper than a
-    /// second copy of every decoder.
-    bf16: bool,
+    /// Whether the processor rounds to `bf16` and adds up products of bytes by itself. A branch at
+    /// each is cheaper than a second copy of every kernel.
+    recent: bool,
 }
 
 impl Avx2 {
@@ -36,10 +36,10 @@ impl Avx2 {
 impl Avx512 {
     /// # Safety
     ///
-    /// The processor must support AVX-512 F and BW, AVX2, F16C and FMA; with `bf16`, also
-    /// AVX512_BF16.
-    pub(in super::super) unsafe fn new(bf16: bool) -> Self {
-        Self { bf16 }
+    /// The processor must support AVX-512 F and BW, AVX2, F16C and FMA; a `recent` one, also
+    /// AVX512_BF16 and AVX512_VNNI.
+    pub(in super::super) unsafe fn new(recent: bool) -> Self {
+        Self { recent }
     }
 
     #[inline(always)]
@@ -606,11 +606,23 @@ impl Simd for Avx2 {
             a.map(|a| _mm256_srlv_epi32(a, _mm256_set1_epi32(BITS.cast_signed())))
         }
 
-        fn entries(self, table: &[f32; 16], index: [__m256i; 2]) -> [__m256; 2] {
-            // SAFETY: reads 64 bytes, which need not be aligned.
-            let (low, high) = unsafe {
-                (_mm256_loadu_ps(table.as_ptr()), _mm256_loadu_ps(table.as_ptr().add(8)))
-            };
+        fn dots(self, codes: [__m256i; 2], digits: &Digits) -> [__m256i; 2] {
+            let mut sums = [_mm256_setzero_si256(); 2];
+            for digits in digits {
+                for (half, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: reads 32 of 64 bytes, which need not be aligned.
+                    let digits = unsafe { _mm256_loadu_si256(digits.as_ptr().cast::<__m256i>().add(half)) };
+                    // Pairs are at most 2 times 127 times 64.
+                    let pairs = _mm256_maddubs_epi16(codes[half], digits);
+                    let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+                    *sums = _mm256_add_epi32(_mm256_slli_epi32::<7>(*sums), fours);
+                }
+            }
+            sums
+        }
+
+        fn entries(self, table: [__m256; 2], index: [__m256i; 2]) -> [__m256; 2] {
+            let [low, high] = table;
             index.map(|index| {
                 let (a, b) = (_mm256_permutevar8x32_ps(low, index), _mm256_permutevar8x32_ps(high, index));
                 // The fourth bit becomes the sign.

@@ -83,7 +83,7 @@ fn nearest_level<S: Simd>(simd: S, x: S::Floats) -> S::Words {
     let mut code = simd.choose(simd.below(twice, middle), code, next);
     for step in [2.0, 1.0] {
         let next = simd.add(code, simd.splat(step));
-        let middle = simd.entries(&MIDDLES, simd.whole(next));
+        let middle = simd.entries(simd.load(&MIDDLES), simd.whole(next));
         code = simd.choose(simd.below(twice, middle), code, next);
     }
     simd.whole(code)
@@ -152,7 +152,7 @@ fn sums<S: Simd>(
 ) -> (S::Floats, S::Floats) {
     let (mut sumqx, mut sumq2) = (simd.splat(0.0), simd.splat(0.0));
     for i in 0..32 {
-        let level = simd.entries(&VALUES, nearest_level(simd, simd.mul(inverse, x[i])));
+        let level = simd.entries(simd.load(&VALUES), nearest_level(simd, simd.mul(inverse, x[i])));
         let weighted = simd.mul(weights[i], level);
         sumqx = simd.add(sumqx, simd.mul(weighted, x[i]));
         sumq2 = simd.add(sumq2, simd.mul(weighted, level));

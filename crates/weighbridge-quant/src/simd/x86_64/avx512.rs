@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 
 use super::{
-    Avx512, NEARLY_HALF, Simd, e4m3_as_f16, instructions, load128, load256, offsets, store256,
-    touched,
+    Avx512, Digits, NEARLY_HALF, Simd, e4m3_as_f16, instructions, load128, load256, offsets,
+    store256, touched,
 };
 
 /// The positions of the upper halves of 32 words in two registers, as shuffle indices.
@@ -67,6 +67,24 @@ fn nearest_bf16([a, b]: [__m512; 2]) -> __m512i {
         );
     }
     upper
+}
+
+/// Adds the products of each four unsigned and signed bytes to sums.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn dots(sums: __m512i, codes: __m512i, digits: __m512i) -> __m512i {
+    let mut sums = sums;
+    // SAFETY: computes with registers. Only processors with the instruction get here.
+    unsafe {
+        asm!(
+            "vpdpbusd {sums}, {codes}, {digits}",
+            sums = inout(zmm_reg) sums,
+            codes = in(zmm_reg) codes,
+            digits = in(zmm_reg) digits,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    sums
 }
 
 /// Writes 32 numbers of 2 bytes, with streaming stores if requested and aligned.
@@ -151,6 +169,25 @@ impl Avx512 {
                 *split = [_mm512_castps512_ps256(row), _mm256_castpd_ps(high)];
             }
             split
+        }
+
+        fn dots_by(self, codes: [__m256i; 2], digits: &Digits, recent: bool) -> __m512i {
+            let codes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(codes[0]), codes[1]);
+            let mut sums = _mm512_setzero_si512();
+            for digits in digits {
+                // SAFETY: reads 64 bytes, which need not be aligned.
+                let digits = unsafe { _mm512_loadu_si512(digits.as_ptr().cast()) };
+                sums = _mm512_slli_epi32::<7>(sums);
+                sums = match recent {
+                    true => dots(sums, codes, digits),
+                    false => {
+                        // Pairs are at most 2 times 127 times 64.
+                        let pairs = _mm512_maddubs_epi16(codes, digits);
+                        _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))
+                    }
+                };
+            }
+            sums
         }
 
         fn put_bf16s<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool, native: bool) {
@@ -395,6 +432,10 @@ impl Simd for Avx512 {
             u32::from(a)
         }
 
+        fn mask(self, bits: u16) -> __mmask16 {
+            bits
+        }
+
         fn choose(self, mask: __mmask16, yes: __m512, no: __m512) -> __m512 {
             _mm512_mask_blend_ps(mask, no, yes)
         }
@@ -447,10 +488,12 @@ impl Simd for Avx512 {
             _mm512_srli_epi32::<BITS>(a)
         }
 
-        fn entries(self, table: &[f32; 16], index: __m512i) -> __m512 {
-            // SAFETY: reads 64 bytes, which need not be aligned.
-            let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
+        fn entries(self, table: __m512, index: __m512i) -> __m512 {
             _mm512_permutexvar_ps(index, table)
+        }
+
+        fn wide(self, from: &[u8; 16]) -> __m512i {
+            _mm512_cvtepu8_epi32(load128(from))
         }
 
         fn fours(self, table: __m512, index: __m512i) -> __m512 {
@@ -522,7 +565,12 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn pair_bf16<const PAST: bool>(self, a: [__m512; 2], out: &mut [[bf16; 16]; 2], nan: bool) {
-        self.put_bf16s::<PAST>(a, out, nan, self.bf16);
+        self.put_bf16s::<PAST>(a, out, nan, self.recent);
+    }
+
+    #[inline(always)]
+    fn dots(self, codes: [__m256i; 2], digits: &Digits) -> __m512i {
+        self.dots_by(codes, digits, self.recent)
     }
 
     #[inline(always)]
