@@ -586,7 +586,7 @@ impl Session<'_> {
     ///
     /// As [`logits`](Self::logits).
     pub fn hidden(&mut self, tokens: &[u32]) -> Result<Rows> {
-        let hidden = self.reference.hidden(self, tokens)?;
+        let hidden = in_pool(|| self.reference.hidden(self, tokens))?;
         self.reference.settled(hidden)
     }
 
@@ -596,8 +596,10 @@ impl Session<'_> {
     ///
     /// As [`logits`](Self::logits).
     pub fn next(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        let hidden = self.reference.hidden(self, tokens)?;
-        Ok(self.reference.scores(&hidden.last())?.values().to_vec())
+        in_pool(|| {
+            let hidden = self.reference.hidden(self, tokens)?;
+            Ok(self.reference.scores(&hidden.last())?.values().to_vec())
+        })
     }
 
     /// Appends a prompt and the likeliest tokens behind it, `count` of them, and gives those.
@@ -617,6 +619,11 @@ impl Session<'_> {
         }
         Ok(found)
     }
+}
+
+/// Runs on a thread of the pool: from any other, each product of matrices would wake one and wait for it.
+fn in_pool<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    rayon::scope(|_| run())
 }
 
 /// The token with the highest score, the first of equals.
