@@ -224,7 +224,7 @@ CASES = [
     ),
     ("granitemoehybrid, with layers that the class chooses", "granitemoehybrid", H | M | EXPERTS | {"mamba_expand": 2, "shared_intermediate_size": 6, "num_key_value_heads": 1}),
     ("phimoe, with three experts for each token, refused", "phimoe", H | EXPERTS | {"num_key_value_heads": 1, "num_experts_per_tok": 3}),
-    ("jetmoe, with a number of heads that the class ignores", "jetmoe", H | EXPERTS | {"kv_channels": 4, "num_attention_heads": 6, "num_key_value_heads": 1}),
+    ("jetmoe, with numbers that the class ignores", "jetmoe", H | EXPERTS | {"kv_channels": 4, "num_attention_heads": 6, "num_key_value_heads": 1, "rms_norm_eps": 0.1}),
     ("mimo_v2_flash, with an even number of rotated elements", "mimo_v2_flash", K | ROUTED | {"num_hidden_layers": 2, "v_head_dim": 2, "sliding_window": 3, "layer_types": [F, "sliding_attention"], "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": 0.5} for kind, theta in ((F, 1e4), ("sliding_attention", 1e3))}}),
     ("minimax, with one factor for all parts", "minimax", K | {"num_hidden_layers": 2, "layer_types": [L, F], "num_local_experts": 3, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6} | {f"{part}_alpha_factor": 1.5 for part in ("full_attn", "linear_attn", "mlp")}),
     ("solar_open", "solar_open", K | ROUTED),
