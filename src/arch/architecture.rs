@@ -30,9 +30,9 @@ pub struct Architecture {
     pub mlx: &'static [NameRule],
     /// Names in the publisher's own checkpoints, where they differ from both.
     pub publisher: &'static [NameRule],
-    /// Prefixes of stored names in Hugging Face and MLX files, and the prefix used in the tables.
-    /// They are tried in order, after the name itself.
-    pub prefixes: &'static [(&'static str, &'static str)],
+    /// Prefixes of stored names in Hugging Face and MLX files. They are tried in order, after the name
+    /// itself.
+    pub prefixes: &'static [Prefix],
     /// Canonical names that it has rules for, that other families require, and that a complete model
     /// of this one may lack.
     pub optional: &'static [&'static str],
@@ -114,6 +114,27 @@ impl Architecture {
         exceeds_f16: false,
         decoder: None,
     };
+}
+
+/// A prefix of stored names.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Prefix {
+    /// The prefix in files.
+    pub stored: &'static str,
+    /// The prefix that the tables have instead.
+    pub instead: &'static str,
+    /// Whether transformers' class loads no name with this prefix, unless the model is part of another one.
+    pub is_foreign: bool,
+    /// The values of `model_type` whose classes load such names nevertheless.
+    pub loaded_by: &'static [&'static str],
+}
+
+impl Prefix {
+    /// The name that the tables have in place of a stored one. `None` if it has another prefix.
+    pub(crate) fn applied(self, stored: &str) -> Option<String> {
+        stored.strip_prefix(self.stored).map(|rest| format!("{}{rest}", self.instead))
+    }
 }
 
 /// A line of a family's plan for decoders: the name of a block, and its values.

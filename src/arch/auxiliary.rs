@@ -1,19 +1,39 @@
 //! Known tensors that no model code asks for: patterns for every architecture, and for one.
 
+use crate::json::Json;
+
 const VISION: &str = "part of the vision model, not of the language model";
 const AUDIO: &str = "part of the audio model, not of the language model";
-const PROJECTOR: &str =
+pub(super) const PROJECTOR: &str =
     "part of the projector between the vision or audio model and the language model";
 
 /// The reason of tensors of a layer that predicts further tokens.
 pub(crate) const NEXT_TOKENS: &str =
     "part of the multi-token prediction layer (nextn), which the model can run without";
 
+const FREQUENCIES: &str = "rotary frequencies, which are derived from the config";
+const POSITIONS: &str = "position numbers, counted from 0";
+
+/// Reasons of tensors that classes compute, whether they are stored or not.
+pub(super) const COMPUTED: [&str; 2] = [FREQUENCIES, POSITIONS];
+
 /// The reason of unknown tensors without elements.
 pub(super) const EMPTY: &str = "empty, a tensor without elements";
 
 /// The reason of tensors that the caller leaves out.
 pub(super) const LEFT_OUT: &str = "as requested";
+
+/// The reason of a projector in a model whose config names no vision or audio model.
+pub(super) const OTHER_PROJECTOR: &str =
+    "part of a projection behind the language model, which has no name here";
+
+/// Whether the config of a model names a vision or audio model.
+pub(super) fn has_other_models(config: &Json) -> bool {
+    const WORDS: [&str; 6] = ["vision", "audio", "image", "visual", "speech", "mm_"];
+    let mut keys =
+        config.as_object().into_iter().flat_map(|config| config.iter()).map(|(key, _)| key);
+    keys.any(|key| WORDS.iter().any(|word| key.contains(word)))
+}
 
 /// Reasons of tensors that belong to a vision or audio model in the same files.
 pub(super) const TOWERS: [&str; 3] = [VISION, AUDIO, PROJECTOR];
@@ -101,11 +121,11 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("rope_freqs.weight",            "rotary factors that llama.cpp's converter derives from the config"),
     ("*rope_factors_long.weight",    "rotary factors that llama.cpp's converter takes from the config"),
     ("*rope_factors_short.weight",   "rotary factors that llama.cpp's converter takes from the config"),
-    ("*.rotary_emb.inv_freq",        "rotary frequencies, which are derived from the config"),
+    ("*.rotary_emb.inv_freq",        FREQUENCIES),
     ("mtp.*",                        NEXT_TOKENS),
-    ("*embeddings.position_ids",     "position numbers, counted from 0"),
-    ("*.attn_rot_embd.weight",       "rotary frequencies, which are derived from the config"),
-    ("rope.freqs",                   "rotary frequencies, which are derived from the config"),
+    ("*embeddings.position_ids",     POSITIONS),
+    ("*.attn_rot_embd.weight",       FREQUENCIES),
+    ("rope.freqs",                   FREQUENCIES),
     ("v.*",                          VISION),
     ("a.*",                          AUDIO),
     ("mm.*",                         PROJECTOR),

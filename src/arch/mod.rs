@@ -34,7 +34,7 @@ mod wrapper;
 
 pub use crate::dialect::Dialect;
 pub(crate) use architecture::Instead;
-pub use architecture::{Architecture, PlanLine, RopeLayout};
+pub use architecture::{Architecture, PlanLine, Prefix, RopeLayout};
 pub(crate) use auxiliary::NEXT_TOKENS;
 pub(crate) use conditional::ConditionalName;
 pub(crate) use config::KeptDocument;

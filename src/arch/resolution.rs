@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::architecture::{Architecture, RopeLayout};
 use super::mapping::{self, Mapping};
+use super::wrapper::OwnPieces;
 use super::{auxiliary, wrapper};
 use crate::bytes::Text;
 use crate::dialect::Dialect;
@@ -38,8 +39,10 @@ pub struct Resolution {
     pub wrapper: String,
     /// The number of stored names that have such a piece.
     pub wrapped: usize,
-    /// A prefix of all names that only this model has, among these pieces.
-    pub(crate) held: &'static str,
+    /// Those among these pieces that only this model has.
+    pub(super) own_pieces: OwnPieces,
+    /// Stored names that transformers' class of the model does not have, and those that it has instead.
+    pub(crate) renamed: Vec<(String, String)>,
     /// Whether the language model's names have a prefix that the tables lack.
     pub(crate) is_within: bool,
     /// Names under which required tensors are missing, and the stored names that these tensors have instead.
@@ -63,6 +66,11 @@ impl Auxiliary {
         auxiliary::TOWERS.contains(&self.reason)
     }
 
+    /// Whether classes compute it, whether it is stored or not.
+    pub(crate) fn is_computed(&self) -> bool {
+        auxiliary::COMPUTED.contains(&self.reason)
+    }
+
     /// Whether the caller leaves it out.
     pub(crate) fn is_left_out(&self) -> bool {
         self.reason == auxiliary::LEFT_OUT
@@ -75,15 +83,16 @@ impl Resolution {
         dialect: Dialect,
         reason: String,
     ) -> Self {
-        let (wrapper, wrapped, held) = (String::new(), 0, "");
-        let (aliases, mapped, auxiliary, unknown, missing) = Default::default();
+        let (wrapper, wrapped, own_pieces) = (String::new(), 0, OwnPieces::default());
+        let (renamed, aliases, mapped, auxiliary, unknown, missing) = Default::default();
         Self {
             architecture,
             dialect,
             reason,
             wrapper,
             wrapped,
-            held,
+            own_pieces,
+            renamed,
             is_within: false,
             aliases,
             mapped,
@@ -133,7 +142,7 @@ impl Resolution {
 
     /// A stored name without the pieces of wrappers, which are noted.
     pub(super) fn unwrap<'n>(&mut self, stored: &'n str) -> Cow<'n, str> {
-        let (bare, pieces) = wrapper::unwrapped(stored, self.held);
+        let (bare, pieces) = wrapper::unwrapped(stored, &self.own_pieces);
         if !pieces.is_empty() {
             self.wrapped = self.wrapped.saturating_add(1);
             self.wrapper = pieces;
@@ -145,7 +154,7 @@ impl Resolution {
     pub(crate) fn bare<'n>(&self, stored: &'n str) -> Cow<'n, str> {
         let bare = match self.wrapped {
             0 => Cow::Borrowed(stored),
-            _ => wrapper::unwrapped(stored, self.held).0,
+            _ => wrapper::unwrapped(stored, &self.own_pieces).0,
         };
         auxiliary::outside_language_model(&bare).map_or(bare, Cow::Owned)
     }
@@ -153,11 +162,22 @@ impl Resolution {
     /// A statement about the pieces of wrappers in `of` stored names, if they have any.
     pub(crate) fn wrapper_in(&self, of: usize) -> Option<String> {
         let Self { wrapper, wrapped, .. } = self;
+        let again = if self.own_pieces.repeats { " once more" } else { "" };
         Some(match of.saturating_sub(*wrapped) {
             _ if *wrapped == 0 => return None,
-            0 => format!("every tensor name has \"{wrapper}\""),
-            _ => format!("{wrapped} of {of} tensor names have \"{wrapper}\""),
+            0 => format!("every tensor name has \"{wrapper}\"{again}"),
+            _ => format!("{wrapped} of {of} tensor names have \"{wrapper}\"{again}"),
         })
+    }
+
+    /// A statement about stored names that transformers' class does not have, if there are any.
+    pub(crate) fn renamed_in_class(&self) -> Option<String> {
+        let [(stored, name), others @ ..] = self.renamed.as_slice() else { return None };
+        let more = match others.len() {
+            0 => String::new(),
+            more => format!(", and {more} other names"),
+        };
+        Some(format!("transformers' class has {name} in place of {stored}{more}"))
     }
 
     /// The layers that predict further tokens and whose tensors have names, by number. They follow

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use super::architecture::Architecture;
+use super::architecture::{Architecture, Prefix};
 use super::auxiliary;
 use super::config::{self, ConfigReader, ConfigValue, Field, KeptDocument, ModelConfig};
 use super::experts::{Experts, add_experts};
@@ -17,6 +17,7 @@ use super::resolution::{Auxiliary, Resolution};
 use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
+use super::wrapper::OwnPieces;
 use super::{diffusion, structure, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
@@ -190,8 +191,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
         return Ok(structure::resolve(store, resolution, reader.as_ref()));
     };
     let names = names_of(architecture, dialect);
-    let (held, within) = prefixes(store, &resolution, architecture, &names);
-    (resolution.held, resolution.is_within) = (held, !within.is_empty());
+    let within = prefixes(store, &mut resolution, architecture, &names);
     let required = architecture.required();
     let bits = bits_of(&required);
     // Which of the required names each layer has, one bit each. The layers are those with stored
@@ -221,6 +221,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             }
             continue;
         };
+        resolution.renamed.extend(found.instead.map(|name| (stored.clone().into_owned(), name)));
         for &DialectRow { rank, canonical, transform } in found.rows {
             if let Some(layer) = found.layer.zip(stack(canonical)) {
                 *layers.entry(layer).or_default() |= bits.get(canonical).copied().unwrap_or(0);
@@ -242,6 +243,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
             experts.stored.push((expert, stored.clone().into_owned()));
         }
     }
+    settle_names(store, &mut resolution);
     add_aliases(store, &mut resolution, (&names, &required), &mut ranks);
     let experts = experts.into_values();
     add_experts(experts, &mut resolution).map_err(|error| error.in_file(store.path()))?;
@@ -288,17 +290,50 @@ fn add_aliases(
     }
 }
 
-/// A prefix of all names, and the one that the layers of the language model have within another model, if no
-/// name of a layer is one of the family's.
+/// Leaves names as they are where the language model is part of another one, but for those of towers that are
+/// stored as if they were parts of the language model.
+fn settle_names(store: &Store, resolution: &mut Resolution) {
+    let config = store.document("config.json");
+    let is_projector = |tensor: &Auxiliary| tensor.reason == auxiliary::PROJECTOR;
+    let is_other = config.is_some_and(|config| !auxiliary::has_other_models(config));
+    let mut towers = resolution.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower());
+    if is_other && towers.all(is_projector) {
+        let projectors = resolution.auxiliary.iter_mut().filter(|tensor| is_projector(tensor));
+        projectors.for_each(|tensor| tensor.reason = auxiliary::OTHER_PROJECTOR);
+    }
+    let is_whole = resolution.dialect == Dialect::HuggingFace
+        && config.is_some_and(|config| config::nested_configs(config).len() == 1)
+        && !resolution.has_towers()
+        && resolution.unknown.is_empty();
+    let rows = resolution.architecture.map_or(&[][..], |row| row.prefixes);
+    let named = architecture_name(store).ok().flatten().map_or_else(String::new, |name| name.value);
+    let is_loaded = |stored: &str| {
+        let mut prefixes = rows.iter().filter(|prefix| stored.starts_with(prefix.stored));
+        prefixes.any(|prefix| prefix.loaded_by.contains(&&*named))
+    };
+    resolution.renamed.retain(|(stored, _)| is_whole && !is_loaded(stored));
+    if resolution.dialect == Dialect::HuggingFace {
+        let towers = resolution.auxiliary.iter().filter(|tensor| tensor.is_of_a_tower());
+        let outside = towers.filter_map(|tensor| {
+            let name = auxiliary::outside_language_model(&tensor.stored)?;
+            Some((tensor.stored.clone(), name))
+        });
+        let outside: Vec<(String, String)> = outside.collect();
+        resolution.renamed.extend(outside);
+    }
+}
+
+/// Finds the pieces of names that only this model has. Returns the prefix that the layers of the language model have
+/// within another model, if no name of a layer is one of the family's.
 fn prefixes(
     store: &Store,
-    resolution: &Resolution,
+    resolution: &mut Resolution,
     architecture: &Architecture,
     names: &DialectRows,
-) -> (&'static str, String) {
-    let dialect = resolution.dialect;
+) -> String {
+    let (dialect, none) = (resolution.dialect, OwnPieces::default());
     if dialect == Dialect::Gguf {
-        return ("", String::new());
+        return String::new();
     }
     let is_of_layers = |name: &str| {
         find(name, architecture, dialect, names).is_some_and(|found| found.layer.is_some())
@@ -307,17 +342,20 @@ fn prefixes(
     let bare = || {
         store
             .tensors()
-            .map(|tensor| wrapper::unwrapped(&tensor.name().spelling(), "").0.into_owned())
+            .map(|tensor| wrapper::unwrapped(&tensor.name().spelling(), &none).0.into_owned())
     };
     if bare().any(|name| is_of_layers(&name) && !is_auxiliary(&name)) {
-        return ("", String::new());
+        return String::new();
     }
-    let held = wrapper::held(&bare().collect::<Vec<_>>(), is_of_layers);
-    if !held.is_empty() {
-        return (held, String::new());
+    let own = OwnPieces::of(&bare().collect::<Vec<_>>(), &resolution.reason, is_of_layers);
+    if own != none {
+        resolution.own_pieces = own;
+        return String::new();
     }
     let bare: Vec<String> = bare().filter(|name| !is_auxiliary(name)).collect();
-    ("", wrapper::inner(&bare, &resolution.reason, is_of_layers))
+    let within = wrapper::inner(&bare, &resolution.reason, is_of_layers);
+    resolution.is_within = !within.is_empty();
+    within
 }
 
 /// Whether the files use GGUF's names. whisper.cpp's own files use the same names as its GGUF files.
@@ -421,9 +459,7 @@ fn has_names_of_mlx(store: &Store, architecture: &Architecture) -> bool {
         rules.any(|rule| rule.hf.name == name)
     };
     let others = |name: &str| {
-        let instead = |(prefix, instead): &(&str, &str)| {
-            name.strip_prefix(prefix).is_some_and(|rest| known(&format!("{instead}{rest}")))
-        };
+        let instead = |prefix: &Prefix| prefix.applied(name).is_some_and(|name| known(&name));
         known(name) || architecture.prefixes.iter().any(instead)
     };
     let names = architecture.mlx.iter().map(|rule| rule.hf.name);
@@ -495,6 +531,8 @@ struct NameMatch<'n> {
     rows: &'n [DialectRow],
     layer: Option<u32>,
     expert: Option<u32>,
+    /// The name that transformers' class has instead.
+    instead: Option<String>,
 }
 
 fn find<'n>(
@@ -506,21 +544,22 @@ fn find<'n>(
     let look = |name: &str| {
         let rule::Pattern { layers, layer, experts } = rule::pattern(name);
         if let Some(rows) = names.get(layers.as_str()) {
-            return Some(NameMatch { rows, layer, expert: None });
+            return Some(NameMatch { rows, layer, expert: None, instead: None });
         }
         let Some((pattern, expert)) = experts else {
             // Outside of layers, a single number may be that of one of several tensors.
             let rows = names.get(layers.replace("{n}", "{e}").as_str())?;
-            return Some(NameMatch { rows, layer: None, expert: layer });
+            return Some(NameMatch { rows, layer: None, expert: layer, instead: None });
         };
         let rows = names.get(pattern.as_str())?;
-        Some(NameMatch { rows, layer, expert: Some(expert) })
+        Some(NameMatch { rows, layer, expert: Some(expert), instead: None })
     };
     look(stored).or_else(|| {
         let prefixes = if dialect == Dialect::Gguf { &[] } else { architecture.prefixes };
-        prefixes.iter().find_map(|(prefix, instead)| {
-            let rest = stored.strip_prefix(prefix)?;
-            look(&format!("{instead}{rest}"))
+        prefixes.iter().find_map(|prefix| {
+            let name = prefix.applied(stored)?;
+            let found = look(&name)?;
+            Some(NameMatch { instead: prefix.is_foreign.then_some(name), ..found })
         })
     })
 }

@@ -1,6 +1,6 @@
 //! Translates a model's tensors to the names, shapes and row order of a dialect.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
@@ -125,14 +125,20 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
     // mlx-lm knows no further prefixes.
     let is_within =
         dialect == Dialect::Mlx && resolution.is_within && resolution.unknown.is_empty();
-    if same(resolution.dialect) == same(dialect) && is_whole && !are_apart && !is_within {
+    let is_other = are_apart || is_within || joins_experts(model, dialect)?;
+    if same(resolution.dialect) == same(dialect) && is_whole && !is_other {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
             left.map(|tensor| (tensor.stored.clone(), tensor.reason.to_owned())).collect();
         let is_left = |view: &Tensor| left_out.iter().any(|(name, _)| name == view.name());
-        let named = |view: Tensor| {
-            let bare = resolution.bare(view.name()).into_owned();
-            view.named(&bare)
+        let in_class: HashMap<&str, &str> =
+            resolution.renamed.iter().map(|(stored, name)| (&**stored, &**name)).collect();
+        let named = |view: Tensor| match in_class.get(view.name()) {
+            Some(name) => view.named(name),
+            None => {
+                let bare = resolution.bare(view.name()).into_owned();
+                view.named(&bare)
+            }
         };
         let stored = model.stored_tensors().filter(|view| !is_left(view)).map(named);
         let mut tensors: Vec<Tensor> = stored.collect();
@@ -170,6 +176,36 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
         translation.add(tensor, &mut named)?;
     }
     Ok(named)
+}
+
+/// The first of the tensors of single experts that transformers' class does not load, since it has those of a layer in
+/// one tensor, and the number of them.
+pub(super) fn split_experts<'m>(
+    store: &Store,
+    resolution: &'m Resolution,
+) -> Result<Option<(&'m str, usize)>> {
+    let Some(architecture) = resolution.architecture else { return Ok(None) };
+    let is_joined = resolution.dialect == Dialect::HuggingFace
+        && architecture.joined_experts.contains(&&*model_type(store, resolution)?);
+    let split = resolution.mapped.iter().filter(|mapping| is_joined && mapping.stacked);
+    let mut names = split.flat_map(|mapping| &mapping.stored);
+    let first = names.next();
+    Ok(first.map(|name| (name.as_str(), names.count().saturating_add(1))))
+}
+
+/// Whether the experts are joined as transformers' class has them. Packed experts stay as they are, for other readers.
+pub(super) fn joins_experts(model: &Model, dialect: Dialect) -> Result<bool> {
+    let resolution = model.resolution()?;
+    let is_split = dialect == Dialect::HuggingFace
+        && resolution.unknown.is_empty()
+        && split_experts(model.store(), resolution)?.is_some();
+    let split = resolution.mapped.iter().filter(|mapping| is_split && mapping.stacked);
+    let mut names = split.flat_map(|mapping| &mapping.stored);
+    let is_plain = |name: &String| {
+        let dtype = model.stored_tensor(name).and_then(|tensor| tensor.dtype());
+        dtype.is_ok_and(|dtype| !dtype.is_quantized())
+    };
+    Ok(is_split && names.all(is_plain))
 }
 
 /// A translation of a model's tensors to another dialect.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::dialect::{joins_experts, split_experts};
 use super::verify::{tokens_beyond, untied};
 use crate::arch::config::pooling;
 use crate::bytes::{Access, Text};
@@ -157,6 +158,21 @@ pub(super) fn files(
         false => |name: &str| companion(name) == Some(Companion::Copied),
     };
     notes(model, keeps)?.into_iter().for_each(|note| builder.note(note));
+    if let Some(renamed) = model.resolution()?.renamed_in_class() {
+        builder.note(format!("{renamed}: they are renamed"));
+    }
+    if writer.dialect == Dialect::HuggingFace
+        && let Some((first, count)) = split_experts(model.store(), model.resolution()?)?
+    {
+        let what = match joins_experts(model, Dialect::HuggingFace)? {
+            true => "they are joined",
+            false => "they are packed and stay as they are, for other readers",
+        };
+        builder.note(format!(
+            "transformers' class has the experts of a layer in one tensor, in place of {first} and {} more: {what}",
+            count.saturating_sub(1)
+        ));
+    }
     let mut found = match model.encoding() {
         Encoding::Gguf if pooling_of(model.store()).is_some() => dense_documents(model)?,
         _ => copies(model)?,
@@ -167,6 +183,7 @@ pub(super) fn files(
         builder.note(OF_MLX_VLM);
     }
     lost_pooling(model).into_iter().for_each(|note| builder.note(note));
+    lost_vocabulary(model).into_iter().for_each(|note| builder.note(note));
     if only_json {
         let left = found.into_iter().filter(|document| document.name.contains('/'));
         let mut left: Vec<_> = left.map(|document| (document.name, no_folders(writer))).collect();
@@ -175,6 +192,18 @@ pub(super) fn files(
         found = Vec::new();
     }
     Ok(found)
+}
+
+/// A note on the vocabulary of a file of whisper.cpp, which has no merges.
+fn lost_vocabulary(model: &Model) -> Option<String> {
+    let mut keys = model.metadata().iter().filter(|_| model.encoding() == Encoding::Ggml);
+    let (key, value) = keys.find(|(key, _)| key.as_bytes().ends_with(b".vocab"))?;
+    let count = value.to_array()?.len();
+    Some(format!(
+        "left out: the vocabulary ({}, {count} pieces), which has no merges: take the tokenizer's files from the \
+         original directory",
+        key.spelling()
+    ))
 }
 
 /// A note on the pooling of a GGUF file that a directory has no words for.
@@ -253,8 +282,7 @@ pub(super) fn notes(model: &Model, keeps: fn(&str) -> bool) -> Result<Vec<String
     const SHOWN: usize = 8;
     let mut notes = Vec::new();
     if let Some(wrapped) = model.resolution()?.wrapper_in(model.len()) {
-        let what = "the name of a wrapper of PyTorch or PEFT: it is dropped";
-        notes.push(format!("{wrapped}, {what}"));
+        notes.push(format!("{wrapped}, the name of a wrapper: it is dropped"));
     }
     if let Ok(config) = model.config() {
         notes.extend(untied(model.store(), config));

@@ -16,7 +16,7 @@ use crate::models::{
 };
 use crate::support::{Gguf, Safetensors, folder};
 use serde_json::Value as Json;
-use weighbridge::arch::{Architecture, Change, Dialect, Mapping, Transform, architectures};
+use weighbridge::arch::{Architecture, Change, Dialect, Mapping, Prefix, Transform, architectures};
 use weighbridge::device::Cpu;
 use weighbridge::model::Convention;
 use weighbridge::{DType, ErrorKind, Model, OpenOptions, WeightProvider};
@@ -210,8 +210,9 @@ fn rows_of(architecture: &Architecture, dialect: Dialect, mapping: &Mapping) -> 
     };
     let mut spellings = vec![stored.clone()];
     if dialect != Dialect::Gguf {
-        let instead = |(prefix, instead): &(&str, &str)| {
-            Some(format!("{instead}{}", stored.strip_prefix(prefix)?))
+        let instead = |prefix: &Prefix| {
+            let rest = stored.strip_prefix(prefix.stored)?;
+            Some(format!("{}{rest}", prefix.instead))
         };
         spellings.extend(architecture.prefixes.iter().filter_map(instead));
     }
@@ -251,8 +252,6 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("kimi_linear", "mlx"),
     ("longcat_flash", "hugging face"),
     ("luke", "hugging face"),
-    ("mamba", "hugging face"),
-    ("mamba2", "hugging face"),
     ("minimax_m3", "hugging face"),
     ("nemotron_h", "gguf"),
     ("nemotron_h", "hugging face"),

@@ -2,14 +2,15 @@
 
 use super::families::Families;
 use super::step::Step;
-use super::table::{Tables, number, value};
+use super::table::{Tables, number, prefix, value};
 use super::text::{Line, Parsed, Section};
 use crate::arch::config::{ConfigValue, FamilyDefault, key};
 use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
 use crate::arch::tensor::is_norm_of_layers;
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
-    Architecture, ConditionalName, Instead, KeyedTensor, NameRule, PlanLine, Rename, RopeLayout,
+    Architecture, ConditionalName, Instead, KeyedTensor, NameRule, PlanLine, Prefix, Rename,
+    RopeLayout,
 };
 
 /// Parses the families of a file.
@@ -115,7 +116,7 @@ struct FamilyDraft {
     hf: Vec<&'static str>,
     rules: Vec<&'static [NameRule]>,
     optional: Vec<&'static str>,
-    prefixes: Vec<(&'static str, &'static str)>,
+    prefixes: Vec<Prefix>,
     renames: Vec<Rename>,
     conditional_names: Vec<ConditionalName>,
     auxiliary: Vec<(&'static str, &'static str)>,
@@ -219,7 +220,7 @@ impl FamilyDraft {
                 }
             }
             "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
-            "prefix" => self.prefixes.push((line.word(0)?, line.word(1)?)),
+            "prefix" => self.prefixes.push(prefix(line, line.word(0)?, line.from(1))?),
             "rename" => {
                 let words: Vec<&'static str> = line.from(0).collect();
                 self.renames.push(tables.rename(line, &words)?);

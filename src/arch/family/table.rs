@@ -7,6 +7,7 @@ use super::form;
 use super::step::Step;
 use super::steps::steps;
 use super::text::{Fault, Line, Parsed, Section, Word, sections};
+use crate::arch::Prefix;
 use crate::arch::rule::{self, NameRule, Rename, StoredForm};
 use crate::arch::tensor::{is_canonical, is_required};
 use crate::arch::transform::SAME;
@@ -29,7 +30,7 @@ pub(super) struct Tables {
     keys: Named<KeyRule>,
     config: Named<ConfigRule>,
     optional: Named<&'static str>,
-    prefixes: Named<(&'static str, &'static str)>,
+    prefixes: Named<Prefix>,
     renames: Named<Rename>,
     /// The sections that are no tables.
     pub(super) others: Vec<Section>,
@@ -67,8 +68,8 @@ impl Tables {
                     tables.optional.push((head.word(0)?, list(lines, entry)?));
                 }
                 "prefixes" => {
-                    let pair = |line: &Line| Ok((line.keyword, line.word(0)?));
-                    tables.prefixes.push((head.word(0)?, list(lines, pair)?));
+                    let row = |line: &Line| prefix(line, line.keyword, line.from(0));
+                    tables.prefixes.push((head.word(0)?, list(lines, row)?));
                 }
                 "renames" => {
                     let row = |line: &Line| {
@@ -125,11 +126,7 @@ impl Tables {
     }
 
     /// A list of prefixes.
-    pub(super) fn prefixes(
-        &self,
-        line: &Line,
-        name: &str,
-    ) -> Parsed<&'static [(&'static str, &'static str)]> {
+    pub(super) fn prefixes(&self, line: &Line, name: &str) -> Parsed<&'static [Prefix]> {
         self.table(line, name, |tables| &tables.prefixes)
     }
 
@@ -308,6 +305,25 @@ pub(super) fn builtin(name: &str) -> Option<&'static Builtin> {
 /// The rows of a table, which is never freed.
 fn list<T>(lines: &[Line], row: impl Fn(&Line) -> Parsed<T>) -> Parsed<&'static [T]> {
     Ok(lines.iter().map(row).collect::<Parsed<Vec<T>>>()?.leak())
+}
+
+/// A prefix of stored names, and the words that follow it.
+pub(super) fn prefix(
+    line: &Line,
+    stored: &'static str,
+    mut words: impl Iterator<Item = &'static str>,
+) -> Parsed<Prefix> {
+    let Some(instead) = words.next() else {
+        return Err(line.fault("a prefix, and the one that the tables have are needed"));
+    };
+    let (word, loaded_by) = (words.next(), words.collect::<Vec<_>>().leak());
+    match word {
+        None => Ok(Prefix { stored, instead, is_foreign: false, loaded_by }),
+        Some("foreign") => Ok(Prefix { stored, instead, is_foreign: true, loaded_by }),
+        Some(other) => {
+            Err(line.fault(format!("\"{other}\", but \"foreign\" or nothing is needed")))
+        }
+    }
 }
 
 /// The names of a tensor: canonical, in GGUF, in Hugging Face's files, and its forms there.

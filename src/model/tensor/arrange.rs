@@ -365,12 +365,21 @@ impl Tensor {
         if self.columns == 1 {
             return Ok(self);
         }
-        if !self.is_stored() {
-            let fault = "the elements are in several stored tensors";
+        let is_plain = |source: &RowSource| source.transposed.is_none();
+        let is_whole = self.whole_rows() && !self.is_interleaved();
+        if !is_whole || !self.sources.iter().all(is_plain) {
+            let fault = "the elements are those of rearranged tensors";
             return Err(Error::unsupported(fault).in_tensor(&self.name));
         }
-        let run = RowLoops::of(0, self.elements());
-        let runs = vec![RowRun::of(0, run)];
+        let columns = self.columns;
+        let elements = |run: &RowRun| {
+            let (source, spans) = (run.source, run.run.spans(0..run.len()));
+            spans.flat_map(RowSpan::unbroken).map(move |rows| {
+                let [start, count] = [rows.start, rows.count].map(|n| n.saturating_mul(columns));
+                RowRun::of(source, RowLoops::of(start, count))
+            })
+        };
+        let runs = self.runs.iter().flat_map(elements).collect();
         Ok(Self { columns: 1, order: RowLoops::of(0, 1), taken: 0..1, runs, ..self })
     }
 

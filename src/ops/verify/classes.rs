@@ -6,6 +6,7 @@ use crate::arch::config::flags::{TensorFlag, tensor_flags};
 use crate::arch::{ModelConfig, Resolution};
 use crate::engines::transformers;
 use crate::json::{Json, Map};
+use crate::ops::dialect::split_experts;
 use crate::store::Store;
 
 /// Names of kinds in older files.
@@ -35,6 +36,14 @@ pub(super) fn faults(store: &Store, resolution: &Resolution, config: &ModelConfi
     if let Some(wrapped) = resolution.wrapper_in(store.len()) {
         let instead = "which the names that transformers and mlx-lm look for do not have";
         faults.push(format!("{wrapped}, {instead}"));
+    }
+    if let Some(renamed) = resolution.renamed_in_class() {
+        faults.push(format!("{renamed}: it ignores tensors under other names"));
+    }
+    if let Ok(Some((first, count))) = split_experts(store, resolution) {
+        faults.push(format!(
+            "{first}: transformers' class has the experts of a layer in one tensor, and ignores {count} such tensors"
+        ));
     }
     flags(text, resolution, config, &mut faults);
     places(root, resolution, config, &mut faults);
