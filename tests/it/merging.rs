@@ -1,6 +1,6 @@
 //! Several models merged into one.
 
-use crate::support::{copy_of, put, sample};
+use crate::support::{Safetensors, copy_of, f32s, put, sample};
 use weighbridge::model::Part;
 use weighbridge::ops::{self, ConvertOptions, MergeMethod, MergeRecipe, Setting, merge_models};
 use weighbridge::write::Method;
@@ -459,4 +459,41 @@ fn vocabularies_are_united() {
     close(&found[511], &a[5]);
     let outside = merged("tokenizer: {source: third}\n").expect_err("not merged");
     assert!(outside.to_string().contains("third"), "{outside}");
+}
+
+/// The sample with other names of its tensors, and one more tensor.
+fn named(rename: impl Fn(&str) -> String, more: &[(&str, &[u64])]) -> tempfile::TempDir {
+    let files = copy_of(sample("hf"));
+    let mut file = Safetensors::new();
+    for tensor in open(HF).stored_tensors() {
+        let values = tensor.dequantize().expect("values");
+        file = file.tensor(&rename(tensor.name()), "F32", tensor.shape(), f32s(&values));
+    }
+    for (name, shape) in more {
+        let count = shape.iter().product::<u64>() as usize;
+        file = file.tensor(name, "F32", shape, f32s(&vec![1.0; count]));
+    }
+    put(files.path(), "model.safetensors", file.build());
+    files
+}
+
+/// Classes with a head and without have other prefixes, and older files have rotary frequencies.
+#[test]
+fn names_and_computed_tensors_of_other_classes() -> Result<()> {
+    let bare = |name: &str| name.strip_prefix("model.").unwrap_or(name).to_owned();
+    let other = named(bare, &[("layers.0.self_attn.rotary_emb.inv_freq", &[32])]);
+    let (plain, other) = (open(HF), Model::open(other.path())?);
+    for models in [[&plain, &other], [&other, &plain]] {
+        let mut recipe = MergeRecipe::new(MergeMethod::Linear);
+        for model in models {
+            recipe.add(model.clone(), 1.0);
+        }
+        let merged = merge_models(&recipe)?;
+        assert_eq!(merged.len(), plain.len());
+        assert_eq!(values(&merged, Q), values(&plain, Q));
+        let plan =
+            ops::convert(&merged, &ConvertOptions::new(&weighbridge::container::SAFETENSORS))?;
+        assert!(plan.notes.concat().contains("rotary_emb.inv_freq: not every model has it"));
+    }
+    Ok(())
 }

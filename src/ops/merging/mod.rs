@@ -74,6 +74,7 @@ pub fn merge_models(recipe: &MergeRecipe) -> Result<Model> {
     let main = recipe.base.unwrap_or(0);
     let (models, mut notes) = untied(recipe)?;
     let sources = models.iter().map(SourceTensors::of).collect::<Result<Vec<_>>>()?;
+    let sources = aligned(sources, main, &mut notes);
     if recipe.slices.is_empty() {
         check_names(&sources, main)?;
     }
@@ -116,6 +117,50 @@ fn untied(recipe: &MergeRecipe) -> Result<(Vec<Model>, Vec<String>)> {
         models.push(untied.unwrap_or_else(|| model.clone()));
     }
     Ok((models, notes))
+}
+
+/// The tensors of all models under the names of the model `main`: classes with a head and without have other
+/// prefixes. Without the tensors that only some models have and none needs, as notes say.
+fn aligned(
+    mut sources: Vec<SourceTensors>,
+    main: usize,
+    notes: &mut Vec<String>,
+) -> Vec<SourceTensors> {
+    let Some(listed) = sources.get(main) else { return sources };
+    let names: HashMap<Vec<String>, String> =
+        listed.roles.iter().map(|(name, role)| (role.clone(), name.clone())).collect();
+    for source in &mut sources {
+        let renamed = |name: &str| {
+            let other = names.get(source.roles.get(name)?)?;
+            let ends = |name: &str, end: &str| name.strip_suffix(end)?.ends_with('.').then_some(());
+            ends(name, other).or_else(|| ends(other, name)).map(|()| other.clone())
+        };
+        source.of_tokens =
+            source.of_tokens.iter().map(|name| renamed(name).unwrap_or(name.clone())).collect();
+        let tensors = std::mem::take(&mut source.tensors).into_iter();
+        let tensors = tensors.map(|tensor| match renamed(tensor.name()) {
+            Some(name) => tensor.named(&name),
+            None => tensor,
+        });
+        source.tensors = tensors.collect();
+    }
+    let known = |name: &str| sources.iter().all(|source| source.find(name).is_some());
+    let lone = |source: &SourceTensors| {
+        let names = source.unneeded.iter().filter(|name| !known(name)).cloned();
+        names.collect::<BTreeSet<String>>()
+    };
+    let lone: BTreeSet<String> = sources.iter().flat_map(lone).collect();
+    if let Some(first) = lone.first() {
+        let others = lone.len() - 1;
+        let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+        notes.push(format!(
+            "left out: {first}{more}: not every model has it, and none needs it, since it is computed from the config"
+        ));
+    }
+    for source in &mut sources {
+        source.tensors.retain(|tensor| !lone.contains(tensor.name()));
+    }
+    sources
 }
 
 /// Checks that the model whose tensors are listed has all those of the others.
@@ -205,6 +250,10 @@ struct SourceTensors {
     path: PathBuf,
     /// The names of tensors with a row for each token.
     of_tokens: HashSet<String>,
+    /// The canonical tensors that tensors hold, by their names.
+    roles: HashMap<String, Vec<String>>,
+    /// Tensors that are no weights, such as rotary frequencies.
+    unneeded: Vec<String>,
 }
 
 impl SourceTensors {
@@ -221,7 +270,24 @@ impl SourceTensors {
         let of_tokens =
             |tensor: &&Tensor| tensor.stored_names().any(|name| stored.contains(&*name.spelling()));
         let of_tokens = tensors.iter().filter(of_tokens).map(|tensor| tensor.name().to_owned());
-        Ok(Self { of_tokens: of_tokens.collect(), path: model.path().to_path_buf(), tensors })
+        let of_tokens = of_tokens.collect();
+        let resolution = model.resolution()?;
+        let mut held: HashMap<&str, Vec<String>> = HashMap::new();
+        for mapping in &resolution.mapped {
+            for (place, stored) in mapping.stored.iter().enumerate() {
+                held.entry(stored).or_default().push(format!("{} {place}", mapping.canonical));
+            }
+        }
+        let role = |tensor: &Tensor| {
+            let stored = tensor.stored_names();
+            let held = stored.filter_map(|name| held.get(&*name.spelling())).flatten().cloned();
+            (tensor.name().to_owned(), held.collect::<Vec<String>>())
+        };
+        let roles = tensors.iter().map(role).filter(|(_, role)| !role.is_empty()).collect();
+        let unneeded = resolution.auxiliary.iter().filter(|tensor| tensor.is_computed());
+        let unneeded = unneeded.map(|tensor| resolution.bare(&tensor.stored).into_owned());
+        let unneeded = unneeded.collect();
+        Ok(Self { of_tokens, path: model.path().to_path_buf(), tensors, roles, unneeded })
     }
 
     fn find(&self, name: &str) -> Option<&Tensor> {
