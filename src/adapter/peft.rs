@@ -10,6 +10,9 @@ use crate::model::Model;
 
 const CONFIG: &str = "adapter_config.json";
 
+/// The embedding and the norms that LongLoRA trains beside the adapter.
+const FURTHER: &str = "trainable_params.bin";
+
 /// Reads an adapter, or returns `None` for another kind of directory.
 pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     let Some(config) = model.read_document(CONFIG)? else { return Ok(None) };
@@ -17,6 +20,11 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
         return Err(Error::malformed(format!("{CONFIG} is not a JSON object")));
     };
     let mut obstacle = obstacle(config);
+    if let Some(name) = model.store().folder_files()?.unknown.iter().find(|name| *name == FURTHER) {
+        let fault = format!("{name} has further trained tensors, in a form that is not read");
+        let advice = "merge both into the base model with LongLoRA's merge_lora_weights_and_save_hf_model.py";
+        obstacle.get_or_insert(Error::unsupported(fault).advise(advice));
+    }
     let mut parts = AdapterParts::default();
     for tensor in model.stored_tensors() {
         // PEFT saves the base's own embedding beside a changed one.
@@ -233,7 +241,8 @@ fn obstacle(config: &Map<String, Json>) -> Option<Error> {
     if !["lora", "trainable_tokens"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         return refuse("peft_type", format!("{kind}, but only LORA can be merged"));
     }
-    const REFUSED: [(&str, &str); 3] = [
+    const REFUSED: [(&str, &str); 4] = [
+        ("enable_lora", "the adapter changes parts of fused matrices, with a grouped B"),
         ("use_qalora", "QALoRA pools the inputs"),
         ("layer_replication", "the adapter repeats layers"),
         (

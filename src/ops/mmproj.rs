@@ -60,6 +60,10 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
                 format!("the vision model is part of {outer}, which is not supported (mmproj)");
             return Err(Error::unsupported(fault).advise(CONVERTER));
         }
+        if of_towers(model.resolution()?).next().is_some() {
+            let fault = "the model has no vision_config, and other models than vision models are not supported (mmproj)";
+            return Err(Error::unsupported(fault).advise(CONVERTER));
+        }
         let fault = "the model has no vision model, so that there is no mmproj file to write";
         return Err(Error::unsupported(fault));
     };

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
 use weighbridge::container::{GGUF, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
@@ -90,6 +91,32 @@ fn refused(source: &TempDir, options: ConvertOptions) -> String {
         Ok((_, model, _)) => format!("written, with {} tensors", model.len()),
         Err(error) => without_path(&told(&error), source.path()),
     }
+}
+
+/// An adapter that changes the vision model changes the file of the vision model.
+#[test]
+fn adapters_of_vision_models_are_merged() {
+    let mut config = json!({"model_type": "gemma3", "text_config": language("gemma3_text")});
+    config["vision_config"] = json!({
+        "model_type": "siglip_vision_model", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 8, "patch_size": 2
+    });
+    let name = "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj";
+    let weight = format!("{name}.weight");
+    let source = model(&config, &[(&weight, &[4, 4])]);
+    let half = |end: &str| format!("base_model.model.{name}.{end}.weight");
+    let pair = Safetensors::new()
+        .tensor(&half("lora_A"), "F32", &[1, 4], f32s(&[1.0, 0.0, 0.0, 0.0]))
+        .tensor(&half("lora_B"), "F32", &[4, 1], f32s(&[100.0, 0.0, 0.0, 0.0]));
+    let stated =
+        json!({"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"]});
+    let adapter = folder(&[("adapter_model.safetensors", pair.build())]);
+    put(adapter.path(), "adapter_config.json", stated.to_string());
+    let adapter = Adapter::open(adapter.path()).expect("an adapter");
+    let options = ConvertOptions::new(&GGUF).adapter(adapter, 1.0);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    let values = written.stored_tensor("v.blk.0.attn_q.weight").unwrap().dequantize().unwrap();
+    assert_eq!(values[..5], [100.0, 1.0, 2.0, 3.0, 4.0]);
 }
 
 /// Programs that wrap a model put a text before the names of its towers too.
@@ -367,7 +394,7 @@ fn what_cannot_be_written_is_refused_with_the_word_mmproj() {
     std::fs::remove_file(whole.path().join("preprocessor_config.json")).expect("removed");
     tell("no preprocessor", refused(&whole, gguf()));
     insta::assert_snapshot!(told, @r#"
-    another container: Unsupported: .: an mmproj file is a GGUF file without adapters and without quantization rules
+    another container: Unsupported: .: an mmproj file is a GGUF file without quantization rules
 
     another dtype: Unsupported: .: Q4_K, but matrices of an mmproj file are written as F32, F16, BF16, Q8_0
 

@@ -494,7 +494,7 @@ pub(crate) struct Convert {
     pub(crate) no_extra_keys: bool,
     /// For GGUF: write the vision model, which llama.cpp reads from a separate file (mmproj), instead of
     /// the language model
-    #[arg(long, conflicts_with_all = ["lora", "max_shard_size"])]
+    #[arg(long, conflicts_with = "max_shard_size")]
     pub(crate) mmproj: bool,
     /// Maximum size of the tensors in one file
     #[arg(long, value_name = "SIZE", value_parser = shard_size)]

@@ -62,9 +62,16 @@ fn extract(args: &Convert, base: &Path, tuned: &Model) -> Done {
         let fault = "--dtype is for adapters that are converted; a new one has F32";
         return Err(Stop::Usage(fault.to_owned()));
     }
+    let dst = args.dst.path()?.map(Path::to_path_buf);
+    if let Some(dst) = dst.as_deref().filter(|dst| by_ending(dst) == Some(&GGUF)) {
+        let fault = format!(
+            "{} is the name of a GGUF file, but an adapter is written as a folder: convert that one to GGUF, with --base",
+            shown(dst)
+        );
+        return Err(Stop::Usage(fault));
+    }
     let base = args.writing.open.options().open(base)?;
     [&base, tuned].into_iter().for_each(remark);
-    let dst = args.dst.path()?.map(Path::to_path_buf);
     let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, "-lora"));
     let adapter = ops::extract_adapter(&base, tuned, args.rank)?;
     let status = writing::run(tuned, &adapter.plan, &dst, &args.writing)?;

@@ -207,15 +207,17 @@ pub(super) fn with_layers(
 
 /// Plans a file with the vision model alone.
 fn projector(model: &Model, writer: &Writer, options: &ConvertOptions) -> Result<WritePlan> {
-    let others = options.quantization.is_some() || !options.adapters.is_empty();
-    if writer.dialect != Dialect::Gguf || others {
-        let fault = "an mmproj file is a GGUF file without adapters and without quantization rules";
+    if writer.dialect != Dialect::Gguf || options.quantization.is_some() {
+        let fault = "an mmproj file is a GGUF file without quantization rules";
         return Err(Error::unsupported(fault));
     }
-    if let Some(attached) = mmproj::attached(model) {
+    if let Some(attached) = mmproj::attached(model).filter(|_| options.adapters.is_empty()) {
         return mmproj::copied(attached, options.precision);
     }
-    mmproj::projector(model, options.precision)?.plan()
+    let model = &Adapter::merged(model, &options.adapters)?;
+    let mut builder = mmproj::projector(model, options.precision)?;
+    model.merged().iter().for_each(|note| builder.note(note.clone()));
+    builder.plan()
 }
 
 /// Plans the language model.

@@ -64,11 +64,20 @@ pub fn extract_adapter(base: &Model, tuned: &Model, rank: u64) -> Result<Extract
     for after in after {
         let name = after.name().to_owned();
         let own = before.iter().find(|tensor| tensor.name() == name);
-        let fault =
-            || format!("the base {} has no tensor of this name and shape", base.path().display());
-        let own = own.filter(|own| own.shape() == after.shape());
-        let own =
-            own.ok_or_else(|| Error::mismatch(fault()).in_tensor(&name).in_file(tuned.path()))?;
+        let path = base.path().display();
+        let fault = match own {
+            Some(own) if own.shape() == after.shape() => None,
+            Some(own) => Some(format!(
+                "shape {:?}, but {:?} in the base {path}, and an adapter changes values alone",
+                after.shape(),
+                own.shape()
+            )),
+            None => Some(format!("the base {path} has no such tensor")),
+        };
+        let (Some(own), None) = (own, &fault) else {
+            let fault = fault.unwrap_or_default();
+            return Err(Error::mismatch(fault).in_tensor(&name).in_file(tuned.path()));
+        };
         if own.to_vec::<f32>()? != after.to_vec::<f32>()? {
             found.add(&mut builder, own.clone(), after, rank)?;
         }
