@@ -25,7 +25,7 @@ pub(crate) use files::FAIRSEQ;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
 #[cfg(feature = "chat-template")]
 pub(crate) use special::chat_templates;
-pub(crate) use special::{chat_templates_beside, has_chat_template};
+pub(crate) use special::{chat_templates_beside, has_chat_template, named_texts};
 pub use special::{is_special_token_key, special_token_key};
 pub use tables::{MergedPair, TokenizerTables, VocabularyTable};
 pub use template::ChatTemplate;

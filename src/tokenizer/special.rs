@@ -58,6 +58,23 @@ const NAMES: [(&str, &str); 7] = [
     ("mask", "mask_token"),
 ];
 
+/// The texts of the special tokens that `tokenizer_config.json` names. transformers adds those that no list of added
+/// tokens has, in this order.
+pub(crate) fn named_texts(config: &Json) -> Vec<&str> {
+    let extra = config.get("extra_special_tokens");
+    let mut tokens: Vec<&Json> = NAMES.iter().filter_map(|(_, key)| config.get(key)).collect();
+    match extra {
+        Some(Json::Array(list)) => tokens.extend(list),
+        extra => {
+            let other = config.get("additional_special_tokens").and_then(Json::as_array);
+            tokens.extend(other.into_iter().flatten());
+            tokens.extend(extra.and_then(Json::as_object).into_iter().flat_map(|map| map.values()));
+        }
+    }
+    let texts = tokens.into_iter().map(|token| token.get("content").unwrap_or(token).as_str());
+    texts.flatten().filter(|text| !text.is_empty()).collect()
+}
+
 pub(super) fn gather(store: &Store, tokenizer: &mut Tokenizer<'_>) -> Result<()> {
     if store.encoding() == Encoding::Gguf {
         of_metadata(store, tokenizer)?;

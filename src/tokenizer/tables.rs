@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::json;
+use super::special::named_texts;
 use crate::error::{Error, Result};
 use crate::index::{NameIndex, hash};
 use crate::json::{Json, json};
@@ -156,9 +157,9 @@ impl TokenizerTables {
         Ok(Self { settings, vocabulary, merges })
     }
 
-    /// Adds the tokens that `tokenizer_config.json` lists and `tokenizer.json` lacks, as transformers does.
+    /// Adds the tokens that `tokenizer_config.json` lists or names and `tokenizer.json` lacks, as transformers does.
     pub(crate) fn add_tokens(&mut self, config: &Json) {
-        let Some(Json::Object(listed)) = config.get("added_tokens_decoder") else { return };
+        let listed = config.get("added_tokens_decoder").and_then(Json::as_object);
         let Some(settings) = self.settings.as_object_mut() else { return };
         let added = settings.entry("added_tokens".to_owned()).or_insert(Json::Null);
         if added.is_null() {
@@ -167,7 +168,7 @@ impl TokenizerTables {
         let Json::Array(added) = added else { return };
         let content = |token: &Json| token.get("content").and_then(Json::as_str).map(str::to_owned);
         let mut known: Vec<Option<String>> = added.iter().map(content).collect();
-        for (id, token) in listed {
+        for (id, token) in listed.into_iter().flatten() {
             let (Ok(id), Json::Object(token), text) = (id.parse::<u32>(), token, content(token))
             else {
                 continue;
@@ -181,6 +182,18 @@ impl TokenizerTables {
                 added.push(Json::Object(token));
                 known.push(text);
             }
+        }
+        let number = |token: &Json| u32::try_from(token.get("id")?.as_u64()?).ok();
+        let numbers = added.iter().filter_map(number).chain(self.vocabulary.iter().map(|t| t.0));
+        let mut next = numbers.max().map_or(0, |id| id.saturating_add(1));
+        for text in named_texts(config) {
+            if known.iter().flatten().any(|known| known == text) {
+                continue;
+            }
+            let id = self.vocabulary.id(text.as_bytes()).unwrap_or(next);
+            next = next.max(id.saturating_add(1));
+            added.push(json!({"id": id, "content": text, "normalized": false, "special": true}));
+            known.push(Some(text.to_owned()));
         }
     }
 

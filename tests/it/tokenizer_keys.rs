@@ -436,3 +436,54 @@ fn unknown_characters_of_unigram_tokenizers() {
         assert!(notes.contains(part), "{notes}");
     }
 }
+
+/// Older directories name special tokens in `special_tokens_map.json` alone. Texts end at a token that it names, too.
+#[test]
+fn special_tokens_of_older_directories() {
+    let files = |text: &str| {
+        [
+            ("tokenizer.model", pieces(2)),
+            (
+                "tokenizer_config.json",
+                json!({"tokenizer_class": "LlamaTokenizer"}).to_string().into_bytes(),
+            ),
+            ("added_tokens.json", json!({text: 6}).to_string().into_bytes()),
+            ("special_tokens_map.json", json!({"eos_token": text}).to_string().into_bytes()),
+        ]
+    };
+    for (text, eot) in [("<stop>", Some("6")), ("<|im_end|>", None)] {
+        let folder = beside("llama", 7, &files(text));
+        let path = folder.path().join("config.json");
+        let mut config: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        config["eos_token_id"] = 2.into();
+        put(folder.path(), "config.json", config.to_string());
+        let own = tokenizer(&keys(&folder));
+        assert_eq!(own["eos_token_id"], "2");
+        assert_eq!(own.get("eot_token_id").map(String::as_str), eot, "{text}");
+    }
+}
+
+/// transformers adds the special tokens that `tokenizer_config.json` names, in this order (checked with transformers
+/// 5.24).
+#[test]
+fn special_tokens_that_are_named_alone() {
+    let config = json!({
+        "pad_token": "<pad>", "additional_special_tokens": ["ab"], "extra_special_tokens": {"image_token": "<img>"},
+    });
+    let json = merges_with_bytes();
+    let files =
+        [("tokenizer.json", json.to_string()), ("tokenizer_config.json", config.to_string())];
+    let folder = beside("llama", 300, &files);
+    let keys = keys(&folder);
+    let texts: Vec<String> = tokenizer(&keys)["tokens"].split(' ').map(str::to_owned).collect();
+    let kinds: Vec<String> = tokenizer(&keys)["token_type"].split(' ').map(str::to_owned).collect();
+    let kind = |text: &str| texts.iter().position(|other| other == text).map(|id| &*kinds[id]);
+    assert_eq!([kind("<pad>"), kind("<img>")], [Some("3"), Some("3")], "{texts:?}");
+    let model = Model::open(folder.path()).expect("a directory");
+    let tables =
+        weighbridge::translate::tokenizer_tables(&model).expect("tables").expect("a tokenizer");
+    let added = tables.settings["added_tokens"].as_array().expect("a list");
+    let named = |text: &str| added.iter().find(|token| token["content"] == text).is_some();
+    assert!(named("<pad>") && named("<img>") && named("ab"));
+}

@@ -41,14 +41,19 @@ const ENDS: [&str; 19] = [
     "<turn|>",
 ];
 
-/// The further tokens that end a text, of which `generation_config.json` or `config.json` has a list, and which
-/// llama.cpp does not know by their texts: it has two more keys for such tokens.
-pub(super) fn further(store: &Store, config: Option<&Json>, out: &mut KeyValues) -> Result<()> {
+/// The further tokens that end a text, of which `generation_config.json` or `config.json` has a list, and the one that
+/// is `named` as end token, which llama.cpp does not know by their texts: it has two more keys for such tokens.
+pub(super) fn further(
+    store: &Store,
+    config: Option<&Json>,
+    named: Option<u32>,
+    out: &mut KeyValues,
+) -> Result<()> {
     let generation = store.read_document("generation_config.json")?;
     let of = |json: Option<&Json>| json?.get("eos_token_id").filter(|ids| !ids.is_null()).cloned();
-    let Some(ids) = of(generation.as_deref()).or_else(|| of(config)) else { return Ok(()) };
+    let ids = of(generation.as_deref()).or_else(|| of(config)).unwrap_or_default();
     let ids = ids.as_array().cloned().unwrap_or_else(|| vec![ids]);
-    let ids = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok());
+    let ids = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).chain(named);
     let key = |name: &str| format!("tokenizer.ggml.{name}_token_id");
     let eos = out.get(&key("eos")).and_then(|value| value.to_u64());
     let texts = out.get("tokenizer.ggml.tokens").and_then(|value| value.to_array());

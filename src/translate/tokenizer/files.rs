@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::Result;
 use crate::json::{Json, Map};
 use crate::store::Store;
-use crate::tokenizer::json;
+use crate::tokenizer::{json, named_texts};
 
 /// The content of the files beside the weights, except for the tokens themselves.
 pub(super) struct TokenizerFiles {
@@ -13,6 +13,10 @@ pub(super) struct TokenizerFiles {
     pub(super) tokenizer: Option<Json>,
     /// `tokenizer_config.json`.
     pub(super) config: Map<String, Json>,
+    /// `special_tokens_map.json`.
+    special: Map<String, Json>,
+    /// The special tokens that these name, which may be missing in [`added`](Self::added).
+    pub(super) named: Vec<String>,
     /// Tokens added to the vocabulary: the text, and whether it is a control token.
     pub(super) added: HashMap<u32, (String, bool)>,
 }
@@ -28,6 +32,10 @@ impl TokenizerFiles {
             None => None,
         };
         let config = store.read_document("tokenizer_config.json")?;
+        let special = store.read_document("special_tokens_map.json")?;
+        let special = special.and_then(|map| map.as_object().cloned()).unwrap_or_default();
+        let texts = config.as_deref().map(named_texts).unwrap_or_default();
+        let named = texts.into_iter().map(str::to_owned).collect();
         let config = config.and_then(|config| config.as_object().cloned()).unwrap_or_default();
         let mut added = HashMap::new();
         let number = |json: &Json| json.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -52,7 +60,14 @@ impl TokenizerFiles {
                 }
             }
         }
-        Ok(Self { tokenizer, config, added })
+        Ok(Self { tokenizer, config, special, named, added })
+    }
+
+    /// The text of a special token such as `eos`.
+    pub(super) fn special_text(&self, name: &str) -> Option<String> {
+        let key = format!("{name}_token");
+        let token = self.config.get(&key).or_else(|| self.special.get(&key))?;
+        Some(token.get("content").unwrap_or(token).as_str()?.to_owned())
     }
 
     /// The value at a path of `tokenizer.json`.

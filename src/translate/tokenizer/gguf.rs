@@ -64,7 +64,7 @@ pub(crate) fn gguf_keys(
             let kind = token.kind.unwrap_or(TokenKind::Normal);
             table.put(token.id, token.text.into_owned(), token.score.unwrap_or(0.0), kind)?;
         }
-        table.add(&files.added)?;
+        table.add_all(&files)?;
         sentencepiece_keys(table, &files, exceptions, out);
         special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
@@ -156,7 +156,7 @@ impl<'s> KeySource<'s> {
 
     fn bpe(&self, out: &mut KeyValues) -> Result<Option<String>> {
         let mut table = self.plain_table()?;
-        table.add(&self.files.added)?;
+        table.add_all(&self.files)?;
         let ignore = self.files.flag(&["model", "ignore_merges"]);
         let named = match self.files.json_value(&["pre_tokenizer"]) {
             Some(steps) => pre::with_steps(steps, ignore, self.exceptions.values("pre")),
@@ -186,7 +186,7 @@ impl<'s> KeySource<'s> {
             let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
             table.put(token.id, token.text.into_owned(), score, kind)?;
         }
-        table.add(&self.files.added)?;
+        table.add_all(&self.files)?;
         let Some((model, shown)) = own else {
             if let Some(unknown) = self.tokenizer.special("unk") {
                 table.mark(unknown, TokenKind::Unknown);
@@ -207,7 +207,7 @@ impl<'s> KeySource<'s> {
         for (_, id) in &self.tokenizer.special {
             table.mark(id.value, TokenKind::Control);
         }
-        table.add(&self.files.added)?;
+        table.add_all(&self.files)?;
         table.begin_words();
         out.set_text("tokenizer.ggml.model", "bert");
         // llama.cpp has one pre-tokenizer for such models, whatever this key states.
@@ -294,6 +294,24 @@ impl<'s> TokenTable<'s> {
             // A token that a config adds after the last row has no embedding; it is ignored.
             if (id as usize) < self.rows.len() {
                 self.put(id, text.into_bytes(), FOUND_FIRST, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all tokens that the files add.
+    fn add_all(&mut self, files: &TokenizerFiles) -> Result<()> {
+        self.add(&files.added)?;
+        for text in &files.named {
+            let is = |row: &TokenRow| *row.text == *text.as_bytes();
+            let same = self.rows.iter_mut().flatten().find(|row| is(row));
+            let is_free = same.is_none();
+            let plain = same.into_iter().filter(|row| row.kind == TokenKind::Normal);
+            plain.for_each(|row| row.kind = TokenKind::Control);
+            let next = self.rows.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+            if is_free && next < self.rows.len() {
+                let id = u32::try_from(next).unwrap_or(u32::MAX);
+                self.put(id, text.clone().into_bytes(), FOUND_FIRST, TokenKind::Control)?;
             }
         }
         Ok(())
@@ -486,10 +504,7 @@ fn special_keys(
     rows: Option<u32>,
     out: &mut KeyValues,
 ) -> Result<()> {
-    let text = |name: &str| {
-        let token = files.config.get(&format!("{name}_token"))?;
-        Some(token.get("content").unwrap_or(token).as_str()?.to_owned())
-    };
+    let text = |name: &str| files.special_text(name);
     let mut texts: HashMap<&str, String> = SPECIAL
         .iter()
         .map(|(name, _)| *name)
@@ -534,7 +549,8 @@ fn special_keys(
             out.set(&key, Value::U32(*id));
         }
     }
-    ends::further(store, config.as_deref(), out)?;
+    let named = texts.get("eos").and_then(|text| id_in_config(text, files));
+    ends::further(store, config.as_deref(), named, out)?;
     normalizer_keys(files, out);
     Ok(())
 }
@@ -566,10 +582,6 @@ fn special_id(
             list.filter(|token| token.get("content").and_then(Json::as_str) == Some(text.as_str()));
         u32::try_from(same.next()?.get("id")?.as_u64()?).ok()
     };
-    let in_config = |text: &String| {
-        let same = files.added.iter().filter(|(_, (other, _))| other == text);
-        same.map(|(id, _)| *id).min()
-    };
     let by_number = || {
         let key = format!("{name}_token_id");
         let config = config?;
@@ -577,7 +589,13 @@ fn special_id(
         let id = config.get(&key).filter(|id| !id.is_null()).or(inner)?;
         u32::try_from(id.as_u64()?).ok()
     };
-    text.and_then(in_vocabulary).or_else(by_number).or_else(|| text.and_then(in_config))
+    text.and_then(in_vocabulary).or_else(by_number).or_else(|| id_in_config(text?, files))
+}
+
+/// The number of an added token.
+fn id_in_config(text: &str, files: &TokenizerFiles) -> Option<u32> {
+    let same = files.added.iter().filter(|(_, (other, _))| other == text);
+    same.map(|(id, _)| *id).min()
 }
 
 /// Whether text is converted to lower case, and stripped of accents.
