@@ -144,13 +144,16 @@ fn array(source: &Source, start: u64) -> Result<(DType, Vec<u64>, u64)> {
         let shown = Text::new(description.as_bytes());
         Error::unsupported(format!("arrays of NumPy's dtype \"{shown}\"")).at(start)
     })?;
-    if !value("fortran_order").is_some_and(|order| order.starts_with("False")) {
-        return Err(Error::unsupported("an array in Fortran's order").at(start));
-    }
     let shape = value("shape").and_then(|rest| rest.strip_prefix('(')?.split_once(')'));
     let (shape, _) = shape.ok_or_else(|| wrong("shape"))?;
     let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty());
-    let dims = dims.map(|dim| dim.parse().map_err(|_| wrong("shape"))).collect::<Result<_>>()?;
+    let dims: Vec<u64> =
+        dims.map(|dim| dim.parse().map_err(|_| wrong("shape"))).collect::<Result<_>>()?;
+    // MLX states it for vectors, whose elements have one order.
+    let has_orders = dims.iter().filter(|dim| **dim != 1).count() > 1;
+    if has_orders && !value("fortran_order").is_some_and(|order| order.starts_with("False")) {
+        return Err(Error::unsupported("an array in Fortran's order").at(start));
+    }
     Ok((dtype, dims, u64::from(length).saturating_add(before)))
 }
 

@@ -1,5 +1,6 @@
 //! Parses JSON text.
 
+use super::scanner::marked;
 use super::{Json, Map, Scanner};
 use crate::error::{Error, Result};
 
@@ -69,6 +70,9 @@ pub(crate) fn parse(text: &[u8], words: Words) -> Result<Json> {
         false => Err(parser.scanner.unexpected("the end")),
     });
     parsed.map_err(|error| {
+        if let Some(error) = marked(text) {
+            return error;
+        }
         let offset = error.offset().and_then(|offset| usize::try_from(offset).ok());
         let before = offset.and_then(|offset| text.get(..offset)).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;

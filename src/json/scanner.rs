@@ -10,6 +10,17 @@ use crate::error::{Error, Result};
 /// The deepest nesting that is skipped, as in the JSON library of the reference crate.
 const DEPTH: u32 = 128;
 
+/// Byte order marks that editors write and JSON does not allow.
+const MARKS: [(&[u8], &str); 3] =
+    [(b"\xef\xbb\xbf", "UTF-8"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
+
+/// The error of a text that starts with a byte order mark.
+pub(super) fn marked(text: &[u8]) -> Option<Error> {
+    let (_, encoding) = MARKS.iter().find(|(mark, _)| text.starts_with(mark))?;
+    let fault = format!("not valid JSON: the text starts with the byte order mark of {encoding}");
+    Some(Error::malformed(fault).advise("save the file as UTF-8 without a byte order mark"))
+}
+
 /// A position in JSON text that is valid UTF-8.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
@@ -97,6 +108,9 @@ impl<'a> Scanner<'a> {
 
     #[cold]
     pub(crate) fn unexpected(&self, wanted: &str) -> Error {
+        if let Some(error) = marked(self.text).filter(|_| self.pos == 0) {
+            return error;
+        }
         match self.byte() {
             Some(byte) => self.error(format!(
                 "not valid JSON: {wanted} expected here, found '{}'",

@@ -22,6 +22,7 @@ use crate::recipe::llama_cpp::{
 };
 use crate::recipe::{FILE_TYPES, FileType, FileTypeDescriptor, ImportanceMatrix};
 use crate::shape;
+use crate::store::Encoding;
 use crate::translate::{self, pruned::PrunedLayers};
 use crate::write::{Method, OutTensor, Output, Precision, Producer, WritePlan};
 
@@ -117,6 +118,12 @@ pub fn quantize(
 
 /// The model with the adapters that its store attaches.
 fn applied(model: &Model) -> Result<Model> {
+    if model.encoding() == Encoding::Ggml {
+        let fault =
+            "files of whisper.cpp are read, but not written, and llama.cpp runs no such models";
+        let advice = "whisper.cpp's program quantize writes such files";
+        return Err(Error::unsupported(fault).advise(advice));
+    }
     check_no_adapter(model)?;
     Adapter::with_attached(model)
 }

@@ -37,10 +37,6 @@ pub(crate) fn read_object(
     Err(error.advise("fetch the file again, or correct it").in_file(path))
 }
 
-/// Byte order marks that editors write and JSON does not allow.
-const MARKS: [(&[u8], &str); 3] =
-    [(b"\xef\xbb\xbf", "UTF-8"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")];
-
 /// Parses JSON, including the bare words `NaN` and `Infinity` that Python writes.
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Json> {
     let most = limits.document_values;
@@ -54,10 +50,8 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Json> {
     let parsed = json::parse(bytes, Words::Python);
     parsed.map_err(|error| {
         let start = bytes.trim_ascii_start();
-        if let Some((_, encoding)) = MARKS.iter().find(|(mark, _)| start.starts_with(mark)) {
-            let fault =
-                format!("not valid JSON: the text starts with the byte order mark of {encoding}");
-            Error::malformed(fault).advise("save the file as UTF-8 without a byte order mark")
+        if error.advice().is_some() {
+            error
         } else if start.is_empty() {
             error.advise("the file is empty: fetch or copy it again")
         } else if start.starts_with(b"<") {

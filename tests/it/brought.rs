@@ -1,7 +1,9 @@
 //! Files that people bring although they are no sound language models: what is wrong is named.
 
 use crate::models::{Array, Form, NamedModel, Tensors, lists::LISTS, open, own};
-use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
+use crate::support::{
+    Gguf, Kv, Safetensors, WhisperGgml, copy_of, f32s, folder, notes, put, sample, told,
+};
 use serde_json::json;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
@@ -356,7 +358,7 @@ fn a_model_of_another_kind_gets_no_advice_to_leave_out() {
     let opened = changed("command-r", |tensors, model| {
         model.config["architectures"] = json!(["CohereHeadsOnly"]);
         let renamed = std::mem::take(tensors).into_iter();
-        tensors.extend(renamed.map(|(name, array)| (format!("x_{name}"), array)));
+        tensors.extend(renamed.map(|(name, array)| (name.replace('.', ".x_"), array)));
     });
     let error = ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap_err();
     let error = told(&error);
@@ -615,6 +617,46 @@ fn shapes_that_were_wrong_before_are_noted() {
     let notes = plan.notes.concat();
     assert!(notes.contains("a fault of its source: token_embedding.weight"), "{notes}");
     assert!(!notes.contains("vocab_size"), "{notes}");
+}
+
+/// Editors of Windows write byte order marks, which JSON does not allow.
+#[test]
+fn byte_order_marks_are_called_so_in_every_document() {
+    for name in ["generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        let files = copy_of(sample("hf"));
+        let text = std::fs::read(files.path().join(name)).unwrap_or(b"{}".to_vec());
+        put(files.path(), name, [b"\xef\xbb\xbf".as_slice(), &text].concat());
+        let model = Model::open(files.path()).unwrap();
+        let faults = ops::check_consistency(&model, Strictness::Default).unwrap().faults.concat();
+        assert!(faults.contains("the byte order mark of UTF-8"), "{name}: {faults}");
+        let error = ops::convert(&model, &ConvertOptions::new(&GGUF)).unwrap_err();
+        assert!(told(&error).contains("the byte order mark of UTF-8"), "{name}: {error}");
+    }
+}
+
+/// quanto states its scheme in a file of its own.
+#[test]
+fn quanto_states_its_scheme_beside_the_config() {
+    let file = Safetensors::new()
+        .tensor("model.layers.0.mlp.up_proj.weight._data", "I8", &[2, 2], vec![1, 2, 3, 4])
+        .tensor("model.layers.0.mlp.up_proj.weight._scale", "F32", &[2, 1], f32s(&[0.5, 2.0]));
+    let files = folder(&[("model.safetensors", file.build())]);
+    put(files.path(), "config.json", json!({"model_type": "llama"}).to_string());
+    let map = json!({"model.layers.0.mlp.up_proj": {"weights": "qint8", "activations": "none"}});
+    put(files.path(), "quanto_qmap.json", map.to_string());
+    let model = Model::open(files.path()).unwrap();
+    let tensor = model.stored_tensor("model.layers.0.mlp.up_proj.weight").unwrap();
+    assert_eq!(*tensor.dequantize().unwrap(), [0.5, 1.0, 6.0, 8.0]);
+}
+
+/// The files of whisper.cpp are no GGUF files.
+#[test]
+fn files_of_whisper_cpp_are_not_quantized() {
+    let files = folder(&[("m.bin", WhisperGgml::small().build())]);
+    let model = Model::open(files.path().join("m.bin")).unwrap();
+    let options = LlamaOptions::new(FileType::from_name("Q5_0").unwrap());
+    let error = ops::quantize(&model, &options, None, files.path()).unwrap_err();
+    assert!(told(&error).contains("files of whisper.cpp are read, but not written"), "{error}");
 }
 
 /// llama.cpp merges the pieces of such a tokenizer over the whole text.

@@ -69,6 +69,14 @@ pub(super) enum Area {
     Loader,
 }
 
+/// Documents next to the weights that conversions read, and no other check does.
+const DOCUMENTS: [&str; 4] = [
+    "generation_config.json",
+    "special_tokens_map.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+];
+
 /// A fault in one sentence.
 #[derive(Debug)]
 pub(super) struct Fault {
@@ -138,6 +146,8 @@ impl Examination {
             found.faults.extend(of(Area::Config, untied(store, config)));
             found.refused.extend(of(Area::Loader, classes::faults(store, resolution, config)));
         }
+        let unread = DOCUMENTS.iter().filter_map(|name| store.read_document(name).err());
+        found.faults.extend(of(Area::Config, unread.map(|error| error.to_string())));
         found.loader = loader::faults(store, resolution);
         // Other faults have the same causes.
         if found.faults.is_empty() {
