@@ -37,7 +37,12 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker>
         let has_head = ["output", "dense"]
             .iter()
             .any(|layer| model.has(&format!("classifier.{layer}.weight")));
-        if let Some((source, what)) = description.ranks().filter(|_| !has_head) {
+        if let Some(class) = class_of_other_head(model.store()).filter(|_| has_head) {
+            found.note = Some(format!(
+                "config.json: {class} does not classify texts: llama.cpp applies its classifier (cls.output) to \
+                 whole texts alone"
+            ));
+        } else if let Some((source, what)) = description.ranks().filter(|_| !has_head) {
             found.note = Some(format!(
                 "{source} calls the model a {what}: the GGUF file has no classifier (cls.output), \
                  without which llama.cpp ranks and classifies no texts"
@@ -61,6 +66,16 @@ pub(super) fn in_gguf(model: &Model, keys: &mut KeyValues) -> Result<GgufRanker>
          output matrix"
     ));
     Ok(found)
+}
+
+/// The class of a model whose classifier is that of tokens, or of several texts.
+fn class_of_other_head(store: &Store) -> Option<&str> {
+    let classes = store.document("config.json")?.get("architectures")?;
+    let class = classes.as_array()?.first()?.as_str()?;
+    ["ForTokenClassification", "ForMultipleChoice"]
+        .iter()
+        .any(|end| class.ends_with(end))
+        .then_some(class)
 }
 
 /// The rows of the words in the output matrix.

@@ -15,7 +15,7 @@ mod tokenizer;
 
 use std::borrow::Cow;
 
-use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::config::nested_configs;
 use crate::arch::kept::{self, GENERATION, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
@@ -318,6 +318,8 @@ fn documents(model: &Model) -> Result<Documents> {
             if made.get("model_type") != config.get("model_type") {
                 documents.config = ConfigDocument::Made(made);
             }
+        } else if config.as_object().is_some_and(is_in_words_of_meta) {
+            documents.config = ConfigDocument::Made(derived_config(store, resolution)?);
         }
         return Ok(documents);
     }
@@ -342,6 +344,11 @@ fn documents(model: &Model) -> Result<Documents> {
     let others = generation.into_iter().chain(tokenizer).chain(modules).map(written);
     let others = others.chain(card::file(store)).collect();
     Ok(Documents { config: ConfigDocument::Made(config), others })
+}
+
+/// Whether a `config.json` has the words of Meta's `params.json`, which no class of transformers and mlx-lm reads.
+fn is_in_words_of_meta(stated: &Map<String, Json>) -> bool {
+    ["dim", "n_layers", "norm_eps"].iter().all(|key| stated.contains_key(key))
 }
 
 /// The `generation_config.json` that GGUF keys alone give.
@@ -427,18 +434,23 @@ pub(crate) fn kept(
     whole: bool,
     pruned: Option<&PrunedLayers>,
 ) -> Result<Option<Kept>> {
-    let Some(root) = model.store().document(ConfigDocument::NAME).and_then(Json::as_object) else {
-        return Ok(None);
+    let Some(root) = model.store().document(ConfigDocument::NAME) else {
+        let mut kept = Kept::default();
+        if let (Ok(own), Ok(given)) = (model.config(), gguf.config()) {
+            kept.losses = unlike(own, given);
+        }
+        return Ok(Some(kept).filter(|kept| !kept.losses.is_empty()));
     };
-    let inner = TEXT_CONFIGS.iter().find_map(|name| root.get(name)?.as_object());
-    let mut stated = inner.unwrap_or(root).clone();
-    for (key, value) in root.iter().filter(|_| inner.is_some()) {
+    let mut configs = nested_configs(root).into_iter().filter_map(|(_, json)| json.as_object());
+    let Some(mut stated) = configs.next().cloned() else { return Ok(None) };
+    let mut is_inner = false;
+    for (key, value) in configs.inspect(|_| is_inner = true).flatten() {
         if key.ends_with("_token_id") || key == "tie_word_embeddings" {
             stated.entry(key).or_insert_with(|| value.clone());
         }
     }
-    // Meta's words, which the keys of GGUF say in full.
-    if ["dim", "n_layers", "norm_eps"].iter().all(|key| stated.contains_key(key)) {
+    // The keys of GGUF say it in full.
+    if is_in_words_of_meta(&stated) {
         return Ok(None);
     }
     if let Some(pruned) = pruned {
@@ -456,8 +468,8 @@ pub(crate) fn kept(
     let layers = gguf.config().map_or(0, |config| config.n_layers.value);
     match derived_config(gguf.store(), gguf.resolution()?) {
         Ok(derived) => {
-            let mut kept = Kept::of(&stated, &derived, layers, whole && inner.is_none());
-            if !whole && inner.is_none() {
+            let mut kept = Kept::of(&stated, &derived, layers, whole && !is_inner);
+            if !whole && !is_inner {
                 kept.keep_model_type(&derived);
             }
             Ok(Some(kept))
@@ -493,12 +505,14 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     });
     let loss = |own: ConfigField<'_>| {
         let given = other(own.name).map(|given| &given.value);
+        let document = own.source.split(' ').next().filter(|name| name.ends_with(".json"));
         let lost = match given {
             Some(given) => !kept::same(given, &own.value),
-            None => own.source.starts_with(ConfigDocument::NAME),
+            None => document.is_some(),
         };
         let given = given.map_or_else(|| "not stated".to_owned(), Json::to_string);
-        lost.then(|| format!("{}: {} in config.json, {given} in GGUF", own.name, own.value))
+        let document = document.unwrap_or(ConfigDocument::NAME);
+        lost.then(|| format!("{}: {} in {document}, {given} in GGUF", own.name, own.value))
     };
     own.filter_map(loss).collect()
 }

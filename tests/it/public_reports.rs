@@ -233,6 +233,8 @@ fn other_names_of_tensors_are_known() {
             folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
         let model = Model::open(files.path()).unwrap();
         assert_eq!(model.resolution().unwrap().mapped.len(), 1, "{model_type}: {name}");
+        let written = &model.tensors_in(Dialect::HuggingFace).unwrap().tensors[0];
+        assert_eq!(written.name(), "backbone.embeddings.weight");
     }
 }
 
@@ -259,7 +261,13 @@ fn a_config_in_other_words_is_no_loss() {
     let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
     let said = converted(files.path(), &options).unwrap();
     assert!(!said.contains("compute this model differently"), "{said}");
-    assert!(converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).is_ok());
+    let out = tempfile::tempdir().unwrap();
+    let plan =
+        ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&SAFETENSORS));
+    plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
+    let config = std::fs::read(out.path().join("m/config.json")).unwrap();
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    assert_eq!((&config["hidden_size"], &config["num_hidden_layers"]), (&json!(256), &json!(2)));
 }
 
 /// GPT-NeoX Japanese has a bias in its last layer alone.
@@ -276,21 +284,156 @@ fn a_bias_of_the_last_layer_alone_is_no_fault() {
     assert_eq!(faults(&Model::open(files.path()).unwrap(), Strictness::Default), "");
 }
 
-/// A wrapper that holds a model saves it with one more prefix.
+/// Names that transformers' class does not load are read, and written under those that it does.
 #[test]
-fn a_prefix_of_all_names_is_left_out() {
+fn names_of_wrappers_are_those_of_the_class_when_written() {
     let plain = Model::open(sample("hf")).unwrap();
-    let files =
-        rebuilt(|name, shape, bytes| vec![(format!("model.{name}"), "F32", shape.to_vec(), bytes)]);
-    let model = Model::open(files.path()).unwrap();
-    let resolution = model.resolution().unwrap();
-    assert_eq!((resolution.mapped.len(), resolution.unknown.len()), (20, 0));
-    let names = |model: &Model, dialect| {
-        let tensors = model.tensors_in(dialect).unwrap().tensors;
-        tensors.iter().map(|tensor| tensor.name().to_owned()).collect::<Vec<_>>()
+    let held = |prefix: &'static str| move |name: &str| format!("{prefix}{name}");
+    let within = |prefix: &'static str| {
+        move |name: &str| name.replace("model.", "model.PREFIX.").replace("PREFIX", prefix)
     };
-    for dialect in [Dialect::HuggingFace, Dialect::Mlx, Dialect::Gguf] {
-        assert_eq!(names(&model, dialect), names(&plain, dialect));
+    let names: [(&str, Box<dyn Fn(&str) -> String>); 8] = [
+        ("every tensor name has \"model.\"", Box::new(held("model."))),
+        ("every tensor name has \"llm.\"", Box::new(held("llm."))),
+        ("every tensor name has \"student.\"", Box::new(held("student."))),
+        ("every tensor name has \"a.b.\"", Box::new(held("a.b."))),
+        (
+            "model.embed_tokens.weight in place of language_model.",
+            Box::new(held("language_model.")),
+        ),
+        ("model.embed_tokens.weight in place of model.lang", Box::new(within("language_model"))),
+        ("model.embed_tokens.weight in place of model.text", Box::new(within("text_model"))),
+        ("have \"layers.\" once more", Box::new(|name| name.replace("layers.", "layers.layers."))),
+    ];
+    for (said, rename) in names {
+        let files =
+            rebuilt(|name, shape, bytes| vec![(rename(name), "F32", shape.to_vec(), bytes)]);
+        let model = Model::open(files.path()).unwrap();
+        let resolution = model.resolution().unwrap();
+        assert_eq!((resolution.mapped.len(), resolution.unknown.len()), (20, 0), "{said}");
+        let names = |model: &Model, dialect| {
+            let tensors = model.tensors_in(dialect).unwrap().tensors;
+            let names = tensors.iter().map(|tensor| tensor.name().to_owned());
+            names.collect::<std::collections::BTreeSet<_>>()
+        };
+        for dialect in [Dialect::HuggingFace, Dialect::Mlx, Dialect::Gguf] {
+            assert_eq!(names(&model, dialect), names(&plain, dialect), "{said}");
+        }
+        let notes = ops::check_consistency(&model, Strictness::Default).unwrap().notes.join("; ");
+        assert!(notes.contains(said), "{said}: {notes}");
+        let notes = converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).unwrap();
+        assert!(notes.contains(said), "{said}: {notes}");
+    }
+}
+
+/// transformers' class of gpt-oss has all experts of a layer in one tensor.
+#[test]
+fn experts_are_joined_for_a_class_that_has_them_joined() {
+    let mut file = Safetensors::new();
+    for expert in 0..2u8 {
+        for (number, (part, shape)) in
+            [("gate_proj", [3, 4]), ("up_proj", [3, 4]), ("down_proj", [4, 3])]
+                .into_iter()
+                .enumerate()
+        {
+            let name = format!("model.layers.0.mlp.experts.{expert}.{part}.weight");
+            let start = f32::from(expert) * 100.0 + number as f32 * 1000.0;
+            let values: Vec<f32> = (0..12u8).map(|n| start + f32::from(n)).collect();
+            file = file.tensor(&name, "F32", &shape, f32s(&values));
+            let values = values.get(..shape[0] as usize).unwrap();
+            let name = name.replace("weight", "bias");
+            file = file.tensor(&name, "F32", &shape[..1], f32s(values));
+        }
+    }
+    let config = json!({
+        "model_type": "gpt_oss", "num_hidden_layers": 1, "hidden_size": 4, "intermediate_size": 3, "head_dim": 4,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "vocab_size": 8, "num_local_experts": 2,
+        "num_experts_per_tok": 1, "max_position_embeddings": 16,
+    });
+    let config = config.to_string();
+    let files =
+        folder(&[("config.json", config.into_bytes()), ("model.safetensors", file.build())]);
+    let model = Model::open(files.path()).unwrap();
+    let tensors = model.tensors_in(Dialect::HuggingFace).unwrap().tensors;
+    let shapes: Vec<_> =
+        tensors.iter().map(|tensor| (tensor.name().to_owned(), tensor.shape().to_vec())).collect();
+    let shape = |part: &str| {
+        let name = format!("model.layers.0.mlp.experts.{part}");
+        shapes.iter().find(|(other, _)| *other == name).map(|(_, shape)| shape.as_slice())
+    };
+    assert_eq!(shapes.len(), 4, "{shapes:?}");
+    assert_eq!(shape("gate_up_proj"), Some(&[2, 4, 6][..]));
+    assert_eq!(shape("down_proj"), Some(&[2, 3, 4][..]));
+    assert_eq!(shape("down_proj_bias"), Some(&[2, 4][..]));
+    // Columns of gate and up alternate, and so do their biases.
+    let values = |end: &str| {
+        let tensor = tensors.iter().find(|tensor| tensor.name().ends_with(end)).unwrap();
+        tensor.to_vec::<f32>().unwrap()
+    };
+    assert_eq!(values("gate_up_proj")[..6], [0.0, 1000.0, 4.0, 1004.0, 8.0, 1008.0]);
+    let biases =
+        [0.0, 1000.0, 1.0, 1001.0, 2.0, 1002.0, 100.0, 1100.0, 101.0, 1101.0, 102.0, 1102.0];
+    assert_eq!(values("gate_up_proj_bias"), biases);
+    let notes = ops::check_consistency(&model, Strictness::Default).unwrap().notes.join("; ");
+    assert!(notes.contains("and ignores 12 such tensors"), "{notes}");
+}
+
+/// Mistral's own files state a window, which only one of transformers' two classes has, and llama.cpp's neither.
+#[test]
+fn the_window_of_mistral_s_own_files() {
+    let files = rebuilt(|name, shape, bytes| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        let name = [
+            ("embed_tokens.", "tok_embeddings."),
+            ("lm_head.", "output."),
+            ("self_attn.", "attention."),
+            ("q_proj", "wq"),
+            ("k_proj", "wk"),
+            ("v_proj", "wv"),
+            ("o_proj", "wo"),
+            ("mlp.gate_proj", "feed_forward.w1"),
+            ("mlp.up_proj", "feed_forward.w3"),
+            ("mlp.down_proj", "feed_forward.w2"),
+            ("input_layernorm", "attention_norm"),
+            ("post_attention_layernorm", "ffn_norm"),
+        ]
+        .iter()
+        .fold(name.to_owned(), |name, (from, to)| name.replace(from, to));
+        vec![(name, "F32", shape.to_vec(), bytes)]
+    });
+    std::fs::remove_file(files.path().join("config.json")).unwrap();
+    let config = Model::open(sample("hf")).unwrap();
+    let config = config.config().unwrap();
+    let params = json!({
+        "dim": config.dim.value, "n_layers": config.n_layers.value, "n_heads": config.n_heads.value,
+        "n_kv_heads": config.n_kv_heads.value, "head_dim": config.head_dim.value, "hidden_dim": 512,
+        "norm_eps": 1e-5, "vocab_size": 512, "sliding_window": 8, "max_position_embeddings": 64,
+    });
+    put(files.path(), "params.json", params.to_string());
+    let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
+    assert!(said.contains("sliding_window: 8 in params.json, not stated in GGUF"), "{said}");
+    let out = tempfile::tempdir().unwrap();
+    let plan =
+        ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&SAFETENSORS));
+    plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
+    let config = std::fs::read(out.path().join("m/config.json")).unwrap();
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    assert_eq!((&config["model_type"], &config["sliding_window"]), (&json!("mistral"), &json!(8)));
+}
+
+/// The same names are right where the language model is part of another one.
+#[test]
+fn names_of_a_part_stay() {
+    let name = "language_model.model.norm.weight";
+    let file = Safetensors::new().tensor(name, "F32", &[2], f32s(&[1.0; 2])).build();
+    for (is_part, written) in [(true, name), (false, "model.norm.weight")] {
+        let text = json!({"model_type": "llama", "num_hidden_layers": 1});
+        let config =
+            if is_part { json!({"model_type": "llava", "text_config": text}) } else { text };
+        let config = config.to_string().into_bytes();
+        let files = folder(&[("config.json", config), ("model.safetensors", file.clone())]);
+        let tensors = Model::open(files.path()).unwrap().tensors_in(Dialect::HuggingFace).unwrap();
+        assert_eq!(tensors.tensors[0].name(), written);
     }
 }
 
@@ -414,6 +557,8 @@ fn published_names_of_chatglm() {
         fused("self_attention.query_key_value.weight"),
         fused("self_attention.query_key_value.bias"),
     );
+    let notes = ops::convert(&model, &ConvertOptions::new(&MLX)).expect("a plan").notes.concat();
+    assert!(notes.contains("its class of glm does not read rope.partial_rotary_factor"), "{notes}");
     for to in [&GGUF, &SAFETENSORS] {
         let out = tempfile::tempdir().expect("a folder");
         let path = out.path().join(if *to == GGUF { "m.gguf" } else { "m" });

@@ -17,6 +17,7 @@ pub(super) const STEPS: Steps = &[
     ("clip_key", Step::Keys(clip_key)),
     ("has_experts", Step::Fits(has_experts)),
     ("has_temperature", Step::Fits(has_temperature)),
+    ("has_window", Step::Fits(has_window)),
     ("loops", Step::Keys(loops)),
     ("minicpm_config", Step::Config(minicpm_config)),
     ("minicpm_keys", Step::Keys(minicpm_keys)),
@@ -68,6 +69,10 @@ fn clip_key(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 
 fn has_experts(model: &SourceModel<'_>) -> bool {
     model.config.n_experts.value > 0
+}
+
+fn has_window(model: &SourceModel<'_>) -> bool {
+    model.config.attention.sliding_window.is_some()
 }
 
 fn has_temperature(model: &SourceModel<'_>) -> bool {
