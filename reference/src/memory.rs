@@ -41,7 +41,8 @@ impl LayerMemory {
 pub struct Memory {
     /// Each layer's.
     pub layers: Vec<LayerMemory>,
-    /// Tensors before the layers: the embedding, an encoder, and what has no place in the model.
+    /// Tensors before the layers: the embedding, an encoder, and what has no place in the model; and the adapters
+    /// and vision models that a store attaches to the model.
     pub input: u64,
     /// Tensors behind the layers: the output matrix and its norm. A tied output matrix is the
     /// embedding, and counts there.
@@ -349,6 +350,11 @@ impl Footprint {
                 None => self.input = self.input.saturating_add(bytes),
             }
         }
+        // Engines load them next to the weights.
+        let attached = model.attachments().iter();
+        let attached = attached.filter(|layer| ["adapter", "projector"].contains(&&*layer.kind));
+        let attached = attached.map(|layer| layer.bytes).fold(0, u64::saturating_add);
+        self.input = self.input.saturating_add(attached);
         let tied = config.and_then(|config| config.tie_embeddings.as_ref());
         let tied = tied.is_some_and(|tied| tied.value);
         self.is_tied = !self.encodes && (tied || !has_output);

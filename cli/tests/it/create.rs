@@ -492,3 +492,26 @@ fn killed_at_any_moment() {
     assert!(!found.iter().any(|path| path.to_string_lossy().contains("weighbridge-")), "{found:?}");
     assert_eq!(std::fs::read(&manifest).unwrap(), after);
 }
+
+/// The memory of a model of the store includes that of its adapter.
+#[test]
+fn memory_counts_attached_adapters() {
+    let folder = tempfile::tempdir().unwrap();
+    let lora = "tests/fixtures/lora/llama";
+    let gguf = folder.path().join("base.gguf").to_string_lossy().into_owned();
+    let made = run(folder.path(), &["convert", &format!("{lora}/base"), &gguf]);
+    assert_eq!(made.status, Some(0), "{}", made.err);
+    let adapter = support::root().join(lora).join("adapter.gguf");
+    let text = format!("FROM {gguf}\nADAPTER {}\n", adapter.display());
+    let file = folder.path().join("Modelfile").to_string_lossy().into_owned();
+    std::fs::write(&file, text).unwrap();
+    let made = run(folder.path(), &["create", "tuned", "-f", &file]);
+    assert_eq!(made.status, Some(0), "{}", made.err);
+    let weights = |model: &str| {
+        let found = run(folder.path(), &["memory", model, "--json"]).out;
+        let report: serde_json::Value = serde_json::from_str(&found).expect("a report");
+        report["weights"].as_u64().expect("a number")
+    };
+    let bytes = std::fs::metadata(adapter).unwrap().len();
+    assert_eq!(weights("tuned"), weights(&gguf) + bytes);
+}
