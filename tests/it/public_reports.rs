@@ -292,7 +292,8 @@ fn names_of_wrappers_are_those_of_the_class_when_written() {
     let within = |prefix: &'static str| {
         move |name: &str| name.replace("model.", "model.PREFIX.").replace("PREFIX", prefix)
     };
-    let names: [(&str, Box<dyn Fn(&str) -> String>); 8] = [
+    type Renaming = Box<dyn Fn(&str) -> String>;
+    let names: [(&str, Renaming); 8] = [
         ("every tensor name has \"model.\"", Box::new(held("model."))),
         ("every tensor name has \"llm.\"", Box::new(held("llm."))),
         ("every tensor name has \"student.\"", Box::new(held("student."))),
