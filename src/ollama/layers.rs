@@ -11,13 +11,13 @@ use super::go_template::GoTemplate;
 use super::parameters::Parameters;
 use super::prompt::{PromptFormat, message_layer, stop_words};
 use crate::bytes::Access;
-use crate::container::gguf::write::SPLIT_KEYS;
+use crate::container::gguf::write::model_keys;
 use crate::container::ollama::{
     ConfigBlob, ConfigSettings, DraftEntry, OLLAMA, gguf_chat_format, write,
 };
 use crate::container::writer::{DocumentContent, NewDocument};
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, Metadata};
+use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::recipe::FILE_TYPES;
 use crate::store::{Encoding, Store, document};
@@ -142,10 +142,7 @@ pub(crate) fn gguf_blob(model: &Model, new: &NewLayers) -> Result<WritePlan> {
 
 /// Adds all tensors and metadata of a GGUF model, as one file.
 fn merged_gguf(model: &Model, builder: &mut Builder) {
-    *builder.metadata() = KeyValues::of(model.store().metadata());
-    for key in SPLIT_KEYS {
-        builder.metadata().remove(key);
-    }
+    *builder.metadata() = model_keys(model.store().metadata());
     builder.push_copies_of(model);
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{account, modules};
 use crate::bytes::blob_behind;
-use crate::container::gguf::write::SPLIT_KEYS;
+use crate::container::gguf::write::model_keys;
 use crate::container::writer::{NewDocument, Writer};
 use crate::container::{Shards, gguf, ollama, safetensors};
 use crate::error::{Error, Result};
@@ -23,9 +23,6 @@ use crate::write::{Builder, PageChange, WriteOptions, WritePlan};
 /// of its tensors.
 pub fn merge(model: &Model, alignment: Option<u64>) -> Result<WritePlan> {
     let mut builder = copy_model(model)?;
-    for key in SPLIT_KEYS {
-        builder.metadata().remove(key);
-    }
     builder.one_file();
     if let Some(alignment) = alignment {
         builder.alignment(alignment);
@@ -47,9 +44,6 @@ pub fn split(model: &Model, shards: Shards, path: &Path) -> Result<WritePlan> {
         Encoding::Gguf => stem(path)?,
         _ => String::new(),
     };
-    for key in SPLIT_KEYS {
-        builder.metadata().remove(key);
-    }
     builder.shards(shards, stem);
     if store.encoding() == Encoding::Safetensors {
         for (name, bytes) in store.read_companions()? {
@@ -81,7 +75,7 @@ fn copy_model(model: &Model) -> Result<Builder> {
     let store = model.store();
     let mut builder = Builder::with_writer(writer(store)?);
     builder.reads(store);
-    *builder.metadata() = KeyValues::of(store.metadata());
+    *builder.metadata() = model_keys(store.metadata());
     builder.push_copies_of(model);
     if model.attachments().iter().any(|layer| layer.kind == "adapter") {
         builder.note(ATTACHED);
@@ -214,10 +208,7 @@ pub fn copy_with_metadata(
     edit: impl FnOnce(&mut KeyValues) -> Result<()>,
 ) -> Result<WritePlan> {
     check_gguf(model)?;
-    let mut keys = KeyValues::of(model.store().metadata());
-    for key in SPLIT_KEYS {
-        keys.remove(key);
-    }
+    let mut keys = model_keys(model.store().metadata());
     edit(&mut keys)?;
     with_keys(model, keys, &gguf::write::WRITER)
 }

@@ -22,6 +22,7 @@ use crate::arch::tower::{Tower, TowerConfig};
 use crate::arch::{
     ConfigField, Dialect, ModelConfig, Resolution, config_json, source_model, source_of_keys,
 };
+use crate::container::gguf::write::model_keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
@@ -67,7 +68,7 @@ pub fn gguf_metadata(model: &Model) -> Result<KeyValues> {
 pub fn gguf_metadata_and_notes(model: &Model) -> Result<(KeyValues, Vec<Note>)> {
     let store = model.store();
     if store.encoding() == Encoding::Gguf {
-        let mut keys = KeyValues::of(store.metadata());
+        let mut keys = model_keys(store.metadata());
         let note = key_types::correct_types(&mut keys);
         let notes = note.into_iter().map(|text| Note::new(store.path(), text)).collect();
         return Ok((keys, notes));

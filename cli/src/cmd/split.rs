@@ -1,6 +1,6 @@
 //! `split`: splits a model into several files, or joins them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weighbridge::container::Shards;
 use weighbridge::model::Encoding;
@@ -46,6 +46,17 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
     Ok(Prepared { model, plan, dst: dst.to_path_buf(), others: Vec::new() })
 }
 
+/// The folder of a safetensors shard. A shard stands for all, as in GGUF, where the reader finds the others.
+fn folder_of_shard(src: &Path) -> Option<PathBuf> {
+    let stem = src.file_name()?.to_str()?.strip_suffix(".safetensors")?;
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (_, number) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    (is_number(number) && is_number(count) && src.is_file())
+        .then(|| src.parent().map_or_else(PathBuf::new, Path::to_path_buf))
+        .map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder })
+}
+
 /// Plans one file, or one directory with one file of weights.
 pub(super) fn joined(
     src: &Path,
@@ -53,6 +64,8 @@ pub(super) fn joined(
     align: Option<u64>,
     writing: &Writing,
 ) -> Result<Prepared, Stop> {
+    let folder = folder_of_shard(src);
+    let src = folder.as_deref().unwrap_or(src);
     let model = writing.open.options().open(src)?;
     convert::check_encoding(&model, dst)?;
     remark(&model);

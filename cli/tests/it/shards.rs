@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{json, printed, refused, without};
+use crate::support::{json, printed, refused, run, without};
 use insta::assert_snapshot;
 
 const HF: &str = "assets/sample/hf";
@@ -109,6 +109,47 @@ fn a_single_shard_is_reported_by_its_name() {
         let report = printed(words);
         assert!(report.starts_with(&format!("{file}: 20 tensors")), "{report}");
         assert!(Path::new(&file).is_file());
+    }
+}
+
+/// Any shard stands for the model, whose copy in one file states no place in a set.
+#[test]
+fn shards_become_one_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let gguf = "assets/sample/sample-Q8_0.gguf";
+    printed(&["split", gguf, &path("x"), "--max-tensors", "8"]);
+    printed(&["split", HF, &path("y"), "--max-tensors", "8"]);
+    let shard = |of: &str, number: usize| {
+        path(&format!(
+            "{of}-{number:05}-of-00003.{}",
+            match of {
+                "x" => "gguf",
+                _ => "safetensors",
+            }
+        ))
+    };
+    let x = [1, 2, 3].map(|number| shard("x", number));
+    let y = [1, 2, 3].map(|number| shard("y/model", number));
+    let all = |verb: &'static str, shards: &[String], dst: &[&str]| -> Vec<String> {
+        let words = std::iter::once(verb).chain(shards.iter().map(String::as_str));
+        words.chain(dst.iter().copied()).map(str::to_owned).collect()
+    };
+    let (a, b, c, d) = (path("a.gguf"), path("b.gguf"), path("c.safetensors"), path("d"));
+    for (words, dst, source) in [
+        (all("convert", &x[..1], &[&a]), &a, gguf),
+        (all("convert", &x[1..2], &[&b, "--dtype", "f16"]), &b, ""),
+        (all("merge", &y, &[&c]), &c, HF),
+        (all("join", &y[2..], &["-o", &d]), &d, HF),
+    ] {
+        printed(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let verified = json(&["verify", "--strict", dst, "--json"]);
+        assert_eq!(verified["faults"], serde_json::json!([]), "{words:?}");
+        assert!(!printed(&["inspect", dst, "--metadata"]).contains("split."), "{words:?}");
+        if !source.is_empty() {
+            // A file of weights alone has a note.
+            assert_eq!(run(&["diff", source, dst]).status, Some(0), "{words:?}");
+        }
     }
 }
 

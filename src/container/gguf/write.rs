@@ -9,7 +9,7 @@ use super::super::writer::{
 use crate::dialect::Dialect;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, Value, put_text};
+use crate::metadata::{KeyValues, Metadata, Value, put_text};
 use crate::store::Part;
 
 /// The writer of GGUF files.
@@ -43,6 +43,16 @@ fn has_code(dtype: DType) -> bool {
 
 /// The keys that give a shard's position in its set, in the order of llama-gguf-split.
 pub(crate) const SPLIT_KEYS: [&str; 3] = ["split.no", "split.tensors.count", "split.count"];
+
+/// The keys of a model's files, without those of [`SPLIT_KEYS`]: a file that has all tensors of a split
+/// model would be refused with them.
+pub(crate) fn model_keys(metadata: &Metadata) -> KeyValues {
+    let mut keys = KeyValues::of(metadata);
+    for key in SPLIT_KEYS {
+        keys.remove(key);
+    }
+    keys
+}
 
 /// Lays out one file, or shards beside each other. The first shard has all keys. Every shard has
 /// the keys of its position, in the order of the metadata.
