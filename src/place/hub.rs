@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::choice;
 use crate::bytes::{Access, Source};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A name of the hub, taken apart.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -140,7 +140,7 @@ pub(crate) fn current_snapshot(folder: &Path) -> Option<PathBuf> {
 
 /// The folder of a revision: of a branch or tag that a reference names, or of a commit, which may be
 /// shortened to 7 digits.
-fn snapshot(repository: &Path, revision: &str) -> Option<PathBuf> {
+pub(crate) fn snapshot(repository: &Path, revision: &str) -> Option<PathBuf> {
     let snapshots = repository.join("snapshots");
     let read = || {
         let source = Source::open(&repository.join("refs").join(revision), Access::Read).ok()?;
@@ -166,16 +166,33 @@ fn snapshot(repository: &Path, revision: &str) -> Option<PathBuf> {
 /// The model of a snapshot: the folder, or one of its GGUF files if a tag is given or nothing else is
 /// there.
 fn in_snapshot(snapshot: PathBuf, tag: Option<&str>) -> Result<PathBuf> {
-    let mut names = Vec::new();
-    list(&snapshot, "", 0, &mut names);
-    names.sort();
+    let names = files(&snapshot);
     let has = |ending: &str| names.iter().any(|name| name.ends_with(ending));
     if tag.is_none() && (!has(".gguf") || has(".safetensors") || has(".npz")) {
         return Ok(snapshot);
     }
     choice::gguf(names.iter(), tag)
         .map(|name| snapshot.join(name))
-        .map_err(|error| error.in_file(&snapshot))
+        .map_err(|error| of_cache(error, tag).in_file(&snapshot))
+}
+
+/// The error of a file that only the cache is known to lack.
+fn of_cache(error: Error, tag: Option<&str>) -> Error {
+    match (tag, error.advice()) {
+        (Some(tag), Some(advice)) if error.kind() == ErrorKind::NotFound => {
+            let fault = format!("the cache has no GGUF file of the repository that is {tag}");
+            Error::not_found(fault).advise(format!("{advice}; others must be downloaded first"))
+        }
+        _ => error,
+    }
+}
+
+/// The names of the files of a snapshot, in order.
+pub(crate) fn files(snapshot: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    list(snapshot, "", 0, &mut names);
+    names.sort();
+    names
 }
 
 /// The names of the files of a snapshot, with their folders.

@@ -12,8 +12,13 @@ use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 /// The most redirects from a name to its bytes.
 const REDIRECTS: usize = 10;
 
-/// The advice where a server is needed.
-pub(super) const ONLINE: &str = "leave out {}, or unset HF_HUB_OFFLINE";
+/// Adds the advice where a server is needed.
+pub(super) fn online(error: Error) -> Error {
+    match Network::from_env().offline {
+        true => error.advise("unset HF_HUB_OFFLINE"),
+        false => error.advise_option("leave out {}", AdvisedOption::Offline),
+    }
+}
 
 /// The longest time for which a server may ask to wait before the next request.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -127,8 +132,8 @@ impl Client {
 
     fn ask(&self, address: &str, asked: Asked<'_>) -> Result<Answer> {
         if self.network.offline {
-            let error = Error::new(ErrorKind::Io, "not fetched, since this run is offline");
-            return Err(error.advise_option(ONLINE, AdvisedOption::Offline));
+            let fault = "not fetched, since this run is offline";
+            return Err(online(Error::new(ErrorKind::Io, fault)));
         }
         let mut wait = self.network.backoff;
         for attempt in 1.. {

@@ -14,7 +14,7 @@ use super::client::{Answer, Client, refused, refused_status};
 use super::range::{Located, no_ranges, plain, sent, version, wrong_range};
 use crate::bytes::{ReadAt, Source, try_vec, try_zeroed};
 use crate::digest::FileDigest;
-use crate::error::{AdvisedOption, Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::threads::Threads;
 
 /// The most bytes that are kept of the start of a file: more than any header.
@@ -176,7 +176,7 @@ impl RemoteFile {
         if client.network.offline {
             let kept = cache::read(&client.network, address)?.ok_or_else(|| {
                 let fault = "not kept from an earlier run, and this run is offline";
-                Error::not_found(fault).advise_option(super::client::ONLINE, AdvisedOption::Offline)
+                super::client::online(Error::not_found(fault))
             })?;
             return Ok(made(kept.version, kept.start, None));
         }

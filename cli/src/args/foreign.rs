@@ -342,6 +342,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("inspect", "--chat-template|--template", Says("`meta get FILE chat_template` prints it")),
     ("inspect", "--no-tensors", Says("`weighbridge meta get FILE` prints the metadata alone")),
+    ("man", OUTPUTS, Value),
     (
         "memory",
         "--quant|--quantization|--type|--dtype",

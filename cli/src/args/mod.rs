@@ -23,6 +23,7 @@ pub(crate) use names::TargetType;
 pub(crate) use open::Open;
 #[cfg(feature = "http")]
 pub(crate) use open::network;
+pub(crate) use order::in_store;
 pub(crate) use values::DeviceName;
 pub(crate) use words::{translated, unknown_option};
 
@@ -621,6 +622,9 @@ pub(crate) struct Pull {
     /// Number of requests at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
+    /// Contact no server: give the path of what an earlier download left
+    #[arg(long, help_heading = COMMON, hide_short_help = true)]
+    pub(crate) offline: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

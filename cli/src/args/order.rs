@@ -546,7 +546,7 @@ fn is_model(path: &str) -> bool {
 }
 
 /// Whether a word is the name of a model in Ollama's store.
-pub(super) fn in_store(name: &str) -> bool {
+pub(crate) fn in_store(name: &str) -> bool {
     ollama::place(name, None).is_ok_and(|manifest| manifest.is_file())
 }
 

@@ -31,9 +31,9 @@ pub(crate) fn translated(
         words.remove(1);
     }
     // `help ollama`, `ollama help run`, `ollama --version`.
-    help_last(&mut words);
+    help_last(program, &mut words);
     with_program(&mut words);
-    help_last(&mut words);
+    help_last(program, &mut words);
     if let [name, _, version] = words.as_slice()
         && version == "--version"
     {
@@ -99,9 +99,13 @@ fn options_last(program: &Program, words: &mut Vec<OsString>) {
     words.extend(moved);
 }
 
-/// `help VERB` is `VERB --help`.
-fn help_last(words: &mut Vec<OsString>) {
-    if let Some(at) = verb_place(words).filter(|at| word_at(words, *at) == "help") {
+/// `help VERB` is `VERB --help`, and so is `man VERB`, unless there is such a folder.
+fn help_last(program: &Program, words: &mut Vec<OsString>) {
+    let is_help = |at: &usize| match word_at(words, *at) {
+        "man" => is_verb(program, word_at(words, at + 1)),
+        word => word == "help",
+    };
+    if let Some(at) = verb_place(words).filter(is_help) {
         words.remove(at);
         words.push("--help".into());
     }
@@ -512,6 +516,10 @@ mod tests {
         ("w diff a b --per-layer", "w diff a b --by-layer"),
         ("w help generate", "w run generate --help"),
         ("w help", "w --help"),
+        ("w man quantize", "w quantize --help"),
+        ("w man llama-quantize", "w quantize --help"),
+        ("w man ./quantize", "w man ./quantize"),
+        ("w man -o pages", "w man pages"),
         ("w convert a b -- --outfile", "w convert a b -- --outfile"),
         ("w convert a b.gguf --force -t 2", "w convert a b.gguf --overwrite --threads 2"),
         ("w create a -f b", "w create a -f b"),

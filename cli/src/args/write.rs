@@ -74,8 +74,7 @@ impl Destination {
 /// The destination of a verb that makes a name if none is given.
 #[derive(Args, Debug)]
 pub(crate) struct NamedDestination {
-    /// The file or directory to write, also as -o DST; for Ollama the model's name [default: a name made of
-    /// SRC's, in this folder]
+    /// The file or directory to write, also as -o DST [default: a name made of SRC's, in this folder]
     #[arg(value_parser = destination)]
     pub(crate) dst: Option<PathBuf>,
     // `-o` stands for it; in `job plan`, that is the file of the plan.

@@ -17,7 +17,7 @@ use crate::args::{Pull as Args, network};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Fields, Table, bytes, left, plural, right, shown};
 use crate::writing::interrupted;
-use crate::{Status, Stop};
+use crate::{Status, Stop, note};
 
 #[derive(Serialize)]
 struct Report<'p> {
@@ -32,7 +32,9 @@ struct Report<'p> {
 }
 
 pub(crate) fn run(args: &Args) -> Done {
-    let mut options = PullOptions::new(network());
+    let mut network = network();
+    network.offline |= args.offline;
+    let mut options = PullOptions::new(network);
     options.folder = args.output.clone();
     options.connections = usize::from(args.jobs);
     let (names, files) = names_and_files(args)?;
@@ -41,6 +43,7 @@ pub(crate) fn run(args: &Args) -> Done {
         let start = Instant::now();
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
         let missing = plan.missing();
+        plan.note.iter().for_each(|text| note(text));
         if !args.json {
             write_plan(name, &plan, missing)?;
         }

@@ -11,9 +11,9 @@ use weighbridge::recipe::mlx_lm;
 use weighbridge::{Error, ErrorKind, Model, ops};
 
 use super::{Done, convert, list, quality};
-use crate::args::TargetType;
 use crate::args::run::Quality;
 use crate::args::write::{Quantize, QuantizeNow};
+use crate::args::{TargetType, in_store};
 use crate::print;
 use crate::writing::{self, Prepared};
 use crate::{Stop, note, remark};
@@ -131,12 +131,27 @@ fn prepare_mlx(
     Ok(Prepared { model, plan, dst, others })
 }
 
+/// Refuses a destination that is the name of a model of Ollama's store, and not that of a file.
+fn check_no_model_name(dst: &Path, src: &Path) -> Result<(), Stop> {
+    let name = print::shown(dst);
+    let is_name = !name.contains(['/', '\\']) && !name.ends_with(".gguf") && !dst.exists();
+    if !is_name || src.exists() && !name.contains(':') && !in_store(&name) {
+        return Ok(());
+    }
+    let fault = format!("a GGUF file is written, and {name} is not the name of one");
+    let advice = format!(
+        "give a name that ends in .gguf; then `weighbridge create {name} FILE.gguf` puts it into Ollama's store"
+    );
+    Err(Error::new(ErrorKind::Mismatch, fault).advise(advice).into())
+}
+
 /// Plans the quantization.
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let (target, dst) = asked(args)?;
     check_options(args, target)?;
     match &dst {
         Some(dst) if matches!(target, TargetType::Gguf(_)) => {
+            check_no_model_name(dst, &args.src)?;
             convert::check_gguf_name(dst, args.src.is_dir() && !args.keep_split)?;
         }
         Some(dst) => convert::check_mlx_name(dst)?,

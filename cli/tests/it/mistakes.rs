@@ -41,6 +41,7 @@ fn a_sentence_says_what_to_type() {
             &["quantize", HF, "x.gguf", "mlx4"],
             "x.gguf is the name of a file, but MLX is a directory",
         ),
+        (&["quantize", GGUF, "tale:q4", "Q4_0"], "`weighbridge create tale:q4 FILE.gguf`"),
         (&["convert", HF, "--outfile", "x-{ftype}.gguf"], "{ftype} in a name is not replaced"),
         (&["convert", HF, "x", "--store", "y"], "--store has no meaning for safetensors"),
         (&["split", GGUF], "the parts have no name"),

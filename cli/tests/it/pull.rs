@@ -226,12 +226,12 @@ fn names_of_models_on_this_machine() {
     org/tale@v9: 5 error: org/tale@v9: no such file, and no model of that name in MACHINE/ollama or MACHINE/hub
      help: `weighbridge pull org/tale@v9` downloads it from the hub, hf://org/tale@v9 reads it there
     org/tale/model.safetensors: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/model.safetensors
-    org/tale:Q4_K_M: 5 error: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: no GGUF file of the repository is Q4_K_M
-     help: it has no GGUF files
+    org/tale:Q4_K_M: 5 error: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: the cache has no GGUF file of the repository that is Q4_K_M
+     help: it has no GGUF files; others must be downloaded first
     org/tale-GGUF: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/tale-Q4_K_M.gguf
     org/tale-GGUF:q8_0: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/tale-Q8_0.gguf
-    org/tale-GGUF:Q5_K_M: 5 error: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: no GGUF file of the repository is Q5_K_M
-     help: it has Q4_K_M, Q8_0
+    org/tale-GGUF:Q5_K_M: 5 error: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: the cache has no GGUF file of the repository that is Q5_K_M
+     help: it has Q4_K_M, Q8_0; others must be downloaded first
     org/none: 5 error: org/none: no such file, and no model of that name in MACHINE/ollama or MACHINE/hub
      help: `weighbridge pull org/none` downloads it from the hub, hf://org/none reads it there
     tale: MACHINE/ollama/manifests/registry.ollama.ai/library/tale/latest
@@ -568,8 +568,45 @@ fn a_downloaded_repository_opens_offline() {
     let said = machine.refused(&["hash", "hf://org/other", "--offline"]);
     insta::assert_snapshot!(said, @"
     5 error: hf://org/other: not fetched, since this run is offline
-     help: leave out --offline, or unset HF_HUB_OFFLINE
+     help: leave out --offline
     ");
+}
+
+/// The hub gives no list of a repository that another program downloaded, but its files are all here.
+#[test]
+fn what_another_program_downloaded_is_found_offline() {
+    let hub = Hub::start("org/tale", files_of(SAMPLE));
+    let machine = Machine::new(&hub.hub.address, "");
+    let pulled = machine.printed(&["pull", "org/tale", "--json"]);
+    let path = |text: &str| -> serde_json::Value {
+        serde_json::from_str::<serde_json::Value>(text).expect("JSON")["path"].clone()
+    };
+    // Another program keeps no list.
+    std::fs::remove_dir_all(machine.path("headers")).expect("the lists");
+    hub.reset();
+    let offline = machine.run(&["pull", "org/tale", "--offline", "--json"]);
+    assert_eq!(offline.status, Some(0), "{}", offline.err);
+    assert_eq!(path(&machine.hidden(&offline.out)), path(&pulled));
+    let mut command = machine.program(&["pull", "org/tale"]);
+    let by_setting: Ran = command.env("HF_HUB_OFFLINE", "1").output().expect("a run").into();
+    assert!(by_setting.err.starts_with("note: the hub was not asked"), "{}", by_setting.err);
+    assert!(by_setting.out.contains("everything was there: "), "{}", by_setting.out);
+    assert!(hub.hub.requests().is_empty());
+    // No server listens there.
+    let mut command = machine.program(&["pull", "org/tale"]);
+    let alone: Ran =
+        command.env("HF_ENDPOINT", "http://127.0.0.1:9").output().expect("a run").into();
+    assert_eq!(alone.status, Some(0), "{}", alone.err);
+    let other = machine.refused(&["pull", "org/other", "--offline"]);
+    assert!(other.contains("since this run is offline") && !other.contains("HF_HUB"), "{other}");
+    let mut command = machine.program(&["pull", "org/other"]);
+    let other: Ran = command.env("HF_HUB_OFFLINE", "1").output().expect("a run").into();
+    assert!(other.err.contains("help: unset HF_HUB_OFFLINE"), "{}", other.err);
+    // Not all of it is here.
+    let weights = machine.hidden(path(&pulled).as_str().expect("a path"));
+    let weights = weights.replace("MACHINE", &machine.folder.path().display().to_string());
+    std::fs::remove_file(Path::new(&weights).join("model.safetensors")).expect("the weights");
+    assert!(machine.refused(&["pull", "org/tale", "--offline"]).starts_with("5 "));
 }
 
 /// A rename lasts only once its folder is synced.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use super::hub_links::Links;
 use super::plan::{PullFile, PullOptions, PullPlan, Target, partial_in_folder};
 use super::transfer::{Content, Download};
+use crate::OpenOptions;
 use crate::bytes::{Access, Source};
-use crate::error::{AdvisedOption, Error, Result};
+use crate::error::{AdvisedOption, Error, ErrorKind, Result};
 use crate::place::choice;
-use crate::place::hub::{HubName, cache, is_commit};
+use crate::place::hub::{self, HubName, cache, is_commit};
 use crate::remote::{Client, Repository};
 
 /// Plans the download of a repository's files.
@@ -22,8 +23,11 @@ pub(super) fn plan(
     options: &PullOptions,
     client: &Arc<Client>,
 ) -> Result<PullPlan> {
-    let repository = Repository::list(name, client)?;
-    let chosen = choose(&repository, name, options)?;
+    let repository = match Repository::list(name, client) {
+        Ok(repository) => repository,
+        Err(error) => return kept(name, options, client, &error).ok_or(error),
+    };
+    let chosen = choose(&repository.listed.keys().collect::<Vec<_>>(), name, options)?;
     let mut files = Vec::new();
     let (mut downloads, mut names): (Vec<Download>, Vec<(String, Vec<String>)>) =
         Default::default();
@@ -69,24 +73,65 @@ pub(super) fn plan(
             (root, Target::HubCache(Links { repository, commit, reference, names }))
         }
     };
-    // A model of GGUF files is opened by its first file.
-    let is_gguf = |file: &&PullFile| file.name.ends_with(".gguf") && !file.name.contains("mmproj");
-    let has = |ending: &str| files.iter().any(|file| file.name.ends_with(ending));
-    let first = files.iter().find(is_gguf).filter(|_| !has(".safetensors"));
-    let path = match (&name.file, first) {
-        (Some(file), _) => root.join(file),
-        (None, Some(first)) => root.join(&first.name),
-        (None, None) => root,
-    };
     Ok(PullPlan {
         name: repository.path(None).display().to_string(),
-        path,
+        path: opened(root, name, &files),
         files,
+        note: None,
         client: Arc::clone(client),
         connections: options.connections,
         piece: options.piece,
         downloads,
         target,
+    })
+}
+
+/// The path of what was downloaded: a model of GGUF files is opened by its first file.
+fn opened(root: PathBuf, name: &HubName, files: &[PullFile]) -> PathBuf {
+    let is_gguf = |file: &&PullFile| file.name.ends_with(".gguf") && !file.name.contains("mmproj");
+    let has = |ending: &str| files.iter().any(|file| file.name.ends_with(ending));
+    let first = files.iter().find(is_gguf).filter(|_| !has(".safetensors"));
+    match (&name.file, first) {
+        (Some(file), _) => root.join(file),
+        (None, Some(first)) => root.join(&first.name),
+        (None, None) => root,
+    }
+}
+
+/// What the cache has of a repository about which the hub gave no answer; `None` if that is not all of it.
+/// Another program may have downloaded it, so no list of its files is known here.
+fn kept(
+    name: &HubName,
+    options: &PullOptions,
+    client: &Arc<Client>,
+    error: &Error,
+) -> Option<PullPlan> {
+    let cache = options.hub_cache.clone().or_else(cache);
+    let cache = cache.filter(|_| error.kind() == ErrorKind::Io && options.folder.is_none())?;
+    let snapshot = hub::snapshot(&cache.join(name.folder()), &name.revision)?;
+    let names = hub::files(&snapshot);
+    let chosen = choose(&names.iter().collect::<Vec<_>>(), name, options).ok()?;
+    let file = |name: String| {
+        // A link leads to a blob only once that is whole.
+        let bytes = snapshot.join(&name).metadata().ok()?.len();
+        Some(PullFile { name, bytes, present: bytes })
+    };
+    let files = chosen.into_iter().map(file).collect::<Option<Vec<_>>>()?;
+    let path = opened(snapshot, name, &files);
+    // A shard may be missing.
+    if name.file.is_none() && options.choose.is_none() {
+        OpenOptions::new().open(&path).ok()?;
+    }
+    Some(PullPlan {
+        name: format!("hf://{}@{}", name.repository, name.revision.replace('/', "%2F")),
+        path,
+        files,
+        note: Some(format!("the hub was not asked ({error}): these are the files in the cache")),
+        client: Arc::clone(client),
+        connections: options.connections,
+        piece: options.piece,
+        downloads: Vec::new(),
+        target: Target::Folder,
     })
 }
 
@@ -105,9 +150,11 @@ fn check_existing(download: &Download) -> Result<()> {
     })
 }
 
+/// The files of a repository that an error names.
+const LISTED: usize = 12;
+
 /// The files to download.
-fn choose(repository: &Repository, name: &HubName, options: &PullOptions) -> Result<Vec<String>> {
-    let names: Vec<&String> = repository.listed.keys().collect();
+fn choose(names: &[&String], name: &HubName, options: &PullOptions) -> Result<Vec<String>> {
     let asked = |name: &String| options.choose.as_ref().and_then(|choose| choose(name));
     let usual = match &name.file {
         // A file, or the files of a folder.
@@ -124,13 +171,17 @@ fn choose(repository: &Repository, name: &HubName, options: &PullOptions) -> Res
         }
         // Those that were asked for need not contain weights.
         None if names.iter().any(|name| asked(name) == Some(true)) => Vec::new(),
-        None => choice::needed(&names, name.tag.as_deref())?,
+        None => choice::needed(names, name.tag.as_deref())?,
     };
     let wanted = |name: &&String| asked(name).unwrap_or_else(|| usual.contains(name));
-    let chosen: Vec<String> = names.into_iter().filter(wanted).cloned().collect();
+    let chosen: Vec<String> = names.iter().copied().filter(wanted).cloned().collect();
     if chosen.is_empty() {
-        return Err(Error::not_found("none of the repository's files is chosen")
-            .advise_option("{} names files to download, such as '*.onnx'", AdvisedOption::Choose));
+        let mut some: Vec<&str> = names.iter().take(LISTED).map(|name| name.as_str()).collect();
+        if names.len() > LISTED {
+            some.push("...");
+        }
+        return Err(Error::not_found("the repository has no file that was asked for")
+            .advise(format!("it has {}", some.join(", "))));
     }
     Ok(chosen)
 }

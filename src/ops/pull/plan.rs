@@ -75,6 +75,8 @@ pub struct PullPlan {
     pub path: PathBuf,
     /// The files of the model.
     pub files: Vec<PullFile>,
+    /// The reason why the server was not asked. The files are those that the hub's cache has.
+    pub note: Option<String>,
     pub(super) client: Arc<Client>,
     pub(super) connections: usize,
     pub(super) piece: u64,
@@ -106,7 +108,10 @@ pub(super) enum Target {
 impl PullPlan {
     /// The size of the model in bytes.
     pub fn bytes(&self) -> u64 {
-        self.downloads.iter().map(|download| download.size).sum()
+        match self.downloads.is_empty() {
+            true => self.files.iter().map(|file| file.bytes).sum(),
+            false => self.downloads.iter().map(|download| download.size).sum(),
+        }
     }
 
     /// The bytes that will be fetched.
