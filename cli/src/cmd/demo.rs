@@ -49,7 +49,7 @@ pub(crate) fn run() -> Done {
         (0, 0) => format!("All {tensors} have equal values."),
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
     };
-    writeln!(out, "\nThis tensor is {TENSOR} in all three. {values}")?;
+    writeln!(out, "\nWeighbridge calls this tensor {TENSOR} in all three. {values}")?;
     let file_type = FileType::from_name("Q4_K_M").ok_or_else(unknown_type)?;
     let plan = ops::quantize(&safetensors, &LlamaOptions::new(file_type), None, &at("small.gguf"))?;
     let small = written(&plan, &at("small.gguf"))?;
