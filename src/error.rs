@@ -55,8 +55,6 @@ pub enum AdvisedOption {
     AllowRequantize,
     /// Write a model that the reader of its container does not load.
     AllowUnloadable,
-    /// Choose the files of a download.
-    Choose,
     /// Convert an adapter to GGUF.
     ConvertAdapter,
     /// The folder of a download.
@@ -89,7 +87,6 @@ impl AdvisedOption {
             Self::AllowRequantize => "LlamaOptions::allow_requantize",
             Self::AllowUnloadable => "ConvertOptions::allow_unloadable",
             Self::ConvertAdapter => "ops::adapter_in_gguf",
-            Self::Choose => "PullOptions::choose",
             Self::Folder => "PullOptions::folder",
             Self::Importance => "LlamaOptions::with_importance",
             Self::LeaveOut => "Model::leave_out",

@@ -138,7 +138,6 @@ fn spelled(option: AdvisedOption, error: &Error) -> Cow<'static, str> {
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "--allow-incomplete",
         AdvisedOption::AllowNonfinite => "--allow-nonfinite",
         AdvisedOption::AllowRequantize => "--allow-requantize",
-        AdvisedOption::Choose => "--include",
         AdvisedOption::ConvertAdapter => "`weighbridge convert ADAPTER DST.gguf --base MODEL`",
         AdvisedOption::Folder => "-o",
         AdvisedOption::Importance => "`quantize --imatrix FILE`",

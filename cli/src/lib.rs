@@ -46,9 +46,9 @@ pub fn run(arguments: Vec<OsString>) -> u8 {
     status
 }
 
-fn parse_and_run(arguments: Vec<OsString>) -> Done {
+fn parse_and_run(typed: Vec<OsString>) -> Done {
     let mut program = args::program::Program::new();
-    let arguments = match args::translated(&mut program, &arguments) {
+    let arguments = match args::translated(&mut program, &typed) {
         Ok(arguments) => arguments,
         Err(failure) => {
             complain(failure);
@@ -65,11 +65,11 @@ fn parse_and_run(arguments: Vec<OsString>) -> Done {
             cmd::run(cli.command, &arguments)
         }
         Err(error) => {
-            if let Some(failure) = args::unknown_option(&error, &arguments) {
+            if let Some(failure) = args::unknown_option(&error, &typed, &arguments) {
                 complain(failure);
                 return Ok(Status::Usage);
             }
-            parsed_nothing(&error)
+            parsed_nothing(&error, |message| args::as_typed(message, &typed, &arguments))
         }
     }
 }
@@ -93,10 +93,10 @@ fn meant(error: &clap::Error) -> Option<String> {
 }
 
 /// Prints the help or the version if they were requested; otherwise the command line is wrong.
-fn parsed_nothing(error: &clap::Error) -> Done {
+fn parsed_nothing(error: &clap::Error, as_typed: impl Fn(&str) -> String) -> Done {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.use_stderr() && (failure::is_json() || !is_help) {
-        complain(Failure::usage(&in_words(&error.to_string())).or_advice(meant(error)));
+        complain(Failure::usage(&in_words(&as_typed(&error.to_string()))).or_advice(meant(error)));
     } else if error.use_stderr() {
         let mut err = print::stderr();
         for line in error.render().ansi().to_string().lines() {

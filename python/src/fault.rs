@@ -38,7 +38,6 @@ fn spelled(option: AdvisedOption) -> &'static str {
         AdvisedOption::AllowIncomplete | AdvisedOption::AllowUnloadable => "allow_incomplete=True",
         AdvisedOption::AllowNonfinite => "allow_nonfinite=True",
         AdvisedOption::AllowRequantize => "allow_requantize=True",
-        AdvisedOption::Choose => "include=",
         AdvisedOption::Folder => "folder=",
         AdvisedOption::Importance => "`quantize(imatrix=)`",
         AdvisedOption::Lenient => "strictness=\"lenient\"",

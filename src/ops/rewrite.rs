@@ -244,14 +244,20 @@ fn check_gguf(model: &Model) -> Result<()> {
     if store.encoding() == Encoding::Gguf {
         return Ok(());
     }
-    let advice = "edit config.json and the files next to it with a text editor";
-    let fault = match (store.container() == ollama::OLLAMA.name, store.is_directory()) {
-        (true, _) => "the metadata of a model of tensor blobs cannot be changed",
-        (false, true) => {
+    let (fault, advice) = match (store.container() == ollama::OLLAMA.name, store.is_directory()) {
+        (true, _) => (
+            "the metadata of a model of tensor blobs cannot be changed",
+            "change those of the directory, and create the model again",
+        ),
+        (false, true) => (
             "the metadata of a directory cannot be changed: they are in config.json, \
-             tokenizer_config.json and the headers of its safetensors files"
-        }
-        (false, false) => "the metadata of a safetensors file cannot be changed",
+             tokenizer_config.json and the headers of its safetensors files",
+            "edit config.json and the files next to it with a text editor",
+        ),
+        (false, false) => (
+            "the metadata of a safetensors file cannot be changed",
+            "convert the model to GGUF, whose metadata can be changed",
+        ),
     };
     Err(Error::unsupported(fault).advise(advice).in_file(store.path()))
 }

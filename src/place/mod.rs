@@ -85,6 +85,7 @@ pub(crate) fn resolve(name: &Path) -> Result<Resolved> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound || !is_name => {
             Error::io("cannot open", error).in_file(name)
         }
+        _ if is_path(text) => Error::not_found("no such file").in_file(name),
         _ => nowhere(name, text, repository.filter(|_| !is_path(text)).as_ref()),
     })
 }

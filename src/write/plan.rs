@@ -182,9 +182,18 @@ impl WritePlan {
     /// or the disk is full; `Cancelled`. After any error, no incomplete file is left.
     pub fn run(&self, path: &Path, options: &WriteOptions<'_>) -> Result<WriteReport> {
         self.check(options)?;
-        if place::scheme(path).is_some() {
-            let fault = "models are written to an object store in slices only";
-            let advice = "write it in slices: `job plan`, `job run`, `job finish`";
+        if let Some(scheme) = place::scheme(path) {
+            let (fault, advice) = match scheme {
+                "ollama" => (
+                    "no registry is written to",
+                    "`weighbridge convert SRC NAME --to ollama` writes to Ollama's store",
+                ),
+                "hf" => ("no hub is written to", "write a folder, then use `hf upload`"),
+                _ => (
+                    "models are written to an object store in slices only",
+                    "write it in slices: `job plan`, `job run`, `job finish`",
+                ),
+            };
             return Err(Error::unsupported(fault).advise(advice).in_file(path));
         }
         let paths = match self.placement {

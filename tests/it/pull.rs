@@ -161,8 +161,8 @@ fn files_are_chosen_by_name() {
     original/consolidated.safetensors
     config.json
     NotFound: hf://org/tale/none.json: the repository has no file none.json
-    NotFound: org/tale: none of the repository's files is chosen
-    help: PullOptions::choose names files to download, such as '*.onnx'
+    NotFound: org/tale: the repository has no file that was asked for
+    help: it has .gitattributes, README.md, config.json, model.safetensors, original/consolidated.safetensors, pytorch_model.bin, tokenizer/empty.json
     NotFound: org/tale:Q8_0: no GGUF file of the repository is Q8_0
     help: it has no GGUF files
     NotFound: org/tale@v2: org/tale has no revision v2

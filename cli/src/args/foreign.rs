@@ -42,6 +42,14 @@ const CONTAINERS: &str = "`--to mlx`, `--to gguf` or `--to safetensors` names th
 const OFFICIAL: &str = "the checksum is a SHA-256: `weighbridge verify FILE --sha256 HEX`";
 const EDITS: &str = "`weighbridge meta set FILE KEY=VALUE` sets a key, KEY=@FILE to the content of a file; `weighbridge \
     meta get FILE` prints all";
+const KEYS: &str = "`weighbridge meta get FILE > FILE.txt` of both, then compare the texts: `diff` compares tensors";
+const LATER_SPLIT: &str = "leave it out, then `weighbridge split FILE NAME --max-shard-size 4G`";
+const SUMS: &str = "`sha256sum -c FILE` compares files with a list; `--hub ORG/NAME` compares those of a repository";
+const LOGITS: &str = "`weighbridge run tokens MODEL --text TEXT --print-ids` prints the numbers for `weighbridge run logits MODEL --ids`";
+const RANKS: &str = "`weighbridge convert SRC DST --shards tp=2` writes the shares of two ranks";
+const REPAIRS: &str = "Weighbridge repairs no files: `weighbridge verify FILE` says what is wrong, `weighbridge pull` fetches again";
+const TEMPLATE: &str = "`weighbridge meta set FILE chat_template=@TEMPLATE -o COPY` writes a copy with another template";
+const OFFSETS: &str = "`--json` has the offset of each tensor";
 const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens what is printed";
 const BITS: &str = "the type has them: `weighbridge quantize SRC --type mlx4` is 4 bits for MLX, `mlx4,64` also sets the \
     group size; `--type Q4_K_M` writes GGUF";
@@ -61,7 +69,13 @@ const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half o
 pub(super) const VERBS: &[(&str, Meaning)] = &[
     // Earlier names.
     ("align", Moved("merge --align 64")),
-    ("compare", Moved("quality")),
+    (
+        "compare",
+        Near(
+            "quality",
+            "`compare` is `quality` now; the old name works for one more release. `weighbridge diff A B` compares tensors",
+        ),
+    ),
     ("finish", Moved("job finish")),
     ("plan", Moved("job plan")),
     ("slice", Moved("job run")),
@@ -91,12 +105,13 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
-    ("nan|nans|check-nan|check-nans|find-nan", Is("verify --deep")),
+    ("nan|nans|check-nan|check-nans|find-nan|check-tensors", Is("verify --deep")),
     (
         "metadata|kv|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
         Is("meta get"),
     ),
-    ("meta import|meta copy|meta merge", Says(EDITS)),
+    ("meta import|meta copy|meta merge|meta rename|meta move", Says(EDITS)),
+    ("meta diff|meta compare", Says(KEYS)),
     ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
@@ -104,9 +119,11 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("gguf-editor-gui", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals", Is("diff")),
-    ("extract|tensor|values", Is("dump")),
+    ("extract|tensor|values|export-tensor", Is("dump")),
+    ("hexdump|xxd", Says("`weighbridge dump MODEL TENSOR --as raw | xxd` shows the stored bytes")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
-    ("vram|ram|mem|fit|fits|fit-params|estimate|gguf-parser", Is("memory")),
+    ("vram|ram|mem|fit|fits|fit-params|estimate|gguf-parser|kv-cache", Is("memory")),
+    ("accelerate", Says("`weighbridge memory MODEL` shows how much memory it takes")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor|test", Is("verify")),
     (
@@ -126,7 +143,14 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("convert-lora|convert-lora-to-gguf|export", Is("convert")),
     ("convert-hf-to-gguf|hf-to-gguf|to-gguf", Is("convert --to gguf")),
     ("to-mlx", Is("convert --to mlx")),
-    ("to-safetensors|to-hf", Is("convert --to safetensors")),
+    (
+        "to-safetensors|to-hf|gguf-to-safetensors|gguf2safetensors|gguf-to-hf",
+        Is("convert --to safetensors"),
+    ),
+    (
+        "convert-llama-ggml-to-gguf|convert-ggml-to-gguf",
+        Says("files older than GGUF are not read: convert the checkpoint that they were made from"),
+    ),
     ("quant|quantise", Is("quantize")),
     ("requant|requantize|requantise", Is("quantize --allow-requantize")),
     (
@@ -148,7 +172,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "license",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
     ),
-    ("tokenizer|vocab|vocabulary", Says(TOKENS)),
+    ("tokenizer|vocab|vocabulary|get-vocab", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
     ("download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull|ollama-dl", Is("pull")),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
@@ -179,9 +203,25 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("devices|list gpus|gpus", Is("list devices")),
     ("completion", Is("completions")),
     ("version", Is("--version")),
-    ("serve|server|start", Says(SERVES)),
+    ("serve|server|start|vllm", Says(SERVES)),
+    (
+        "mlx-vlm.convert|mlx-vlm.generate",
+        Says(
+            "Weighbridge has nothing of mlx-vlm: `weighbridge convert DIR DST --to mlx` writes language models",
+        ),
+    ),
     ("rm|remove|delete|uninstall", Says(DELETES)),
-    ("average|mean|mix|prune|slerp|ties|dare|blend|surgery", Says(RECIPES)),
+    ("average|mean|mix|prune|slerp|ties|dare|blend|surgery|upscale", Says(RECIPES)),
+    (
+        "similarity|similar",
+        Says("`weighbridge run embed MODEL --text A --text B` prints the similarity of texts"),
+    ),
+    ("next|next-token", Says(LOGITS)),
+    ("supported", Says("`weighbridge list families` lists the families that are known")),
+    (
+        "where|which|path|locate|cache info",
+        Says("`weighbridge models NAME --json` has the path of each"),
+    ),
     ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
     ("numpy|npy|npz", Says(ARRAYS)),
     ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
@@ -203,21 +243,22 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
     ("train|finetune|lora", Says(TRAINS)),
-    (
-        "repair|fix|recover",
-        Says(
-            "Weighbridge repairs no files: `weighbridge verify FILE` says what is wrong, `weighbridge pull` fetches again",
-        ),
-    ),
+    ("repair|fix|recover", Says(REPAIRS)),
     ("export-lora", Is("convert")),
     ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
+    (
+        "apply-chat-template",
+        Says(
+            "`weighbridge run MODEL TEXT` applies it; `weighbridge meta get MODEL chat_template` prints it",
+        ),
+    ),
     (
         "mergekit-extract-lora|extract-lora",
         Says(
             "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
         ),
     ),
-    ("fuse|merge-lora|mergekit|mergekit-yaml", Is("merge")),
+    ("fuse|merge-lora|lora-merge|mergekit|mergekit-yaml", Is("merge")),
     (
         "imatrix",
         Says(
@@ -273,6 +314,15 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
     ("convert", "--split-max-size", Is("--max-shard-size")),
+    ("convert", "--chat-template|--chat-template-file", Says(TEMPLATE)),
+    ("convert", "--tensor-parallel-size|--tensor-parallel|--tp|-tp", Says(RANKS)),
+    ("split", "--tensor-parallel-size|--tensor-parallel|--tp|-tp", Says(RANKS)),
+    (
+        "completions",
+        "--install",
+        Says("leave it out: `weighbridge help completions` shows where the script belongs"),
+    ),
+    ("create", "--experimental", Needless),
     ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
     (
         "convert",
@@ -286,17 +336,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--model-name|--metadata",
         Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
     ),
-    ("diff", "--atol|--tol|--eps", Is("--tolerance")),
+    ("diff", "--atol|--tol|--eps|--threshold", Is("--tolerance")),
+    ("diff", "--stat|--summary", Says("the lines before the table are a summary: `| head -4`")),
+    ("diff", "--rtol", Says("`--tolerance T` bounds the absolute difference")),
+    ("diff", "--only-diff|--changed", Needless),
     ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
     ("diff", "-v|--verbose|--debug", Is("--all")),
     ("diff", "--tensor|--name", Is("--filter")),
-    (
-        "diff",
-        "--metadata|--meta|--kv|--keys|--config",
-        Says(
-            "`weighbridge meta get FILE > FILE.txt` of both, then compare the texts: `diff` compares tensors",
-        ),
-    ),
+    ("diff", "--metadata|--meta|--kv|--keys|--config", Says(KEYS)),
     (
         "diff",
         "-q|--quiet|--brief|--name-only",
@@ -311,7 +358,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (
         "hash",
         "--check|-c",
-        Says("`weighbridge verify MODEL --against FILE` compares with a saved list"),
+        Says(
+            "`weighbridge verify MODEL --against LIST` compares with a list that `hash MODEL --save LIST` wrote",
+        ),
     ),
     ("hash", "--no-layer", Says("`sha256sum FILE` prints the digest of a whole file")),
     ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
@@ -319,9 +368,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
     (
         "inspect",
-        "-v|--verbose|--debug|--tensors|--list-tensors|--names-only|--names|-l",
+        "-v|--verbose|--debug|--tensors|--list-tensors|--names-only|--names|-l|--dtypes|--shapes|--tensor-info",
         Is("--all"),
     ),
+    ("inspect", "--offsets|--data-offset|--data-alignment", Says(OFFSETS)),
+    ("inspect", "--short|--summary", Says("the first lines are a summary: `| head -12`")),
     ("inspect", "--top|-n|--limit|--largest|--biggest", Says(LARGEST)),
     (
         "inspect",
@@ -359,6 +410,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size",
         Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
     ),
+    ("memory", "-np|--parallel", Ignored("--context is that of all sequences together")),
     ("memory", "-b|--batch-size|-ub|--ubatch-size", Is("--batch")),
     (
         "memory",
@@ -401,6 +453,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
             "`weighbridge convert MODEL DST.gguf --lora ADAPTER` merges into GGUF; `--dtype F16` decodes",
         ),
     ),
+    ("meta set", "--set", Needless),
+    ("meta get", "--get", Needless),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
     ("models", "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions", Needless),
@@ -410,7 +464,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
-    ("pull", "-q|--quiet", Says("`--json | jq -r .path` prints the path alone")),
+    ("pull", "-q|--silent", Is("--quiet")),
     ("pull", "--resume-download", Needless),
     (
         "pull",
@@ -461,6 +515,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("quantize", "--types|--help-types|--list", Is("--list-types")),
     ("quantize", "--requantize|--allow-requant", Is("--allow-requantize")),
+    ("quantize", "--split-max-size|--split-max-tensors|--max-shard-size", Says(LATER_SPLIT)),
     (
         "quantize",
         "--tensor-type-file",
@@ -478,12 +533,30 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run embed", "-f|--file", Says("`--text - < FILE` reads the text from a file")),
     (
         "run embed",
-        "--embd-output-format|--embd-normalize",
+        "--embd-normalize",
+        Ignored("vectors have length 1, or with --no-normalize their own"),
+    ),
+    (
+        "run embed",
+        "--embd-output-format",
         Says("`--json` prints JSON, `-o FILE.npy` writes an array of NumPy"),
     ),
     ("run generate", "-p", Is("--prompt")),
     ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
     ("run generate", "--temperature", Is("--temp")),
+    ("run generate", "--do-sample", Says("`--temp 0.8` draws tokens")),
+    (
+        "run generate",
+        "--json|--logprobs",
+        Says(
+            "the text alone is printed; `weighbridge run logits MODEL --ids LIST --json` has numbers",
+        ),
+    ),
+    (
+        "run generate",
+        "--in-prefix|--in-suffix|--in-prefix-bos",
+        Says("leave it out: the chat template, or --prompt, has all of the text"),
+    ),
     ("run generate", "-s", Is("--seed")),
     ("run generate", "-sys|--system-prompt", Is("--system")),
     ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
@@ -552,13 +625,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--lora|--adapter|--adapter-path|--lora-scaled",
         Says("`weighbridge convert MODEL DST --lora ADAPTER` merges it; then run DST"),
     ),
-    (
-        "run generate",
-        "--chat-template|--chat-template-file|--chat-template-config",
-        Says(
-            "`weighbridge meta set FILE chat_template=@TEMPLATE -o COPY` writes a copy with another template",
-        ),
-    ),
+    ("run generate", "--chat-template|--chat-template-file|--chat-template-config", Says(TEMPLATE)),
     (
         "run generate",
         "--rope-scaling|--rope-scale|--rope-freq-base|--rope-freq-scale|--yarn-orig-ctx|--yarn-ext-factor|--override-kv",
@@ -569,6 +636,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-md|--model-draft|--draft-model|--draft|--draft-max|--num-draft-tokens|--prompt-cache|--prompt-cache-file",
         Says("leave it out: it would only save time"),
     ),
+    ("run logits", "-p|--prompt|--text", Says(LOGITS)),
     ("run tokens", "-p|--prompt", Is("--text")),
     ("run tokens", "--count|--show-count", Needless),
     ("run tokens", "--special|--special-tokens", Needless),
@@ -600,16 +668,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("verify", "--quick|--fast|--shallow", Needless),
     ("verify", "--md5|--sha1", Says(OFFICIAL)),
-    (
-        "verify",
-        "-c|--check",
-        Says(
-            "`sha256sum -c FILE` compares files with a list; `--hub ORG/NAME` compares those of a repository",
-        ),
-    ),
+    ("verify", "-c|--check|--checksums", Says(SUMS)),
+    ("verify", "--fix|--repair", Says(REPAIRS)),
     ("view", "--html", Is("-o")),
     ("view", "--no-browser", Is("--no-open")),
     // Of any verb that has no such option.
+    (ANY, "--csv|--yaml|--tsv", Says("`--json` prints JSON")),
+    (ANY, "--revision", Says("the name has it: `hf://ORG/NAME@REVISION`")),
     (ANY, "--list-devices", Says("`weighbridge list devices` lists them")),
     (
         ANY,

@@ -25,7 +25,7 @@ pub(crate) use open::Open;
 pub(crate) use open::network;
 pub(crate) use order::in_store;
 pub(crate) use values::DeviceName;
-pub(crate) use words::{translated, unknown_option};
+pub(crate) use words::{as_typed, translated, unknown_option};
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -48,7 +48,8 @@ const LONG_VERSION: &str =
     after_help = "Examples:
   weighbridge model.gguf                     # what the file contains
   weighbridge view model.gguf                # the same in the browser
-  weighbridge memory model.gguf --room 8G    # whether it fits
+  weighbridge memory model.gguf 8G           # whether it fits
+  weighbridge run model.gguf 'Hello'         # its answer
   weighbridge quantize ./Qwen3-0.6B Q4_K_M   # Qwen3-0.6B-Q4_K_M.gguf
   weighbridge help convert                   # all options of a command
 
@@ -119,13 +120,13 @@ pub(crate) enum Command {
     /// Show on the built-in sample what the program does
     #[command(after_help = "Examples:\n  weighbridge demo")]
     Demo,
-    /// Load every tensor of a model, and time it
+    /// Time the loading of every tensor of a model
     Bench(Bench),
     /// List containers, dtypes, file types, families, devices or kernels
     List(List),
     /// Print a completion script for a shell
     Completions(Completions),
-    /// Write the manual pages
+    /// Write the manual pages to a folder
     Man(Man),
     /// Print the SHA-256 of every tensor
     #[command(hide = true)]
@@ -263,7 +264,7 @@ pub(crate) struct Dump {
     /// those of the Hugging Face checkpoint
     pub(crate) name: String,
     /// Output format; values that rounding makes infinite or 0 are counted on standard error. The
-    /// default is npy for a FILE that ends in .npy, otherwise text
+    /// default is npy for a FILE that ends in .npy, raw for .bin, otherwise text
     #[arg(long = "as", value_enum, value_name = "FORM")]
     pub(crate) form: Option<DumpForm>,
     /// Write only rows A to B - 1, also as A:B, or one row; rows are counted over all dimensions but the
@@ -287,9 +288,11 @@ impl Dump {
     /// The output format.
     pub(crate) fn form(&self) -> DumpForm {
         let ending = self.output.as_deref().and_then(Path::extension);
-        self.form.unwrap_or(match ending {
-            Some(ending) if ending.eq_ignore_ascii_case("npy") => DumpForm::Npy,
-            _ => DumpForm::Text,
+        let is = |name: &str| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(name));
+        self.form.unwrap_or(match () {
+            () if is("npy") => DumpForm::Npy,
+            () if is("bin") || is("raw") => DumpForm::Raw,
+            () => DumpForm::Text,
         })
     }
 }
@@ -622,6 +625,9 @@ pub(crate) struct Pull {
     /// Number of requests at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
+    /// Print only the path, as `hf download` does
+    #[arg(long, conflicts_with = "json", hide_short_help = true)]
+    pub(crate) quiet: bool,
     /// Contact no server: give the path of what an earlier download left
     #[arg(long, help_heading = COMMON, hide_short_help = true)]
     pub(crate) offline: bool,

@@ -76,11 +76,28 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ),
 ];
 
+/// Methods whose names may have the bits after them: `dwq4`.
+const METHODS: [&str; 4] = ["awq", "gptq", "dwq", "hqq"];
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// The type that is nearest to one of another program.
 fn elsewhere(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     // Unsloth's begin with UD.
     let mix = lower.strip_prefix("ud-").map_or(lower.as_str(), |_| "ud");
+    let method = mix.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    if let Some((bits, group)) = lower.split_once("bit").filter(|(bits, _)| is_number(bits)) {
+        let group = group.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        return is_number(group)
+            .then(|| format!("mlx{bits},{group} is {bits} bits in groups of {group} for MLX"));
+    }
+    if is_number(method) || method.is_empty() {
+        return Some(format!("mlx{mix} is {mix} bits for MLX; {TYPES_HERE}"));
+    }
+    let mix = if METHODS.contains(&method) { method } else { mix };
     let row = ELSEWHERE.iter().find(|(names, _)| names.split('|').any(|name| name == mix));
     row.map(|(_, nearest)| (*nearest).to_owned())
 }

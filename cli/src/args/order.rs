@@ -422,12 +422,20 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
             words.splice(*last..=*last, ["--dtype".into(), float.into()]);
             return;
         }
-        None if !to && places.iter().skip(1).any(|place| is_type(word_at(words, *place))) => {
+        None if !to && places.iter().skip(1).any(|it| is_type_name(word_at(words, *it))) => {
             if let [_, first, second] = places
-                && is_type(word_at(words, *first))
+                && is_type_name(word_at(words, *first))
             {
                 words.swap(*first, *second);
             }
+        }
+        // `convert SRC to mlx`.
+        None if let [_, to, last] = places
+            && ["to", "into", "as"].contains(&word_at(words, *to))
+            && is_container(word_at(words, *last)) =>
+        {
+            words[*to] = "--to".into();
+            return;
         }
         _ => return,
     }

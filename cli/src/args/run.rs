@@ -24,11 +24,17 @@ pub(crate) struct Runner {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The decoder is exact but slow: it is meant for trying a model and for testing a file, not for daily use.
+    override_usage = "weighbridge run <MODEL> <TEXT>
+       weighbridge run <COMMAND> [OPTIONS] ...",
+    after_help = "`run MODEL TEXT` is `run generate MODEL --chat --prompt TEXT`: it answers the text if the model has a chat template,
+and continues it otherwise. The temperature and other settings are options of `run generate`.
+
+The decoder is exact but slow: it is meant for trying a model and for testing a file, not for daily use.
 
 Examples:
   weighbridge run llama3.2 'Why is the sky dark?'        # as `ollama run`
   weighbridge run generate model.gguf --prompt 'Once upon a time'
+  weighbridge run tokens model.gguf --text 'Once upon a time'
   weighbridge run embed ./bge-small-en --text 'a weighbridge'
   weighbridge run logits model.gguf --ids 1,450,4996"
 )]

@@ -69,6 +69,10 @@ fn is_verb(program: &Program, word: &str) -> bool {
 
 /// Moves options that precede the verb to the end, with their values. Without a verb, those of the program stay.
 fn options_last(program: &Program, words: &mut Vec<OsString>) {
+    // In front of a verb, these are no bits.
+    if ["-q", "--quiet", "--silent"].contains(&word_at(words, 1)) && words.len() > 2 {
+        words.remove(1);
+    }
     let first = word_at(words, 1);
     if !first.starts_with('-') || ["-", "--", "-h", "--help", "-V", "--version"].contains(&first) {
         return;
@@ -120,7 +124,9 @@ fn with_program(words: &mut Vec<OsString>) {
         return;
     }
     words.remove(at);
-    if !next.is_empty() && !next.starts_with('-') && next != "help" {
+    // `safetensors DIR/FILE` has no verb.
+    let is_path = !is_verb() && Path::new(&next).exists();
+    if !next.is_empty() && !next.starts_with('-') && next != "help" && !is_path {
         words[at] = format!("{program}.{next}").into();
     }
 }
@@ -215,20 +221,28 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
         let fault = "a model is not read from standard input";
         return Err(says(fault, "save it to a file, and give its path"));
     }
-    let is_program = PREFIXES.iter().any(|program| dashed(name).starts_with(program));
+    let is_program = PREFIXES.iter().any(|program| dashed(name).starts_with(program))
+        || name.ends_with(".py") && !path.exists();
     // `llama-3` would be a model.
     let has_digit = name.contains(|letter: char| letter.is_ascii_digit());
     let is_file = path.exists() || has_digit || order::in_store(name);
     if is_program && !name.contains('/') && !is_file && nearest_entry(path).is_none() {
         let advice = "`weighbridge help` lists what it does";
         return Err(says(
-            &format!("Weighbridge has nothing for `{}`", name.replace('.', " ")),
+            &match name.ends_with(".py") {
+                true => format!("Weighbridge has nothing for `{name}`"),
+                false => format!("Weighbridge has nothing for `{}`", name.replace('.', " ")),
+            },
             advice,
         ));
     }
     let is_address = name.contains(['/', '\\', '.', ':']) || name.is_empty();
     if is_address || path.exists() || order::in_store(name) {
-        words.insert(at, "inspect".into());
+        let here: &[&str] = match order::has(words, &["-p", "--prompt"]) {
+            true => &["run", "generate", "--chat"],
+            false => &["inspect"],
+        };
+        words.splice(at..at, here.iter().map(OsString::from));
         return Ok(());
     }
     let rest: Vec<_> = words.iter().skip(at).map(|word| word.to_string_lossy()).collect();
@@ -268,7 +282,12 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             _ => (word.as_str(), None),
         };
         let has = |option: &str| has_option(command, option);
-        let by_value = by_value(option, value.unwrap_or(word_at(words, place + 1)), has);
+        let given = value.unwrap_or(word_at(words, place + 1));
+        if given == "json" && has("--json") && !has(option) && FORMS.contains(&option) {
+            words.splice(place..=place + usize::from(value.is_none()), ["--json".into()]);
+            continue;
+        }
+        let by_value = by_value(option, given, has);
         let meant = by_value.or_else(|| meaning(&verb, option, has));
         // The parser would take it for `-h`.
         if meant.is_none() && option.len() > 2 && option.starts_with("-h") {
@@ -307,6 +326,9 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
     Ok(())
 }
 
+/// Options of other programs whose value may be `json`.
+const FORMS: [&str; 4] = ["-o", "--output", "--format", "--output-format"];
+
 /// Whether an option without a value is among the words already.
 fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
     let argument = command.get_arguments().find(|argument| is_spelled(argument, option));
@@ -326,13 +348,22 @@ fn is_setting(word: &str) -> bool {
 fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
     let is_unknown = option.len() == 2 && option.starts_with('-') && !has(option);
     match is_unknown {
+        // llama-tokenize has it without a value.
+        _ if option == "--ids" && has("--print-ids") && !value.starts_with(is_digit) => {
+            Some(Is("--print-ids"))
+        }
         true if has("--type") && order::is_type_name(value) => Some(Is("--type")),
+        true if has("--dtype") && order::is_type_name(value) => Some(Is("--dtype")),
         true if has("--to") && order::is_container(value) => Some(Is("--to")),
         true if option == "-m" && has("--max-tokens") && value.parse::<u64>().is_ok() => {
             Some(Is("--max-tokens"))
         }
         _ => None,
     }
+}
+
+fn is_digit(letter: char) -> bool {
+    letter.is_ascii_digit()
 }
 
 /// The meaning of an option of a verb; `None` if it is one of this program, or unknown.
@@ -355,9 +386,46 @@ fn says(message: &str, advice: &str) -> Failure {
     Failure::advised(message.to_owned(), advice.to_owned())
 }
 
+/// The parser's message with the options as they were typed: `-o`, not `--dst`.
+pub(crate) fn as_typed(message: &str, typed: &[OsString], words: &[OsString]) -> String {
+    let program = super::program::command();
+    let (verb, name) = called(&program, words);
+    let mut message = message.to_owned();
+    for option in typed.iter().filter_map(|word| word.to_str()?.split('=').next()) {
+        let has = |option: &str| has_option(verb, option);
+        let alias = verb.get_arguments().find(|argument| is_spelled(argument, option));
+        let own = alias.and_then(clap::Arg::get_long).map(|long| format!("--{long}"));
+        let here = match meaning(&name, option, has) {
+            Some(Is(here)) => Some(here.split('=').next().unwrap_or(here).to_owned()),
+            _ => own.filter(|own| own != option && option.starts_with('-')),
+        };
+        let Some(here) = here.filter(|here| !order::has(typed, &[here])) else { continue };
+        for end in [" ", "'", "\n"] {
+            message = message.replace(&format!("{here}{end}"), &format!("{option}{end}"));
+        }
+    }
+    message
+}
+
+/// The command that the words call, and its name without the program's.
+fn called<'p>(program: &'p clap::Command, words: &[OsString]) -> (&'p clap::Command, String) {
+    let (mut command, mut name) = (program, Vec::new());
+    for place in 1..words.len() {
+        if let Some(verb) = command.find_subcommand(word_at(words, place)) {
+            command = verb;
+            name.push(verb.get_name());
+        }
+    }
+    (command, name.join(" "))
+}
+
 /// The failure of an option that a verb lacks. The parser's own tips are often wrong: an option that
 /// shares some letters, or the option as a value.
-pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<Failure> {
+pub(crate) fn unknown_option(
+    error: &clap::Error,
+    typed: &[OsString],
+    words: &[OsString],
+) -> Option<Failure> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
@@ -369,18 +437,22 @@ pub(crate) fn unknown_option(error: &clap::Error, words: &[OsString]) -> Option<
     let whole = words.iter().filter_map(|word| word.to_str()).find(is_whole);
     let option = whole.map_or(option.as_str(), |word| word.split('=').next().unwrap_or(word));
     let program = super::program::command();
-    let mut command = &program;
-    let mut name = Vec::new();
-    for place in 1..words.len() {
-        if let Some(verb) = command.find_subcommand(word_at(words, place)) {
-            command = verb;
-            name.push(verb.get_name());
-        }
-    }
+    let (command, name) = called(&program, words);
     let names = command.get_arguments().filter_map(clap::Arg::get_long).collect::<Vec<_>>();
     let word = option.trim_start_matches('-');
-    let near = spelling::nearest(word, names.into_iter(), |name| spelling::distance(word, name));
-    let verb = if name.is_empty() { "weighbridge".to_owned() } else { name.join(" ") };
+    let mut starting =
+        names.iter().copied().filter(|name| word.len() > 2 && name.starts_with(word));
+    let started = starting.next().filter(|_| starting.next().is_none());
+    let near = started.or_else(|| {
+        spelling::nearest(word, names.iter().copied(), |name| spelling::distance(word, name))
+    });
+    let own = verb_place(typed).map(|at| word_at(typed, at)).filter(|verb| help::is_verb(verb));
+    let verb = match (name.as_str(), own) {
+        ("", _) => "weighbridge",
+        // `convert SRC Q4_K_M` is `quantize`.
+        (name, Some(own)) if !name.starts_with(own) => own,
+        (name, _) => name,
+    };
     let advice = match near
         .map(|near| format!("did you mean --{near}?"))
         .or_else(|| suited(command, word))
@@ -571,6 +643,17 @@ mod tests {
         ("w quantize d -t Q4_K_M -j 2", "w quantize d --type Q4_K_M --threads 2"),
         ("w quantize d fp16", "w quantize d fp16"),
         ("w gguf-dump --json --json-array m", "w inspect --metadata --json m"),
+        ("w -m m.gguf -p hi -n 3", "w run generate --chat m.gguf --prompt hi --max-tokens 3"),
+        ("w --hf-repo o/n -p hi", "w run generate --chat o/n --prompt hi"),
+        ("w convert d to mlx", "w convert d --to mlx"),
+        ("w convert d -o q.gguf -t q8_0", "w convert d --dst q.gguf --dtype q8_0"),
+        ("w -q convert d x.gguf", "w convert d x.gguf"),
+        ("w inspect m -o json", "w inspect m --json"),
+        ("w inspect m --format=json", "w inspect m --json"),
+        ("w llama-tokenize -m m -p x --ids", "w run tokens m --text x --print-ids"),
+        ("w run tokens m --ids 1,2", "w run tokens m --ids 1,2"),
+        ("w meta m --set a=b", "w meta set m a=b"),
+        ("w gguf2safetensors m", "w convert --to safetensors m"),
     ];
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) struct Writing {
     /// Number of threads; 0 means one per processor
     #[arg(long, default_value_t = 0, value_name = "N", help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) threads: usize,
-    /// Working memory, in addition to the memory for headers
+    /// The most working memory to use, in addition to the memory for headers
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size,
         help_heading = super::COMMON, hide_short_help = true)]
     pub(crate) max_memory: u64,
@@ -261,8 +261,8 @@ pub(crate) struct Whole {
     /// mlx-lm could not load it
     #[arg(hide_short_help = true, long)]
     pub(crate) allow_incomplete: bool,
-    /// Quantize tensors with NaN, infinities, or values beyond the range of a block's scale, which
-    /// otherwise are an error: no value of such a block is kept
+    /// Quantize tensors with NaN, infinities, or values beyond the range of a block's scale. All values of
+    /// such a block are lost, which is an error without this option
     #[arg(hide_short_help = true, long)]
     pub(crate) allow_nonfinite: bool,
 }
@@ -278,7 +278,8 @@ impl Whole {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write.
+    after_help = "Each tensor gets the dtype and the bytes that llama-quantize or mlx-lm would write, token_embd and output
+too. llama-quantize's arguments work, with the number of threads at the end, and so do mlx_lm.convert's, such as --q-bits 4.
 
 Examples:
   weighbridge quantize ./Qwen3-8B Q4_K_M                # Qwen3-8B-Q4_K_M.gguf
@@ -371,7 +372,7 @@ pub(crate) struct Quantize {
     /// Set a metadata key; TYPE is int, float, bool or str
     #[arg(hide_short_help = true, long, value_name = "KEY=TYPE:VALUE", value_parser = setting)]
     pub(crate) override_kv: Vec<MetadataSetting>,
-    /// Leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no key for
+    /// Leave out the weighbridge.* keys, which keep settings of config.json that llama.cpp has no keys for
     #[arg(hide_short_help = true, long, conflicts_with = "mlx")]
     pub(crate) no_extra_keys: bool,
     #[command(flatten)]
@@ -402,8 +403,8 @@ pub(crate) struct Source {
     /// repeatable
     #[arg(long, value_name = "PATH[:SCALE]", value_parser = lora)]
     pub(crate) lora: Vec<Lora>,
-    /// Leave out tensors by name or pattern, if they are unknown or belong to a vision or audio tower;
-    /// repeatable
+    /// Leave out tensors by name or pattern; repeatable. Only unknown tensors and those of a vision or audio
+    /// tower can be left out
     #[arg(hide_short_help = true, long, value_name = "GLOB")]
     leave_out: Vec<String>,
 }
@@ -445,15 +446,14 @@ fn lora(text: &str) -> Result<Lora, String> {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Quantized tensors keep their codes if the container has a packing with exactly the same values.
---dry-run shows the tensors for which it has none; --lossless makes them an error.
+    after_help = "A quantized tensor is repacked if the other container can hold exactly the same values. Otherwise it is
+rounded: to 8 bits for GGUF and MLX, to F16 for safetensors. --dry-run shows these tensors; --lossless makes them an error.
 
 With --to safetensors, DST is a directory with config and tokenizer; if it ends in .safetensors, it is
 one file with the weights alone.
 
 Examples:
   weighbridge convert ./Qwen3-8B                        # Qwen3-8B.gguf
-  weighbridge convert ./Qwen3-8B Qwen3-8B.gguf
   weighbridge convert model-Q4_K_M.gguf ./model-mlx --to mlx --dry-run
   weighbridge convert model-Q8_0.gguf ./model --to safetensors --dtype BF16
   weighbridge convert ./model-4bit model.gguf --lossless
@@ -469,7 +469,8 @@ pub(crate) struct Convert {
     pub(crate) src: PathBuf,
     #[command(flatten)]
     pub(crate) dst: NamedDestination,
-    /// Container to write. The default follows from DST's ending; a directory becomes one like SRC
+    /// Container to write [default: by DST's ending, or for a directory that of SRC]. For ollama, DST is a
+    /// model's name
     #[arg(long, value_name = "TO", value_parser = writable())]
     pub(crate) to: Option<&'static Container>,
     /// Dtype of all matrices: F32, F16, BF16, or for GGUF any type that needs no importance matrix
@@ -477,8 +478,9 @@ pub(crate) struct Convert {
     pub(crate) dtype: Option<DType>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Write the change from BASE to SRC as a LoRA adapter; if SRC is an adapter of BASE, write it as GGUF
-    #[arg(long, visible_alias = "base", value_name = "BASE", conflicts_with_all = ["to", "lora", "lossless", "mmproj", "shards", "max_shard_size"])]
+    /// Write the change from BASE to SRC as a LoRA adapter of PEFT; if SRC is an adapter of BASE, write that as
+    /// GGUF
+    #[arg(long, visible_alias = "base", value_name = "BASE", conflicts_with_all = ["lora", "lossless", "mmproj", "shards", "max_shard_size"])]
     pub(crate) lora_from: Option<PathBuf>,
     /// With --lora-from: the rank of the changes
     #[arg(hide_short_help = true, long, value_name = "N", default_value_t = 16, requires = "lora_from",
@@ -487,8 +489,8 @@ pub(crate) struct Convert {
     /// Fail if any value would change
     #[arg(long, conflicts_with = "lora")]
     pub(crate) lossless: bool,
-    /// For GGUF: leave out the weighbridge.* keys, which keep what config.json says and llama.cpp has no
-    /// key for
+    /// For GGUF: leave out the weighbridge.* keys, which keep settings of config.json that llama.cpp has no
+    /// keys for
     #[arg(hide_short_help = true, long)]
     pub(crate) no_extra_keys: bool,
     /// For GGUF: write the vision model, which llama.cpp reads from a separate file (mmproj), instead of
@@ -498,9 +500,8 @@ pub(crate) struct Convert {
     /// Maximum size of the tensors in one file
     #[arg(long, value_name = "SIZE", value_parser = shard_size)]
     pub(crate) max_shard_size: Option<u64>,
-    /// Write the share of each rank to separate files, named model-rank-0-part-0.safetensors and so on
-    /// as by vLLM's sharded_state. COUNTS: tp=N ranks divide the matrices, pp=N the layers, ep=N the
-    /// experts; see `inspect --shard`
+    /// For vLLM: write files for each rank, as vLLM's sharded_state. COUNTS: tp=N divides the matrices among
+    /// N ranks, pp=N the layers, ep=N the experts. `inspect --shard` shows the shares
     #[arg(hide_short_help = true, long, value_name = "COUNTS", conflicts_with = "mmproj")]
     pub(crate) shards: Option<Mesh>,
     /// With --shards: join tensors under vLLM's names: qkv, gate-up

@@ -35,6 +35,17 @@ fn adapter(source: &Model) -> Option<Adapter> {
 /// Plans an adapter as a GGUF file.
 fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, Stop> {
     let src = shown(&args.src);
+    let dst = args.dst.path()?.map(Path::to_path_buf);
+    let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, ".gguf"));
+    let to = args.to.map_or(GGUF.name, |to| to.name);
+    if by_ending(&dst) != Some(&GGUF) || to != GGUF.name {
+        let advice = format!(
+            "`weighbridge convert {src} DST.gguf --base MODEL`; --lora merges it into a model"
+        );
+        let name = if to == GGUF.name { shown(&dst) } else { to.to_owned() };
+        let fault = format!("{src} is an adapter, which is written as GGUF alone, not as {name}");
+        return Err(Error::new(ErrorKind::Mismatch, fault).advise(advice).into());
+    }
     let base = args.lora_from.clone().or_else(|| adapter.base_model().map(PathBuf::from));
     let base = base.ok_or_else(|| {
         let fault = format!("{src} is an adapter, and a GGUF file needs the names of its model");
@@ -44,12 +55,6 @@ fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, 
         );
         Error::new(ErrorKind::Mismatch, fault).advise(advice)
     })?;
-    let dst = args.dst.path()?.map(Path::to_path_buf);
-    let dst = dst.unwrap_or_else(|| writing::default_name(&args.src, ".gguf"));
-    if by_ending(&dst) != Some(&GGUF) {
-        let fault = format!("an adapter is written as GGUF: {} must end in .gguf", shown(&dst));
-        return Err(Stop::Usage(fault));
-    }
     let base = args.writing.open.options().open(&base)?;
     remark(&base);
     let plan = ops::adapter_in_gguf(adapter, &base, args.dtype)?;
@@ -58,6 +63,10 @@ fn in_gguf(args: &Convert, model: Model, adapter: &Adapter) -> Result<Prepared, 
 
 /// `--lora-from`: writes the difference of two models as an adapter.
 fn extract(args: &Convert, base: &Path, tuned: &Model) -> Done {
+    if let Some(to) = args.to {
+        let fault = format!("a new adapter is a directory of PEFT: leave --to {} out", to.name);
+        return Err(Stop::Usage(fault));
+    }
     if args.dtype.is_some() {
         let fault = "--dtype is for adapters that are converted; a new one has F32";
         return Err(Stop::Usage(fault.to_owned()));
@@ -105,7 +114,17 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     let given = dst.filter(|_| !as_source).map(|dst| container(args, dst)).transpose();
     let open = || args.writing.open.options().open(&args.src);
     // Of two wrong names, that of the source is reported.
-    let given = given.or_else(|fault| open().map_err(Stop::from).and(Err(fault)))?;
+    let given = match given {
+        Ok(given) => given,
+        Err(fault) => {
+            let model = open()?;
+            // An adapter is written in one way, whatever its name.
+            return match adapter(&model) {
+                Some(adapter) => in_gguf(args, model, &adapter),
+                None => Err(fault),
+            };
+        }
+    };
     if let Some((to, _, dst)) = &given
         && **to == GGUF
     {

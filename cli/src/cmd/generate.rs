@@ -49,6 +49,9 @@ pub(crate) fn run(args: &Generate) -> Done {
             "there is nothing to continue: the prompt has no tokens".to_owned(),
         ));
     }
+    if let Some(context) = ops::summarize(&model).context_length.filter(|it| given as u64 > *it) {
+        note(&format!("the prompt has {given} tokens, but the model was trained for {context}"));
+    }
     let start = Instant::now();
     let mut first = None;
     while (found.len() as u64) < most && !stop.is_found() {
@@ -105,7 +108,11 @@ fn prompt(args: &Generate, model: &Model, stored: &Stored) -> Result<Vec<u32>, S
         }
         return Ok(tokens.of(prompt)?);
     }
-    let Some(template) = ChatTemplate::new(model)? else {
+    let advised = |error| {
+        let advice = "`run generate` without --chat continues the prompt as it is";
+        Error::from(error).advise(advice)
+    };
+    let Some(template) = ChatTemplate::new(model).map_err(advised)? else {
         if args.system.is_some() {
             let error = Error::new(ErrorKind::Unsupported, "the model has no chat template");
             return Err(error.advise("leave --system out").in_file(model.path()).into());
@@ -121,7 +128,8 @@ fn prompt(args: &Generate, model: &Model, stored: &Stored) -> Result<Vec<u32>, S
     let earlier = stored.messages.iter().map(|(role, content)| message(role, content));
     let messages = system.into_iter().map(|system| message("system", system)).chain(earlier);
     let messages: Vec<Message> = messages.chain([message("user", prompt)]).collect();
-    Ok(tokens.of_rendered(&template.render(&messages)?)?)
+    let rendered = template.render(&messages).map_err(advised)?;
+    Ok(tokens.of_rendered(&rendered)?)
 }
 
 /// `7 prompt tokens, the first token after 0.04 s, 128 tokens at 41.5 a second, peak memory 36.1 MiB`

@@ -108,7 +108,8 @@ pub(super) fn create(path: &Path) -> Result<NewFile, Stop> {
     })
 }
 
-fn begins_as_list(path: &Path) -> std::io::Result<bool> {
+/// Whether a file begins as a list of hashes.
+pub(super) fn begins_as_list(path: &Path) -> std::io::Result<bool> {
     let mut start = [0; HashList::MAGIC.len()];
     match std::fs::File::open(path)?.read_exact(&mut start) {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),

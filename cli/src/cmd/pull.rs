@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Done {
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
         let missing = plan.missing();
         plan.note.iter().for_each(|text| note(text));
-        if !args.json {
+        if !args.json && !args.quiet {
             write_plan(name, &plan, missing)?;
         }
         if !args.dry_run {
@@ -58,9 +58,10 @@ pub(crate) fn run(args: &Args) -> Done {
             dry_run: args.dry_run,
             files: &plan.files,
         };
-        match args.json {
-            true => json::write(&Versioned::new(report))?,
-            false => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
+        match (args.json, args.quiet) {
+            (true, _) => json::write(&Versioned::new(report))?,
+            (_, true) => writeln!(std::io::stdout(), "{}", shown(&plan.path))?,
+            _ => write_end(&plan, missing, args.dry_run, start.elapsed().as_secs_f64())?,
         }
         Ok(Status::Fine)
     })

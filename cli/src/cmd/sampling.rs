@@ -115,8 +115,19 @@ impl Sampler {
             -1 => RandomState::new().hash_one(0),
             seed => seed.cast_unsigned(),
         };
+        let temperature = args.temp.or(stored.temperature).unwrap_or(0.0);
+        let given = [
+            ("--top-k", args.top_k.is_some()),
+            ("--top-p", args.top_p.is_some()),
+            ("--seed", args.seed.is_some()),
+        ];
+        if let Some((option, _)) =
+            given.iter().find(|(_, is_given)| *is_given && temperature <= 0.0)
+        {
+            note(&format!("{option} has no effect without --temp: the most likely token is taken"));
+        }
         Self {
-            temperature: args.temp.or(stored.temperature).unwrap_or(0.0),
+            temperature,
             top_k: args.top_k.or(stored.top_k).unwrap_or(0),
             top_p: args.top_p.or(stored.top_p).unwrap_or(1.0),
             random: Random(seed),

@@ -56,11 +56,30 @@ struct SpecialReport {
     purposes: Vec<String>,
 }
 
+/// Whether standard input is a pipe. Reading it unasked could take the input of a script.
+fn is_piped() -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let input = std::fs::metadata("/dev/stdin");
+        input.is_ok_and(|found| found.file_type().is_fifo())
+    }
+    #[cfg(not(unix))]
+    {
+        false
+    }
+}
+
 pub(crate) fn run(args: &Tokens) -> Done {
     let model = args.open.options().open(&args.path)?;
     remark(&model);
     let (texts, special) = match (args.ids.as_slice(), args.text.as_slice()) {
-        ([], []) => (Vec::new(), special(&model)?),
+        ([], []) => {
+            if is_piped() {
+                note("standard input is not read: `--text -` splits the text on it");
+            }
+            (Vec::new(), special(&model)?)
+        }
         ([], texts) => (of_texts(&model, texts)?, Vec::new()),
         (ids, _) => (vec![of_ids(&model, ids)?], Vec::new()),
     };

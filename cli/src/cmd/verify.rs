@@ -42,6 +42,9 @@ fn list(path: &Path) -> Result<HashList, Stop> {
             "{} is a model, not a list of hashes: `weighbridge diff A B` compares two models",
             shown(path)
         )),
+        Err(_) if hash::begins_as_list(path).is_ok_and(|begins| !begins) => {
+            error.advise("`weighbridge hash MODEL --save LIST` writes a list").into()
+        }
         Err(_) => error.into(),
     })
 }

@@ -72,8 +72,7 @@ fn wrong_files() {
 fn wrong_paths() {
     assert_snapshot!(refused(&["inspect", "assets/sample/sampel.gguf"]), @"
     5
-    error: assets/sample/sampel.gguf: no such file, and no model of that name in no-store
-     help: `weighbridge models` lists the models of a store
+    error: assets/sample/sampel.gguf: no such file
     ");
     assert_snapshot!(refused(&["inspect", "--config", "docs"]), @"
     3

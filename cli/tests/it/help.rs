@@ -62,10 +62,10 @@ fn the_program() {
     More   demo         Show on the built-in sample what the program does
            job          Convert a large model with many processes or machines
            run          Run a model with the reference decoder: generate, embed, logits, tokens
-           bench        Load every tensor of a model, and time it
+           bench        Time the loading of every tensor of a model
            list         List containers, dtypes, file types, families, devices or kernels
            completions  Print a completion script for a shell
-           man          Write the manual pages
+           man          Write the manual pages to a folder
            help         Show all options of a command
 
     Options:
@@ -75,7 +75,8 @@ fn the_program() {
     Examples:
       weighbridge model.gguf                     # what the file contains
       weighbridge view model.gguf                # the same in the browser
-      weighbridge memory model.gguf --room 8G    # whether it fits
+      weighbridge memory model.gguf 8G           # whether it fits
+      weighbridge run model.gguf 'Hello'         # its answer
       weighbridge quantize ./Qwen3-0.6B Q4_K_M   # Qwen3-0.6B-Q4_K_M.gguf
       weighbridge help convert                   # all options of a command
     ");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{failure, file, printed, program, refused, run};
+use crate::support::{failure, fed, file, printed, program, refused, run, sample};
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
@@ -106,6 +106,30 @@ fn a_sentence_says_what_to_type() {
         ),
         (&["convert", HF, "x.gguf", "-o", "y.gguf"], "x.gguf is given, and -o too"),
         (&["run", GGUF, "x", "--format", "json"], "the model writes what it likes"),
+        (&["quantize", HF, "4bit-g32"], "4bit-g32 is no type: mlx4,32 is 4 bits in groups of 32"),
+        (&["quantize", HF, "dwq4"], "dwq4 is no type: Weighbridge does not write it"),
+        (&["quantize", HF, "4"], "4 is no type: mlx4 is 4 bits for MLX"),
+        (&["convert", HF, "x", "--tensor-parallel-size", "2"], "`convert` has no option"),
+        (&["convert", HF, "x", "--tensor-parallel-size", "2"], "--shards tp=2"),
+        (&["convert", HF, "Q4_K_M", "--frobnicate"], "`convert` has no option --frobnicate"),
+        (&["verify", "--all"], "Usage: weighbridge verify --all <PATH>"),
+        (&["convert", HF, "-o", "-"], "invalid value '-' for '-o <DST>'"),
+        (&["convert", HF, "ollama://tale"], "`weighbridge convert SRC NAME --to ollama`"),
+        (
+            &["convert_llama_ggml_to_gguf.py", "--input", "x", "--output", "y"],
+            "files older than GGUF",
+        ),
+        (&["convert_what.py", "x"], "Weighbridge has nothing for `convert_what.py`"),
+        (&["meta", "set", GGUF, "general.tags=str:a", "--dry-run"], "is an array of strings"),
+        (
+            &["meta", "set", "assets/sample/hf/model.safetensors", "author=me", "-o", "x"],
+            "the metadata of a safetensors file cannot be changed",
+        ),
+        (&["meta", "get", HF, "rope_theta"], "`inspect MODEL --config` shows"),
+        (&[GGUF, "general.architecture"], "`weighbridge meta get assets/sample/sample-Q8_0.gguf"),
+        (&["verify", GGUF, "--against", "README.md"], "`weighbridge hash MODEL --save LIST`"),
+        (&["inspect", GGUF, "--wid"], "did you mean --wide?"),
+        (&["where", "tale"], "`weighbridge models NAME --json`"),
         (&["lms", "load", "x"], "Weighbridge keeps no model running"),
     ];
     for (words, sentence) in rows {
@@ -169,6 +193,47 @@ fn a_path_with_spaces_needs_quotes() {
     let program = program.current_dir(Path::new(&path).parent().expect("a folder"));
     let said = String::from_utf8(program.output().expect("a run").stderr).expect("UTF-8");
     assert!(said.contains("`weighbridge 'my model.gguf'`"), "{said}");
+}
+
+/// What has no effect is said.
+#[test]
+fn what_is_dropped_is_said() {
+    let said = |words: &[&str]| run(words).err;
+    let text = ["run", "generate", GGUF, "--prompt", "Once", "--max-tokens", "1"];
+    for option in [["--top-p", "0.9"], ["--top-k", "5"], ["--seed", "3"]] {
+        let told = said(&[&text[..], &option].concat());
+        assert!(told.contains(&format!("{} has no effect without --temp", option[0])), "{told}");
+        let told = said(&[&text[..], &option, &["--temp", "0.8"]].concat());
+        assert!(!told.contains("no effect"), "{told}");
+    }
+    let compared = said(&["compare", "none-a", "none-b"]);
+    assert!(compared.contains("`weighbridge diff A B` compares tensors"), "{compared}");
+    #[cfg(unix)]
+    {
+        let ran = fed(&mut program(&["tokenize", GGUF]), "hello");
+        assert!(ran.err.contains("`--text -` splits the text on it"), "{}", ran.err);
+        assert_eq!(said(&["tokenize", GGUF]), "");
+    }
+}
+
+/// A list of texts is an array, in whatever form it is given.
+#[test]
+fn keys_of_several_texts_are_arrays() {
+    let (_folder, path) = sample();
+    for (given, stored) in [("a,b", r#"["a","b"]"#), (r#"["c"]"#, r#"["c"]"#), ("d", r#"["d"]"#)] {
+        printed(&["meta", "set", &path, &format!("general.tags={given}")]);
+        assert_eq!(printed(&["meta", "get", &path, "general.tags"]).trim(), stored);
+    }
+}
+
+/// Bytes, and no text, for a name that says so.
+#[test]
+fn a_file_of_bytes_has_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.bin");
+    let ran = run(&["extract", GGUF, "output_norm.weight", path.to_str().expect("UTF-8")]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert_eq!(std::fs::read(&path).expect("a file").len(), 256 * 4);
 }
 
 /// The plan, which may take seconds, would fail for another reason.

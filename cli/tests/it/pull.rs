@@ -592,6 +592,9 @@ fn what_another_program_downloaded_is_found_offline() {
     assert!(by_setting.err.starts_with("note: the hub was not asked"), "{}", by_setting.err);
     assert!(by_setting.out.contains("everything was there: "), "{}", by_setting.out);
     assert!(hub.hub.requests().is_empty());
+    let quiet = machine.printed(&["hf", "download", "org/tale", "-q"]);
+    assert_eq!(quiet.trim_end(), path(&pulled).as_str().expect("a path"));
+    hub.reset();
     // No server listens there.
     let mut command = machine.program(&["pull", "org/tale"]);
     let alone: Ran =
@@ -603,6 +606,7 @@ fn what_another_program_downloaded_is_found_offline() {
     let other: Ran = command.env("HF_HUB_OFFLINE", "1").output().expect("a run").into();
     assert!(other.err.contains("help: unset HF_HUB_OFFLINE"), "{}", other.err);
     // Not all of it is here.
+    std::fs::remove_dir_all(machine.path("headers")).expect("the lists");
     let weights = machine.hidden(path(&pulled).as_str().expect("a path"));
     let weights = weights.replace("MACHINE", &machine.folder.path().display().to_string());
     std::fs::remove_file(Path::new(&weights).join("model.safetensors")).expect("the weights");

@@ -120,8 +120,7 @@ fn messages_wrap_on_a_terminal_and_not_in_a_file() {
     let Some(text) = on_terminal(60, &arguments, "") else { return };
     assert_snapshot!(text, @"
     error: no/such/folder/with/a/long/path/model.gguf: no such
-           file, and no model of that name in no-store
-     help: `weighbridge models` lists the models of a store
+           file
     ");
     assert!(run(&arguments).err.lines().all(|line| line.starts_with(['e', ' '])));
 }

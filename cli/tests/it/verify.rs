@@ -310,6 +310,7 @@ fn malformed_lists() {
     assert_snapshot!(said_of(b""), @r#"
     3
     error: ./list: line 1: the header is "", but "weighbridge-hashes 1 weight others dtype shape name" is allowed, or that with "values" before "dtype"
+     help: `weighbridge hash MODEL --save LIST` writes a list
     "#);
     assert_snapshot!(said_of(b"weighbridge-hashes 2\n"), @r#"
     3
@@ -318,6 +319,7 @@ fn malformed_lists() {
     assert_snapshot!(said_of(b"\x7fELF\n"), @"
     3
     error: ./list: line 1: the byte 0x7f is not allowed; only printable ASCII is
+     help: `weighbridge hash MODEL --save LIST` writes a list
     ");
     let with = |lines: &str| {
         said_of(format!("weighbridge-hashes 1 weight others dtype shape name\n{lines}").as_bytes())

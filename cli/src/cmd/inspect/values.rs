@@ -33,7 +33,11 @@ pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
     if open(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         let fault = format!("neither a model nor a tensor of {}", print::shown(path));
         let mut neither = Error::new(ErrorKind::NotFound, fault).in_file(name);
-        if let Some(advice) = error.advice() {
+        let key = name.to_str().filter(|name| model.metadata().get(name).is_some());
+        if let Some(key) = key {
+            let get = format!("`weighbridge meta get {} {key}` prints it", print::shown(path));
+            neither = neither.advise(format!("it is a key of the metadata: {get}"));
+        } else if let Some(advice) = error.advice() {
             neither = neither.advise(advice.to_owned());
         }
         return Some((model, Err(neither)));

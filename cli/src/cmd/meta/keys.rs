@@ -10,17 +10,20 @@ use crate::spelling;
 /// model's architecture.
 const PREFIXES: [&str; 4] = ["general.", "{arch}.", "tokenizer.", "tokenizer.ggml."];
 
-/// Keys that models may lack, and whose types are known.
-const KNOWN: [(&str, ValueType); 18] = [
+/// Keys that models may lack, and whose types are known. Arrays are those of strings.
+const KNOWN: [(&str, ValueType); 21] = [
     ("general.architecture", ValueType::String),
     ("general.author", ValueType::String),
     ("general.basename", ValueType::String),
+    ("general.datasets", ValueType::Array),
     ("general.description", ValueType::String),
     ("general.finetune", ValueType::String),
+    ("general.languages", ValueType::Array),
     ("general.license", ValueType::String),
     ("general.name", ValueType::String),
     ("general.organization", ValueType::String),
     ("general.size_label", ValueType::String),
+    ("general.tags", ValueType::Array),
     ("general.type", ValueType::String),
     ("general.url", ValueType::String),
     ("general.version", ValueType::String),

@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value};
+use weighbridge::model::Encoding;
 use weighbridge::ops::{self, EditOutcome, MetadataEdit};
 use weighbridge::{Error, ErrorKind, Model, OpenOptions, Strictness, WriteOptions};
 
@@ -68,7 +69,7 @@ fn faults(model: &Model) -> Vec<String> {
 /// Opens a model whose metadata can be changed, or copied with changes.
 fn editable(path: &Path, edit: &Edit) -> Result<Model, Stop> {
     let model = OpenOptions::new().open(path)?;
-    if edit.output.is_none() {
+    if edit.output.is_none() || model.encoding() != Encoding::Gguf {
         ops::check_editable(&model)?;
     }
     Ok(model)
@@ -117,7 +118,10 @@ fn check_removable(model: &Model, key: &str) -> Result<(), Stop> {
 
 fn no_key(path: &Path, key: &str, model: &Model) -> Stop {
     let error = Error::new(ErrorKind::NotFound, "the model has no such key");
-    let all = "`meta get` without a key lists all";
+    let all = match model.encoding() {
+        Encoding::Gguf => "`meta get` without a key lists all",
+        _ => "`inspect MODEL --config` shows what config.json says",
+    };
     let advice = nearest(key, model).map_or_else(
         || all.to_owned(),
         |nearest| {

@@ -65,8 +65,21 @@ impl Setting {
         let old = model.metadata().get(&key);
         let is_token = is_special_token_key(&key)
             || old.is_some() && key.starts_with("tokenizer.") && key.ends_with("_token_id");
-        let missing_type = || known_type(&key, model).filter(|_| old.is_none());
-        let stated = stated.or_else(|| missing_type().map(Stated::Scalar));
+        let known = known_type(&key, model);
+        let stated = match (stated, known) {
+            (Some(Stated::Scalar(_)), Some(ValueType::Array)) => {
+                return Err(usage(format!(
+                    "\"{key}\" is an array of strings: {key}=TEXT,TEXT or {key}='str[]:[\"TEXT\"]'"
+                )));
+            }
+            (None, Some(ValueType::Array)) if !text.starts_with('[') => {
+                let texts = text.split(',').map(|text| Json::from(text.trim())).collect();
+                return Ok(Self { key, value: NewValue::Array(ValueType::String, texts) });
+            }
+            (None, Some(ValueType::Array)) => Some(Stated::Array(ValueType::String)),
+            (None, Some(known)) if old.is_none() => Some(Stated::Scalar(known)),
+            (stated, _) => stated,
+        };
         let value = match (stated, old) {
             (Some(Stated::Token), old) => token(&text, old.as_ref(), model)?,
             (None, old) if is_token && text.trim().parse::<i64>().is_err() => {
@@ -81,23 +94,7 @@ impl Setting {
                 NewValue::Array(array.element_type(), list(&text).map_err(usage)?)
             }
             (None, Some(old)) => NewValue::Scalar(old.value_type(), text),
-            (None, None) => {
-                let example = match (is_file, text.starts_with('[')) {
-                    (true, _) => "str:@FILE",
-                    (false, true) => "i32[]:[1,2]",
-                    (false, false) if text.parse::<i64>().is_ok() => "u32:1",
-                    (false, false) if text.parse::<f64>().is_ok() => "f32:0.5",
-                    (false, false) if text.parse::<bool>().is_ok() => "bool:true",
-                    (false, false) => "str:TEXT",
-                };
-                let nearest = nearest_or_known(&key, model).map_or_else(String::new, |nearest| {
-                    format!("; the nearest key is \"{}\"", shortened(&nearest))
-                });
-                let fault = format!(
-                    "there is no key \"{key}\" yet: give its type, as in {key}={example}{nearest}"
-                );
-                return Err(usage(fault));
-            }
+            (None, None) => return Err(usage(untyped(&key, &text, is_file, model))),
         };
         let this = Self { key, value };
         match this.is_valid() {
@@ -130,6 +127,22 @@ impl Setting {
         }
         Some(())
     }
+}
+
+/// The fault of a new key without a type, with an example.
+fn untyped(key: &str, text: &str, is_file: bool, model: &Model) -> String {
+    let example = match (is_file, text.starts_with('[')) {
+        (true, _) => "str:@FILE",
+        (false, true) => "i32[]:[1,2]",
+        (false, false) if text.parse::<i64>().is_ok() => "u32:1",
+        (false, false) if text.parse::<f64>().is_ok() => "f32:0.5",
+        (false, false) if text.parse::<bool>().is_ok() => "bool:true",
+        (false, false) => "str:TEXT",
+    };
+    let nearest = nearest_or_known(key, model).map_or_else(String::new, |nearest| {
+        format!("; the nearest key is \"{}\"", shortened(&nearest))
+    });
+    format!("there is no key \"{key}\" yet: give its type, as in {key}={example}{nearest}")
 }
 
 fn stated_type(name: &str) -> Option<Stated> {
