@@ -40,14 +40,13 @@ impl PrivateMaps {
     }
 
     /// The map of the file that holds a part, and the part's bytes in it. `None` if the part cannot
-    /// be mapped: it is in memory, in another byte order or not stored as a whole.
+    /// be mapped: it is in memory, in another byte order or not stored in one piece.
     fn of(&self, tensor: &Tensor, part: Part) -> Result<Option<(Arc<MmapRaw>, usize, usize)>> {
-        let segment = tensor.segments().find(|segment| segment.part == part);
-        let Some(segment) = segment.filter(|_| tensor.is_stored()) else { return Ok(None) };
+        let Some((path, place)) = tensor.place(part) else { return Ok(None) };
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let (range, map) = match files.get(segment.path) {
+        let (range, map) = match files.get(path) {
             // `file` checks what a map cannot know: the byte order.
-            Some(map) if tensor.is_little_endian() => (segment.range.clone(), Arc::clone(map)),
+            Some(map) if tensor.is_little_endian() => (place, Arc::clone(map)),
             _ => {
                 let (file, range) = match tensor.file(part) {
                     Ok(found) => found,
@@ -61,8 +60,8 @@ impl PrivateMaps {
                 // through raw pointers only, as `Access::Map` documents for changed files.
                 let map = unsafe { MmapOptions::new().no_reserve_swap().map_copy(&file) };
                 let map = map.map_err(|error| Error::io("cannot map", error));
-                let map = Arc::new(MmapRaw::from(map.map_err(|e| e.in_file(segment.path))?));
-                files.insert(segment.path.to_path_buf(), Arc::clone(&map));
+                let map = Arc::new(MmapRaw::from(map.map_err(|e| e.in_file(path))?));
+                files.insert(path.to_path_buf(), Arc::clone(&map));
                 (range, map)
             }
         };

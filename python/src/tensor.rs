@@ -157,7 +157,10 @@ impl Tensor {
         let dtype = float(dtype)?;
         let Self { tensor, maps } = self;
         let new = PrivateMaps::new();
-        let maps = maps.as_deref().map(|maps| if own { &new } else { maps }).filter(|_| !copy);
+        // A map of its own costs more than a copy of some rows.
+        let is_copied = copy || own && !tensor.is_stored();
+        let maps = maps.as_deref().map(|maps| if own { &new } else { maps });
+        let maps = maps.filter(|_| !is_copied);
         let array = match tensor.elements() < LONG {
             true => py.detach(|| Memory::load(tensor, dtype, maps, &|| true)).or_raise()?,
             false => {

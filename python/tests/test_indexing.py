@@ -233,3 +233,17 @@ def test_shards_along_every_axis(tmp_path: Path) -> None:
     for axis, rank, of in ((3, 0, 2), (-1, 0, 2), (0, 2, 2), (0, -1, 2)):
         with pytest.raises(wb.MismatchError):
             tensor.shard(axis, rank, of)
+
+
+def test_consecutive_rows_share_the_memory_of_the_file(tmp_path: Path) -> None:
+    tensor = stored(tmp_path, {"rows": numbers((8, 6), "float32")})["rows"]
+    whole = tensor.numpy()
+    for index in (slice(2, 5), 3, (slice(1, 7), ...)):
+        rows = tensor[index].numpy()
+        assert np.shares_memory(rows, whole) and not rows.flags.writeable
+    assert not np.shares_memory(tensor[1:7:2].numpy(), whole)
+    assert not np.shares_memory(tensor[:, 1:3].numpy(), whole)
+    assert not np.shares_memory(tensor[2:5].numpy(copy=True), whole)
+    own = tensor[2:5].torch()
+    own[:] = 0
+    assert (tensor[2:5].numpy() == whole[2:5]).all() and whole[2:5].any()

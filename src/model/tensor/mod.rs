@@ -501,6 +501,20 @@ impl Tensor {
             && self.whole_rows()
     }
 
+    /// The rows of the only stored tensor that these are, if they are unchanged and consecutive.
+    pub(crate) fn consecutive_rows(&self) -> Option<Range<u64>> {
+        let ([source], [run]) = (self.sources.as_slice(), self.runs.as_slice()) else {
+            return None;
+        };
+        let is_unchanged = source.transposed.is_none()
+            && source.change == Arithmetic::None
+            && !self.is_adapted()
+            && self.whole_rows();
+        let mut spans = run.run.spans(0..run.run.len());
+        let span = spans.next().filter(|span| span.step == 1 || span.count == 1)?;
+        (is_unchanged && spans.next().is_none()).then(|| span.start..span.start + span.count)
+    }
+
     /// Whether rows of several stored tensors alternate.
     pub(crate) fn is_interleaved(&self) -> bool {
         self.runs.iter().any(|run| run.turns > 1)

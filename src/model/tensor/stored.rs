@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 
 use super::Tensor;
 use crate::bytes::{AlignedBytes, Scratch, Text};
@@ -119,15 +120,34 @@ impl Tensor {
         self.as_stored()?.bytes(part)
     }
 
-    /// The open file that holds a part, and the range of the part's bytes in it, for callers that
-    /// map or send the file themselves. The tensor must be stored as a whole, and little-endian.
+    /// The path of the file that holds a part, and the range of the part's bytes in it, if they are
+    /// consecutive: those of a complete stored tensor, or of consecutive rows of one without other
+    /// parts.
+    pub fn place(&self, part: Part) -> Option<(&Path, Range<u64>)> {
+        let mut segments = self.segments();
+        let segment = segments.find(|segment| segment.part == part)?;
+        if self.is_stored() {
+            return Some((segment.path, segment.range));
+        }
+        let rows = self.consecutive_rows().filter(|_| self.segments().count() == 1)?;
+        let row = segment.dtype.row_bytes(self.columns)?;
+        let at = |number: u64| segment.range.start.checked_add(number.checked_mul(row)?);
+        let range = at(rows.start)?..at(rows.end)?;
+        (range.end <= segment.range.end).then_some((segment.path, range))
+    }
+
+    /// The open file that holds a part, and its bytes' range as in [`place`](Self::place), for callers
+    /// that map or send the file themselves. The file must be little-endian.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the tensor is not stored as a whole, is not in a file or is big-endian;
-    /// `NotFound` if it has no such part; `Io` if the file was replaced or became shorter.
+    /// `Unsupported` if the bytes are not consecutive, are not in a file or are big-endian;
+    /// `NotFound` if there is no such part; `Io` if the file was replaced or became shorter.
     pub fn file(&self, part: Part) -> Result<(std::fs::File, Range<u64>)> {
-        self.as_stored()?.file(part)
+        match self.place(part).filter(|_| !self.is_stored()).zip(self.stored_tensors().next()) {
+            Some(((_, range), stored)) => Ok((stored.file(part)?.0, range)),
+            None => self.as_stored()?.file(part),
+        }
     }
 
     /// Whether its files store numbers with the least significant byte first, as nearly all do.
