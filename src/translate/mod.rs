@@ -313,14 +313,13 @@ fn documents(model: &Model) -> Result<Documents> {
     {
         let mut documents = beside(store, config)?;
         let resolution = model.resolution()?;
-        if resolution.dialect == Dialect::Publisher {
+        let in_other_words = config.as_object().is_some_and(is_in_words_of_meta);
+        if resolution.dialect == Dialect::Publisher || in_other_words {
             // Of the publisher's own classes, whose names and keys the written tensors do not have.
             let made = derived_config(store, resolution)?;
-            if made.get("model_type") != config.get("model_type") {
+            if in_other_words || made.get("model_type") != config.get("model_type") {
                 documents.config = ConfigDocument::Made(made);
             }
-        } else if config.as_object().is_some_and(is_in_words_of_meta) {
-            documents.config = ConfigDocument::Made(derived_config(store, resolution)?);
         }
         return Ok(documents);
     }
