@@ -11,10 +11,11 @@ blocks! {
     /// sc) q - dmin mn.
     Q2_K: 84 => 256 COARSE by Q2, |simd, bytes, out| {
         let [d, m] = Q2::factors(simd, bytes, |d| out.half(d)).map(|floats| array(simd, floats));
-        for (part, codes) in Q2::codes(simd, bytes).into_iter().enumerate() {
-            for (half, codes) in codes.into_iter().enumerate() {
-                let at = 2 * part + half;
-                let [first, second] = simd.unsigned(codes);
+        for half in 0..2 {
+            let codes = simd.bytes(field(bytes, 16 + 32 * half));
+            for (plane, codes) in planes(simd, codes).into_iter().enumerate() {
+                let at = 4 * half + plane;
+                let [first, second] = simd.unsigned(simd.and(codes, simd.fill(3)));
                 // The product has 17 bits.
                 let value = |q, sub: usize| {
                     simd.add_product(q, simd.splat(d[sub]), simd.splat(m[sub]))
@@ -30,11 +31,14 @@ blocks! {
     Q3_K: 110 => 256 COARSE by Q3, |simd, bytes, out| {
         let [d, _] = Q3::factors(simd, bytes, |d| out.half(d));
         let d = array(simd, d);
-        for (part, codes) in Q3::codes(simd, bytes).into_iter().enumerate() {
-            for (half, codes) in codes.into_iter().enumerate() {
-                let (at, codes) = (2 * part + half, simd.minus(codes, simd.fill(4)));
+        let mut high = simd.bytes(field(bytes, 0));
+        for half in 0..2 {
+            let codes = simd.bytes(field(bytes, 32 + 32 * half));
+            for (plane, codes) in three_bits(simd, codes, high).into_iter().enumerate() {
+                let (at, codes) = (4 * half + plane, simd.minus(codes, simd.fill(4)));
                 out.pair(at, scaled_halves(simd, codes, [d[2 * at], d[2 * at + 1]]));
             }
+            high = simd.right::<4>(high);
         }
     }
 
@@ -42,25 +46,30 @@ blocks! {
     /// nibbles of each 32 bytes are 32 elements, and the high nibbles the next 32. Value: (d sc) q
     /// - dmin mn.
     Q4_K: 144 => 256 COARSE by Q4, |simd, bytes, out| {
-        let [d, m] = Q4::factors(simd, bytes, |d| out.half(d)).map(|floats| array(simd, floats));
-        for (part, codes) in Q4::codes(simd, bytes).into_iter().enumerate() {
-            for (half, codes) in codes.into_iter().enumerate() {
-                let at = 2 * part + half;
-                let (d, m) = (simd.splat(d[at]), simd.splat(m[8 + at]));
-                put_nibbles(simd, out, at, codes, |q| simd.add_product(q, d, m));
-            }
+        let (d, m) = eight(simd, Q4::factors(simd, bytes, |d| out.half(d)));
+        let value = |sub: usize| {
+            let (d, m) = (simd.splat(d[sub]), simd.splat(m[sub]));
+            move |q| simd.add_product(q, d, m)
+        };
+        for quarter in 0..4 {
+            let codes = simd.bytes(field(bytes, 16 + 32 * quarter));
+            let at = 2 * quarter;
+            put_nibbles(simd, out, at, simd.and(codes, simd.fill(15)), value(at));
+            put_nibbles(simd, out, at + 1, simd.right::<4>(codes), value(at + 1));
         }
     }
 
     /// Like `Q4_K`, with 32 bytes of fifth bits before the nibbles: their bit g belongs to the g-th
     /// 32 elements.
     Q5_K: 176 => 256 COARSE by Q5, |simd, bytes, out| {
-        let [d, m] = Q5::factors(simd, bytes, |d| out.half(d)).map(|floats| array(simd, floats));
-        for (part, codes) in Q5::codes(simd, bytes).into_iter().enumerate() {
-            for (half, codes) in codes.into_iter().enumerate() {
-                let at = 2 * part + half;
-                out.pair(at, affine(simd, codes, d[at], m[8 + at]));
-            }
+        let (d, m) = eight(simd, Q5::factors(simd, bytes, |d| out.half(d)));
+        let mut high = simd.bytes(field(bytes, 16));
+        for quarter in 0..4 {
+            let [first, second] = Q5::quarter(simd, bytes, quarter, high);
+            let at = 2 * quarter;
+            out.pair(at, affine(simd, first, d[at], m[at]));
+            out.pair(at + 1, affine(simd, second, d[at + 1], m[at + 1]));
+            high = simd.right::<2>(high);
         }
     }
 
@@ -70,9 +79,9 @@ blocks! {
     Q6_K: 210 => 256 COARSE by Q6, |simd, bytes, out| {
         let [d, _] = Q6::factors(simd, bytes, |d| out.half(d));
         let d = array(simd, d);
-        for (part, codes) in Q6::codes(simd, bytes).into_iter().enumerate() {
-            for (half, codes) in codes.into_iter().enumerate() {
-                let (at, codes) = (2 * part + half, simd.minus(codes, simd.fill(32)));
+        for half in 0..2 {
+            for (plane, codes) in Q6::half(simd, bytes, half).into_iter().enumerate() {
+                let (at, codes) = (4 * half + plane, simd.minus(codes, simd.fill(32)));
                 out.pair(at, scaled_halves(simd, codes, [d[2 * at], d[2 * at + 1]]));
             }
         }
@@ -180,6 +189,22 @@ impl Codes<144> for Q4 {
 
 struct Q5;
 
+impl Q5 {
+    /// The codes of a quarter, whose fifth bits are the lowest two of `high`.
+    #[inline(always)]
+    fn quarter<S: Simd>(
+        simd: S,
+        bytes: &[u8; 176],
+        quarter: usize,
+        high: S::Bytes,
+    ) -> [S::Bytes; 2] {
+        let codes = simd.bytes(field(bytes, 48 + 32 * quarter));
+        let fifth = |high| simd.and(high, simd.fill(16));
+        let first = simd.or(simd.and(codes, simd.fill(15)), fifth(simd.left::<4>(high)));
+        [first, simd.or(simd.right::<4>(codes), fifth(simd.left::<3>(high)))]
+    }
+}
+
 impl Codes<176> for Q5 {
     const SHARED: u32 = 32;
 
@@ -197,11 +222,7 @@ impl Codes<176> for Q5 {
         let mut high = simd.bytes(field(bytes, 16));
         let mut parts = [[simd.fill(0); 2]; 4];
         for part in 0..4 {
-            let codes = simd.bytes(field(bytes, 48 + 32 * part));
-            let fifth = |high| simd.and(high, simd.fill(16));
-            let first = simd.or(simd.and(codes, simd.fill(15)), fifth(simd.left::<4>(high)));
-            let second = simd.or(simd.right::<4>(codes), fifth(simd.left::<3>(high)));
-            parts[part] = [first, second];
+            parts[part] = Self::quarter(simd, bytes, part, high);
             high = simd.right::<2>(high);
         }
         parts
@@ -209,6 +230,23 @@ impl Codes<176> for Q5 {
 }
 
 struct Q6;
+
+impl Q6 {
+    #[inline(always)]
+    fn half<S: Simd>(simd: S, bytes: &[u8; 210], half: usize) -> [S::Bytes; 4] {
+        let a = simd.bytes(field(bytes, 64 * half));
+        let b = simd.bytes(field(bytes, 64 * half + 32));
+        let high = simd.bytes(field(bytes, 128 + 32 * half));
+        let low = |codes| simd.and(codes, simd.fill(15));
+        let two = |high| simd.and(high, simd.fill(0x30));
+        [
+            simd.or(low(a), two(simd.left::<4>(high))),
+            simd.or(low(b), two(simd.left::<2>(high))),
+            simd.or(simd.right::<4>(a), two(high)),
+            simd.or(simd.right::<4>(b), two(simd.right::<2>(high))),
+        ]
+    }
+}
 
 impl Codes<210> for Q6 {
     const SHARED: u32 = 16;
@@ -226,22 +264,15 @@ impl Codes<210> for Q6 {
 
     #[inline(always)]
     fn codes<S: Simd>(simd: S, bytes: &[u8; 210]) -> [[S::Bytes; 2]; 4] {
-        let mut halves = [[simd.fill(0); 4]; 2];
-        for half in 0..2 {
-            let a = simd.bytes(field(bytes, 64 * half));
-            let b = simd.bytes(field(bytes, 64 * half + 32));
-            let high = simd.bytes(field(bytes, 128 + 32 * half));
-            let low = |codes| simd.and(codes, simd.fill(15));
-            let two = |high| simd.and(high, simd.fill(0x30));
-            halves[half] = [
-                simd.or(low(a), two(simd.left::<4>(high))),
-                simd.or(low(b), two(simd.left::<2>(high))),
-                simd.or(simd.right::<4>(a), two(high)),
-                simd.or(simd.right::<4>(b), two(simd.right::<2>(high))),
-            ];
-        }
-        parts(halves)
+        parts([Self::half(simd, bytes, 0), Self::half(simd, bytes, 1)])
     }
+}
+
+/// Eight scales and eight minima, for use one at a time.
+#[inline(always)]
+fn eight<S: Simd>(simd: S, [scales, minima]: [S::Floats; 2]) -> ([f32; 8], [f32; 8]) {
+    let (scales, minima) = (array(simd, scales), array(simd, minima));
+    (std::array::from_fn(|i| scales[i]), std::array::from_fn(|i| minima[i + 8]))
 }
 
 /// Two halves of four planes as four parts.
