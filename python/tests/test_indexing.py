@@ -244,6 +244,6 @@ def test_consecutive_rows_share_the_memory_of_the_file(tmp_path: Path) -> None:
     assert not np.shares_memory(tensor[1:7:2].numpy(), whole)
     assert not np.shares_memory(tensor[:, 1:3].numpy(), whole)
     assert not np.shares_memory(tensor[2:5].numpy(copy=True), whole)
-    own = tensor[2:5].torch()
+    own = np.from_dlpack(tensor[2:5])
     own[:] = 0
     assert (tensor[2:5].numpy() == whole[2:5]).all() and whole[2:5].any()
