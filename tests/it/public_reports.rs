@@ -587,3 +587,35 @@ fn published_names_of_chatglm() {
         }
     }
 }
+
+/// transformers' decoders attend to later positions if the config says so, and llama.cpp does by one key.
+#[test]
+fn a_decoder_that_is_not_causal() {
+    let files = reconfigured(|config| config["is_causal"] = json!(false));
+    let (_folder, model) = in_gguf(files.path());
+    let key = model.metadata().get("llama.attention.causal");
+    assert_eq!(key, Some(weighbridge::metadata::Value::Bool(false)));
+    let (_folder, model) = in_gguf(sample("hf").as_ref());
+    assert_eq!(model.metadata().get("llama.attention.causal"), None);
+}
+
+/// The length that YaRN starts from is that of the model, if there is no other; mlx-lm takes 4096.
+#[test]
+fn a_yarn_without_the_length_of_its_training() {
+    let scaled = |length: Option<u32>| {
+        reconfigured(|config| {
+            config.as_object_mut().unwrap().remove("rope_parameters");
+            config["rope_scaling"] = json!({"rope_type": "yarn", "factor": 2.0});
+            if let Some(length) = length {
+                config["rope_scaling"]["original_max_position_embeddings"] = json!(length);
+            }
+        })
+    };
+    let (_folder, model) = in_gguf(scaled(None).path());
+    let key = |key: &str| model.metadata().get(key).and_then(|value| value.to_u64());
+    let length = key("llama.context_length");
+    assert!(length.is_some() && key("llama.rope.scaling.original_context_length") == length);
+    let noted = |length| converted(scaled(length).path(), &ConvertOptions::new(&MLX)).unwrap();
+    assert!(noted(None).contains("takes 4096"), "{}", noted(None));
+    assert!(!noted(Some(128)).contains("takes 4096"), "{}", noted(Some(128)));
+}

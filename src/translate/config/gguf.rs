@@ -102,6 +102,11 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
             keys.set(under, &value);
         }
     }
+    // The loader reads this for every architecture, and takes the opposite if it is not there.
+    let is_causal = model.row("causal")?;
+    if is_causal == Some(Json::Bool(false)) {
+        keys.set("attention.causal", &Json::Bool(false));
+    }
     for tensor in resolution.architecture.map_or(&[][..], |row| row.keyed) {
         let values = model.keyed(tensor)?;
         if !values.is_empty() {
