@@ -103,6 +103,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "info|summary|describe|details|read|open|safe-open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|tail|gguf|file|keys|models info|model info|show-model|safetensors-info",
         Is("inspect"),
     ),
+    ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
     ("stats|statistics", Is("inspect --stats")),
     ("nan|nans|check-nan|check-nans|find-nan|check-tensors", Is("verify --deep")),
@@ -296,7 +297,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--format", Is("--to")),
     ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
     ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
-    ("convert", "--use-temp-file|--no-lazy|--no-tensor-first-split", Needless),
+    ("convert", "--use-temp-file|--no-lazy", Needless),
     ("convert", "--vocab-only", Says("no file of a vocabulary alone is written")),
     ("convert", "--bigendian|--big-endian", Says("leave it out: files are written little-endian")),
     ("convert", "--print-supported-models", Says("`weighbridge list families` lists the families")),
@@ -417,14 +418,12 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--skip-metadata|--skip-architecture|--skip-tokenizer|--skip-estimate|--in-short|--in-mib",
         Needless,
     ),
-    ("memory", "-ctk|--cache-type-k|--kv-type", Is("--kv")),
+    ("memory", "-ctk|-ctv|--cache-type-k|--cache-type-v|--kv-type|--kv-cache-dtype", Is("--kv")),
     (
         "memory",
         "--kv-bits|--kv-group-size",
         Says("`--kv q8_0` is as large as 8 bits in groups of 64, `--kv q4_0` as 4 bits"),
     ),
-    ("memory", "--kv-cache-dtype", Is("--kv")),
-    ("memory", "-ctv|--cache-type-v", Says("`--kv DTYPE` sets the dtype of keys and values")),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
     ("merge", "--merge", Needless),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
@@ -432,10 +431,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
     (
         "merge",
-        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|--write-model-card|\
+        "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|\
         --clone-tensors|--gpu-rich|--async-write|--safe-serialization",
         Needless,
     ),
+    ("merge", "--write-model-card", Ignored("no README.md is written")),
     (
         "merge",
         "--lora-merge-cache|--transformers-cache",
@@ -485,7 +485,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("set HF_HUB_CACHE in the environment, or `-o FOLDER` for plain files"),
     ),
     ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
-    ("quality", "-f|--file", Is("--text")),
+    ("quality", "-f|--file|--data-path", Is("--text")),
     ("quality", "-c|--ctx-size", Is("--context")),
     (
         "quality",
@@ -572,9 +572,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "run generate",
-        "--no-warmup|-st|--single-turn|-e|--escape|--no-perf|--perf|--verbose-prompt|--no-context-shift|-sp|--special|\
-        --hidethinking|--nowordwrap|--insecure",
+        "--no-warmup|-st|--single-turn|-e|--escape|--no-escape|--no-perf|--perf|--no-context-shift|--nowordwrap|--insecure",
         Needless,
+    ),
+    ("run generate", "-sp|--special", Ignored("special tokens are not printed")),
+    (
+        "run generate",
+        "--verbose-prompt",
+        Ignored("`weighbridge run tokens MODEL --text TEXT` prints the tokens of a prompt"),
     ),
     (
         "run generate",
@@ -596,13 +601,17 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (
         "run generate",
         "-fa|--flash-attn|-sm|--split-mode|-mg|--main-gpu|-ts|--tensor-split|--numa|--prio|--poll|-np|--parallel|\
-        --keepalive|--kv-bits|--kv-group-size|--quantized-kv-start|-ctk|-ctv|--cache-type-k|--cache-type-v|\
-        -nkvo|--no-kv-offload|--prefill-step-size",
+        --keepalive|-nkvo|--no-kv-offload|--prefill-step-size",
         Ignored(SAME),
     ),
     (
         "run generate",
-        "--think|--reasoning-format|--reasoning-budget",
+        "--kv-bits|--kv-group-size|--quantized-kv-start|-ctk|-ctv|--cache-type-k|--cache-type-v",
+        Ignored("keys and values are not quantized"),
+    ),
+    (
+        "run generate",
+        "--think|--hidethinking|--reasoning-format|--reasoning-budget",
         Ignored("the text is printed as the model writes it"),
     ),
     (
@@ -638,21 +647,22 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("run logits", "-p|--prompt|--text", Says(LOGITS)),
     ("run tokens", "-p|--prompt", Is("--text")),
-    ("run tokens", "--count|--show-count", Needless),
+    ("run embed", "-e|--escape|--no-escape", Needless),
+    ("run tokens", "--count|--show-count|-e|--escape|--no-escape", Needless),
     ("run tokens", "--special|--special-tokens", Needless),
     ("run tokens", "-f|--file", Says("`--text - < FILE` reads the text from a file")),
     ("run tokens", "--stdin", Is("--text=-")),
     ("run tokens", "--ids-only|--no-text", Is("--print-ids")),
     (
         "run tokens",
-        "--no-bos|--no-parse-special|--no-escape",
+        "--no-bos|--no-parse-special",
         Says("leave it out: a text is split as the model expects it"),
     ),
     ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
     ("split", "-b|--bytes|--size|--shard-size", Is("--max-shard-size")),
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
-    ("split", "--split|--no-tensor-first-split", Needless),
+    ("split", "--split", Needless),
     ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
     (
@@ -675,6 +685,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     // Of any verb that has no such option.
     (ANY, "--csv|--yaml|--tsv", Says("`--json` prints JSON")),
     (ANY, "--revision", Says("the name has it: `hf://ORG/NAME@REVISION`")),
+    (
+        ANY,
+        "--no-tensor-first-split",
+        Says("leave it out: the first shard has tensors, as the others"),
+    ),
     (ANY, "--list-devices", Says("`weighbridge list devices` lists them")),
     (
         ANY,
@@ -702,6 +717,24 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         ),
     ),
 ];
+
+/// Options that nothing here has and that always have a value, whatever it looks like.
+pub(super) const VALUED_ELSEWHERE: [&str; 10] = [
+    "--numa",
+    "--samplers",
+    "--sampling-seq",
+    "--logit-bias",
+    "--keepalive",
+    "--reasoning-format",
+    "-ctk",
+    "-ctv",
+    "--cache-type-k",
+    "--cache-type-v",
+];
+
+/// Programs that turn `\n` in a prompt into the end of a line, unless an option says otherwise.
+pub(super) const ESCAPES: [&str; 4] =
+    ["llama-cli", "llama-completion", "llama-embedding", "llama-tokenize"];
 
 /// Rows of [`OPTIONS`] for every verb.
 pub(super) const ANY: &str = "*";

@@ -82,6 +82,49 @@ fn read_input() -> Result<Option<String>, Failure> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }
 
+/// Turns escapes in the texts of a verb of `run` into the characters that they stand for.
+pub(super) fn unescape(words: &mut [OsString], at: usize) {
+    const TEXTS: [&str; 3] = ["--prompt", "--text", "--stop"];
+    if word_at(words, at) != "run" {
+        return;
+    }
+    for place in at..words.len() {
+        let word = word_at(words, place);
+        let joined = word.split_once('=').filter(|(option, _)| TEXTS.contains(option));
+        let escaped = match joined {
+            Some((option, text)) => format!("{option}={}", unescaped(text)),
+            None if TEXTS.contains(&word_at(words, place - 1)) => unescaped(word),
+            None => continue,
+        };
+        if escaped != word {
+            words[place] = escaped.into();
+        }
+    }
+}
+
+/// A text with its escapes as characters. What is no escape stays as it is.
+fn unescaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        escaped.push_str(before);
+        let hex = after.strip_prefix('x').and_then(|it| it.get(..2));
+        let code = hex.and_then(|it| u8::from_str_radix(it, 16).ok()).filter(u8::is_ascii);
+        let first = after.chars().next();
+        let (character, length) = match (first, code) {
+            (Some('x'), Some(code)) => (char::from(code), 3),
+            (Some('n'), _) => ('\n', 1),
+            (Some('r'), _) => ('\r', 1),
+            (Some('t'), _) => ('\t', 1),
+            (Some(same @ ('\\' | '\'' | '"')), _) => (same, 1),
+            _ => ('\\', 0),
+        };
+        escaped.push(character);
+        rest = after.get(length..).unwrap_or_default();
+    }
+    escaped + rest
+}
+
 /// Puts the text on standard input for the text `-` of a verb of `run`.
 pub(super) fn from_input(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     const TEXTS: [&str; 2] = ["--prompt", "--text"];
@@ -477,7 +520,9 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failu
     let is_quantize = word_at(words, at) == "quantize";
     if is_asked && is_for_mlx && has(words, &["--dtype"]) {
         let fault = "--dtype is given beside the bits of a quantization".to_owned();
-        let advice = "leave it out: what is not quantized keeps its dtype".to_owned();
+        let advice = "`weighbridge convert SRC COPY --dtype F16` first, then quantize COPY without it: what is not \
+            quantized keeps its dtype"
+            .to_owned();
         return Err(Failure::advised(fault, advice));
     }
     if !is_asked || is_other || is_to_other || !(is_convert || is_quantize) {

@@ -7,7 +7,9 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
-use super::foreign::{ANY, LAUNCHERS, OPTIONS, PREFIXES, PROGRAMS, VERBS};
+use super::foreign::{
+    ANY, ESCAPES, LAUNCHERS, OPTIONS, PREFIXES, PROGRAMS, VALUED_ELSEWHERE, VERBS,
+};
 use super::help;
 use super::names::float_name;
 use super::order;
@@ -40,12 +42,27 @@ pub(crate) fn translated(
         return Ok(vec![name.clone(), version.clone()]);
     }
     let Some(at) = verb_place(&words) else { return Ok(words) };
+    let escapes = has_escapes(&words, of_script(program, word_at(&words, at)));
     verb(program, &mut words, at)?;
     order::mlx_type(&mut words, at)?;
     options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;
+    if escapes {
+        order::unescape(&mut words, at);
+    }
     order::from_input(&mut words, at)?;
     Ok(words)
+}
+
+/// Whether a backslash in a text stands for a character, as for a program of this name.
+fn has_escapes(words: &[OsString], program: &str) -> bool {
+    let is_usual = ESCAPES.contains(&dashed(program).as_str());
+    let mut said = words.iter().rev().filter_map(|word| match word.to_str()? {
+        "-e" | "--escape" => Some(true),
+        "--no-escape" => Some(false),
+        _ => None,
+    });
+    said.next().unwrap_or(is_usual)
 }
 
 /// Leaves out the words that start a program of Python.
@@ -302,12 +319,20 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
                 Vec::new()
             }
             Some(Is(here)) if is_given(command, words, here) => Vec::new(),
+            Some(Is("--kv")) if repeats(words, "--kv", given) => {
+                words.drain(place..=place + usize::from(value.is_none()));
+                continue;
+            }
             Some(Is(here)) => vec![here],
             Some(Value | Needless) => Vec::new(),
             Some(Ignored(why)) => {
                 note(&format!("{option} is left out: {why}"));
-                let has_value = value.is_none() && is_setting(word_at(words, place + 1));
-                words.drain(place..=place + usize::from(has_value));
+                let next = word_at(words, place + 1);
+                let has_value = value.is_none()
+                    && (is_setting(next)
+                        || VALUED_ELSEWHERE.contains(&option) && !next.starts_with("--"));
+                let last = (place + usize::from(has_value)).min(words.len() - 1);
+                words.drain(place..=last);
                 continue;
             }
             Some(Says(what)) => {
@@ -335,11 +360,15 @@ fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
     argument.is_some_and(|it| !it.get_action().takes_values()) && order::has(words, &[option])
 }
 
+/// Whether an option has this value already: llama.cpp has one for keys, and another for values.
+fn repeats(words: &[OsString], option: &str, value: &str) -> bool {
+    words.windows(2).any(|pair| pair[0] == option && pair[1] == value)
+}
+
 /// Whether a word behind an option that nothing here has is its value, not an argument.
 fn is_setting(word: &str) -> bool {
     let number = word.strip_prefix('-').unwrap_or(word);
-    let switches =
-        ["on", "off", "auto", "all", "none", "true", "false", "layer", "row", "f16", "q8_0"];
+    let switches = ["on", "off", "auto", "all", "none", "true", "false", "layer", "row"];
     number.starts_with(|letter: char| letter.is_ascii_digit()) && !Path::new(word).exists()
         || switches.contains(&word.to_ascii_lowercase().as_str())
 }
@@ -604,6 +633,20 @@ mod tests {
         ("w special-tokens m", "w run tokens m"),
         ("w to-mlx d", "w convert --to mlx d"),
         ("w mlx_lm.perplexity --model d -f x", "w quality d --text x"),
+        ("w mlx_lm.perplexity --model d --data-path x", "w quality d --text x"),
+        (
+            r"w llama-cli -m m -p a\nb\x41\q -r \n",
+            "w run generate --chat m --prompt a\nbA\\q --stop \n",
+        ),
+        (r"w llama-cli -m m -p a\nb --no-escape", r"w run generate --chat m --prompt a\nb"),
+        (r"w run m a\nb -e", "w run generate --chat m --prompt a\nb"),
+        (r"w run m a\nb", r"w run generate --chat m --prompt a\nb"),
+        (r"w ./build/bin/llama-tokenize -m m -p=a\tb\\n", "w run tokens m --text a\tb\\n"),
+        ("w llama-cli -m m -p x --numa distribute -ctk q4_0", "w run generate --chat m --prompt x"),
+        ("w llama-cli -m m -p x --samplers top_k;min_p", "w run generate --chat m --prompt x"),
+        ("w memory m -ctk q8_0 -ctv q8_0", "w memory m --kv q8_0"),
+        ("w memory m -ctk q8_0 -ctv f16", "w memory m --kv q8_0 --kv f16"),
+        ("w stats m", "w inspect --stats m"),
         ("w memory m -ctx-size 8", "w memory m --context 8"),
         ("w convert_lora_to_gguf.py --base m a", "w convert --base m a"),
         ("w mlx_lm.fuse --model m --save-path x", "w merge m --dst x"),

@@ -130,6 +130,9 @@ fn a_sentence_says_what_to_type() {
         (&["verify", GGUF, "--against", "README.md"], "`weighbridge hash MODEL --save LIST`"),
         (&["inspect", GGUF, "--wid"], "did you mean --wide?"),
         (&["where", "tale"], "`weighbridge models NAME --json`"),
+        (&["gguf-split", "--split", "--no-tensor-first-split", GGUF, "x"], "the first shard has"),
+        (&["fp8_cast_bf16.py", "--input-fp8-hf-path", "x"], "`weighbridge convert DIR OUT --dtype"),
+        (&["meta", "set", GGUF, "x.a=1", "x.b=no", "--dry-run"], "x.b=str:TEXT"),
         (&["lms", "load", "x"], "Weighbridge keeps no model running"),
     ];
     for (words, sentence) in rows {
@@ -214,6 +217,17 @@ fn what_is_dropped_is_said() {
         assert!(ran.err.contains("`--text -` splits the text on it"), "{}", ran.err);
         assert_eq!(said(&["tokenize", GGUF]), "");
     }
+}
+
+/// llama-quantize warns of it: a type that fits no row is not what the file has.
+#[test]
+fn tensors_of_another_dtype_are_counted() {
+    let model = "tests/fixtures/hf/mixtral-bf16";
+    let told = run(&["quantize", model, "Q3_K_M", "--dry-run"]).err;
+    assert_eq!(told.matches("tensors do not divide into blocks").count(), 1, "{told}");
+    assert!(told.contains(" are Q4_0, not Q3_K"), "{told}");
+    let told = run(&["quantize", model, "Q8_0", "--dry-run"]).err;
+    assert!(!told.contains("do not divide"), "{told}");
 }
 
 /// A list of texts is an array, in whatever form it is given.

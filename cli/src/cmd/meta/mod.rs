@@ -26,8 +26,7 @@ pub(crate) fn run(args: &Meta) -> Done {
         MetaVerb::Get { path, keys, json } => get(path, keys, *json),
         MetaVerb::Set { path, values, edit } => {
             let model = editable(path, edit)?;
-            let values = values.iter().map(|text| Setting::parse(text, &model));
-            let values = values.collect::<Result<Vec<Setting>, Stop>>()?;
+            let values = settings(values, &model)?;
             check_in_file(&model, values.iter().map(|setting| setting.key.as_str()))?;
             let before = if edit.dry_run { Vec::new() } else { faults(&model) };
             let done =
@@ -328,4 +327,17 @@ fn write_text(path: &Path, edit: &Edit, report: &Report) -> Result<(), Stop> {
         (true, ..) => writeln!(out, "dry run: {path} would be rewritten")?,
     }
     Ok(out.flush()?)
+}
+
+/// The settings, or the faults of all at once.
+fn settings(texts: &[String], model: &Model) -> Result<Vec<Setting>, Stop> {
+    let (mut settings, mut faults) = (Vec::new(), Vec::new());
+    for text in texts {
+        match Setting::parse(text, model) {
+            Ok(setting) => settings.push(setting),
+            Err(Stop::Usage(fault)) => faults.push(fault),
+            Err(other) => return Err(other),
+        }
+    }
+    if faults.is_empty() { Ok(settings) } else { Err(Stop::Usage(faults.join("; "))) }
 }
