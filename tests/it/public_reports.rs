@@ -55,6 +55,14 @@ fn in_gguf(files: &std::path::Path) -> (tempfile::TempDir, Model) {
     (folder, model)
 }
 
+/// The config of the safetensors directory that another directory becomes.
+fn config_in_safetensors(files: &std::path::Path) -> Value {
+    let out = tempfile::tempdir().unwrap();
+    let plan = ops::convert(&Model::open(files).unwrap(), &ConvertOptions::new(&SAFETENSORS));
+    plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
+    serde_json::from_slice(&std::fs::read(out.path().join("m/config.json")).unwrap()).unwrap()
+}
+
 /// transformers divides by a linear factor of null, and derives that of YaRN.
 #[test]
 fn a_scaling_of_rotary_embeddings_without_a_factor() {
@@ -261,12 +269,7 @@ fn a_config_in_other_words_is_no_loss() {
     let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
     let said = converted(files.path(), &options).unwrap();
     assert!(!said.contains("compute this model differently"), "{said}");
-    let out = tempfile::tempdir().unwrap();
-    let plan =
-        ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&SAFETENSORS));
-    plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
-    let config = std::fs::read(out.path().join("m/config.json")).unwrap();
-    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = config_in_safetensors(files.path());
     assert_eq!((&config["hidden_size"], &config["num_hidden_layers"]), (&json!(256), &json!(2)));
 }
 
@@ -413,12 +416,7 @@ fn the_window_of_mistral_s_own_files() {
     put(files.path(), "params.json", params.to_string());
     let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap();
     assert!(said.contains("sliding_window: 8 in params.json, not stated in GGUF"), "{said}");
-    let out = tempfile::tempdir().unwrap();
-    let plan =
-        ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&SAFETENSORS));
-    plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
-    let config = std::fs::read(out.path().join("m/config.json")).unwrap();
-    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = config_in_safetensors(files.path());
     assert_eq!((&config["model_type"], &config["sliding_window"]), (&json!("mistral"), &json!(8)));
 }
 

@@ -79,7 +79,7 @@ impl Packed<'_> {
 pub struct PackedRows<'a> {
     /// The bytes from the first of these rows to the end of the last.
     pub bytes: &'a [u8],
-    /// Every so-maniest row is one of them: 1 for consecutive rows.
+    /// The distance from one row to the next, in rows: 1 for consecutive rows.
     pub step: usize,
 }
 
