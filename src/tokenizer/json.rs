@@ -58,7 +58,7 @@ fn place(scanner: &mut Scanner<'_>) -> Result<TextRange> {
     TextRange::of(scanner, &span)
 }
 
-fn number(scanner: &mut Scanner<'_>) -> Result<f32> {
+fn number(scanner: &mut Scanner<'_>) -> Result<f64> {
     let before = scanner.rest();
     scanner.skip_value()?;
     let used = before.len().saturating_sub(scanner.rest().len());
@@ -99,7 +99,7 @@ fn table(
     loop {
         let place = place(scanner)?;
         scanner.expect(b':')?;
-        let piece = VocabularyEntry { id: id(scanner)?, place, score: f32::NAN, kind: None };
+        let piece = VocabularyEntry { id: id(scanner)?, place, score: f64::NAN, kind: None };
         push(pieces, piece, limits)?;
         if !scanner.eat(b',') {
             return scanner.expect(b'}');
@@ -167,7 +167,7 @@ fn added(
             return Err(scanner.error("this added token has no id or no content"));
         };
         let kind = Some(if special { TokenKind::Control } else { TokenKind::UserDefined });
-        push(pieces, (VocabularyEntry { id, place, score: f32::NAN, kind }, true), limits)
+        push(pieces, (VocabularyEntry { id, place, score: f64::NAN, kind }, true), limits)
     })
 }
 

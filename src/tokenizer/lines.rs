@@ -34,7 +34,7 @@ pub(crate) fn vocabulary<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Vo
     let mut pieces = Vec::new();
     for (id, range) in (0u32..).zip(lines(&bytes)) {
         let place = TextRange::new(range, false)?;
-        push(&mut pieces, VocabularyEntry { id, place, score: f32::NAN, kind: None }, limits)?;
+        push(&mut pieces, VocabularyEntry { id, place, score: f64::NAN, kind: None }, limits)?;
     }
     let mut vocabulary = Vocabulary::new(TokenizerKind::WordPiece, bytes, pieces, Vec::new())?;
     let mut special = Vec::new();

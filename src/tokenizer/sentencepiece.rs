@@ -188,7 +188,7 @@ fn piece(mut message: Message<'_>, id: u32) -> Result<VocabularyEntry> {
     while let Some((field, value)) = message.next()? {
         match (field, value) {
             (1, WireValue::Bytes(range)) => piece.place = TextRange::new(range, false)?,
-            (2, WireValue::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes),
+            (2, WireValue::Fixed32(bytes)) => piece.score = f32::from_le_bytes(bytes).into(),
             (3, WireValue::Varint(code)) => piece.kind = TokenKind::from_code(code.into()),
             (1..=3, _) => {
                 return Err(message.error(format!("field {field} has the wrong wire type")));

@@ -51,11 +51,11 @@ struct Row {
     id: u32,
     start: u32,
     len: u32,
-    score: f32,
+    score: f64,
 }
 
 /// A token to be put into a table: number, text and score.
-pub(crate) type NewToken<'t> = (u32, Cow<'t, [u8]>, f32);
+pub(crate) type NewToken<'t> = (u32, Cow<'t, [u8]>, f64);
 
 impl VocabularyTable {
     /// Collects tokens, which have scores in some tokenizers. If several tokens have the same text,
@@ -110,7 +110,7 @@ impl VocabularyTable {
     }
 
     /// The number and the score of the token with this text.
-    pub fn scored(&self, text: &[u8]) -> Option<(u32, f32)> {
+    pub fn scored(&self, text: &[u8]) -> Option<(u32, f64)> {
         self.row(text).map(|row| (row.id, row.score))
     }
 
@@ -121,7 +121,7 @@ impl VocabularyTable {
     }
 
     /// Numbers, texts and scores, in the order of the numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8], f32)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8], f64)> {
         self.rows.iter().map(|row| (row.id, self.text_of(*row), row.score))
     }
 
@@ -150,8 +150,7 @@ impl TokenizerTables {
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self> {
         let settings = json::rest(bytes, limits)?;
         let model = json::model(bytes, limits)?;
-        let tokens = model.tokens().map(|token| (token.id, token.text, token.score.unwrap_or(0.0)));
-        let vocabulary = VocabularyTable::new(tokens)?;
+        let vocabulary = VocabularyTable::new(model.rows())?;
         let prefix = settings.pointer("/model/continuing_subword_prefix").and_then(Json::as_str);
         let merges = pairs(&vocabulary, model.merges(), prefix.unwrap_or_default())?;
         Ok(Self { settings, vocabulary, merges })
@@ -283,6 +282,14 @@ mod tests {
         let error = TokenizerTables::parse(wrong.as_bytes(), &Limits::default());
         let error = error.expect_err("a merge of no tokens").to_string();
         assert!(error.contains("merge 0 is \"b\" and \"a\""), "{error}");
+    }
+
+    #[test]
+    fn scores_of_a_document_have_64_bits() {
+        let text = r#"{"model":{"type":"Unigram","vocab":[["a",-3.00000000001],["b",-3.0]]}}"#;
+        let tables = TokenizerTables::parse(text.as_bytes(), &Limits::default()).expect("tables");
+        let [a, b] = [b"a", b"b"].map(|text| tables.vocabulary.scored(text).expect("a token"));
+        assert!(a.1 < b.1, "{a:?} {b:?}");
     }
 
     #[test]

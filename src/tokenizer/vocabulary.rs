@@ -53,8 +53,8 @@ impl TextRange {
 pub(crate) struct VocabularyEntry {
     pub(crate) id: u32,
     pub(crate) place: TextRange,
-    /// NaN if there is no score.
-    pub(crate) score: f32,
+    /// NaN if there is no score. Those of `tokenizer.json` have 64 bits.
+    pub(crate) score: f64,
     pub(crate) kind: Option<TokenKind>,
 }
 
@@ -188,12 +188,21 @@ impl<'a> Vocabulary<'a> {
         self.pieces.binary_search_by_key(&id, |piece| piece.id).is_ok()
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "scores of other files have 32 bits")]
     pub(crate) fn tokens(&self) -> impl Iterator<Item = Token<'_>> {
         self.pieces.iter().map(|piece| Token {
             id: piece.id,
             text: piece.place.bytes(&self.bytes),
-            score: Some(piece.score).filter(|score| !score.is_nan()),
+            score: Some(piece.score as f32).filter(|score| !score.is_nan()),
             kind: piece.kind,
+        })
+    }
+
+    /// Numbers, texts and scores.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, Cow<'_, [u8]>, f64)> {
+        self.pieces.iter().map(|piece| {
+            let score = if piece.score.is_nan() { 0.0 } else { piece.score };
+            (piece.id, piece.place.bytes(&self.bytes), score)
         })
     }
 

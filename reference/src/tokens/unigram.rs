@@ -28,7 +28,7 @@ impl Unigram {
     pub(super) fn new(tables: TokenizerTables) -> Self {
         let pieces = tables.vocabulary;
         let json = tables.settings.get("model").unwrap_or(&Json::Null);
-        let scores = pieces.iter().map(|(_, _, score)| f64::from(score));
+        let scores = pieces.iter().map(|(_, _, score)| score);
         let falls_back = json.get("byte_fallback").and_then(Json::as_bool).unwrap_or(false);
         Self {
             unknown_score: scores.fold(f64::INFINITY, f64::min) - PENALTY,
@@ -101,7 +101,7 @@ impl Unigram {
                 }
                 let found = rest.get(..end).and_then(|part| self.pieces.scored(part.as_bytes()));
                 if let Some((token, score)) = found {
-                    offer(start + end, f64::from(score), Some(token));
+                    offer(start + end, score, Some(token));
                     has_single |= start + end == single;
                 }
             }

@@ -25,7 +25,7 @@ pub(crate) type TokenizerDocuments = Vec<(&'static str, Json)>;
 struct JsonToken {
     id: u32,
     text: String,
-    score: f32,
+    score: f64,
     kind: TokenKind,
 }
 
@@ -265,7 +265,7 @@ fn entries(store: &Store, tokenizer: &Tokenizer<'_>) -> Result<Vec<JsonToken>> {
         // GGUF stores them so, and SentencePiece does not.
         let is_matched = kind == TokenKind::UserDefined && tokenizer.normalizer().is_some();
         let text = text.map(|text| if is_matched { text.replace(BLOCK, " ") } else { text });
-        let score = token.score.unwrap_or(0.0);
+        let score = token.score.unwrap_or(0.0).into();
         Some(text.map(|text| JsonToken { id: token.id, text, score, kind }))
     };
     tokenizer.tokens().filter_map(entry).collect()
