@@ -343,6 +343,10 @@ fn parts_that_llama_cpp_lacks_are_named() {
     let unigram = json!({"type": "Unigram", "unk_id": 0, "vocab": [["u", 0.0], ["a", -1.0]]});
     let merges = json!({"type": "BPE", "vocab": {"u": 0, "a": 1}, "merges": []});
     let strip = json!({"type": "Strip", "strip_left": true, "strip_right": true});
+    let qwen2 = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"}},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    ]});
     for (model, normalizer, splitter, named) in [
         (&unigram, Json::Null, metaspace("always"), None),
         (&unigram, Json::Null, metaspace("first"), Some("prepend_scheme first")),
@@ -362,6 +366,8 @@ fn parts_that_llama_cpp_lacks_are_named() {
         (&merges, Json::Null, bytes(false), None),
         (&merges, Json::Null, bytes(true), Some("add_prefix_space of ByteLevel")),
         (&merges, json!({"type": "Lowercase"}), bytes(false), Some("normalizer Lowercase")),
+        (&merges, json!({"type": "NFC"}), qwen2.clone(), Some("normalizer NFC")),
+        (&merges, Json::Null, qwen2, None),
     ] {
         let made = json!({"model": model, "normalizer": normalizer, "pre_tokenizer": splitter, "added_tokens": []});
         let folder = beside("llama", 2, &[("tokenizer.json", made.to_string())]);
@@ -372,6 +378,26 @@ fn parts_that_llama_cpp_lacks_are_named() {
             Some(named) => assert!(said(named), "{named}: {notes:?}"),
             None => assert!(!said("does not have these parts"), "{notes:?}"),
         }
+    }
+}
+
+/// llama.cpp merges any two tokens that make a token, and these merges lack the second pair of one token.
+#[test]
+fn merges_that_are_not_listed_are_told() {
+    let mut made = merges_with_bytes();
+    let model = &mut made["model"];
+    model["vocab"] =
+        json!({"<unk>": 4, "<0x0A>": 5, "a": 6, "b": 7, "ab": 8, "c": 9, "bc": 10, "abc": 11});
+    for (merges, said) in [
+        (json!([["a", "b"], ["b", "c"], ["ab", "c"]]), true),
+        (json!([["a", "b"], ["b", "c"], ["ab", "c"], ["a", "bc"]]), false),
+    ] {
+        made["model"]["merges"] = merges;
+        let folder = beside("llama", 12, &[("tokenizer.json", made.to_string())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+        let lacks = notes.iter().any(|note| note.text.contains("merges lack some, of 1 tokens"));
+        assert_eq!(lacks, said, "{notes:?}");
     }
 }
 

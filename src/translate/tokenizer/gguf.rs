@@ -124,7 +124,7 @@ impl<'s> KeySource<'s> {
     fn token_keys(&self, out: &mut KeyValues) -> Result<Option<String>> {
         let has_fallback = self.files.has_bytes();
         match &self.tokenizer.kind.value {
-            TokenizerKind::Bpe if has_fallback => self.bpe_with_bytes(out).map(|()| None),
+            TokenizerKind::Bpe if has_fallback => self.bpe_with_bytes(out),
             TokenizerKind::Bpe => self.bpe(out),
             TokenizerKind::WordPiece => self.word_piece(out).map(|()| None),
             TokenizerKind::Unigram => self.unigram(has_fallback, out),
@@ -177,13 +177,13 @@ impl<'s> KeySource<'s> {
         }))
     }
 
-    fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<()> {
+    fn bpe_with_bytes(&self, out: &mut KeyValues) -> Result<Option<String>> {
         let own = self.exceptions.values("merges").split_first();
         let mut table = self.table(true)?;
         let scores = if own.is_some() { HashMap::new() } else { scores(&self.tokenizer) };
         for token in self.tokenizer.tokens() {
             let kind = if is_byte(&token.text) { TokenKind::Byte } else { TokenKind::Normal };
-            let score = scores.get(&*token.text).copied().unwrap_or(FOUND_FIRST);
+            let score = scores.get(&*token.text).map_or(FOUND_FIRST, |(score, _)| *score);
             table.put(token.id, token.text.into_owned(), score, kind)?;
         }
         table.add_all(&self.files)?;
@@ -192,14 +192,36 @@ impl<'s> KeySource<'s> {
                 table.mark(unknown, TokenKind::Unknown);
             }
             sentencepiece_keys(table, &self.files, self.exceptions, out);
-            return Ok(());
+            return Ok(self.unlisted(&scores));
         };
         table.show(shown);
         out.set_text("tokenizer.ggml.model", model);
         table.write(out);
         merges(&self.tokenizer, false, out);
         out.set("tokenizer.ggml.add_space_prefix", Value::Bool(false));
-        Ok(())
+        Ok(None)
+    }
+
+    /// A note on tokens of two others that no merge lists: llama.cpp merges them all the same. Added tokens are matched before.
+    fn unlisted(&self, scores: &MergeScores) -> Option<String> {
+        let texts: HashSet<_> = self.tokenizer.tokens().map(|token| token.text).collect();
+        let lacks_some = |text: &[u8]| {
+            let places =
+                (1..text.len()).filter(|at| text.get(*at).is_some_and(|b| b & 0xC0 != 0x80));
+            let pairs = places.filter_map(|at| text.split_at_checked(at));
+            let pairs =
+                pairs.filter(|(first, second)| texts.contains(*first) && texts.contains(*second));
+            pairs.count() > scores.get(text).map_or(0, |(_, listed)| *listed)
+        };
+        let tokens =
+            self.tokenizer.tokens().filter(|token| !self.files.added.contains_key(&token.id));
+        let count = tokens.filter(|token| lacks_some(&token.text)).count();
+        (count > 0).then(|| {
+            format!(
+                "llama.cpp merges any two tokens that make a token, and the tokenizer's merges lack some, of {count} tokens: \
+                 it makes other tokens of some texts"
+            )
+        })
     }
 
     fn word_piece(&self, out: &mut KeyValues) -> Result<()> {
@@ -379,13 +401,17 @@ fn is_byte(text: &[u8]) -> bool {
 /// Scores of tokens that result from merges: llama.cpp applies the merge with the highest score
 /// first. The converter expects a `tokenizer.model`; without one it writes -1000 for all tokens,
 /// which leaves the order of merges undefined, and marks the unknown token as a control token.
-fn scores(tokenizer: &Tokenizer<'_>) -> HashMap<Vec<u8>, f32> {
-    let mut scores = HashMap::new();
+fn scores(tokenizer: &Tokenizer<'_>) -> MergeScores {
+    let mut scores = MergeScores::new();
     for (rank, (first, second)) in tokenizer.merges().enumerate() {
-        scores.entry([&*first, &*second].concat()).or_insert(-(rank as f32));
+        let entry = scores.entry([&*first, &*second].concat()).or_insert((-(rank as f32), 0));
+        entry.1 += 1;
     }
     scores
 }
+
+/// The score of each token that results from merges, and their number.
+type MergeScores = HashMap<Vec<u8>, (f32, usize)>;
 
 fn sentencepiece_keys(
     table: TokenTable<'_>,

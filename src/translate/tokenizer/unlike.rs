@@ -1,7 +1,6 @@
 //! What the files of a tokenizer state and llama.cpp does not do.
 
 use super::files::{TokenizerFiles, step_kind};
-use super::pre;
 use crate::arch::habits::Exceptions;
 use crate::bytes::Text;
 use crate::json::Json;
@@ -25,11 +24,8 @@ pub(super) fn note(
     out: &KeyValues,
 ) -> Option<String> {
     let is = |key: &str| out.get(key).and_then(|flag| flag.to_bool()) == Some(true);
-    let pre = out.get("tokenizer.ggml.pre");
-    let pre = pre.as_ref().and_then(|name| pre::by_name(name.to_text()?.to_str()?));
     let own = Own {
         kind,
-        composes: pre.is_some_and(|pre| pre.composed),
         collapses: is("tokenizer.ggml.remove_extra_whitespaces"),
         has_charsmap: out.get("tokenizer.ggml.precompiled_charsmap").is_some(),
     };
@@ -61,8 +57,6 @@ pub(super) fn note(
 /// What llama.cpp does for a tokenizer.
 struct Own<'k> {
     kind: &'k TokenizerKind,
-    /// Whether the models that the pre-tokenizer is named after have texts in Unicode's form C.
-    composes: bool,
     /// Whether several spaces become one, and those at the ends are left out.
     collapses: bool,
     /// Whether a table of characters makes spaces of other white space.
@@ -86,7 +80,6 @@ impl Own<'_> {
             (Unigram, "Replace") => text("/pattern/Regex") == Some(" {2,}"),
             (Unigram, "Precompiled") => true,
             (Unigram, "Strip") => self.collapses,
-            (Bpe, "NFC") => self.composes,
             _ => false,
         }
     }
