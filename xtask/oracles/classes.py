@@ -284,11 +284,15 @@ CASES = [
     ),
     ("zaya", "zaya", K | {"num_hidden_layers": 2, "num_experts": 3, "num_experts_per_tok": 1, "moe_intermediate_size": 8}),
 ]  # fmt: skip
-# Classes of the other families, each with a config that is drawn.
+# A class of each family that is computed, with a config that is drawn.
 DRAWN = """
     apertus aria_text arcee cohere2 dots1 ernie4_5_moe exaone/3 exaone4 flex_olmo gemma3n_text/1 glm glm4 gpt2 granitemoeshared hunyuan_v1_dense hunyuan_v1_moe hyperclovax hy_v3 jais2 jamba lfm2
-    laguna mamba2 llama4_text minimax_m2 nanochat olmo olmo3/2 phi qwen2/1 qwen3 qwen3_5_moe_text qwen3_moe qwen3_next/1 seed_oss stablelm starcoder2 vaultgemma afmoe cwm granitemoe_swa minicpm3/1 olmoe
-    qwen2_moe/1 exaone_moe gemma4_unified_text/1 phi3
+    laguna mamba2 llama4_text minimax_m2 nanochat olmo olmo3/2 phi qwen2/1 qwen3 qwen3_5_moe_text qwen3_moe qwen3_next/1 seed_oss stablelm starcoder2 vaultgemma afmoe cwm granitemoe_swa minicpm3/1
+    olmoe qwen2_moe/1 exaone_moe gemma4_unified_text/1 phi3 axk1 bailing_hybrid/1 bamba bart beam/1 bert bert-generation big_bird bigbird_pegasus biogpt bitnet pegasus blenderbot-small bloom
+    codegen cohere2_moe/1 ctrl data2vec-text deepseek_v3 diffllama doge electra ernie falcon falcon_h1 falcon_mamba flint gemma gemma2 gemma3_text glm4_moe gpt_bigcode gpt_neo gpt_neox
+    gpt_neox_japanese gpt_oss gptj granitemoehybrid helium llama jetmoe/2 kimi_linear/1 kolibri1 lara_mini/1 lfm3 marian mbart megatron-bert mellum mimo_v2_flash minimax modernbert-decoder/1
+    moshi/1 mpt nemotron nemotron_h/1 olmo_hybrid/1 openai-gpt opt persimmon phimoe/7 plbart recurrent_gemma rembert roberta-prelayernorm roc_bert rwkv sarvam_moe trocr whisper xglm xlm-roberta-xl
+    xlstm sarvam_mla
 """.split()
 # The same of mlx-lm's classes.
 B = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 6, "vocab_size": 13, "rms_norm_eps": 1e-5, "rope_theta": 100.0, "max_position_embeddings": 16}
@@ -431,6 +435,8 @@ def drawn(word, folder):
             if sum(weight.numel() for weight in model.parameters()) > MOST:
                 continue
             found = case(f"{name}, drawn", name, numbers, folder)
+            # What the class makes of the stated keys alone.
+            (folder / "config.json").write_text(json.dumps(found["config"]))
             exact = [logits[-LAST:] for logits in draws.doubled(folder, TOKENS)]
         except Exception:
             continue
