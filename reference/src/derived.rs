@@ -173,6 +173,7 @@ impl LayerPlan {
                     attention.window = chunk.map(|chunk| size(chunk.value));
                     attention.chunked = true;
                 }
+                check_latent(facts, &attention)?;
                 match &config.attention.kv_lora_rank {
                     None => MixerPlan::Attention(attention),
                     Some(rank) => MixerPlan::Latent(
@@ -200,6 +201,22 @@ impl LayerPlan {
         };
         Ok(Self { is_empty: false, mixer, network, residuals: [(1.0, 1.0); 2] })
     }
+}
+
+/// transformers' classes of latent attention repeat keys that each head has of its own.
+fn check_latent(facts: &Facts<'_>, attention: &AttentionPlan) -> Result<()> {
+    let (config, heads, keys) = (facts.config, attention.heads, attention.kv_heads);
+    let is_latent = config.attention.kv_lora_rank.is_some();
+    let is_stated = config.n_kv_heads.source.ends_with("num_key_value_heads");
+    // The number may be that of other layers.
+    let is_mixed = || (0..facts.layers()).any(|layer| facts.has_linear_attention(layer));
+    if !is_latent || !is_stated || heads == keys || is_mixed() {
+        return Ok(());
+    }
+    let fault = format!(
+        "latent attention with {keys} key heads for {heads} query heads (num_key_value_heads)"
+    );
+    Err(Error::Unsupported(fault))
 }
 
 impl AttentionPlan {

@@ -225,10 +225,19 @@ impl<'m> Facts<'m> {
 
     /// Layers that the model runs: those behind them predict further tokens.
     pub(crate) fn layers(&self) -> u32 {
-        let layers = self.config.n_layers.value;
+        // GGUF counts them.
+        let next = self.config.experts.n_next_token_layers.as_ref();
+        let next = next.filter(|next| next.source.ends_with(".nextn_predict_layers"));
+        let layers = self.config.n_layers.value.saturating_sub(next.map_or(0, |next| next.value));
         let predicts =
             |layer: &u32| self.model.has(&format!("layers.{layer}.nextn.projection.weight"));
         (0..layers).find(predicts).unwrap_or(layers)
+    }
+
+    /// Whether a key of GGUF states how scores of experts are computed, which may be another way than that of the class.
+    pub(crate) fn states_gating_in_gguf(&self) -> bool {
+        let gating = self.config.experts.expert_gating.as_ref();
+        gating.is_some_and(|gating| gating.source.ends_with("expert_gating_func"))
     }
 
     pub(crate) fn rope_layout(&self) -> RopeLayout {

@@ -151,7 +151,8 @@ impl Rope {
         let kind = scaling.kind.as_ref().map_or(&RopeScalingKind::None, |kind| &kind.value);
         // An odd number of elements counts as the next even one, whose waves it determines.
         let pairs = rotated.div_ceil(2);
-        let fixed = |inverse| Frequencies::Fixed { inverse, magnitude: 1.0 };
+        let magnitude = gain(facts).unwrap_or(1.0);
+        let fixed = |inverse| Frequencies::Fixed { inverse, magnitude };
         let longest = facts.config.max_seq_len.as_ref().map(|length| length.value);
         let trained = scaling.original_max_seq_len.as_ref().map(|length| length.value).or(longest);
         let need = |number: Option<u32>| {
@@ -182,6 +183,7 @@ impl Rope {
             RopeScalingKind::Tensor => {
                 let divisors = facts.stored("rope_freqs.weight")?;
                 divided(&mut plain, &divisors)?;
+                plain.iter_mut().for_each(|inverse| *inverse /= factor);
                 fixed(plain)
             }
             other => {
@@ -272,6 +274,13 @@ fn llama3(mut inverse: Vec<f32>, factor: f32, [low, high]: [f32; 2], trained: u3
     inverse
 }
 
+/// The number by which llama.cpp multiplies what is rotated, whatever the kind of scaling.
+fn gain(facts: &Facts<'_>) -> Option<f32> {
+    let stated = facts.config.rope_scaling.attention_factor.as_ref();
+    let of_gguf = stated.filter(|factor| factor.source.ends_with("rope.scaling.attn_factor"));
+    of_gguf.map(|factor| factor.value)
+}
+
 /// YaRN's: pairs that turn often are left, those that turn seldom divided, a ramp between.
 #[expect(clippy::cast_precision_loss, reason = "pairs are computed in floats")]
 #[expect(clippy::cast_possible_truncation, reason = "frequencies are f32")]
@@ -305,8 +314,8 @@ fn yarn(
         inverse / factor * ramp + inverse * (1.0 - ramp)
     };
     let magnitude = match (&scaling.attention_factor, &scaling.mscale, &scaling.mscale_all_dim) {
-        (Some(stated), ..) => stated.value,
-        (None, Some(one), Some(all)) if one.value > 0.0 && all.value > 0.0 => {
+        (Some(stated), ..) if gain(facts).is_none() => stated.value,
+        (_, Some(one), Some(all)) if one.value > 0.0 && all.value > 0.0 => {
             yarn_magnitude(factor, one.value) / yarn_magnitude(factor, all.value)
         }
         // GGUF has one number for both, whose quotient is 1.
@@ -314,7 +323,7 @@ fn yarn(
         _ => yarn_magnitude(factor, 1.0),
     };
     let inverse = plain.iter().enumerate().map(blend).collect();
-    Frequencies::Fixed { inverse, magnitude }
+    Frequencies::Fixed { inverse, magnitude: magnitude * gain(facts).unwrap_or(1.0) }
 }
 
 /// LongRoPE's: a divisor for each frequency, from the config or from tensors.

@@ -250,6 +250,7 @@ fn routing(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Result
     let normalized = stated.is_some_and(|norm| norm.value);
     for routing in plan.routings() {
         match values {
+            ["sigmoid"] if facts.states_gating_in_gguf() => {}
             ["sigmoid"] => routing.scoring = Scoring::Sigmoid,
             ["sigmoid_of_chosen"] => routing.scoring = Scoring::SigmoidOfChosen,
             ["softmax_of_chosen"] => routing.scoring = Scoring::SoftmaxOfChosen,

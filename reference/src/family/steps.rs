@@ -202,7 +202,9 @@ fn corrected_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let normalized = &facts.config.experts.expert_weights_norm;
     let normalized = normalized.as_ref().is_some_and(|norm| norm.value);
     for routing in plan.routings() {
-        routing.scoring = if third { Scoring::Sigmoid } else { Scoring::Softmax };
+        if !facts.states_gating_in_gguf() {
+            routing.scoring = if third { Scoring::Sigmoid } else { Scoring::Softmax };
+        }
         // The class of version 2 takes no notice of the config's flag.
         routing.normalized = third && normalized;
     }
@@ -701,7 +703,18 @@ fn bounded_routing(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn cohere_experts(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     // GGUF states it as other families do.
     let stated = facts.config.experts.expert_gating.as_ref().map(|gating| gating.value.name());
+    let normalized = facts.config.experts.expert_weights_norm.as_ref();
     let scoring = match facts.word(&["expert_selection_fn"]).or(stated).unwrap_or("softmax") {
+        // The class divides the weights whatever its config says, llama.cpp if its key says so.
+        "softmax"
+            if normalized.is_some_and(|norm| {
+                !norm.value && norm.source.ends_with("expert_weights_norm")
+            }) =>
+        {
+            let fault =
+                "weights of experts that are not divided by their sum (expert_weights_norm)";
+            return Err(Error::Unsupported(fault.to_owned()));
+        }
         "softmax" => Scoring::SoftmaxOfChosen,
         "sigmoid" => Scoring::Sigmoid,
         other => return Err(Error::Unsupported(format!("experts chosen by {other}"))),

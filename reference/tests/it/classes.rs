@@ -4,8 +4,13 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
-use weighbridge::Model;
-use weighbridge_reference::{Reference, Rows};
+use tempfile::TempDir;
+use weighbridge::metadata::KeyValues;
+use weighbridge::{Model, WriteOptions, ops};
+use weighbridge_reference::plan::Scoring;
+use weighbridge_reference::{Plan, Reference, Rows};
+
+use crate::support::{Container, converted};
 
 /// The largest difference, in standard deviations.
 const TOLERANCE: f32 = 1e-3;
@@ -80,11 +85,56 @@ fn logits(model: &Model, tokens: &[u32]) -> weighbridge_reference::Result<Vec<Ro
     Ok(vec![all, apart])
 }
 
-#[test]
-fn logits_are_those_of_the_classes() {
+fn cases() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/classes.json");
     let text = std::fs::read_to_string(path).expect("a file");
-    let found: Value = serde_json::from_str(&text).expect("JSON");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The model of a case, with a changed config.
+fn model(name: &str, change: impl FnOnce(&mut Value)) -> (Model, TempDir) {
+    let found = cases();
+    let mut case = list(&found["cases"]).iter().find(|case| case["name"] == name).cloned();
+    let case = case.as_mut().expect("a case");
+    change(&mut case["config"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    write(case, folder.path());
+    (Model::open(folder.path()).expect("a model"), folder)
+}
+
+#[test]
+fn other_key_heads_of_latent_attention_are_refused() {
+    let (model, _folder) =
+        model("deepseek_v3, drawn", |config| config["num_key_value_heads"] = 1.into());
+    let error = Plan::of(&model).expect_err("four heads need four keys").to_string();
+    assert!(error.contains("num_key_value_heads"), "{error}");
+}
+
+/// llama.cpp chooses experts as a key says, and does not run the layers that predict further tokens.
+#[test]
+fn keys_of_gguf_are_read_where_the_class_has_none() {
+    let (model, _folder) =
+        model("deepseek_v3, drawn", |config| config["rope_interleave"] = true.into());
+    let (_, folder) = converted(model, Container::Gguf).unwrap_or_else(|error| panic!("{error}"));
+    let folder = folder.expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let edit = |keys: &mut KeyValues| {
+        keys.remove("weighbridge.config");
+        keys.remove("weighbridge.config.derived");
+        for key in ["expert_gating_func", "nextn_predict_layers"] {
+            keys.set(&format!("deepseek2.{key}"), weighbridge::metadata::Value::U32(1));
+        }
+        Ok(())
+    };
+    ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("changed");
+    let mut plan = Plan::of(&Model::open(&path).expect("a model")).expect("a plan");
+    assert_eq!(plan.layers.len(), 3);
+    assert!(plan.routings().all(|routing| routing.scoring == Scoring::Softmax));
+}
+
+#[test]
+fn logits_are_those_of_the_classes() {
+    let found = cases();
     let tokens: Vec<u32> = list(&found["tokens"])
         .iter()
         .map(|token| u32::try_from(token.as_u64().expect("a token")).expect("a small number"))

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::Value;
-use weighbridge::Model;
-use weighbridge_reference::{Plan, Reference, TextTokens, likeliest};
+use weighbridge::{Model, WriteOptions, ops};
+use weighbridge_reference::{Frequencies, Plan, Reference, TextTokens, likeliest};
 
 /// Greedy continuations that transformers 5.23.0 computes in `f32` of the BF16 weights, as token
 /// numbers behind each prompt, up to the end of the text.
@@ -90,6 +90,38 @@ fn a_prompt_gives_the_same_in_pieces() {
         assert!(off < 1e-4, "{off}");
     }
     assert_eq!(session.len(), prompt.len());
+}
+
+/// llama.cpp multiplies what is rotated by a number of GGUF's metadata, also where positions are not scaled, and YaRN's own
+/// factor as well.
+#[test]
+fn rotated_values_are_multiplied_by_the_key_of_gguf() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../assets/sample/sample-Q8_0.gguf");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.gguf");
+    std::fs::copy(sample, &path).expect("a copy");
+    let magnitude = |keys: &[(&str, f32)], kind: &str| {
+        let edit = |all: &mut weighbridge::metadata::KeyValues| {
+            all.set_text("llama.rope.scaling.type", kind);
+            keys.iter().for_each(|(key, value)| {
+                all.set(
+                    &format!("llama.rope.scaling.{key}"),
+                    weighbridge::metadata::Value::F32(*value),
+                );
+            });
+            Ok(())
+        };
+        ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("changed");
+        let plan = Plan::of(&Model::open(&path).expect("the sample")).expect("a Llama");
+        match plan.ropes.first().map(|rope| &rope.frequencies) {
+            Some(Frequencies::Fixed { magnitude, .. }) => *magnitude,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(magnitude(&[], "none").to_bits(), 1f32.to_bits());
+    assert_eq!(magnitude(&[("attn_factor", 1.5)], "none").to_bits(), 1.5f32.to_bits());
+    let of_yarn = magnitude(&[("factor", 4.0)], "yarn");
+    assert!((of_yarn - 1.5 * (1.0 + 0.1 * 4f32.ln())).abs() < 1e-6, "{of_yarn}");
 }
 
 /// These texts with their tokens by Hugging Face's tokenizers 0.23, from the sample's
