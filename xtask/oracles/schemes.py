@@ -27,7 +27,7 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISAB
 warnings.filterwarnings("ignore")
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 FIXTURES = Path(__file__).parents[2] / "tests/fixtures/hfq"
@@ -161,7 +161,57 @@ def bitsandbytes(r, source, target, dtype):
     return config.to_diff_dict(), values
 
 
-PACKAGES = {"torchao": torchao, "compressed-tensors": compressed_tensors, "bitsandbytes": bitsandbytes}
+def numbers(r, weight, bits, group, symmetric):
+    """Scales and zero points of groups in the rows of a weight."""
+    groups = weight.reshape(weight.shape[0], -1, group)
+    low, high = groups.amin(2).clamp(max=0), groups.amax(2).clamp(min=0)
+    if symmetric:
+        return ((2 * groups.abs().amax(2)) / (2**bits - 1)).half().float(), 2 ** (bits - 1)
+    scales = ((high - low) / (2**bits - 1)).half().float()
+    return scales, (-low / scales).round().clamp(1, 2**bits - 1)
+
+
+def auto_round(r, source, target, dtype):
+    """The layouts of GPTQ, of AWQ, and that of the package, each module by itself."""
+    from auto_round.export.export_to_awq.utils import WQLinear_GEMM, dequantize_gemm
+    from auto_round_extension.torch import qlinear_torch, qlinear_torch_zp
+
+    layout = r.choice(["gptq", "gptq_v2", "awq", "auto_round", "auto_round:auto_gptq", "auto_round:auto_awq"])
+    bits, group, symmetric = r.choice([4] if "awq" in layout else [2, 3, 4, 8]), r.choice([16, 32, 64, -1]), r.choice([True, False])
+    config = {"quant_method": layout.split(":")[0].split("_v2")[0].replace("_", "-"), "bits": bits, "group_size": group, "sym": symmetric} | {
+        "gptq": {"desc_act": False, "checkpoint_format": layout}, "awq": {"zero_point": not symmetric, "version": "gemm"}, "auto": {"data_type": "int", "packing_format": layout},
+    }[layout.split("_")[0]]  # fmt: skip
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+    stored, values = {}, {name: tensor.to(torch.float32) for name, tensor in model.state_dict().items()}
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.nn.Linear) or name == "lm_head":
+            continue
+        rows, columns = module.weight.shape
+        module = module.float()
+        scales, zeros = numbers(r, module.weight.data, bits, columns if group < 0 else group, symmetric)
+        if "awq" in layout:
+            made = WQLinear_GEMM.from_linear(module, bits, group, scales=scales.t().contiguous(), zeros=zeros if symmetric else zeros.t().contiguous())
+            values[name + ".weight"] = dequantize_gemm(made.qweight, made.qzeros, made.scales.float(), bits, made.group_size).t()
+        else:
+            of = qlinear_torch if layout in ("gptq_v2", "auto_round") else qlinear_torch_zp
+            made = of.QuantLinear(bits, group, columns, rows, bias=False)
+            made.device = "cpu"
+            made.pack(module, scales, zeros)
+            kept, made.scales = made.scales, made.scales.float()
+            values[name + ".weight"] = made(torch.eye(columns)).t()
+            made.scales = kept
+            if layout.startswith("gptq"):
+                stored[f"{name}.g_idx"] = torch.arange(columns, dtype=torch.int32) // made.group_size
+        stored |= {f"{name}.{key}": tensor.contiguous() for key, tensor in made.state_dict().items()}
+    stored |= {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name.removesuffix("weight") + "qweight" not in stored and name != "lm_head.weight"}
+    target.mkdir()
+    save_file(stored, target / "model.safetensors", {"format": "pt"})
+    written = json.loads((source / "config.json").read_text()) | {"quantization_config": config}
+    (target / "config.json").write_text(json.dumps(written))
+    return config, {name: tensor.contiguous() for name, tensor in values.items()}
+
+
+PACKAGES = {"torchao": torchao, "compressed-tensors": compressed_tensors, "bitsandbytes": bitsandbytes, "auto-round": auto_round}
 
 
 def different(expected, path, dtype):

@@ -171,6 +171,7 @@ const PACKERS: Step = step(&[
     "install",
     "--quiet",
     "accelerate",
+    "auto-round==0.16.*",
     "bitsandbytes==0.50.*",
     "compressed-tensors==0.20.*",
     "torchao==0.18.*",
