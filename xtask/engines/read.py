@@ -28,7 +28,6 @@ from transformers import AutoModelForCausalLM, CONFIG_MAPPING  # noqa: E402
 # Modules whose code is the model's.
 CODE = ("transformers.models.", "transformers.masking_utils", "transformers.modeling_rope_utils")
 TOKENS = list(range(3, 27))
-TRIES = 4
 # A number that no class has.
 NUMBER = 0.123
 
@@ -60,23 +59,13 @@ def model_of(config):
         return model
 
 
-def other_values(key, value, base, r):
-    """Some other values of a field."""
-    if key in draws.SIZES:
-        return [size for size in draws.SIZES[key] if size != value]
-    if isinstance(value, list) and value and all(isinstance(x, (str, int)) for x in value):
-        return [value[::-1], [value[-1]] * len(value), [value[0]] * len(value)]
-    found = [draws.other(key, value, r, base) for _ in range(TRIES)]
-    return [other for other in found if other is not None]
-
-
 def changes(name, own, key, model, expected):
     """What another value of a field changes: `tensors`, `logits`, or nothing."""
     try:
         value = getattr(model.config, key, None)
     except Exception:  # each layer has its own
         value = own.get(key)
-    for other in other_values(key, value, own, random.Random(key)):
+    for other in draws.other_values(key, value, own, random.Random(key)):
         try:
             changed = model_of(CONFIG_MAPPING[name](**own | {key: other}))
             shapes = [{key: x.shape for key, x in each.state_dict().items()} for each in (model, changed)]
@@ -150,9 +139,7 @@ def reads(name, **own):
 
 def fields(name):
     """A line for each field that matters to more than training: its name, what it changes, and its default."""
-    own = draws.smallest(CONFIG_MAPPING[name]().to_dict(), lambda values: values[len(values) // 2])
-    # What a flag turns off would change nothing.
-    own |= {f"use_{key}": True for key in own if f"use_{key}" in CONFIG_MAPPING[name]().to_dict()}
+    own = draws.usual(name)
     seen = set()
     model = model_of(watched(CONFIG_MAPPING[name](**own), seen))
     expected = draws.logits(model, TOKENS)

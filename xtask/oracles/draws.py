@@ -1,17 +1,20 @@
 """Draws configs of transformers' causal classes, and compares the program with the class, in every container.
 
-    draws.py PROGRAM FOLDER [--seed N] [--count N] [--jobs N] [--containers WORDS] [--llama COMMAND] [CLASS...]
+    draws.py PROGRAM FOLDER [--seed N] [--count N] [--each] [--jobs N] [--containers WORDS] [--llama COMMAND] [CLASS...]
 
 A draw is a small config in which features are on or off by chance, and a model with random weights. The logits of the class
 are compared with those of the program for the model in its own form, and after the conversion to GGUF, to MLX, to Ollama's
-store and back; with mlx-lm's, if it has the class; and with llama.cpp's, if COMMAND writes them. A difference is printed as
-one line, with the smallest config that shows it: values return to their defaults as long as the difference stays. FOLDER keeps
-the results, so that a run that was interrupted goes on.
+store and back; with mlx-lm's, if it has the class; and with llama.cpp's, which COMMAND writes, by default llama.py. A
+difference is printed as one line, with the smallest config that shows it: values return to their defaults as long as the
+difference stays. FOLDER keeps the results, so that a run that was interrupted goes on.
+`--each` draws nothing: each field that the code of a class reads (engines/transformers/read.txt) gets another value, alone; and
+so does each key that llama.cpp's loader reads of the architecture (engines/llama.cpp/types.txt), in a GGUF file.
 The exit status is 1 if anything differs without a word of the program.
 """
 
 import argparse
 import copy
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -24,11 +27,15 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1")
+# llama.cpp would start a debugger where it aborts.
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TQDM_DISABLE="1", GGML_NO_BACKTRACE="1")
 
 import numpy as np
 import torch
 import transformers
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "engines"))
+import lines
 
 # An import that the alarm interrupts would fail for ever after.
 import transformers.modeling_utils  # noqa: F401
@@ -145,6 +152,23 @@ def other(key, value, r, base):
     if key == "layer_types" and isinstance(value, list) and set(value) <= {"sliding_attention", "full_attention"}:
         return [r.choice(["sliding_attention", "full_attention"]) for _ in range(4)]
     return None
+
+
+def other_values(key, value, base, r):
+    """Some other values of a field."""
+    if key in SIZES:
+        return [size for size in SIZES[key] if size != value]
+    if isinstance(value, list) and value and all(isinstance(x, (str, int)) for x in value):
+        return [value[::-1], [value[-1]] * len(value), [value[0]] * len(value)]
+    found = [other(key, value, r, base) for _ in range(TRIES)]
+    return [changed for changed in found if changed is not None]
+
+
+def usual(name):
+    """A small config in which every flag is on: what one turns off, nothing else would change."""
+    base = transformers.CONFIG_MAPPING[name]().to_dict()
+    own = smallest(base, lambda values: values[len(values) // 2])
+    return own | {f"use_{key}": True for key in own if f"use_{key}" in base}
 
 
 def draw(name, r):
@@ -275,12 +299,12 @@ class Comparison:
         self.found[way] = ["right" if right else "told" if told else "wrong", "" if right else f"{difference:.1g}"]
         return right
 
-    def ours(self, way, path, told=False, **more):
+    def ours(self, way, path, told=False, limit=TOLERANCE, **more):
         out = self.folder / f"{way}.npy"
         out.unlink(missing_ok=True)
         ids = ",".join(map(str, self.tokens))
         done = program(self.options.program, "run", "logits", path, "--ids", ids, "-o", out, **more)
-        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), told=told)
+        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), limit, told)
 
     def convert(self, way, source, target, *words, **more):
         """Whether the conversion was made, and what was said."""
@@ -303,7 +327,8 @@ class Comparison:
                 if self.convert("back", gguf, self.folder / "back", "--to", "safetensors")[0]:
                     self.ours("back", self.folder / "back")
             if made and "llama.cpp" in wanted and self.options.llama:
-                self.llama_cpp(gguf, told)
+                if self.llama_cpp(gguf, told) and "keys" in wanted:
+                    self.keys(gguf)
         if "mlx" in wanted:
             made, words = self.convert("mlx", source, self.folder / "mlx", "--to", "mlx")
             if made:
@@ -336,17 +361,61 @@ class Comparison:
             return
         self.put("mlx-lm", found, limit=ENGINES, told=told)
 
+    def keys(self, path):
+        """What llama.cpp and the program compute of the file if a key that llama.cpp's loader reads has another value."""
+        stated = json.loads(program(self.options.program, "meta", "get", path, "--json").stdout)
+        kind, usual, bare, changed = stated["general.architecture"], self.expected, self.folder / "bare.gguf", self.folder / "changed.gguf"
+        # As other programs write it.
+        own = [key for key in stated if key.startswith("weighbridge.")]
+        bare = bare if own else path
+        program(self.options.program, "meta", "rm", path, *own, "-o", bare, "--force")
+        if not self.ours("bare", bare, limit=ENGINES):
+            return
+        rows = ((type_[0], *row) for type_, rows in lines.blocks("llama.cpp/types.txt") for row in rows)
+        for type_, key, *readers in rows:
+            if readers and kind not in readers[0].split(",") or key.startswith(("clip.", "general.", "tokenizer.")):
+                continue
+            for value in values_of_key(key, type_, stated.get(f"{kind}.{key}")):
+                word = f"{kind}.{key}={type_}{'[]' if isinstance(value, list) else ''}:{json.dumps(value)}"
+                program(self.options.program, "meta", "set", bare, word, "-o", changed, "--overwrite")
+                if (found := self.logits_of_llama_cpp(changed)) is not None:
+                    self.expected = [found]
+                    self.ours(f"{kind}.{key}", changed, limit=ENGINES)
+                    row = self.found[f"{kind}.{key}"]
+                    if row[0] == "wrong" and "llama.cpp will compute" in self.convert("keys", changed, self.folder / "again.gguf", "--overwrite")[1]:
+                        row[0] = "told"
+                    unchanged = np.abs(found - usual[0]).max() <= ENGINES * usual[0].std()
+                    row[1] += f" {word}{', which llama.cpp ignores' if unchanged else ''}"
+                    break
+        self.found.pop("keys", None)
+        self.expected = usual
+
     def llama_cpp(self, path, told):
         kind = program(self.options.program, "meta", "get", path, "general.architecture").stdout.split()[-1].strip('"')
         for value in ("tokenizer.ggml.model=str:no_vocab", f"{kind}.vocab_size=u32:{self.expected[0].shape[1]}"):
             program(self.options.program, "meta", "set", path, value)
+        found = self.logits_of_llama_cpp(path)
+        if found is not None:
+            return self.put("llama.cpp", found, limit=ENGINES, told=told)
+        self.found["llama.cpp"] = ["told" if told else "wrong", "not loaded"]
+
+    def logits_of_llama_cpp(self, path):
         out = self.folder / "llama.npy"
+        out.unlink(missing_ok=True)
         ids = ",".join(map(str, self.tokens))
         done = program(*self.options.llama.split(), path, ids, out)
-        if done.returncode or not out.exists():
-            self.found["llama.cpp"] = ["told" if told else "wrong", "not loaded"]
-        else:
-            self.put("llama.cpp", np.load(out), limit=ENGINES, told=told)
+        return np.load(out) if done.returncode == 0 and out.exists() else None
+
+
+def values_of_key(key, type_, value):
+    """Some other values of a key of GGUF."""
+    if isinstance(value, list):
+        return [changed for changed in (value[::-1],) if changed != value]
+    if type_ == "bool":
+        return [flag for flag in (True, False) if flag != value]
+    if type_ == "f32":
+        return [0.1 if "epsilon" in key else 3.0 * value if value else 2.0]
+    return [value // 2 if value and value > 1 else 2]
 
 
 def compared(options, name, own, seed):
@@ -374,16 +443,34 @@ def reduced(options, name, own, seed, way):
     return {key: value for key, value in own.items() if key not in SIZES or key in ("sliding_window", "num_experts_per_tok", "n_group", "topk_group", "num_kv_heads")}
 
 
-def one(task):
-    options, name, number = task
-    r, found = random.Random(f"{options.seed} {name} {number}"), None
+def configs(options, name, number):
+    """The configs of a draw, with a number for the weights: the first of which the class makes a model counts. Those of a field."""
+    r = random.Random(f"{options.seed} {name} {number}")
+    if options.each:
+        base, own = transformers.CONFIG_MAPPING[name]().to_dict(), usual(name)
+        if number:
+            each = [own | {number: value} for value in other_values(number, own.get(number, base[number]), base, r)]
+        else:
+            each = [own, *(smallest(base, r.choice) for _ in range(TRIES))]
+        for changed in each:
+            yield changed, r.randrange(1 << 30)
+        return
     for _ in range(TRIES):
         try:
-            own, seed = draw(name, r), r.randrange(1 << 30)
+            yield draw(name, r), r.randrange(1 << 30)
         except Exception:  # a class without defaults
-            break
-        found = compared(options, name, own, seed)
-        if found:
+            return
+
+
+def one(task):
+    options, name, number = task
+    if number == "":
+        options.containers = [*options.containers, "keys"]
+    found = None
+    for own, seed in configs(options, name, number):
+        found = compared(options, name, own, seed) or found
+        # Keys are compared where llama.cpp computes the unchanged file as the class does.
+        if found and (number != "" or found.get("llama.cpp", [""])[0] == "right"):
             break
     row = {"class": name, "number": number, "found": found}
     for way in [way for way, (kind, _) in (found or {}).items() if kind == "wrong"]:
@@ -413,18 +500,26 @@ def main():
     parser.add_argument("classes", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=15)
+    parser.add_argument("--each", action="store_true", help="each field and key alone")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--containers", type=lambda words: words.split(","), default=EVERYWHERE)
-    parser.add_argument("--llama", help="a command that is given a GGUF file, tokens and a .npy file to write the logits to")
+    own = f"{sys.executable} {Path(__file__).with_name('llama.py')}" if importlib.util.find_spec("llama_cpp") else None
+    parser.add_argument("--llama", default=own, help="a command that is given a GGUF file, tokens and a .npy file to write the logits to")
     options = parser.parse_intermixed_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    path = options.folder / f"draws-{options.seed}.jsonl"
+    path = options.folder / f"{'each' if options.each else 'draws'}-{options.seed}.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(row["class"], row["number"]) for row in rows}
     names = options.classes or sorted(CAUSAL)
-    # Every class in turn, so that a run that ends early has drawn from all.
-    tasks = [(options, name, number) for number in range(options.count) for name in names if (name, number) not in done]
-    print(f"seed {options.seed}, {options.count} draws of {len(names)} classes, transformers {transformers.__version__}")
+    if options.each:
+        classes = {name: [row[0] for row in rows] for (name, *_), rows in lines.blocks("transformers/read.txt") if name in names}
+        tasks = [(name, "") for name in classes if options.llama]
+        tasks += [(name, key) for name, keys in classes.items() for key in keys if key in transformers.CONFIG_MAPPING[name]().to_dict()]
+    else:
+        # Every class in turn, so that a run that ends early has drawn from all.
+        tasks = [(name, number) for number in range(options.count) for name in names]
+    tasks = [(options, *task) for task in tasks if task not in done]
+    print(f"seed {options.seed}, {len(tasks)} models of {len(names)} classes, transformers {transformers.__version__}")
     for row in rows:
         shown(row)
     with multiprocessing.Pool(options.jobs) as pool, path.open("a") as out:
