@@ -5,6 +5,7 @@ use std::ops::Range;
 use aho_corasick::{AhoCorasick, MatchKind};
 use weighbridge::json::Json;
 
+use super::class::WORD;
 use super::document::{id, text};
 use crate::error::{Error, Result};
 
@@ -75,21 +76,21 @@ impl AddedTokens {
             let (mut start, mut end) = (found.start(), found.end());
             let before = text.get(done..start).unwrap_or_default();
             let after = text.get(end..).unwrap_or_default();
-            let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            let in_word = |c: Option<char>| c.is_some_and(|c| WORD.contains(c));
             let all_before = text.get(..start).unwrap_or_default();
             let inside = in_word(all_before.chars().next_back()) || in_word(after.chars().next());
             if token.is_word && inside {
                 continue;
             }
-            if token.strips.0 && done <= start {
-                start = done + before.trim_end().len();
+            if token.strips.0 {
+                start = if done <= start { done + before.trim_end().len() } else { done };
             }
             if token.strips.1 {
                 end = text.len() - after.trim_start().len();
             }
-            // The spaces that a token takes may be a token too.
+            // The spaces that a token takes may be a token too, unless that takes the spaces before it.
             parts.extend((done < start).then_some(Part::Text(done..start)));
-            parts.push(Part::Token(start..end, token));
+            parts.extend((start < end).then_some(Part::Token(start..end, token)));
             done = end;
         }
         parts.extend((done < text.len()).then_some(Part::Text(done..text.len())));
@@ -102,13 +103,19 @@ mod tests {
     use super::*;
 
     fn parts(text: &str) -> Vec<String> {
-        let json = weighbridge::json::json!({"added_tokens": [
-            {"id": 1, "content": "<s>"}, {"id": 2, "content": "<s>x"},
-            {"id": 3, "content": "<m>", "lstrip": true, "rstrip": true},
-            {"id": 4, "content": "one", "single_word": true},
-            {"id": 5, "content": "--  ", "rstrip": true}, {"id": 6, "content": "\t"},
-        ]});
-        let added = AddedTokens::new(AddedToken::of(&json).collect()).expect("tokens");
+        parts_by(
+            &weighbridge::json::json!({"added_tokens": [
+                {"id": 1, "content": "<s>"}, {"id": 2, "content": "<s>x"},
+                {"id": 3, "content": "<m>", "lstrip": true, "rstrip": true},
+                {"id": 4, "content": "one", "single_word": true},
+                {"id": 5, "content": "--  ", "rstrip": true}, {"id": 6, "content": "\t"},
+            ]}),
+            text,
+        )
+    }
+
+    fn parts_by(json: &Json, text: &str) -> Vec<String> {
+        let added = AddedTokens::new(AddedToken::of(json).collect()).expect("tokens");
         let shown = |part: &Part<'_>| match part {
             Part::Token(range, token) => format!("{}={}", &text[range.clone()], token.id),
             Part::Text(range) => text[range.clone()].to_owned(),
@@ -123,5 +130,20 @@ mod tests {
         assert_eq!(parts("one (one) ones"), ["one=4", " (", "one=4", ") ones"]);
         assert_eq!(parts("--  \t \tx"), ["--  \t \t=5", "\t=6", " ", "\t=6", "x"]);
         assert!(parts("").is_empty());
+    }
+
+    /// As `tokenizers` 0.23 finds them.
+    #[test]
+    fn tokens_of_spaces() {
+        let spaces = |flag: &str| {
+            let mut token = weighbridge::json::json!({"id": 1, "content": "  "});
+            flag.split(' ').for_each(|flag| token[flag] = true.into());
+            weighbridge::json::json!({"added_tokens": [token]})
+        };
+        assert_eq!(parts_by(&spaces("lstrip rstrip"), "a    "), ["a", "    =1"]);
+        let word = spaces("single_word");
+        assert_eq!(parts_by(&word, "e\u{301}  "), ["e\u{301}  "]);
+        assert_eq!(parts_by(&word, "\u{200d}  "), ["\u{200d}  "]);
+        assert_eq!(parts_by(&word, ".  "), [".", "  =1"]);
     }
 }
