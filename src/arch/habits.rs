@@ -7,15 +7,8 @@ pub(crate) struct Exceptions(pub(crate) &'static [(&'static str, &'static [&'sta
 
 impl Exceptions {
     /// Those of its tokenizer in GGUF, as llama.cpp's converter writes it.
-    pub(crate) const OF_TOKENIZER: &[&str] = &[
-        "no_space_prefix",
-        "special",
-        "pre",
-        "default_pre",
-        "merges",
-        "counts_token_types",
-        "strips_after",
-    ];
+    pub(crate) const OF_TOKENIZER: &[&str] =
+        &["no_space_prefix", "special", "pre", "merges", "counts_token_types", "strips_after"];
 
     /// Those of llama-quantize for one `general.architecture` (src/llama-quant.cpp of llama.cpp, as of
     /// ggml 0.25.3).

@@ -14,6 +14,8 @@ pub(crate) struct Class {
     pub(crate) reads_rope_parameters: bool,
     /// Whether it runs text models inside of others only.
     inner: bool,
+    /// Whether it requires the config of a text model (`text_config`).
+    pub(crate) wraps: bool,
     untied: bool,
     tied: bool,
     /// Whether the output of attention has a bias where the flag of queries, keys and values is true.
@@ -68,6 +70,7 @@ impl Class {
         for word in block.words() {
             match word {
                 "inner" => class.inner = true,
+                "wraps" => class.wraps = true,
                 "untied" => class.untied = true,
                 "tied" => class.tied = true,
                 "biased=output" => class.biases_output = true,
@@ -154,5 +157,7 @@ mod tests {
         // The text model of Qwen 3.5 has a class inside of that of the whole model.
         assert!(has_class("qwen3_5") && !has_class("qwen3_5_text"));
         assert!(class("qwen3_5_text").is_some_and(|class| !class.stated.is_empty()));
+        let wraps = |name| class(name).is_some_and(|class| class.wraps);
+        assert!(wraps("llava") && !wraps("qwen3_5") && !wraps("llama"));
     }
 }

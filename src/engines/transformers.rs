@@ -30,6 +30,29 @@ static READ: Table<Vec<[&str; 3]>> = table!("transformers/read", |block| {
     block.lines().filter_map(words).collect()
 });
 
+/// A class of tokenizers that reads `vocab.json` with `merges.txt`, which do not state how text is split.
+#[derive(Debug)]
+pub(crate) struct TokenizerClass {
+    /// Whether a token is put before and one after each text.
+    pub(crate) surrounds: bool,
+    /// The parts of `tokenizer.json` that the class stands for.
+    pub(crate) normalizer: Json,
+    pub(crate) pre_tokenizer: Json,
+}
+
+static TOKENIZERS: Table<TokenizerClass> = table!("transformers/tokenizers", |block| {
+    let part = |name: &str| {
+        let mut lines = block.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find_map(|(part, json)| (part == name).then_some(json));
+        found.and_then(|json| Json::parse(json.as_bytes()).ok()).unwrap_or_default()
+    };
+    TokenizerClass {
+        surrounds: block.words().any(|word| word == "surrounds"),
+        normalizer: part("normalizer"),
+        pre_tokenizer: part("pre_tokenizer"),
+    }
+});
+
 static NAMES: Table<Vec<&str>> = table!("transformers/names", |block| { block.lines().collect() });
 
 impl Class {
@@ -127,6 +150,11 @@ pub(crate) fn kinds_of_layers(model_type: &str, n_layers: usize) -> Option<Json>
     Some(others.take(n_layers.saturating_sub(last.len())).chain(last).cloned().collect())
 }
 
+/// The class of tokenizers with this name, or for this `model_type`.
+pub(crate) fn tokenizer(name: &str) -> Option<&'static TokenizerClass> {
+    TOKENIZERS.get(name.trim_end_matches("Fast"))
+}
+
 /// Whether transformers knows an activation (`ACT2FN`).
 pub(crate) fn knows_activation(name: &str) -> bool {
     NAMES.get("activations").is_some_and(|names| names.contains(&name))
@@ -178,6 +206,16 @@ mod tests {
         assert!(reads_older("apertus", "rope_theta", true));
         assert!(!reads_older("gpt_neox", "rope_theta", true));
         assert!(!reads_older("cohere2_moe", "rope_scaling", false));
+    }
+
+    #[test]
+    fn classes_split_text() {
+        let roberta = tokenizer("RobertaTokenizerFast").expect("a class");
+        assert!(roberta.surrounds && roberta.normalizer.is_null());
+        assert_eq!(roberta.pre_tokenizer["type"], "ByteLevel");
+        let qwen = tokenizer("qwen3_moe").expect("a model type");
+        assert!(!qwen.surrounds && qwen.normalizer["type"] == "NFC");
+        assert!(tokenizer("LlamaTokenizer").is_none());
     }
 
     #[test]

@@ -513,3 +513,40 @@ fn special_tokens_that_are_named_alone() {
     let named = |text: &str| added.iter().find(|token| token["content"] == text).is_some();
     assert!(named("<pad>") && named("<img>") && named("ab"));
 }
+
+/// `vocab.json` and `merges.txt` do not state how text is split: the class does (checked with transformers 5.24).
+#[test]
+fn classes_split_text_in_their_own_way() {
+    for (class, model_type, pre) in [
+        (Some("GPT2Tokenizer"), "phi", "gpt-2"),
+        (Some("CodeGenTokenizerFast"), "llama", "gpt-2"),
+        (Some("Qwen2Tokenizer"), "llama", "qwen2"),
+        (Some("RobertaTokenizer"), "bert", "roberta-bpe"),
+        (None, "qwen3", "qwen2"),
+        (None, "llama", "default"),
+    ] {
+        let mut config = class.map_or(json!({}), |class| json!({"tokenizer_class": class}));
+        config["bos_token"] = "a".into();
+        config["eos_token"] = "b".into();
+        let files = [
+            ("vocab.json", json!({"a": 0, "b": 1, "ab": 2}).to_string()),
+            ("merges.txt", "#version: 0.2\na b\n".to_owned()),
+            ("tokenizer_config.json", config.to_string()),
+        ];
+        let folder = beside(model_type, 3, &files);
+        assert_eq!(tokenizer(&keys(&folder))["pre"], pre, "{class:?} of {model_type}");
+        let model = Model::open(folder.path()).expect("a directory");
+        let tables =
+            weighbridge::translate::tokenizer_tables(&model).expect("tables").expect("a tokenizer");
+        let steps = &tables.settings["pre_tokenizer"];
+        assert_eq!(
+            steps["type"] == "ByteLevel",
+            ["gpt-2", "roberta-bpe"].contains(&pre),
+            "{steps}"
+        );
+        // RoBERTa's class puts a token before and one after each text.
+        let surrounds = class == Some("RobertaTokenizer");
+        assert_eq!(tokenizer(&keys(&folder)).get("add_bos_token").is_some(), surrounds);
+        assert_eq!(!tables.settings["post_processor"].to_string().contains("\"b\""), !surrounds);
+    }
+}

@@ -4,8 +4,8 @@
     classes.py --check    exit with status 1 if a file differs from what would be written
 
 transformers: every class of a language model, its keys and their defaults; of the model types that families have, those
-that conversions depend on; names that config.json may state. mlx-lm: every class, and the keys that config.json must state, because
-mlx-lm's class requires them or assumes another value than transformers' class.
+that conversions depend on; names that config.json may state; the classes that read vocab.json with merges.txt. mlx-lm: every class,
+and the keys that config.json must state, because mlx-lm's class requires them or assumes another value than transformers' class.
 """
 
 import ast
@@ -23,11 +23,13 @@ import lines
 warnings.filterwarnings("ignore")
 
 from mlx_lm.utils import MODEL_REMAPPING  # noqa: E402
+import transformers  # noqa: E402
 from transformers import PreTrainedConfig  # noqa: E402
 from transformers.activations import ACT2FN  # noqa: E402
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddingConfigMixin  # noqa: E402
 from transformers.models.auto import modeling_auto  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES  # noqa: E402
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES, tokenizer_class_from_name  # noqa: E402
 
 TASKS = {"causal": "CAUSAL_LM", "masked": "MASKED_LM", "seq2seq": "SEQ_TO_SEQ_CAUSAL_LM"}
 
@@ -223,6 +225,34 @@ def names_in_configs():
     yield "rope_types", sorted(set(kinds))
 
 
+def byte_level(name):
+    """How the class of this name splits text if it takes a vocabulary and merges, and merges bytes; else None."""
+    try:
+        cls = tokenizer_class_from_name(name)
+        made = cls(vocab={"a": 0, "b": 1, "ab": 2}, merges=[("a", "b")])
+        around = ["surrounds"] if len(made("ab")["input_ids"]) == 3 else []
+        steps = json.loads(made.backend_tokenizer.to_str())
+    except Exception:  # classes of other arguments, or of packages that are not installed
+        return None
+    if "ByteLevel" not in text(steps["pre_tokenizer"]) or steps["normalizer"] not in (None, {"type": "NFC"}):
+        return None
+    return (*around, *value_lines({key: steps[key] for key in ("normalizer", "pre_tokenizer") if steps[key]}))
+
+
+def tokenizer_classes():
+    """The classes of tokenizers that merge bytes, with the values of model_type that they are for."""
+    models = {}
+    for model_type, name in TOKENIZER_MAPPING_NAMES.items():
+        models.setdefault((name or "").removesuffix("Fast"), []).append(model_type)
+    alike = {}
+    for name in sorted({name for name in [*dir(transformers), *models] if name.endswith("Tokenizer")}):
+        if rest := byte_level(name):
+            alike.setdefault(rest, []).extend([name, *sorted(models.get(name, []))])
+    for rest, names in alike.items():
+        words = [word for word in rest if word == "surrounds"]
+        yield " ".join([",".join(names), *words]), [line for line in rest if line not in words]
+
+
 def source_of(module, apart=("base", "cache")):
     """The code of a module of mlx-lm with that of the modules that it takes classes from."""
     source = inspect.getsource(module)
@@ -298,25 +328,37 @@ def of_mlx_class(model_type, classes):
     return " ".join([model_type, *words]), needed
 
 
+def wrapper(name, classes):
+    """A class of a model type that no family has: one that holds a text model may require its config, `text_config`."""
+    module, args = mlx_module(name)
+    words = [name, *text_modules(name, classes)]
+    try:
+        getattr(module, args).from_dict({"model_type": name})
+    except Exception as error:
+        words += ["wraps"] if "'text_config'" in str(error) else []
+    return " ".join(words), []
+
+
 def mlx_blocks():
     classes = mlx_classes()
     known = {name for name in MODEL_TYPES if of_mlx_lm(name) is not None}
     # Classes of this name run another architecture.
     others = {name for name, facts in MLX_MODULES.items() if facts.get("class") == "none"}
     for name in sorted((classes | known) - others):
-        own = name in MODEL_TYPES
-        yield of_mlx_class(name, classes) if own else (" ".join([name, *text_modules(name, classes)]), [])
+        yield of_mlx_class(name, classes) if name in MODEL_TYPES else wrapper(name, classes)
 
 
 if __name__ == "__main__":
     files = lines.Files()
-    transformers, mlx_lm = f"transformers {version('transformers')}", f"mlx-lm {version('mlx-lm')}"
+    from_transformers, mlx_lm = f"transformers {version('transformers')}", f"mlx-lm {version('mlx-lm')}"
     about = "Classes of language models: their config, their models by task, and the defaults of their keys."
-    files.put("transformers/classes.txt", transformers, about, every_class())
+    files.put("transformers/classes.txt", from_transformers, about, every_class())
     about = "Defaults of the keys that conversions depend on."
-    files.put("transformers/defaults.txt", transformers, about, map(defaults_of_class, MODEL_TYPES))
+    files.put("transformers/defaults.txt", from_transformers, about, map(defaults_of_class, MODEL_TYPES))
     about = "Names that config.json may state: activations, and kinds of rope scaling with the keys that they require."
-    files.put("transformers/names.txt", transformers, about, names_in_configs())
+    files.put("transformers/names.txt", from_transformers, about, names_in_configs())
+    about = "Classes that read vocab.json with merges.txt, which state no steps, and the values of model_type that they are for."
+    files.put("transformers/tokenizers.txt", from_transformers, about, tokenizer_classes())
     about = "Classes, and the keys that config.json must state with the defaults of mlx-lm."
     files.put("mlx-lm/classes.txt", mlx_lm, about, mlx_blocks())
     files.finish()

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::engines::transformers::{self, TokenizerClass};
 use crate::error::Result;
 use crate::json::{Json, Map};
 use crate::store::Store;
-use crate::tokenizer::{json, named_texts};
+use crate::tokenizer::{Tokenizer, json, named_texts};
 
 /// The content of the files beside the weights, except for the tokens themselves.
 pub(super) struct TokenizerFiles {
@@ -105,6 +106,23 @@ impl TokenizerFiles {
         }
         steps
     }
+}
+
+/// The class that reads a directory's `vocab.json` and `merges.txt`: the one that `tokenizer_config.json` names, otherwise
+/// that of the model type.
+pub(super) fn class(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+) -> Result<Option<&'static TokenizerClass>> {
+    if tokenizer.kind.source != "vocab.json" {
+        return Ok(None);
+    }
+    let config = store.read_document("tokenizer_config.json")?;
+    let named = |json: Option<&Json>, key: &str| {
+        transformers::tokenizer(json?.get(key).and_then(Json::as_str)?)
+    };
+    let of_model = || named(store.document("config.json"), "model_type");
+    Ok(named(config.as_deref(), "tokenizer_class").or_else(of_model))
 }
 
 /// The type of a step of `tokenizer.json`.

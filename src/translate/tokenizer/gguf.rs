@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::ends::{self, SPECIAL};
-use super::files::{TokenizerFiles, step_kind};
+use super::files::{self, TokenizerFiles, step_kind};
 use super::{pre, unlike};
 use crate::arch::habits::Exceptions;
 use crate::arch::variant::Variant;
@@ -89,7 +89,8 @@ pub(crate) fn gguf_keys(
     special_keys(store, &files, exceptions, rows, out)?;
     ends::of_unigram(&tokenizer, out);
     ends::unknown(&tokenizer, &files, out);
-    if *tokenizer.kind.source == *FAIRSEQ {
+    let class = files::class(store, &tokenizer)?;
+    if *tokenizer.kind.source == *FAIRSEQ || class.is_some_and(|class| class.surrounds) {
         ends::surrounding(&tokenizer, out);
     }
     if *tokenizer.kind.source == *"vocab.txt" {
@@ -158,12 +159,10 @@ impl<'s> KeySource<'s> {
         let mut table = self.plain_table()?;
         table.add_all(&self.files)?;
         let ignore = self.files.flag(&["model", "ignore_merges"]);
-        let named = match self.files.json_value(&["pre_tokenizer"]) {
-            Some(steps) => pre::with_steps(steps, ignore, self.exceptions.values("pre")),
-            None => {
-                self.exceptions.values("default_pre").first().and_then(|name| pre::by_name(name))
-            }
-        };
+        let class = files::class(self.store, &self.tokenizer)?.map(|class| &class.pre_tokenizer);
+        let steps = self.files.json_value(&["pre_tokenizer"]).or(class);
+        let own = self.exceptions.values("pre");
+        let named = steps.and_then(|steps| pre::with_steps(steps, ignore, own));
         out.set_text("tokenizer.ggml.model", "gpt2");
         out.set_text("tokenizer.ggml.pre", named.map_or("default", |pre| pre.name));
         table.write(out);

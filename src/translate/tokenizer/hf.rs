@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::pre;
+use super::{files, pre};
 use crate::arch::{ConfigValue, family};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
@@ -316,6 +316,17 @@ fn byte_level(
     tokenizer: &Tokenizer<'_>,
     entries: &[JsonToken],
 ) -> Result<TokenizerParts> {
+    if let Some(class) = files::class(store, tokenizer)? {
+        return Ok(TokenizerParts {
+            normalizer: class.normalizer.clone(),
+            pre_tokenizer: class.pre_tokenizer.clone(),
+            model: bpe(None, false, false),
+            merges: Vec::new(),
+            vocabulary: vocabulary(entries)?,
+            decoder: tokenizer.decoder(),
+            usual: (class.surrounds, class.surrounds),
+        });
+    }
     let name = tokenizer.pre.as_ref().map_or("default", |pre| pre.value.as_str());
     let pre = pre::by_name(name).ok_or_else(|| {
         let fault = format!(
