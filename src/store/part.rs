@@ -33,14 +33,34 @@ pub enum Part {
     NestedCodeValues,
     /// A description of the packing for the library that made it.
     Description,
-    /// A factor for the layer's input. It does not affect the weight's values.
+    /// A factor for the layer's input. It does not affect the weight's values, and neither do the next four.
     ActivationScale,
+    /// The integer that is subtracted from the codes of the layer's input.
+    ActivationZeroPoint,
+    /// The largest factor for the layer's input.
+    ActivationBound,
+    /// A factor for the layer's output.
+    OutputScale,
+    /// The integer that is subtracted from the codes of the layer's output.
+    OutputZeroPoint,
     /// A factor for each column, by which the layer multiplies its input before the matrix. It is
     /// multiplied into the weight's values.
     InputFactor,
 }
 
 impl Part {
+    /// Whether it describes what a layer receives or returns, and not the values of its weight.
+    pub(crate) const fn is_of_activations(self) -> bool {
+        matches!(
+            self,
+            Self::ActivationScale
+                | Self::ActivationZeroPoint
+                | Self::ActivationBound
+                | Self::OutputScale
+                | Self::OutputZeroPoint
+        )
+    }
+
     /// The name in messages and JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,6 +79,10 @@ impl Part {
             Self::NestedCodeValues => "nested_code_values",
             Self::Description => "description",
             Self::ActivationScale => "activation_scale",
+            Self::ActivationZeroPoint => "activation_zero_point",
+            Self::ActivationBound => "activation_bound",
+            Self::OutputScale => "output_scale",
+            Self::OutputZeroPoint => "output_zero_point",
             Self::InputFactor => "input_factor",
         }
     }

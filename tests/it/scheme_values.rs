@@ -12,7 +12,7 @@ use crate::support::{Safetensors, f32s, folder};
 use tempfile::TempDir;
 use weighbridge::container::{GGUF, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::{DType, ErrorKind, Model, Strictness, WriteOptions};
+use weighbridge::{DType, ErrorKind, Model, Part, Strictness, WriteOptions};
 
 fn config(quantization: &str) -> String {
     format!("{{\"quantization_config\": {quantization}}}")
@@ -442,6 +442,7 @@ const UNKNOWN: &[(&str, Checkpoint<'_>)] = &[
     ("rounds it", (r#"{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}"#, &[("l.weight", "BF16", &[4, 8])])),
     ("gemv_fast", (r#"{"quant_method":"awq","version":"gemv_fast","group_size":32}"#, &[("l.qweight", "I16", &[8, 32]), ("l.qzeros", "F16", &[8, 32]), ("l.scales", "F16", &[8, 32])])),
     ("eetq", (r#"{"quant_method":"eetq"}"#, &[("l.weight", "I8", &[4, 8]), ("l.weight_scales", "F16", &[8])])),
+    ("AutoAWQ", (r#"{"quant_method":"awq"}"#, &[("f.act.scales", "F16", &[16]), ("f.down.qweight", "I32", &[8, 2]), ("f.down.scales", "F16", &[1, 16]), ("f.down.qzeros", "I32", &[1, 2])])),
     ("gemv", (r#"{"quant_method":"awq","version":"gemv"}"#, &[("l.qweight", "I32", &[32, 4]), ("l.qzeros", "I32", &[32, 1]), ("l.scales", "F16", &[32, 1])])),
     ("marlin", (r#"{"quant_method":"gptq","checkpoint_format":"marlin"}"#, &[("l.B", "I32", &[2, 64]), ("l.s", "F16", &[1, 32]), ("l.workspace", "I32", &[16])])),
     ("sparse-24", (r#"{"quant_method":"compressed-tensors","sparsity_config":{"format":"sparse-24-bitmask"}}"#, &[("l.bitmask", "U8", &[4, 4]), ("l.compressed", "F16", &[4, 16])])),
@@ -536,6 +537,33 @@ fn codes_without_their_scales_are_refused() {
             assert!(error.to_string().contains(word), "{word}: {error}");
         }
         copies(&model, folder.path());
+    }
+}
+
+/// What a layer receives may be described by several arrays, and what it returns too.
+#[test]
+fn arrays_of_activations_are_copied_one_by_one() {
+    let file = Safetensors::new()
+        .tensor("l.weight", "I8", &[2, 4], bytes(8))
+        .tensor("l.weight_scale", "F32", &[2, 1], f32s(&[0.5, 0.25]))
+        .tensor("l.input_scale", "F32", &[1], f32s(&[0.125]))
+        .tensor("l.input_zero_point", "I8", &[1], vec![3])
+        .tensor("l.output_scale", "F32", &[1], f32s(&[2.0]));
+    let scheme = r#"{"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"int","symmetric":true,"strategy":"channel"}}}}"#;
+    let folder = directory(&config(scheme), &file);
+    let model = opened(&folder);
+    copies(&model, folder.path());
+    let out = tempfile::tempdir().expect("a folder");
+    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+    plan.run(&out.path().join("copy"), &WriteOptions::new()).expect("a copy");
+    let copy = Model::open(out.path().join("copy")).expect("a model");
+    let tensor = copy.stored_tensor("l.weight").expect("it");
+    for (part, expected) in [
+        (Part::ActivationScale, f32s(&[0.125])),
+        (Part::ActivationZeroPoint, vec![3]),
+        (Part::OutputScale, f32s(&[2.0])),
+    ] {
+        assert_eq!(*tensor.bytes(part).expect("an array"), *expected, "{part:?}");
     }
 }
 

@@ -61,12 +61,17 @@ static SCHEMES: &[Scheme] = &[
 
 /// The factors of what a module receives or returns, by any scheme's names. They go with its weight.
 #[rustfmt::skip]
-static ACTIVATIONS: &[(&str, &[&str])] = &[
-    (".weight", &[".input_scale", ".input_zero_point", ".input_scale_ub", ".output_scale", ".activation_scale", ".qscale_act", ".input_quantizer.scale", ".input_quantizer.zero_point", ".output_quantizer.scale", ".output_quantizer.zero_point"]),
-    (".weight_packed", &[".input_scale", ".input_global_scale"]),
-    (".weight._data", &[".input_scale", ".output_scale"]),
-    ("_proj", &["_proj_activation_scale", "_proj_input_scale"]),
-    ("_proj_packed", &["_proj_input_global_scale"]),
+static ACTIVATIONS: &[(&str, &[(&str, Part)])] = &[
+    (".weight", &[
+        (".input_scale", Part::ActivationScale), (".activation_scale", Part::ActivationScale), (".qscale_act", Part::ActivationScale),
+        (".input_zero_point", Part::ActivationZeroPoint), (".input_scale_ub", Part::ActivationBound), (".output_scale", Part::OutputScale),
+        (".input_quantizer.scale", Part::ActivationScale), (".input_quantizer.zero_point", Part::ActivationZeroPoint),
+        (".output_quantizer.scale", Part::OutputScale), (".output_quantizer.zero_point", Part::OutputZeroPoint),
+    ]),
+    (".weight_packed", &[(".input_scale", Part::ActivationScale), (".input_global_scale", Part::ActivationScale)]),
+    (".weight._data", &[(".input_scale", Part::ActivationScale), (".output_scale", Part::OutputScale)]),
+    ("_proj", &[("_proj_activation_scale", Part::ActivationScale), ("_proj_input_scale", Part::ActivationScale)]),
+    ("_proj_packed", &[("_proj_input_global_scale", Part::ActivationScale)]),
 ];
 
 /// Joins the arrays of each quantized tensor. Returns why arrays with the names of a scheme were not
@@ -143,9 +148,8 @@ fn possible(indexed: &Indexed) -> Vec<PossibleScheme> {
     };
     let possible = SCHEMES.iter().filter(|scheme| occurs(scheme.head)).map(|scheme| {
         let of_head = ACTIVATIONS.iter().filter(|(head, _)| *head == scheme.head);
-        let activations = of_head.flat_map(|(_, endings)| endings.iter());
-        let activations = activations.map(|ending| (*ending, Part::ActivationScale));
-        let companions = scheme.companions.iter().copied().chain(activations);
+        let activations = of_head.flat_map(|(_, parts)| parts.iter());
+        let companions = scheme.companions.iter().chain(activations).copied();
         (scheme, companions.filter(|(ending, _)| occurs(ending)).collect::<Vec<_>>())
     });
     let complete = |(scheme, companions): &PossibleScheme| {
@@ -174,6 +178,7 @@ fn try_scheme(
         if let Some(number) = indexed.find(&name)
             && number != head
             && !indexed.is_grouped(number)
+            && companions.iter().all(|(other, _)| other != part)
         {
             companions.push((*part, number));
         }

@@ -228,6 +228,12 @@ impl<'i> Modules<'i> {
     fn unapplied(&self, number: u32) -> Vec<(u32, String)> {
         let Some(listed) = self.indexed.get(number) else { return Vec::new() };
         let name = ArrayName::of(listed.name.as_bytes());
+        let is_awq = self.stated.is_some_and(|stated| stated.says("/quant_method", "awq"));
+        if is_awq && name.last == b"scales" && split(name.module).1 == b"act" {
+            let why = "scales of AutoAWQ, by which an activation is divided before the next matrix, which is not \
+                       supported";
+            return vec![(number, why.to_owned())];
+        }
         let multiplies_input = INPUT_FACTORS.iter().any(|end| name.last.ends_with(end.as_bytes()));
         if name.has_word(ACTIVATIONS) && !multiplies_input {
             return Vec::new();

@@ -98,7 +98,8 @@ impl KernelTensor {
                     2
                 }
                 // They do not affect the values.
-                Part::ActivationScale | Part::Description => continue,
+                Part::Description => continue,
+                part if part.is_of_activations() => continue,
                 Part::ZeroPoint
                 | Part::GroupIndex
                 | Part::CodeValues
