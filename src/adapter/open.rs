@@ -15,7 +15,14 @@ impl Adapter {
     /// Same as [`Model::open`]; `Unsupported` if the files are not those of a LoRA adapter;
     /// `Malformed` if they contradict each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let mut path = path.as_ref();
+        // Only its directory has the config of an archive of mlx-lm.
+        if path.file_name().is_some_and(|name| name == "adapters.npz") && path.is_file() {
+            path = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+        }
         // The directory may also hold a whole model.
         let is_shared = path.join("config.json").is_file();
         let files =

@@ -132,6 +132,11 @@ impl AdapterParts {
             self.tokens.push((module.to_owned(), stored.to_owned()));
             return Ok(());
         }
+        if name.contains(".lora_a.") || name.contains(".lora_b.") {
+            return Err(
+                "the names are torchtune's own (lora_a, lora_b): save the adapter in PEFT's form",
+            );
+        }
         if name.contains(".lora_") {
             return Err(
                 "the adapter saves a module as a whole under a name of LoRA that is not known",

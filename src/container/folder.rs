@@ -75,6 +75,13 @@ pub(super) fn error(probe: &Probe<'_>) -> Error {
         "no weights here: neither .gguf nor .safetensors files",
     );
     match inner.is_empty() {
+        _ if names.iter().any(|name| name == "modules.json") && !inner.is_empty() => {
+            error.advise(format!(
+                "move the files of the Transformer's folder next to modules.json, and state its path there as an empty \
+                 text; or give the folder, without the other modules: {}",
+                inner.join(", ")
+            ))
+        }
         true => error.advise("give the directory that holds the model, or one of its files"),
         false => error.advise(format!("give one of its folders: {}", inner.join(", "))),
     }

@@ -32,7 +32,7 @@ const WEIGHTS: [&str; 9] =
 #[rustfmt::skip]
 static FOREIGN: &[Foreign] = &[
     Foreign { magic: b"version https://git-lfs", kind: ErrorKind::UnknownContainer, what: "a Git LFS pointer, not the file it points to", advice: "run `git lfs pull` in the repository, or fetch the file itself" },
-    Foreign { magic: b"PK\x03\x04", kind: ErrorKind::Unsupported, what: "a zip archive: a PyTorch checkpoint (.pt, .pth, .bin) or NumPy arrays (.npz)", advice: PICKLE },
+    Foreign { magic: b"PK\x03\x04", kind: ErrorKind::Unsupported, what: "a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)", advice: PICKLE },
     Foreign { magic: b"PK\x05\x06", kind: ErrorKind::Unsupported, what: "an empty zip archive", advice: PICKLE },
     Foreign { magic: b"\x80\x02", kind: ErrorKind::Unsupported, what: "a Python pickle: an old PyTorch checkpoint, which could run arbitrary code when loaded", advice: PICKLE },
     Foreign { magic: b"\x80\x03", kind: ErrorKind::Unsupported, what: "a Python pickle, which could run arbitrary code when loaded", advice: PICKLE },
@@ -90,6 +90,12 @@ pub(super) fn recognize(probe: &Probe<'_>) -> Option<Error> {
             Error::malformed("an unfinished download, according to its name")
                 .advise("wait for the download to finish, or restart it"),
         );
+    }
+    if probe.head.starts_with(b"PK") && name.ends_with(".npz") {
+        let what = "NumPy arrays (.npz), which are opened with the config next to them";
+        return Some(Error::new(ErrorKind::Unsupported, what).advise(
+            "give the directory: it needs weights.npz and config.json, or adapters.npz and the adapter_config.json of mlx-lm",
+        ));
     }
     if let Some(foreign) = FOREIGN.iter().find(|foreign| probe.head.starts_with(foreign.magic)) {
         return Some(Error::new(foreign.kind, foreign.what).advise(foreign.advice));

@@ -63,8 +63,23 @@ impl HubName {
 
     /// The name of the repository's folder in the cache.
     pub(crate) fn folder(&self) -> String {
-        format!("models--{}", self.repository.replace('/', "--"))
+        folder(&self.repository)
     }
+}
+
+/// The name of a repository's folder in the cache.
+fn folder(repository: &str) -> String {
+    format!("models--{}", repository.replace('/', "--"))
+}
+
+/// The commits of a repository that the cache has, in order.
+pub(crate) fn snapshots(repository: &str) -> Vec<String> {
+    let folder = cache().map(|cache| cache.join(folder(repository)).join("snapshots"));
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<String> = names.filter(|name| is_word(name)).collect();
+    found.sort();
+    found
 }
 
 /// A name without the host that browsers, and Ollama, put before it: `hf.co/org/name`.

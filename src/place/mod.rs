@@ -104,6 +104,15 @@ fn stored(name: &Path) -> Option<(PathBuf, PathBuf)> {
 
 /// The error for a name that means nothing on this machine.
 fn nowhere(name: &Path, text: &str, repository: Option<&HubName>) -> Error {
+    if let Some(HubName { repository, revision, file: None, .. }) = repository
+        && let Some(commit) = hub::snapshots(repository).pop()
+    {
+        let fault =
+            format!("the hub's cache has {repository}, but no snapshot of its revision {revision}");
+        return Error::new(ErrorKind::NotFound, fault).in_file(name).advise(format!(
+            "give a snapshot that it has, such as {repository}@{commit}; `weighbridge pull {text}` downloads the revision"
+        ));
+    }
     let stores = ollama::stores();
     let refused: Vec<String> = stores
         .iter()

@@ -134,7 +134,16 @@ impl Store {
         let module = |json: &Json| {
             let text = |key: &str| json.get(key).and_then(Json::as_str).unwrap_or_default();
             let kind = text("type").rsplit('.').next().unwrap_or_default().to_owned();
-            Module { kind, folder: text("path").trim_end_matches('/').to_owned() }
+            // The folder of the weights may be written as a dot.
+            let folder = text("path").trim_start_matches("./").trim_end_matches('/');
+            Module {
+                kind,
+                folder: folder
+                    .strip_prefix('.')
+                    .filter(|rest| rest.is_empty())
+                    .unwrap_or(folder)
+                    .to_owned(),
+            }
         };
         let list = json.as_deref().and_then(Json::as_array);
         Ok(list.into_iter().flatten().map(module).collect())
@@ -214,7 +223,16 @@ impl Store {
             if folders.contains(&name) || opened.contains(&&*path) {
                 continue;
             }
-            let slash = if self.place.is_folder(&path) { "/" } else { "" };
+            let is_folder = self.place.is_folder(&path);
+            // The index of shards may name those of a folder.
+            let is_opened = |file: String| opened.contains(&&*path.join(file));
+            if is_folder
+                && opened.iter().any(|file| file.starts_with(&path))
+                && self.place.names(&path, usize::MAX)?.into_iter().all(is_opened)
+            {
+                continue;
+            }
+            let slash = if is_folder { "/" } else { "" };
             let shown = format!("{name}{slash}");
             match companion(&shown) {
                 Some(Companion::OfWeights | Companion::Irrelevant | Companion::Translated) => {}

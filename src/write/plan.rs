@@ -36,6 +36,8 @@ pub struct WritePlan {
     /// Canonical names of tensors that the architecture requires and the model lacks. Running a
     /// plan with any is an error unless [`WriteOptions::allow_incomplete`] is set.
     pub missing: Vec<String>,
+    /// Stored names that the architecture does not have.
+    unknown: Vec<String>,
     pub(super) files: Vec<OutFile>,
     pub(super) placement: Placement,
     /// A stored manifest in which the plan's only file replaces the weights.
@@ -71,7 +73,7 @@ impl WritePlan {
         notes: Vec<String>,
         sources: Vec<PathBuf>,
     ) -> Self {
-        let (missing, replaces, file_type) = (Vec::new(), None, None);
+        let (missing, unknown, replaces, file_type) = (Vec::new(), Vec::new(), None, None);
         Self {
             tensors,
             notes,
@@ -79,6 +81,7 @@ impl WritePlan {
             file_type,
             account: Account::default(),
             missing,
+            unknown,
             files,
             placement,
             replaces,
@@ -115,6 +118,7 @@ impl WritePlan {
     /// notes which tensors are unknown.
     pub(crate) fn for_whole_model(mut self, resolution: &Resolution) -> Self {
         self.missing.clone_from(&resolution.missing);
+        self.unknown.clone_from(&resolution.unknown);
         if let (Some(architecture), [_, ..]) = (resolution.architecture, &*resolution.unknown) {
             let shown = shortened(&resolution.unknown);
             let shown = Text::new(shown.as_bytes()).brief();
@@ -135,10 +139,18 @@ impl WritePlan {
         }
         let shown = shortened(&self.missing);
         let fault = format!("the model is incomplete: its architecture requires {shown}");
-        let error = Error::malformed(fault).advise_option(
-            "fetch the missing files, or write the incomplete model with {}",
-            AdvisedOption::AllowIncomplete,
-        );
+        let (fault, advice) = match self.unknown.as_slice() {
+            [] => (fault, "fetch the missing files, or write the incomplete model with {}"),
+            // Other names may stand for the same matrices.
+            unknown => (
+                format!(
+                    "{fault}, and has no name for {}",
+                    Text::new(shortened(unknown).as_bytes()).brief()
+                ),
+                "if the model is of another kind, write it as it is with {}",
+            ),
+        };
+        let error = Error::malformed(fault).advise_option(advice, AdvisedOption::AllowIncomplete);
         Err(match self.sources.first() {
             Some(source) => error.in_file(source),
             None => error,

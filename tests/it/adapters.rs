@@ -226,6 +226,18 @@ fn whole_tensors_and_longer_vocabularies() {
     assert_eq!(error.expect_err("one of two").kind(), ErrorKind::Mismatch);
 }
 
+/// torchtune saves adapters under its own names, unless it is asked for PEFT's.
+#[test]
+fn adapters_of_torchtune_are_named() {
+    let tensors = [
+        ("layers.0.attn.output_proj.lora_a.weight", &[2u64, 32][..], numbers(1, 64)),
+        ("layers.0.attn.output_proj.lora_b.weight", &[32, 2], numbers(2, 64)),
+    ];
+    let folder = adapter("adapter_model.safetensors", &tensors, &peft(&json!({})));
+    let error = merged(folder.path()).expect_err("other names").to_string();
+    assert!(error.contains("torchtune's own"), "{error}");
+}
+
 #[test]
 fn quantizing_a_merged_model() {
     let adapter = fixture("lora/llama/adapter").expect("the repository has it");

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::support::{folder, told, without_path};
 use insta::assert_snapshot;
+use weighbridge::adapter::Adapter;
 use weighbridge::{DType, Limits, Model, OpenOptions};
 
 /// A file of `numpy.save`: the version, the header as Python spells it, and the data.
@@ -56,6 +57,35 @@ fn refused(archive: Vec<u8>) -> String {
         Err(error) => without_path(&told(&error), folder),
         Ok(model) => format!("opened, with {} tensors", model.len()),
     })
+}
+
+/// mlx-lm wrote adapters as archives before safetensors: without their config, and thus their scale, they mean nothing.
+#[test]
+fn archives_of_adapters_have_their_config_beside_them() {
+    let arrays = || {
+        let pair =
+            [("lora_a", "(2, 1)", 2usize), ("lora_b", "(1, 2)", 2)].map(|(side, shape, len)| {
+                let data: Vec<u8> =
+                    vec![0.5f32; len].into_iter().flat_map(f32::to_le_bytes).collect();
+                (format!("model.layers.0.self_attn.q_proj.{side}.npy"), array("<f4", shape, &data))
+            });
+        let files: Vec<(&str, Vec<u8>)> =
+            pair.iter().map(|(name, bytes)| (&**name, bytes.clone())).collect();
+        ("adapters.npz", zip(&files, 0))
+    };
+    let config = br#"{"fine_tune_type": "lora", "lora_parameters": {"rank": 1, "scale": 20.0}}"#;
+    let whole = folder(&[arrays(), ("adapter_config.json", config.to_vec())]);
+    for path in [whole.path().to_owned(), whole.path().join("adapters.npz")] {
+        let adapter = Adapter::open(&path).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(adapter.summary(), "rank 1, scale 20, 1 matrix: q_proj");
+    }
+    let alone = folder(&[arrays()]);
+    for path in [alone.path().to_owned(), alone.path().join("adapters.npz")] {
+        let error = told(&Adapter::open(&path).expect_err("no scale"));
+        assert!(error.contains("without the scale of its changes"), "{error}");
+    }
+    let error = told(&Model::open(whole.path().join("adapters.npz")).expect_err("an archive"));
+    assert!(error.contains("opened with the config next to them"), "{error}");
 }
 
 #[test]

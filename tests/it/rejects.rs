@@ -6,7 +6,7 @@ use crate::support::{
     open_as, packed, put, refused, refused_by, refused_folder, sharded, told, without_path,
 };
 use insta::assert_snapshot;
-use weighbridge::{DType, ErrorKind, Model, OpenOptions, Strictness};
+use weighbridge::{DType, ErrorKind, Model, OpenOptions, Part, Strictness};
 
 /// A file with one key and one tensor.
 fn small() -> Gguf {
@@ -882,6 +882,15 @@ fn index_against_its_files() {
     Malformed: ./model-00002-of-00002.safetensors: tensor "a": ./model-00001-of-00002.safetensors has a tensor with the same name (at byte 62)
     help: keep one of the two files
     "#);
+    // An index decides which of them is read.
+    let both = shard("a").tensor("c", "I8", &[1], [0]).build();
+    let twice = folder(&[(ONE, both), (TWO, shard("a").build())]);
+    put(twice.path(), INDEX, index(&[("a", TWO), ("c", ONE)]));
+    let model = Model::open(twice.path()).expect("a model");
+    let tensor = model.stored_tensor("a").expect("it");
+    assert_eq!(tensor.place(Part::Weight).expect("a file").0, twice.path().join(TWO));
+    assert_eq!(model.len(), 2);
+    assert!(model.notes().iter().any(|note| note.text.contains("1 tensors are read from other")));
     // A shard is cut short, or no regular file.
     let cut = sharded(&[(ONE, shard("a")), (TWO, shard("b"))]);
     let bytes = shard("b").build();
@@ -1019,7 +1028,7 @@ fn other_files() {
         assert!(said.starts_with("UnknownContainer: file: a JSON document, not weights"), "{said}");
     }
     assert_snapshot!(file(b"PK\x03\x04............"), @"
-    Unsupported: file: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin) or NumPy arrays (.npz)
+    Unsupported: file: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
     help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(file(b"PK\x05\x06............"), @"

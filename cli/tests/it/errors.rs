@@ -18,7 +18,7 @@ fn wrong_files() {
     ");
     assert_snapshot!(said("model.pt", b"PK\x03\x04.............."), @"
     4
-    error: ./model.pt: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin) or NumPy arrays (.npz)
+    error: ./model.pt: a zip archive: a PyTorch checkpoint (.pt, .pth, .bin)
      help: load it with PyTorch and save it with safetensors, or fetch the model's .safetensors files
     ");
     assert_snapshot!(said("model.bin", b"\x80\x02}q\x00.............."), @"

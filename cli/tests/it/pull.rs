@@ -223,8 +223,8 @@ fn names_of_models_on_this_machine() {
     org/tale: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     org/tale@main: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     org/tale@c0ffee01: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
-    org/tale@v9: 5 error: org/tale@v9: no such file, and no model of that name in MACHINE/ollama or MACHINE/hub
-     help: `weighbridge pull org/tale@v9` downloads it from the hub, hf://org/tale@v9 reads it there
+    org/tale@v9: 5 error: org/tale@v9: the hub's cache has org/tale, but no snapshot of its revision v9
+     help: give a snapshot that it has, such as org/tale@c0ffee0123456789c0ffee0123456789c0ffee01; `weighbridge pull org/tale@v9` downloads the revision
     org/tale/model.safetensors: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/model.safetensors
     org/tale:Q4_K_M: 5 error: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: the cache has no GGUF file of the repository that is Q4_K_M
      help: it has no GGUF files; others must be downloaded first

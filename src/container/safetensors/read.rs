@@ -21,11 +21,12 @@ pub(super) const NAME: &str = "safetensors";
 
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
     match probe.directory {
-        Some(names) => names.iter().any(|name| {
-            name.ends_with(".safetensors")
-                || name.contains(".safetensors.index")
-                || name == resolve::ARCHIVE
-        }),
+        Some(names) => {
+            let is = |name: &String| {
+                name.ends_with(".safetensors") || name.contains(".safetensors.index")
+            };
+            names.iter().any(is) || resolve::archive(names).is_some()
+        }
         None => header::looks_right(probe.head, probe.len) || is_safetensors(probe.path),
     }
 }
@@ -81,6 +82,28 @@ pub(in super::super) fn open_file(
     Ok(indexed.finish())
 }
 
+/// The file in which sentence-transformers lists the modules of an embedder.
+const MODULES: &str = "modules.json";
+
+/// A note on a folder that an embedder has for its weights alone: the pooling and other modules are next to it.
+fn part_of_embedder(folder: &Path, options: &OpenOptions) -> Option<Note> {
+    let (name, outer) = (folder.file_name()?.to_str()?, folder.parent()?);
+    let path = outer.join(MODULES);
+    if !options.files.exists(&path) {
+        return None;
+    }
+    let modules = document::read(&options.files, &path, MODULES, &options.limits).ok()?.json;
+    let folders = modules.as_array()?.iter().filter_map(|module| module.get("path")?.as_str());
+    let folders: Vec<&str> = folders.filter(|path| !path.is_empty()).collect();
+    let others = folders.iter().filter(|other| **other != name).copied().collect::<Vec<_>>();
+    let text = format!(
+        "one module of the embedder that ../{MODULES} describes, whose others are not read: {}. To read them, move the \
+         files of {name} next to {MODULES}, and state its path there as an empty text",
+        others.join(", ")
+    );
+    (folders.contains(&name) && !others.is_empty()).then(|| Note::new(folder, text))
+}
+
 /// Opens a directory of safetensors files for the named container. `gather` joins the parts of
 /// quantized tensors.
 pub(in super::super) fn open_directory(
@@ -104,6 +127,9 @@ pub(in super::super) fn open_directory(
     builder.folder = Some(folder.to_path_buf());
     builder.notes.extend(notes);
     builder.notes.extend(choice.notes);
+    if !here(MODULES) {
+        builder.notes.extend(part_of_embedder(folder, options));
+    }
     let is_model =
         here("config.json") && !choice.files.iter().any(|name| name.starts_with("adapter"));
     if here(ADAPTER) && is_model {
@@ -114,7 +140,7 @@ pub(in super::super) fn open_directory(
         builder.notes.extend(adapter(folder, options));
     }
     let paths: Vec<PathBuf> = choice.files.iter().map(|name| folder.join(name)).collect();
-    let parsed = in_parallel(&paths, options, |path| {
+    let mut parsed = in_parallel(&paths, options, |path| {
         let source = options.files.open(path, options.access)?;
         match path.extension().is_some_and(|ending| ending == "npz") {
             #[cfg(feature = "npz")]
@@ -132,6 +158,13 @@ pub(in super::super) fn open_directory(
             }
         }
     })?;
+    if let Some((name, map)) = &choice.index {
+        let unread = keep_listed(&mut parsed, &choice.files, map);
+        if unread > 0 {
+            let text = format!("{unread} tensors are read from other files, as {name} says");
+            builder.notes.push(Note::new(folder, text));
+        }
+    }
     let mut indexed = build(builder, parsed)?;
     if let Some((name, map)) = choice.index {
         check_map(&mut indexed, &map, &choice.files)
@@ -253,6 +286,30 @@ fn check_packed(indexed: &mut Indexed, options: &OpenOptions) -> Result<()> {
         }
         Some((path, fault)) => Err(fault.in_file(&path)),
     }
+}
+
+/// Drops the tensors that an index takes from another of the files, and returns their number. Nothing is dropped if the index
+/// lists as many tensors as the files have, as it mostly does.
+fn keep_listed(parsed: &mut [SafetensorsHeader], files: &[String], map: &WeightMap) -> usize {
+    let count = |parsed: &[SafetensorsHeader]| -> usize {
+        parsed.iter().map(|file| file.listing.len()).fold(0, usize::saturating_add)
+    };
+    let before = count(parsed);
+    if before <= map.len() {
+        return 0;
+    }
+    let listed: HashMap<&[u8], u32> = map.iter().collect();
+    let named = |number: u32| map.files.get(number as usize);
+    for (own, file) in files.iter().zip(parsed.iter_mut()) {
+        let is_here = |name: &[u8]| {
+            let other = listed.get(name).and_then(|number| named(*number));
+            other.is_none_or(|other| other == own || !files.contains(other))
+        };
+        let names = file.listing.iter(&file.header).map(|listed| listed.name);
+        let kept: Vec<bool> = names.map(|name| is_here(name.as_bytes())).collect();
+        file.listing.retain(|number| kept.get(number).copied().unwrap_or(true));
+    }
+    before.saturating_sub(count(parsed))
 }
 
 /// Names of a shared embedding in the modules that use it.

@@ -25,7 +25,15 @@ const STEMS: [&str; 6] =
     ["model", "diffusion_pytorch_model", "adapter_model", "adapters", "weights", "consolidated"];
 
 /// The file name of weights from MLX's first converters and from its whisper converter today.
-pub(super) const ARCHIVE: &str = "weights.npz";
+const ARCHIVE: &str = "weights.npz";
+
+/// The archive of a directory: the weights of a model, or those of an adapter of mlx-lm if its config is there, which
+/// older ones did not write.
+pub(super) fn archive(names: &[String]) -> Option<&'static str> {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let of_adapter = || has("adapter_config.json") && has("adapters.npz");
+    has(ARCHIVE).then_some(ARCHIVE).or_else(|| of_adapter().then_some("adapters.npz"))
+}
 
 /// Refuses what mistral.rs stores beside a model in its own format.
 fn check_no_rest(names: &[String], stem: &str, files: &[&str]) -> Result<()> {
@@ -69,14 +77,11 @@ pub(super) fn choose(
     let chosen = match (chosen, sets.as_slice()) {
         (Some(set), _) => set,
         (None, [only]) => only,
-        (None, []) if names.iter().any(|name| name == ARCHIVE) => {
-            return Ok(SelectedFiles { files: vec![ARCHIVE.to_owned()], index: None, notes });
-        }
         (None, []) => {
-            return Err(unfinished(
-                names,
-                Error::malformed("no .safetensors files in the directory"),
-            ));
+            let none =
+                || unfinished(names, Error::malformed("no .safetensors files in the directory"));
+            let archive = archive(names).ok_or_else(none)?;
+            return Ok(SelectedFiles { files: vec![archive.to_owned()], index: None, notes });
         }
         (None, _) if options.all_files => {
             let files = weights.iter().map(|&name| name.to_owned()).collect();

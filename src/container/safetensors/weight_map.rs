@@ -152,6 +152,10 @@ impl WeightMap {
     }
 
     /// Tensor names, each with the number of the file that should contain it.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
         self.entries.iter().map(|entry| {
             let from = if entry.len & UNESCAPED == 0 { &self.text } else { &self.unescaped };
