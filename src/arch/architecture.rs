@@ -75,6 +75,8 @@ pub struct Architecture {
     /// Whether the number of layers in the files is that of an encoder before the decoder, which has as
     /// many layers unless another key states their number.
     pub(crate) counts_encoder_layers: bool,
+    /// Whether llama.cpp and mlx-lm require keys and values of layers that take those of another one.
+    pub(crate) requires_shared_keys: bool,
     /// Whether the residual stream of published models exceeds the range of `F16`.
     pub(crate) exceeds_f16: bool,
     /// The decoder's steps beyond what the config and the tensors say, for programs that run models; `None` if no line
@@ -111,6 +113,7 @@ impl Architecture {
         mlx_uncast: &[],
         encodes: false,
         counts_encoder_layers: false,
+        requires_shared_keys: false,
         exceeds_f16: false,
         decoder: None,
     };

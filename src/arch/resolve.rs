@@ -18,7 +18,7 @@ use super::rule::{self, NameRule, StoredForm};
 use super::source::SourceModel;
 use super::transform::{RowOrder, Transform};
 use super::wrapper::OwnPieces;
-use super::{diffusion, structure, wrapper};
+use super::{other_models, structure, wrapper};
 use crate::dialect::Dialect;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -67,8 +67,13 @@ pub(crate) fn architecture_name(store: &Store) -> Result<Option<Field<String>>> 
 ///
 /// `Unsupported` if the model does not state its architecture; `Malformed` if the value is not a string.
 pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
+    if let Some(draft) = other_models::draft(store) {
+        let advice =
+            "llama.cpp's convert_hf_to_gguf.py writes EAGLE-3's, with the model that it is for";
+        return Err(Error::unsupported(draft).advise(advice).in_file(store.path()));
+    }
     let named = architecture_name(store)?.ok_or_else(|| {
-        let error = match diffusion::found(store, None) {
+        let error = match other_models::found(store, None) {
             Some(other) => Error::unsupported(other),
             None => Error::unsupported(
                 "no config: neither general.architecture nor a config.json with model_type",
@@ -178,7 +183,7 @@ pub(crate) fn model_config(
 /// `Malformed` if the architecture's name is not a string, or two tensors have the same canonical
 /// name.
 pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
-    let named = architecture_name(store)?;
+    let named = architecture_name(store)?.filter(|_| other_models::draft(store).is_none());
     let found = named.as_ref().and_then(|named| architecture(&named.value, store));
     let reason = reason(store, named.as_ref(), found.is_some());
     let dialect = detected_dialect(store, found);
@@ -366,12 +371,15 @@ fn is_gguf(store: &Store) -> bool {
 /// The reason why the model has the architecture, or none.
 fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> String {
     let said = named.map(|Field { value, source }| format!("{source} is \"{value}\""));
-    let other = || diffusion::found(store, named.map(|named| named.value.as_str()));
+    let other = || other_models::found(store, named.map(|named| named.value.as_str()));
     match (said, if is_known { None } else { other() }) {
         (Some(said), Some(other)) => format!("{said}: {other}"),
         (Some(said), None) if is_known => said,
         (Some(said), None) => format!("{said}, which is not a known architecture"),
-        (None, other) => other.unwrap_or("no file states the architecture").to_owned(),
+        (None, other) => {
+            let other = other_models::draft(store).or(other);
+            other.unwrap_or("no file states the architecture").to_owned()
+        }
     }
 }
 

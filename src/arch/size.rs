@@ -11,6 +11,8 @@ pub(crate) enum Size {
     /// The embedding of a token, which may be projected to `Dim`.
     Embedding,
     Vocab,
+    /// The vocabulary, and the rows of the embedding beyond it.
+    Embeddings,
     /// A vocabulary whose length the config does not state.
     OtherVocab,
     /// All query heads.
@@ -117,6 +119,10 @@ impl Size {
             Self::Dim => Some(config.dim.value.into()),
             Self::Embedding => field(&scales.embedding_dim).or_else(|| Self::Dim.of(config, layer)),
             Self::Vocab => field(&config.vocab_size),
+            Self::Embeddings => {
+                let more: u64 = field(&scales.more_embeddings).unwrap_or(0);
+                field(&config.vocab_size)?.checked_add(more)
+            }
             Self::Queries => product(heads()?, head_dim(config, layer)),
             Self::GatedQueries => product(heads()?, head_dim(config, layer))?.checked_mul(2),
             Self::Keys => product(key_heads(config, layer)?, head_dim(config, layer)),
@@ -186,7 +192,7 @@ impl Size {
                 Some(width) => from("embedding_dim", &width.source),
                 None => Self::Dim.describe(config),
             },
-            Self::Vocab => or("vocab_size", &config.vocab_size),
+            Self::Vocab | Self::Embeddings => or("vocab_size", &config.vocab_size),
             Self::Queries => heads("n_heads", &config.n_heads),
             Self::GatedQueries => format!("2 * {}", heads("n_heads", &config.n_heads)),
             Self::Keys => heads("n_kv_heads", &config.n_kv_heads),
@@ -232,7 +238,7 @@ impl Size {
     /// The unit by which ranks divide such an axis; `None` if they do not.
     pub(crate) const fn unit(self) -> Option<Unit> {
         Some(match self {
-            Self::Vocab | Self::OtherVocab => Unit::Token,
+            Self::Vocab | Self::Embeddings | Self::OtherVocab => Unit::Token,
             Self::Queries
             | Self::GatedQueries
             | Self::Outputs

@@ -356,7 +356,9 @@ impl<'m> Model<'m> {
             match (size, stated) {
                 // The order of queries and their gates would be a guess.
                 (Size::GatedQueries, _) => false,
-                (Size::Vocab, stated) => stated.is_none_or(|tokens| length >= tokens),
+                (Size::Vocab | Size::Embeddings, stated) => {
+                    stated.is_none_or(|tokens| length >= tokens)
+                }
                 (_, Some(stated)) => length == stated,
                 (Size::Any, None) => true,
                 (Size::Ffn | Size::ExpertFfn | Size::SharedFfn, None) => {

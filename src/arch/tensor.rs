@@ -76,7 +76,7 @@ const fn with_heads(with_heads: &'static [Size], row: TensorRow) -> TensorRow {
 
 #[rustfmt::skip]
 static INPUTS: &[TensorRow] = &[
-    must("token_embedding.weight",                     Matrix,      &[&[Vocab, Embedding]]),
+    must("token_embedding.weight",                     Matrix,      &[&[Embeddings, Embedding]]),
     must("token_type_embedding.weight",                Table,       &[&[Segments, Embedding]]),
     must("position_embedding.weight",                  Table,       &[&[Positions, Embedding], &[Positions, Dim], &[LaterPositions, Dim]]),
     must("token_embedding_norm.weight",                Norm,        &[&[Embedding]]),
@@ -631,6 +631,12 @@ impl CanonicalTensor {
     pub(crate) fn has_experts(&self) -> bool {
         let experts = self.row.shapes.first().and_then(|axes| axes.first());
         self.row.role != Role::Router && experts == Some(&Size::Experts)
+    }
+
+    /// The most axes that it has in a checkpoint. A router of one output may be a matrix of one row.
+    pub(crate) fn most_axes(&self) -> usize {
+        let most = self.shapes(None).map(<[Size]>::len).max().unwrap_or(usize::MAX);
+        most.saturating_add(usize::from(self.row.role == Role::Router))
     }
 
     /// The meaning of the first axis.

@@ -4,7 +4,7 @@
 use super::served::shown_capabilities;
 use super::show;
 use crate::adapter::Adapter;
-use crate::arch::diffusion;
+use crate::arch::other_models;
 use crate::container::ollama::{ConfigBlob, OLLAMA, Sources, gguf_chat_format};
 use crate::model::Model;
 use crate::store::Encoding;
@@ -43,7 +43,7 @@ fn of_gguf(model: &Model) -> Vec<String> {
     let keys = model.metadata();
     let Some(architecture) = keys.str("general.architecture") else { return Vec::new() };
     if keys.str("general.type").is_some_and(|kind| kind != "model")
-        || diffusion::named(architecture).is_some()
+        || other_models::named(architecture).is_some()
     {
         return Vec::new();
     }

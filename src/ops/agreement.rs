@@ -65,13 +65,16 @@ impl PlannedDirectory<'_> {
             && let [rows, _] = embedding.shape()
         {
             let why = format!("{} has {rows} rows", embedding.name());
+            let more = self.model.config().ok();
+            let more = more.and_then(|config| config.scales.more_embeddings.as_ref());
+            let tokens = rows.saturating_sub(more.map_or(0, |more| more.value.into()));
             let levels = Level::all(config);
             // Classes assume the vocabulary of one published model; configs of wrappers rely on it.
             let lacks =
                 levels.len() == 1 && VOCABULARY_KEYS.iter().all(|key| !config.contains_key(key));
             for level in levels {
                 if lacks || level.of(config).get(VOCABULARY).is_some_and(Json::is_number) {
-                    level.state(config, (VOCABULARY, (*rows).into()), &why, &mut notes);
+                    level.state(config, (VOCABULARY, tokens.into()), &why, &mut notes);
                 }
             }
         }
@@ -317,9 +320,19 @@ impl PlannedDirectory<'_> {
         let unread = (!stated.is_empty()).then(|| format!("does not read {}", stated.join(", ")));
         let checks = self.conditions(model_type).flat_map(|one| &one.computes);
         let faults = faults(checks, text).into_iter().map(str::to_owned);
-        let faults: Vec<String> = unread.into_iter().chain(faults).collect();
+        let faults: Vec<String> =
+            unread.into_iter().chain(faults).chain(self.masked(model_type)).collect();
         let first = "mlx-lm will compute this model differently: its class of";
         (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
+    }
+
+    /// A difference of every class: no token sees those after it.
+    fn masked(&self, model_type: &str) -> Option<String> {
+        let has_class = self.dialect == Dialect::Mlx && mlx_lm::class(model_type).is_some();
+        let config = self.model.config().ok().filter(|_| has_class)?;
+        let causal = config.attention.causal.as_ref().filter(|causal| !causal.value)?;
+        let stated = causal.source.starts_with("config.json");
+        stated.then(|| format!("has causal attention ({} says otherwise)", causal.source))
     }
 
     /// The requirements on the config of mlx-lm's class of a model that is written for it.

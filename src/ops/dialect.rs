@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::repeated;
+use crate::arch::tensor::CanonicalTensor;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
     Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
@@ -24,6 +26,8 @@ pub struct TranslatedTensors {
     /// Names of experts that are in MXFP4. Transformers transposes such tensors unless they are in
     /// MXFP4.
     pub(super) in_mxfp4: Vec<String>,
+    /// Names of tensors that are those of another layer (see [`repeated`]).
+    pub(super) repeated: Vec<String>,
 }
 
 impl Model {
@@ -107,7 +111,10 @@ pub fn tensors_of_rank(
     dialect: Dialect,
     sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
-    let found = translated(model, dialect, sharding);
+    let found = translated(model, dialect, sharding).and_then(|mut found| {
+        found.repeated = repeated::add(model, dialect, &mut found.tensors)?;
+        Ok(found)
+    });
     // A number of ranks that does not divide a tensor is no fault of the model.
     found.map_err(|error| if sharding.is_whole() { error.of_model() } else { error })
 }
@@ -283,7 +290,16 @@ impl Translation<'_> {
         let apart = name.contains("{e}");
         let is_whole = self.sharding.is_whole();
         let unchanged = if apart || !is_whole { None } else { unchanged(self.model, parts)? };
-        if let Some(tensor) = unchanged {
+        if let Some(mut tensor) = unchanged {
+            // In GGUF, a tensor may have more outer axes of length 1 than its class has.
+            let most = parts.iter().filter_map(|(part, _)| CanonicalTensor::of(part));
+            let most =
+                most.map(|of| of.most_axes()).max().filter(|_| self.dialect != Dialect::Gguf);
+            while most.is_some_and(|most| tensor.shape().len() > most)
+                && tensor.shape().first() == Some(&1)
+            {
+                tensor = tensor.squeeze(0)?;
+            }
             // llama-quantize leaves out axes of length 1.
             let row =
                 self.dialect != Dialect::Gguf && parts.iter().any(|(part, _)| part.ends_with(ROW));

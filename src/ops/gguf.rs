@@ -4,7 +4,7 @@ use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
-use super::{account, file_type, mmproj, verify};
+use super::{account, file_type, mmproj, repeated, verify};
 use crate::arch::kept::{GENERATION, Kept, PREFIX};
 use crate::arch::{Architecture, Dialect, family, graph, kept_config};
 use crate::bytes::Text;
@@ -54,7 +54,7 @@ impl GgufDraft {
         model.store().check_known()?;
         let (store, resolution) = (model.store(), model.resolution()?);
         let (mut keys, remarks) = translate::gguf_metadata_and_notes(model)?;
-        let TranslatedTensors { tensors: mut views, mut left_out, .. } =
+        let TranslatedTensors { tensors: mut views, mut left_out, repeated, .. } =
             model.tensors_in(Dialect::Gguf)?;
         let own = store.encoding() == Encoding::Gguf;
         let graph = keys.get("general.architecture").and_then(|value| value.to_text());
@@ -106,6 +106,7 @@ impl GgufDraft {
         let mut notes: Vec<String> = mmproj::note(model)?.into_iter().collect();
         notes.extend(remarks.into_iter().map(|note| note.text));
         notes.extend(ranker);
+        notes.extend(repeated::note(&repeated, "llama.cpp"));
         notes.extend(modules::notes(model, |_| false)?);
         // Tensors of other models, and those that follow from the config, have another reason.
         let lost = |(name, reason): &(String, String)| (reason == NAMELESS).then(|| name.clone());
@@ -146,6 +147,12 @@ impl GgufDraft {
         let whole = self.lost.is_empty();
         let kept = translate::kept(model, &gguf, whole, pruned.as_ref())?.unwrap_or_default();
         let mut losses = losses(&kept, gguf.metadata());
+        // The class's pooler is no part of the pooling that the directory states, mean or of one token.
+        let name = gguf.metadata().str("general.architecture").unwrap_or_default();
+        let pooling = gguf.metadata().u64(&format!("{name}.pooling_type"));
+        if !lossless && pooling.is_some_and(|number| (1..=3).contains(&number)) {
+            self.lost.retain(|name| !name.split('.').any(|part| part == "pooler"));
+        }
         if let [first, others @ ..] = self.lost.as_slice() {
             let more = match others.len() {
                 0 => String::new(),

@@ -23,6 +23,7 @@ mod quantize;
 mod random;
 mod rankers;
 mod ranks;
+mod repeated;
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;

@@ -254,8 +254,9 @@ fn dense_layers_that_gguf_has_no_place_for_are_named() {
         notes.contains("the dense layers 2_Dense: no GGUF tensor is known for them"),
         "{notes}"
     );
-    assert!(notes.contains("the pooling in 1_Pooling/config.json"), "{notes}");
-    assert_eq!(number(&Model::open(path).expect("a GGUF file"), "llama.pooling_type"), None);
+    // llama.cpp reads the pooling of every architecture.
+    assert!(!notes.contains("the pooling in 1_Pooling/config.json"), "{notes}");
+    assert_eq!(number(&Model::open(path).expect("a GGUF file"), "llama.pooling_type"), Some(3));
 }
 
 #[test]
@@ -272,6 +273,49 @@ fn poolings_go_to_gguf_and_back() {
     assert_eq!(pooling["pooling_mode_lasttoken"], true);
     assert_eq!(pooling["pooling_mode_mean_tokens"], false);
     assert_eq!(pooling["word_embedding_dimension"], WIDTH);
+}
+
+/// The pooler of BERT's class takes no part in the pooling of an embedder, which GGUF states.
+#[test]
+fn poolers_take_no_part_in_poolings() {
+    let Some(hf) = crate::support::fixture("hf/bert-f32") else { return };
+    let [made, out] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    for entry in std::fs::read_dir(hf).expect("a folder") {
+        let entry = entry.expect("a file");
+        let bytes = std::fs::read(entry.path()).expect("a file");
+        put(made.path(), &entry.file_name().to_string_lossy(), bytes);
+    }
+    let said = |notes: &str| notes.contains("compute this model differently");
+    let (_, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(said(&notes), "{notes}");
+    // The folder of the weights may be written as a dot.
+    let modules = json!([module("Transformer", "."), module("Pooling", "1_Pooling")]);
+    put(made.path(), "modules.json", modules.to_string());
+    put(made.path(), "1_Pooling/config.json", br#"{"pooling_mode_mean_tokens": true}"#);
+    let (path, notes) = convert(made.path(), &GGUF, out.path());
+    assert!(!notes.contains("./"), "{notes}");
+    assert_eq!(number(&Model::open(&path).expect("a GGUF file"), "bert.pooling_type"), Some(1));
+    assert!(!said(&notes) && notes.contains("pooler"), "{notes}");
+}
+
+/// Older embedders have a folder for the weights too. What is read without the others is told.
+#[test]
+fn an_embedder_in_folders_is_called_so() {
+    let made = tempfile::tempdir().expect("a folder");
+    let modules = json!([module("Transformer", "0_Transformer"), module("Pooling", "1_Pooling")]);
+    put(made.path(), "modules.json", modules.to_string());
+    put(made.path(), "1_Pooling/config.json", br#"{"pooling_mode_cls_token": true}"#);
+    let inner = qwen3("# An embedder\n");
+    for entry in std::fs::read_dir(inner.path()).expect("a folder") {
+        let entry = entry.expect("a file");
+        let name = format!("0_Transformer/{}", entry.file_name().to_string_lossy());
+        put(made.path(), &name, std::fs::read(entry.path()).expect("a file"));
+    }
+    let error = crate::support::told(&Model::open(made.path()).expect_err("no weights here"));
+    assert!(error.contains("next to modules.json"), "{error}");
+    let model = Model::open(made.path().join("0_Transformer")).expect("the weights");
+    let notes: Vec<String> = model.notes().iter().map(|note| note.text.clone()).collect();
+    assert!(notes.concat().contains("not read: 1_Pooling"), "{notes:?}");
 }
 
 #[test]

@@ -158,6 +158,18 @@ fn an_output_matrix_that_is_promised_and_missing_is_noted() {
         let plan = ops::convert(&model, &ConvertOptions::new(target)).unwrap();
         assert!(plan.notes.concat().contains("lacks output.weight"), "{:?}", plan.notes);
     }
+    // The class takes an omitted key as false.
+    config.as_object_mut().unwrap().remove("tie_word_embeddings");
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    let said = ops::check_consistency(&model, Strictness::Default).unwrap().faults.concat();
+    assert!(said.contains("initializes the matrix at random"), "{said}");
+    // The class of other models ties it.
+    config["model_type"] = json!("gemma");
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    let said = ops::check_consistency(&model, Strictness::Default).unwrap().faults.concat();
+    assert!(!said.contains("output.weight"), "{said}");
 }
 
 #[test]

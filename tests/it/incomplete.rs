@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::support::{Safetensors, copy_of, folder, put, told, without_path};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
+use weighbridge::arch::Dialect;
 use weighbridge::container::{self, OLLAMA, SAFETENSORS};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
@@ -269,4 +270,31 @@ fn shared_keys_and_values() {
     let default = json!({"model_type": "gemma3n_text", "num_hidden_layers": 20});
     assert_eq!(missing(default.clone(), 20, 5), "");
     assert_eq!(missing(default, 20, 4), "layers.4.attention.k.weight layers.4.attention.v.weight");
+
+    // llama.cpp and mlx-lm require them of Gemma 3n all the same, and read nothing of them.
+    let config = |family: &str| {
+        let mut config = shared(family, 5, 2);
+        let keys = ["hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"];
+        keys.iter().for_each(|key| config[key] = 1.into());
+        config
+    };
+    let names = |family: &str, dialect| -> Vec<String> {
+        let files = [("model.safetensors", tensors(5, 3))];
+        let folder = folder(&files);
+        put(folder.path(), "config.json", config(family).to_string());
+        let model = Model::open(folder.path()).expect("a model");
+        let spoken = model.tensors_in(dialect).expect("names").tensors;
+        spoken.iter().map(|tensor| tensor.name().to_owned()).collect()
+    };
+    for (dialect, key, counts) in [
+        (Dialect::Gguf, "attn_k.weight", [5, 3]),
+        (Dialect::Mlx, "self_attn.k_proj.weight", [5, 3]),
+        (Dialect::HuggingFace, "self_attn.k_proj.weight", [3, 3]),
+    ] {
+        for (family, count) in ["gemma3n_text", "gemma4_text"].into_iter().zip(counts) {
+            let names = names(family, dialect);
+            let found = names.iter().filter(|name| name.ends_with(key)).count();
+            assert_eq!(found, count, "{family} {dialect:?} {names:?}");
+        }
+    }
 }

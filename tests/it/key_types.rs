@@ -111,6 +111,21 @@ fn numbers_in_arrays_and_numbers_that_do_not_fit() {
         panic!("an array")
     };
     assert_eq!((array.element_type(), array.len()), (ValueType::U32, 1));
+    // mlx-lm writes the kinds of tokens without a sign.
+    let array = |element: Kv| Kv::Array(element.code(), vec![element; 32]);
+    for (key, element, wanted) in [
+        ("tokenizer.ggml.token_type", Kv::U32(1), ValueType::I32),
+        ("tokenizer.ggml.scores", Kv::F64(0.5), ValueType::F32),
+    ] {
+        let texts = (0..32).map(|n| Kv::text(&format!("t{n}"))).collect();
+        let tokens = Kv::Array(Kv::text("").code(), texts);
+        let source = model(&[("tokenizer.ggml.tokens", tokens), (key, array(element))]);
+        assert!(faults(&source).contains(&format!("{key} is")), "{}", faults(&source));
+        let plan = ops::convert(&source, &ConvertOptions::new(&GGUF)).expect("a plan");
+        let (_folder, back) = written(&plan);
+        let Some(Value::Array(array)) = back.metadata().get(key) else { panic!("an array") };
+        assert_eq!((array.element_type(), array.len()), (wanted, 32), "{key}");
+    }
     let said = faults(&model(&[("general.quantization_version", Kv::U64(1 << 40))]));
     assert!(said.contains("general.quantization_version is u64"), "{said}");
 }

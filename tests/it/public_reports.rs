@@ -617,3 +617,95 @@ fn a_yarn_without_the_length_of_its_training() {
     assert!(noted(None).contains("takes 4096"), "{}", noted(None));
     assert!(!noted(Some(128)).contains("takes 4096"), "{}", noted(Some(128)));
 }
+
+/// The heads of EAGLE have the config of the model that they are for.
+#[test]
+fn draft_models_are_called_so() {
+    let draft =
+        |first: &str, config: Value| {
+            let file = Safetensors::new()
+                .tensor("fc.weight", "F32", &[4, 8], f32s(&[0.5; 32]))
+                .tensor(&format!("{first}mlp.up_proj.weight"), "F32", &[8, 4], f32s(&[0.5; 32]));
+            folder(&[
+                ("model.safetensors", file.build()),
+                ("config.json", config.to_string().into_bytes()),
+            ])
+        };
+    let text = std::fs::read_to_string(sample("hf").join("config.json")).unwrap();
+    let llama: Value = serde_json::from_str(&text).unwrap();
+    for (first, config) in
+        [("layers.0.", llama), ("midlayer.", json!({"speculators_model_type": "eagle3"}))]
+    {
+        let files = draft(first, config);
+        let model = Model::open(files.path()).unwrap();
+        assert_eq!(faults(&model, Strictness::Default), "");
+        let said = converted(files.path(), &ConvertOptions::new(&GGUF)).unwrap_err();
+        assert!(said.contains("the draft model of EAGLE"), "{said}");
+        converted(files.path(), &ConvertOptions::new(&SAFETENSORS)).unwrap();
+        let said = converted(files.path(), &ConvertOptions::new(&MLX)).unwrap();
+        assert!(said.contains("the draft model of EAGLE"), "{said}");
+    }
+}
+
+/// LLaVA as its authors publish it has the config of the text model, without a `text_config`.
+#[test]
+fn mlx_lm_requires_a_text_config_of_some_classes() {
+    let files = reconfigured(|config| config["model_type"] = "llava".into());
+    let mlx = ConvertOptions::new(&MLX);
+    let said = converted(files.path(), &mlx).unwrap_err();
+    assert!(said.contains("mlx-lm's class of llava requires text_config"), "{said}");
+    assert!(converted(files.path(), &mlx.allow_unloadable(true)).is_ok());
+}
+
+/// The class has eight rows for images after those of the vocabulary, which the output matrix lacks.
+#[test]
+fn llama_3_2_with_images_has_more_embeddings() {
+    let files = rebuilt(|name, shape, bytes| {
+        let name = format!("language_model.{name}");
+        match name.ends_with("embed_tokens.weight") {
+            true => {
+                let more = [bytes.clone(), bytes[..8 * shape[1] as usize * 4].to_vec()].concat();
+                let head =
+                    ("language_model.lm_head.weight".to_owned(), "F32", shape.to_vec(), bytes);
+                vec![(name, "F32", vec![shape[0] + 8, shape[1]], more), head]
+            }
+            false => vec![(name, "F32", shape.to_vec(), bytes)],
+        }
+    });
+    let text = std::fs::read_to_string(files.path().join("config.json")).unwrap();
+    let mut inner: Value = serde_json::from_str(&text).unwrap();
+    inner["model_type"] = "mllama_text_model".into();
+    inner["tie_word_embeddings"] = false.into();
+    let tokens = inner["vocab_size"].clone();
+    let config = json!({"model_type": "mllama", "text_config": inner, "vision_config": {}});
+    put(files.path(), "config.json", config.to_string());
+    let model = Model::open(files.path()).unwrap();
+    assert_eq!(faults(&model, Strictness::Default), "");
+    assert_eq!(model.config().unwrap().vocab_size.as_ref().unwrap().value, tokens);
+    assert_eq!(config_in_safetensors(files.path())["text_config"]["vocab_size"], tokens);
+}
+
+/// LLM2Vec and NVIDIA make embedders of decoders; only their class says that they have no mask.
+#[test]
+fn classes_without_a_mask_are_not_causal() {
+    for (class, model_type, causal) in [
+        ("LlamaForCausalLM", "llama", None),
+        ("LlamaBiModel", "llama", Some(false)),
+        ("LlamaEncoderModel", "llama", Some(false)),
+        ("LlamaBidirectionalModel", "llama_bidirec", Some(false)),
+    ] {
+        let files = reconfigured(|config| {
+            config["architectures"] = json!([class]);
+            config["model_type"] = model_type.into();
+        });
+        let (_folder, model) = in_gguf(files.path());
+        let name = model.metadata().str("general.architecture").unwrap();
+        assert_eq!(name == "llama-embed", model_type == "llama_bidirec", "{name}");
+        let mlx = ConvertOptions::new(&MLX).allow_unloadable(true);
+        let noted = converted(files.path(), &mlx).unwrap();
+        let differs = causal.is_some() && model_type == "llama";
+        assert_eq!(noted.contains("has causal attention"), differs, "{noted}");
+        let found = model.metadata().get(&format!("{name}.attention.causal"));
+        assert_eq!(found.and_then(|value| value.to_bool()), causal, "{class}");
+    }
+}

@@ -50,21 +50,22 @@ fn a_change_and_its_inverse_leave_every_bit() {
     assert_eq!(norm.why_computed(), Some("1 is subtracted from the stored values"));
 }
 
-/// llama-quantize leaves out axes of length 1; the other formats have them.
+/// llama-quantize leaves out axes of length 1, and other writers add some; the other formats have one.
 #[test]
 fn a_router_of_one_row_is_a_matrix_again() {
     let model = named("qwen2_moe");
     let mut all = tensors(&model, Form::Gguf);
-    let router = all.get_mut("blk.0.ffn_gate_inp_shexp.weight").expect("a router");
-    assert_eq!(router.shape, [1, 64]);
-    router.shape = vec![64];
-    let values = router.values.clone();
-    let opened = &open(&model, Form::Gguf, &all).model;
-    for dialect in [Dialect::HuggingFace, Dialect::Mlx] {
-        let name = "model.layers.0.mlp.shared_expert_gate.weight";
-        let router = translated(opened, dialect, name).expect("a router");
-        assert_eq!(router.shape(), [1, 64]);
-        assert_eq!(router.dequantize().expect("values")[..], values);
+    for shape in [vec![64], vec![1, 1, 64]] {
+        let router = all.get_mut("blk.0.ffn_gate_inp_shexp.weight").expect("a router");
+        router.shape = shape;
+        let values = router.values.clone();
+        let opened = &open(&model, Form::Gguf, &all).model;
+        for dialect in [Dialect::HuggingFace, Dialect::Mlx] {
+            let name = "model.layers.0.mlp.shared_expert_gate.weight";
+            let router = translated(opened, dialect, name).expect("a router");
+            assert_eq!(router.shape(), [1, 64]);
+            assert_eq!(router.dequantize().expect("values")[..], values);
+        }
     }
 }
 

@@ -546,7 +546,7 @@ fn classes_split_text_in_their_own_way() {
         );
         // RoBERTa's class puts a token before and one after each text.
         let surrounds = class == Some("RobertaTokenizer");
-        assert_eq!(tokenizer(&keys(&folder)).get("add_bos_token").is_some(), surrounds);
+        assert_eq!(tokenizer(&keys(&folder)).contains_key("add_bos_token"), surrounds);
         assert_eq!(!tables.settings["post_processor"].to_string().contains("\"b\""), !surrounds);
     }
 }

@@ -1,7 +1,6 @@
 //! Derives the config: numbers that follow from other numbers, from stored tensors, or from a rule
 //! of the family.
 
-use super::check;
 use super::field::Field;
 use super::keys::{
     AttentionConfig, Core, EncoderConfig, ExpertConfig, RopeConfig, RopeScaling, ScaleConfig,
@@ -12,6 +11,7 @@ use super::model::ModelConfig;
 use super::pooling;
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, NormKind, PerLayer, RopeScalingKind};
+use super::{check, classes};
 use crate::arch::{Architecture, Mapping, Resolution};
 use crate::error::{Error, Result};
 use crate::store::tensor::StoredTensor;
@@ -129,6 +129,8 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     let n_layers = draft.layers()?;
     let (n_heads, n_kv_heads) = draft.heads()?;
     draft.pooling(store);
+    let causal = &mut draft.attention.causal;
+    *causal = causal.take().or_else(|| classes::bidirectional(store, resolution));
     let head_dim = draft.head_width(&dim, &n_heads)?;
     let (ffn_dim, ffn_dim_per_layer) = draft.network(&dim);
     draft.encoder(&dim, &n_heads, ffn_dim.as_ref());
@@ -143,6 +145,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
     let output = stored(store, resolution, "output.weight", OUTPUTS);
     let row = resolution.architecture.map(|row| row.name.to_owned());
     let core = draft.core;
+    let more = draft.scales.more_embeddings.as_ref().map_or(0, |more| more.value);
     Ok(ModelConfig {
         q_dim: product(reader, &n_heads, &head_dim, "n_heads * head_dim")?,
         kv_dim: product(reader, &n_kv_heads, &head_dim, "n_kv_heads * head_dim")?,
@@ -158,7 +161,7 @@ pub(crate) fn derived(reader: &ConfigReader<'_>, resolution: &Resolution) -> Res
         head_dim,
         ffn_dim,
         ffn_dim_per_layer,
-        vocab_size: vocab_size(reader, embedding, core.vocab_size)?,
+        vocab_size: vocab_size(reader, embedding, more, core.vocab_size)?,
         norm_kind,
         norm_eps,
         tie_embeddings: tied(embedding, output, core.tie_embeddings),
@@ -758,10 +761,12 @@ fn stored<'a>(
     mapped.or_else(|| names.iter().find_map(|name| store.find(name)))
 }
 
-/// The number of rows of the embedding, which takes precedence over the config.
+/// The number of rows of the embedding, without `more` that are no tokens of the vocabulary. It takes precedence over the
+/// config.
 fn vocab_size(
     reader: &ConfigReader<'_>,
     embedding: Option<StoredTensor<'_>>,
+    more: u32,
     stated: Option<Field<u32>>,
 ) -> Result<Option<Field<u32>>> {
     let rows = embedding.and_then(|tensor| Some((tensor, *tensor.shape().first()?)));
@@ -770,7 +775,7 @@ fn vocab_size(
         let value = u32::try_from(rows).map_err(|_| {
             reader.invalid(&source, format!("{rows} rows, but their number must fit in 32 bits"))
         })?;
-        return Ok(Some(Field::derived(value, source)));
+        return Ok(Some(Field::derived(value.saturating_sub(more), source)));
     }
     Ok(stated.or_else(|| {
         let key = "tokenizer.ggml.tokens";

@@ -265,6 +265,8 @@ parts! {
         logit_scale: f32 = positive,      gguf ["logit_scale"],               json ["logit_scale", "logits_scaling"];
         /// Width of the per-layer embeddings (Gemma 3n and 4).
         per_layer_dim: u32 = room,        gguf ["embedding_length_per_layer_input"], json ["hidden_size_per_layer_input"];
+        /// Rows of the embedding beyond the vocabulary, which families state (Llama 3.2 with images).
+        more_embeddings: u32 = room,      gguf [],                            json [];
         /// Number of token types, or segments (BERT).
         type_vocab_size: u32 = room,      gguf [],                            json ["type_vocab_size"];
     }

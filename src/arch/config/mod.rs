@@ -2,6 +2,7 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod check;
+mod classes;
 mod defaults;
 mod derive;
 mod field;

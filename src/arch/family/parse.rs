@@ -159,6 +159,7 @@ impl FamilyDraft {
             "outer-head" => &mut row.outer_head,
             "encodes" => &mut row.encodes,
             "counts-encoder-layers" => &mut row.counts_encoder_layers,
+            "requires-shared-keys" => &mut row.requires_shared_keys,
             "exceeds-f16" => &mut row.exceeds_f16,
             _ => return false,
         };

@@ -17,12 +17,13 @@ pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
     Some(all.map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Keys that do not change what a model computes: of lengths, of padding, of training alone, and
+/// Keys that do not change what a model computes: of lengths, of the order of sums, of padding, of training alone, and
 /// those that are compared elsewhere.
 const INERT: &[&str] = &[
     "attention_probs_dropout_prob",
     "hidden_dropout_prob",
     "input_jitter_noise",
+    "mamba_chunk_size",
     "max_position_embeddings",
     "n_positions",
     "pad_token_id",

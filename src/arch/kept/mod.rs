@@ -335,6 +335,7 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("mamba_norm_before_gate", "true"),
     ("mlp_multipliers", "[1.0,1.0]"),
     ("position_embedding_type", "\"nope\""),
+    ("position_embedding_type", "\"rope\""),
     ("ssm_multipliers", "[1.0,1.0,1.0,1.0,1.0]"),
     ("time_step_limit", "[0.0,{\"__float__\":\"Infinity\"}]"),
     // The text alone has causal attention.

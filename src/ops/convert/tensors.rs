@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::model::{Sharding, Tensor};
 use crate::ollama::TensorRules;
 use crate::ops::dialect::{TranslatedTensors, tensors_of_rank};
-use crate::ops::{experts, ranks};
+use crate::ops::{experts, ranks, repeated};
 use crate::recipe::mlx_lm::MlxQuantization;
 use crate::store::Encoding;
 use crate::translate::{self, ConfigDocument};
@@ -83,7 +83,9 @@ impl Conversion<'_> {
         let Self { model, writer, options, .. } = *self;
         let (store, resolution) = (model.store(), model.resolution()?);
         let translated = tensors_of_rank(model, writer.dialect, sharding)?;
-        let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4 } = translated;
+        let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4, repeated } =
+            translated;
+        repeated::note(&repeated, "mlx-lm").into_iter().for_each(|note| builder.note(note));
         absent.retain(|(name, _)| !translate::modules::has_folder(store, resolution, name));
         builder.leave_out(absent);
         if store.encoding() == Encoding::Gguf {

@@ -261,7 +261,7 @@ impl SourceTensors {
         let tensors = model.tensors_in(Dialect::HuggingFace)?.tensors;
         let counts_tokens = |name: &str| {
             let rows = CanonicalTensor::of(name).and_then(|tensor| tensor.rows());
-            matches!(rows, Some(Size::Vocab | Size::OtherVocab))
+            matches!(rows, Some(Size::Vocab | Size::Embeddings | Size::OtherVocab))
         };
         let mapped = model.resolution()?.mapped.iter();
         let mapped = mapped.filter(|mapping| counts_tokens(&mapping.canonical));

@@ -1,7 +1,7 @@
 //! Checks what the loader of a container's reference reader requires: llama.cpp's graphs for GGUF, a
 //! class of mlx-lm for MLX.
 
-use crate::arch::{Resolution, family, graph};
+use crate::arch::{Resolution, family, graph, other_models};
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::engines::{llama_cpp, mlx_lm};
@@ -117,7 +117,7 @@ fn graph_faults(store: &Store) -> Vec<String> {
     graph::faults(graph, architecture, store.metadata(), names.iter().map(String::as_str), &stored)
 }
 
-/// The reader of an MLX directory that mlx-lm has no class for.
+/// The reader of an MLX directory that mlx-lm does not load: it has no class for it, or one that requires another config.
 #[derive(Debug)]
 pub(in crate::ops) struct MlxReader {
     /// The feature that mlx-lm lacks.
@@ -131,17 +131,26 @@ impl MlxReader {
     /// `None` for a directory that mlx-lm reads. Programs that read an unknown architecture are not known
     /// either.
     pub(in crate::ops) fn of(store: &Store, resolution: &Resolution) -> Option<Self> {
+        if let Some(fault) = other_models::draft(store) {
+            return Some(Self { fault: fault.to_owned(), program: Some("other readers") });
+        }
         let readers = resolution.architecture.map(|architecture| architecture.mlx_readers);
-        let stated = store.document("config.json")?.get("model_type").and_then(Json::as_str);
+        let config = store.document("config.json")?;
+        let stated = config.get("model_type").and_then(Json::as_str);
         let Some(model_type) = stated.filter(|name| !name.is_empty()) else {
             let fault =
                 "config.json states no model_type, by which mlx-lm finds its class".to_owned();
             return Some(Self { fault, program: Some("other readers") });
         };
+        let brief = Text::new(model_type.as_bytes()).brief();
         if mlx_lm::has_class(model_type) {
-            return None;
+            let wraps = mlx_lm::class(model_type).is_some_and(|class| class.wraps);
+            let fault =
+                format!("mlx-lm's class of {brief} requires text_config, which config.json lacks");
+            return (wraps && config.get("text_config").is_none())
+                .then_some(Self { fault, program: None });
         }
-        let fault = format!("mlx-lm has no class for {}", Text::new(model_type.as_bytes()).brief());
+        let fault = format!("mlx-lm has no class for {brief}");
         let unknown = readers.is_none().then_some("other readers");
         let mut readers = readers.unwrap_or_default().iter();
         let reader = readers.find(|(read, _)| *read == model_type).map(|(_, program)| *program);

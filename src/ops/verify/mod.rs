@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arch::{ModelConfig, Resolution};
 use crate::bytes::Text;
 use crate::container::Strictness;
+use crate::engines::transformers;
 use crate::error::{ErrorKind, Result};
+use crate::json::Json;
 use crate::model::Model;
 use crate::store::{Encoding, Store};
 
@@ -296,17 +298,26 @@ pub fn missing_head(model: &Model) -> Option<String> {
     untied(model.store(), model.config().ok()?)
 }
 
-/// The fault of a model without an output matrix whose config says that one is stored.
+/// The fault of a model without an output matrix although its config, or the class that reads it, says that one is stored.
 pub(super) fn untied(store: &Store, config: &ModelConfig) -> Option<String> {
-    let said = store.document("config.json").and_then(|json| json.get("tie_word_embeddings"));
+    let json = store.document("config.json")?;
+    let classes = json.get("architectures").and_then(Json::as_array)?;
+    let has_head = |class: &Json| class.as_str().is_some_and(|name| name.ends_with("ForCausalLM"));
     let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
-    let head = store.document("config.json").and_then(|json| {
-        let classes = json.get("architectures")?.as_array()?;
-        Some(classes.iter().any(|class| class.as_str().is_some_and(|c| c.ends_with("ForCausalLM"))))
-    });
-    let stated = said.and_then(crate::json::Json::as_bool);
-    (tied && head == Some(true) && stated == Some(false)).then(|| {
-        "the model lacks output.weight, although tie_word_embeddings in config.json is false"
-            .to_owned()
-    })
+    if !tied || !classes.iter().any(has_head) {
+        return None;
+    }
+    let model_type = json.get("model_type").and_then(Json::as_str).unwrap_or_default();
+    // mlx-lm's classes have other defaults.
+    let usual = || transformers::ties_by_default(model_type).filter(|_| store.container() != "mlx");
+    let (why, is_tied) = match json.get("tie_word_embeddings").and_then(Json::as_bool) {
+        Some(stated) => ("although tie_word_embeddings in config.json is false".to_owned(), stated),
+        None => (
+            format!(
+                "and config.json has no tie_word_embeddings: transformers' class of {model_type} takes it as false, and initializes the matrix at random"
+            ),
+            usual().unwrap_or(true),
+        ),
+    };
+    (!is_tied).then(|| format!("the model lacks output.weight, {why}"))
 }

@@ -53,7 +53,8 @@ pub(super) fn check(
         }
     }
     if let Some(rows) = rows {
-        stated(store, rows, faults);
+        let more = config.map_or(0, more_embeddings);
+        stated(store, (rows, more), faults);
         let unstated = |(at, config): &(String, &Json)| {
             at.is_empty() && VOCABULARY_KEYS.iter().all(|key| config.get(key).is_none())
         };
@@ -97,13 +98,13 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks the vocabulary size that a config states against the rows of the embedding.
-fn stated(store: &Store, rows: u64, faults: &mut Vec<String>) {
+/// Checks the vocabulary size that a config states against the rows of the embedding, of which some are beyond it.
+fn stated(store: &Store, (rows, more): (u64, u64), faults: &mut Vec<String>) {
     let fault =
         |source: &str, said: u64| format!("{source} is {said}, but the embedding has {rows} rows");
     if let Some((at, config)) = configs(store)
         && let Some(said) = config.get("vocab_size").and_then(Json::as_u64)
-        && said != rows
+        && said.saturating_add(more) != rows
     {
         faults.push(fault(&format!("config.json {at}vocab_size"), said));
     }
@@ -128,8 +129,13 @@ fn configs(store: &Store) -> Option<(String, &Json)> {
 
 /// The rows of the embedding, if the tensors determine their number.
 fn rows_of_embedding(config: &ModelConfig) -> Option<u64> {
-    let rows = config.vocab_size.as_ref()?;
-    rows.source.starts_with("rows of ").then_some(u64::from(rows.value))
+    let rows = config.vocab_size.as_ref().filter(|rows| rows.source.starts_with("rows of "))?;
+    u64::from(rows.value).checked_add(more_embeddings(config))
+}
+
+/// The rows of the embedding beyond the vocabulary.
+fn more_embeddings(config: &ModelConfig) -> u64 {
+    config.scales.more_embeddings.as_ref().map_or(0, |more| more.value.into())
 }
 
 /// Special tokens beyond the vocabulary of a model, one sentence each.

@@ -1,7 +1,7 @@
 //! The model that is quantized: the numbers and tensors that dtypes depend on.
 
 use super::setting::MetadataSetting;
-use crate::arch::diffusion;
+use crate::arch::other_models;
 use crate::bytes::Text;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ impl Hparams {
         let layers = number("block_count").or((architecture == PROJECTOR).then_some(0));
         Ok(Self {
             architecture: architecture.to_owned(),
-            layers: layers.ok_or_else(|| match diffusion::named(architecture) {
+            layers: layers.ok_or_else(|| match other_models::named(architecture) {
                 Some(kind) => Error::unsupported(format!("\"{architecture}\": {kind}"))
                     .in_key("general.architecture"),
                 None => missing(&format!("{architecture}.block_count")),

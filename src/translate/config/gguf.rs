@@ -102,10 +102,12 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
             keys.set(under, &value);
         }
     }
-    // The loader reads this for every architecture, and takes the opposite if it is not there.
-    let is_causal = model.row("causal")?;
-    if is_causal == Some(Json::Bool(false)) {
+    // The loader reads these for every architecture, and takes the opposite of the first if it is not there.
+    if model.derived("causal") == Some(Json::Bool(false)) {
         keys.set("attention.causal", &Json::Bool(false));
+    }
+    if let Some(pooling) = model.derived("pooling_type") {
+        keys.set("pooling_type", &pooling);
     }
     for tensor in resolution.architecture.map_or(&[][..], |row| row.keyed) {
         let values = model.keyed(tensor)?;

@@ -1,4 +1,5 @@
-//! Recognizes the weights of models that make images or video, which people mistake for language models.
+//! Recognizes the weights of models that people mistake for whole language models: those that make images or video, and
+//! draft models.
 
 use crate::json::Json;
 use crate::store::Store;
@@ -42,4 +43,18 @@ pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'stati
 /// The same for a value of `general.architecture`.
 pub(crate) fn named(architecture: &str) -> Option<&'static str> {
     ARCHITECTURES.contains(&architecture).then_some(KIND)
+}
+
+const DRAFT: &str =
+    "the draft model of EAGLE, which predicts tokens from the hidden states of another model";
+
+/// The kind of a draft model: its first matrix joins the embedding of a token with one or more hidden states. It may have
+/// the config of the model that it is for.
+pub(crate) fn draft(store: &Store) -> Option<&'static str> {
+    let joins = store.find("fc.weight").is_some_and(|tensor| {
+        matches!(*tensor.shape(), [width, joined] if width > 0 && joined > width && joined % width == 0)
+    });
+    let mut names = store.tensors().map(|tensor| tensor.name().spelling());
+    let is_of_layer = |name: &str| name.starts_with("layers.0.") || name.starts_with("midlayer.");
+    (joins && names.any(|name| is_of_layer(&name))).then_some(DRAFT)
 }
