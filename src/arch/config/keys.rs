@@ -153,7 +153,7 @@ parts! {
         /// YaRN: dimensions with fewer rotations than this are fully interpolated.
         beta_slow: f32 = positive,       gguf ["rope.scaling.yarn_beta_slow"], json ["rope.beta_slow", "yarn.alpha"];
         /// Stretches the base once and for all: `base * alpha^(width / (width - 2))` (Hunyuan).
-        alpha: f32 = positive,           gguf [],                            json ["rope.alpha"];
+        alpha: f32 = positive,           gguf ["rope.scaling.alpha"],        json ["rope.alpha"];
         /// YaRN: weight of extrapolation.
         ext_factor: f32 = real,          gguf ["rope.scaling.yarn_ext_factor"], json ["rope.extrapolation_factor"];
         /// YaRN: factor of the logarithm in the magnitude, in GGUF's form.
