@@ -57,15 +57,10 @@ pub fn quantize(
     check_source(&draft, &recipe, options).and_then(|()| recipe.check(options)).map_err(here)?;
     let (mut tensors, mut replaced) = (Vec::new(), Vec::new());
     let unmeasured = importance.and_then(|all| note_of_unmeasured(all, &recipe.choices));
+    draft.notes.extend(note_of_unsuited(&recipe.choices));
     for choice in &recipe.choices {
         let Some(OutTensor { output, .. }) = draft.tensors.get(choice.source) else { continue };
-        let mut output = match output.producer.view().filter(|_| !choice.is_copy()) {
-            Some(view) => {
-                encoded(view, choice, importance, &mut replaced)?.with_reason(output.reason.clone())
-            }
-            None => output.clone(),
-        };
-        output.reason = output.reason.or_else(|| reason(choice));
+        let output = chosen_output(output, choice, importance, &mut replaced)?;
         let shape = without_outer_ones(output.producer.shape());
         tensors.push(OutTensor { shape, ..OutTensor::new(choice.name.clone(), output) });
     }
@@ -99,15 +94,15 @@ pub fn quantize(
         }
     }
     drop(recipe);
-    draft.notes.extend(importance.and_then(|all| note_of_replaced(all, &replaced)));
-    draft.notes.extend(unmeasured);
+    let replaced = importance.and_then(|all| note_of_replaced(all, &replaced));
+    draft.notes.extend(replaced.into_iter().chain(unmeasured));
     draft.tensors = tensors;
     if let (Some(pruned), Some(whole)) = (&pruned, whole) {
         let left = draft.planned(model).map_err(here)?;
         translate::check_pruned(&whole, &left, pruned).map_err(here)?;
     }
-    let (extra, unloadable) = (options.extra_keys, options.allow_unloadable);
-    let finish = Finish { extra, lossless: false, unloadable, pruned };
+    let unloadable = options.allow_unloadable;
+    let finish = Finish { extra: options.extra_keys, lossless: false, unloadable, pruned };
     let mut builder = draft.finish(model, finish).map_err(here)?;
     removed.iter().for_each(|tensor| builder.omit(tensor, "its layer is removed"));
     if let Some(shards) = shards {
@@ -214,6 +209,21 @@ fn by_file(tensors: Vec<OutTensor>, count: usize) -> Vec<Vec<OutTensor>> {
     files.into_values().collect()
 }
 
+/// The output of a tensor in the dtype that was chosen for it.
+fn chosen_output(
+    output: &Output,
+    choice: &TensorChoice<'_>,
+    importance: Option<&ImportanceMatrix>,
+    replaced: &mut Vec<(String, u64, usize)>,
+) -> Result<Output> {
+    let chosen = match output.producer.view().filter(|_| !choice.is_copy()) {
+        Some(view) => encoded(view, choice, importance, replaced)?,
+        None => output.clone(),
+    };
+    let reason = output.reason.clone().or_else(|| reason(choice));
+    Ok(Output { unsuited: choice.fallback_from, reason, ..chosen })
+}
+
 /// Encodes a tensor in another dtype.
 fn encoded(
     view: &Tensor,
@@ -294,7 +304,27 @@ fn note_of_unmeasured(matrix: &ImportanceMatrix, choices: &[TensorChoice<'_>]) -
     let more = names.count();
     let path = Text::from_path(matrix.path()).brief();
     let more = if more > 0 { format!(" and {more} more weights") } else { String::new() };
-    Some(format!("{path} has no data for {first}{more}: quantized without importance"))
+    Some(format!("{path}: no data is used for {first}{more}: quantized without importance"))
+}
+
+/// The note on tensors that have another dtype because their rows do not divide into blocks of the chosen one.
+fn note_of_unsuited(choices: &[TensorChoice<'_>]) -> Option<String> {
+    let mut counts = BTreeMap::<_, usize>::new();
+    for choice in choices {
+        if let Some(wanted) = choice.fallback_from {
+            *counts.entry((wanted.name(), choice.to.name())).or_default() += 1;
+        }
+    }
+    let (unsuited, all) = (counts.values().sum::<usize>(), choices.len());
+    let each = counts.iter().map(|((wanted, to), count)| {
+        let are = if *count == 1 { "is" } else { "are" };
+        format!("{count} {are} {to}, not {wanted}")
+    });
+    let each: Vec<String> = each.collect();
+    let start = format!(
+        "the rows of {unsuited} of {all} tensors do not divide into blocks of the dtype chosen for them"
+    );
+    (unsuited > 0).then(|| format!("{start}: {}", each.join("; ")))
 }
 
 /// The reason for a tensor's dtype, unless it is obvious.

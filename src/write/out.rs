@@ -4,15 +4,17 @@ use super::planned::{Method, PlannedTensor};
 use super::producer::{OutputPiece, Producer};
 use crate::bytes::Origin;
 use crate::container::writer::NewTensor;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{Model, Tensor};
 use crate::store::tensor::StoredTensor;
 
-/// An output tensor: how it is produced, how that changes its values, and the reason.
+/// An output tensor: how it is produced, how that changes its values, the dtype that it could not have, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     pub(crate) producer: Producer,
     pub(crate) method: Method,
+    pub(crate) unsuited: Option<DType>,
     pub(crate) reason: Option<String>,
 }
 
@@ -26,7 +28,7 @@ impl Output {
             Some(Origin::Generated) if method.is_lossless() => Method::Generated,
             _ => method,
         };
-        Self { producer, method, reason: None }
+        Self { producer, method, unsuited: None, reason: None }
     }
 
     /// Adds the reason for the method, where it is not obvious.
@@ -103,6 +105,7 @@ impl OutTensor {
             group_size: described.group_size,
             bytes: described.bytes(),
             method: self.output.method,
+            unsuited: self.output.unsuited,
             reason: self.output.reason.clone(),
         }
     }

@@ -22,6 +22,8 @@ pub struct PlannedTensor {
     pub bytes: u64,
     /// The method that produces it.
     pub method: Method,
+    /// The dtype that was chosen, if rows of this length are not whole blocks of it.
+    pub unsuited: Option<DType>,
     /// The reason, unless it is obvious.
     pub reason: Option<String>,
 }

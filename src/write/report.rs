@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Account, PlannedTensor, WriteOptions, WritePlan, WriteReport};
 use crate::bytes::Text;
+use crate::dtype::DType;
 use crate::error::Result;
 
 /// The files that a plan writes, or wrote, and the method of each tensor.
@@ -70,6 +71,9 @@ pub struct ReportedTensor<'p> {
     pub how: &'static str,
     /// Whether every value stays unchanged.
     pub lossless: bool,
+    /// The dtype that was chosen, if rows of this length are not whole blocks of it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub unsuited: Option<&'static str>,
     /// The reason for the method, unless it is obvious.
     pub why: Option<&'p str>,
     /// The number of finite values that became infinite, in the tensors of this name.
@@ -124,6 +128,7 @@ impl<'p> From<&'p PlannedTensor> for ReportedTensor<'p> {
             bytes: planned.bytes,
             how: planned.method.name(),
             lossless: planned.method.is_lossless(),
+            unsuited: planned.unsuited.map(DType::name),
             why: planned.reason.as_deref(),
             lost_to_infinity: 0,
             lost_to_zero: 0,

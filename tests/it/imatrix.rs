@@ -171,7 +171,10 @@ fn weights_that_were_not_measured_are_noted() {
     let path = std::path::Path::new("out.gguf");
     let plan = weighbridge::ops::quantize(&model, &options, Some(&matrix), path).expect("a plan");
     let notes = plan.notes.join("; ");
-    assert!(notes.contains("no data for blk.0.ffn_gate.weight: quantized without"), "{notes}");
+    assert!(
+        notes.contains("no data is used for blk.0.ffn_gate.weight: quantized without"),
+        "{notes}"
+    );
 }
 
 #[test]

@@ -318,9 +318,12 @@ fn extremes_of_several_pieces() {
 /// The reason of a dtype is said where it is not the file type's own.
 #[test]
 fn choices_of_dtypes_have_a_reason() {
-    let reasons = |model: &Model| {
+    let planned = |model: &Model| {
         let options = LlamaOptions::new(FileType::from_name("Q4_K_M").expect("a type"));
-        let plan = ops::quantize(model, &options, None, "out.gguf".as_ref()).expect("a plan");
+        ops::quantize(model, &options, None, "out.gguf".as_ref()).expect("a plan")
+    };
+    let reasons = |model: &Model| {
+        let plan = planned(model);
         let of = |tensor: &weighbridge::write::PlannedTensor| {
             (tensor.name.clone(), tensor.reason.clone().unwrap_or_default())
         };
@@ -336,6 +339,12 @@ fn choices_of_dtypes_have_a_reason() {
     let narrow = OpenOptions::new().open_memory("file", narrow.build()).expect("a model");
     let reason = "its rows do not divide into blocks of Q4_K";
     assert_eq!(reasons(&narrow)["blk.0.attn_q.weight"], reason);
+    let plan = planned(&narrow);
+    assert_eq!(plan.tensors[0].unsuited, Some(DType::Q4_K));
+    assert_eq!(plan.report().tensors[0].unsuited, Some("Q4_K"));
+    let said = "the rows of 1 of 1 tensors do not divide into blocks of the dtype chosen for them: \
+        1 is Q5_0, not Q4_K";
+    assert!(plan.notes.iter().any(|note| note == said), "{:?}", plan.notes);
 }
 
 /// A histogram of one value has the value in its bins, and nothing beside it.

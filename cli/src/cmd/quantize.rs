@@ -1,6 +1,5 @@
 //! `quantize`: quantizes a model.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +8,7 @@ use weighbridge::ops::{ConvertOptions, QuantizationRules};
 use weighbridge::recipe::ImportanceMatrix;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::recipe::mlx_lm;
-use weighbridge::{Error, ErrorKind, Model, WritePlan, ops};
+use weighbridge::{Error, ErrorKind, Model, ops};
 
 use super::{Done, convert, list, quality};
 use crate::args::run::Quality;
@@ -49,7 +48,9 @@ fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
             --type mlx4` writes MLX; `quantize SRC --list-types` shows the size in each";
         Stop::Usage(fault.to_owned())
     };
-    let word = args.dst.dst.as_ref().and_then(|word| word.to_str()).unwrap_or_default();
+    let Some(word) = args.dst.dst.as_ref().and_then(|word| word.to_str()) else {
+        return Err(missing());
+    };
     let target = TargetType::parse(word).map_err(|_| {
         match (TargetType::in_name(word), TargetType::meant(word)) {
             (Some(named), _) => {
@@ -146,29 +147,6 @@ fn check_no_model_name(dst: &Path, src: &Path) -> Result<(), Stop> {
     Err(Error::new(ErrorKind::Mismatch, fault).advise(advice).into())
 }
 
-/// Says once how many tensors get another dtype because their rows do not divide into blocks of the one of the
-/// file type, as llama-quantize does.
-fn note_fallbacks(plan: &WritePlan) {
-    let mut counts = BTreeMap::<(&str, String), usize>::new();
-    for tensor in &plan.tensors {
-        let reason = tensor.reason.as_deref().filter(|it| it.starts_with("its rows do not divide"));
-        if let Some(reason) = reason {
-            let wanted = reason.rsplit(' ').next().unwrap_or_default();
-            *counts.entry((wanted, tensor.dtype.to_string())).or_default() += 1;
-        }
-    }
-    let all: usize = counts.values().sum();
-    if all > 0 {
-        let each =
-            counts.iter().map(|((wanted, to), count)| format!("{count} are {to}, not {wanted}"));
-        let each = each.collect::<Vec<_>>().join("; ");
-        note(&format!(
-            "the rows of {all} of {} tensors do not divide into blocks of the dtype chosen for them: {each}",
-            plan.tensors.len()
-        ));
-    }
-}
-
 /// Plans the quantization.
 pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     let (target, dst) = asked(args)?;
@@ -230,7 +208,6 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
         writing::check_file(&args.src, &dst, &args.writing)?;
     }
     let plan = ops::quantize(&model, &options, matrix.as_ref(), &dst)?;
-    note_fallbacks(&plan);
     for rule in &args.tensor_type {
         if !plan.tensors_by_file().flatten().any(|name| rule.matches(name)) {
             note(&format!("--tensor-type {rule}: no tensor of the model matches"));
