@@ -18,6 +18,18 @@ struct Folder {
 
 pub(super) const OTHER: &str = "fetch the model's .safetensors or GGUF files";
 
+/// Files of a tokenizer.
+pub(super) const TOKENIZERS: &[&str] = &[
+    "tokenizer.json",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    ".tiktoken",
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+];
+
 /// In the order of detection: a pickle may also end in `.bin`.
 #[rustfmt::skip]
 static FOLDERS: &[Folder] = &[
@@ -30,7 +42,7 @@ static FOLDERS: &[Folder] = &[
     Folder { endings: &["adapters.npz"], kind: ErrorKind::Unsupported, what: "only an adapter of an older mlx-lm, without the scale of its changes", advice: "train or save it with mlx-lm of 2024 or later, which writes adapters.safetensors and adapter_config.json" },
     Folder { endings: &["imatrix.dat", ".imatrix"], kind: ErrorKind::Unsupported, what: "only an importance matrix", advice: IMATRIX },
     Folder { endings: &[".bin", ".pt", ".pth", ".ckpt", ".distcp"], kind: ErrorKind::Unsupported, what: "only PyTorch pickles", advice: PICKLE },
-    Folder { endings: &["tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model", ".tiktoken", "vocab.json", "vocab.txt", "tokenizer_config.json"], kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
+    Folder { endings: TOKENIZERS, kind: ErrorKind::UnknownContainer, what: "a tokenizer without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
     Folder { endings: &["adapter_config.json"], kind: ErrorKind::UnknownContainer, what: "the config of an adapter without its weights", advice: "fetch adapter_model.safetensors too" },
     Folder { endings: &["config.json", "params.json"], kind: ErrorKind::UnknownContainer, what: "a config without weights", advice: "fetch the weights too: the .safetensors or GGUF files of the model" },
 ];

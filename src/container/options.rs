@@ -79,8 +79,8 @@ impl OpenOptions {
         self
     }
 
-    /// Also opens a file that ends before its tensors do, and shards without the others of their set. A
-    /// note says what is missing. Reading a tensor that is not there is an error.
+    /// Also opens a file that ends before its tensors do, and shards without the others of their set: a
+    /// note says what is missing. And a directory that has a tokenizer, but no weights. Reading a tensor that is not there is an error.
     pub fn partial(mut self, partial: bool) -> Self {
         self.partial = partial;
         self

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
@@ -71,7 +72,13 @@ fn is_piped() -> bool {
 }
 
 pub(crate) fn run(args: &Tokens) -> Done {
-    let model = args.open.options().open(&args.path)?;
+    // The tokenizer is in the folder of its file; weights are not needed.
+    let path = match args.path.file_name().and_then(|name| name.to_str()) {
+        Some("tokenizer.json" | "tokenizer.model") => args.path.parent().unwrap_or(&args.path),
+        _ => &args.path,
+    };
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let model = args.open.options().partial(true).open(path)?;
     remark(&model);
     let (texts, special) = match (args.ids.as_slice(), args.text.as_slice()) {
         ([], []) => {

@@ -70,6 +70,22 @@ fn a_text_has_so_many_tokens() {
     }
 }
 
+/// A tokenizer needs no weights beside it.
+#[test]
+fn a_tokenizer_without_weights_splits_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tokenizer.json");
+    std::fs::copy(crate::support::root().join("assets/sample/hf/tokenizer.json"), &file)
+        .expect("a copy");
+    let whole = report(&[SAMPLES[0], "--text", "Once upon a time"])["texts"].clone();
+    for path in [folder.path(), &file] {
+        let path = path.to_str().expect("UTF-8");
+        assert_eq!(report(&[path, "--text", "Once upon a time"])["texts"], whole, "{path}");
+    }
+    let said = refused(&["inspect", folder.path().to_str().expect("UTF-8")]);
+    assert!(said.contains("a tokenizer without weights"), "{said}");
+}
+
 /// Without a text, the tokens that have a purpose, and those that stand for no text.
 #[test]
 fn special_tokens_have_purposes() {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::folder::TOKENIZERS;
 #[cfg(feature = "npz")]
 use super::super::npz;
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, foreign, groups, in_parallel};
@@ -22,8 +23,11 @@ pub(super) const NAME: &str = "safetensors";
 pub(super) fn detect(probe: &Probe<'_>) -> bool {
     match probe.directory {
         Some(names) => {
+            let partial = probe.options.partial;
             let is = |name: &String| {
-                name.ends_with(".safetensors") || name.contains(".safetensors.index")
+                name.ends_with(".safetensors")
+                    || name.contains(".safetensors.index")
+                    || partial && TOKENIZERS.contains(&name.as_str())
             };
             names.iter().any(is) || resolve::archive(names).is_some()
         }

@@ -78,10 +78,12 @@ pub(super) fn choose(
         (Some(set), _) => set,
         (None, [only]) => only,
         (None, []) => {
-            let none =
-                || unfinished(names, Error::malformed("no .safetensors files in the directory"));
-            let archive = archive(names).ok_or_else(none)?;
-            return Ok(SelectedFiles { files: vec![archive.to_owned()], index: None, notes });
+            let files: Vec<String> = archive(names).map(str::to_owned).into_iter().collect();
+            if files.is_empty() && !options.partial {
+                let fault = "no .safetensors files in the directory";
+                return Err(unfinished(names, Error::malformed(fault)));
+            }
+            return Ok(SelectedFiles { files, index: None, notes });
         }
         (None, _) if options.all_files => {
             let files = weights.iter().map(|&name| name.to_owned()).collect();
