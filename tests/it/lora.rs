@@ -660,6 +660,11 @@ fn an_adapter_for_some_inputs_alone_is_not_merged() {
                 )
             });
         assert_eq!(tokens, Some((ValueType::U32, vec![7, 9])));
+        // Rows as long as the rank do not divide into blocks, and are F16, as the script writes them.
+        let plan = ops::adapter_in_gguf(&adapter, &model, Some(DType::Q8_0)).expect("a plan");
+        let dtypes: Vec<DType> = plan.tensors.iter().map(|tensor| tensor.dtype).collect();
+        assert_eq!(dtypes, [DType::Q8_0, DType::F16]);
+        assert!(plan.notes.iter().any(|note| note.contains("are F16")), "{:?}", plan.notes);
     }
 }
 

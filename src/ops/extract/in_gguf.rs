@@ -7,12 +7,13 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::metadata::Value;
 use crate::model::{Model, Tensor};
+use crate::shape;
 use crate::translate;
 use crate::write::{Builder, WritePlan};
 
 /// Plans an adapter as the GGUF file that llama.cpp's `convert_lora_to_gguf.py` writes: the matrices in the
 /// names and the row order that the base has in GGUF, with one alpha. They keep their dtypes unless one is
-/// given.
+/// given, which is F16 where rows do not divide into its blocks.
 ///
 /// # Errors
 ///
@@ -37,7 +38,16 @@ pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) ->
     }
     for tensor in &matrices.tensors {
         match dtype {
-            Some(dtype) => builder.add_as(tensor.name(), tensor, dtype)?,
+            Some(dtype) => {
+                // The rank is the length of a row of the second matrix.
+                let fits = dtype.row_bytes(shape::columns(tensor.shape())).is_some();
+                if !fits {
+                    let note = format!("rows that do not divide into blocks of {dtype} are F16");
+                    builder.note(note);
+                }
+                let dtype = if fits { dtype } else { DType::F16 };
+                builder.add_as(tensor.name(), tensor, dtype)?;
+            }
             None => builder.add(tensor.name(), tensor)?,
         }
     }
