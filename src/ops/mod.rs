@@ -76,6 +76,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 pub use crate::ollama::create::CreateOptions;
 pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
+pub use crate::translate::key_types::required_type;
 
 /// Refuses a GGUF file that holds changes of another model.
 fn check_no_adapter(model: &Model) -> Result<()> {

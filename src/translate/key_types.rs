@@ -39,7 +39,9 @@ pub(crate) fn wrong_types<'m>(
     keys.filter_map(wrong).collect()
 }
 
-fn required_type(architecture: &str, key: &str) -> Option<ValueType> {
+/// The type that llama.cpp's loader of an architecture requires of a number or flag: of `llama.context_length`, u32.
+/// `None` for texts, and for keys that it does not read.
+pub fn required_type(architecture: &str, key: &str) -> Option<ValueType> {
     const TYPES: [ValueType; 4] = [ValueType::U32, ValueType::I32, ValueType::F32, ValueType::Bool];
     let name = llama_cpp::key_type(architecture, key)?;
     TYPES.into_iter().find(|value_type| value_type.name() == name)

@@ -310,6 +310,12 @@ fn keys_without_their_prefix() {
     support::gguf(&bare, |keys| keys.set_text("general.architecture", "qwen2"));
     let bare = bare.to_str().expect("UTF-8");
     set(bare, &[&format!("chat_template={at}"), "context_length=64", "pad=3"]);
+    // The types of keys that llama.cpp reads are known.
+    let yarn = ["qwen2.rope.scaling.type=yarn", "qwen2.rope.scaling.factor=4"];
+    set(bare, &[&yarn[..], &["rope.scaling.original_context_length=32768"]].concat());
+    assert_eq!(get(bare, "rope.scaling.type"), "yarn");
+    assert_eq!(get(bare, "qwen2.rope.scaling.factor"), 4.0);
+    assert_eq!(get(bare, "qwen2.rope.scaling.original_context_length"), 32768);
     assert_eq!(get(bare, "tokenizer.chat_template"), "[{{ x }}]");
     assert_eq!(get(bare, "qwen2.context_length"), 64);
     assert_eq!(get(bare, "tokenizer.ggml.padding_token_id"), 3);

@@ -2,6 +2,7 @@
 
 use weighbridge::Model;
 use weighbridge::metadata::ValueType;
+use weighbridge::ops::required_type;
 use weighbridge::tokenizer::special_token_key;
 
 use crate::spelling;
@@ -10,8 +11,8 @@ use crate::spelling;
 /// model's architecture.
 const PREFIXES: [&str; 4] = ["general.", "{arch}.", "tokenizer.", "tokenizer.ggml."];
 
-/// Keys that models may lack, and whose types are known. Arrays are those of strings.
-const KNOWN: [(&str, ValueType); 21] = [
+/// Keys of texts that models may lack. Arrays are those of strings.
+const TEXTS: [(&str, ValueType); 19] = [
     ("general.architecture", ValueType::String),
     ("general.author", ValueType::String),
     ("general.basename", ValueType::String),
@@ -27,10 +28,8 @@ const KNOWN: [(&str, ValueType); 21] = [
     ("general.type", ValueType::String),
     ("general.url", ValueType::String),
     ("general.version", ValueType::String),
-    ("{arch}.context_length", ValueType::U32),
+    ("{arch}.rope.scaling.type", ValueType::String),
     ("tokenizer.chat_template", ValueType::String),
-    ("tokenizer.ggml.add_bos_token", ValueType::Bool),
-    ("tokenizer.ggml.add_eos_token", ValueType::Bool),
     ("tokenizer.ggml.model", ValueType::String),
     ("tokenizer.ggml.pre", ValueType::String),
 ];
@@ -47,22 +46,19 @@ pub(super) fn named(key: &str, model: &Model) -> String {
     }
     let purpose = key.strip_suffix("_token").unwrap_or(key);
     let token = special_token_key(purpose);
-    let mut in_file = PREFIXES.iter().map(|prefix| with_architecture(prefix, model) + key);
-    let found = in_file.find(|full| metadata.get(full).is_some());
+    let mut full = PREFIXES.map(|prefix| with_architecture(prefix, model) + key).into_iter();
+    let found = full.clone().find(|full| metadata.get(full).is_some());
     // Only GGUF files state their architecture so.
     let is_gguf = metadata.get("general.architecture").is_some();
-    let known = || {
-        let mut full = KNOWN.iter().filter(|_| is_gguf).map(|(full, _)| full);
-        let full = full.find(|full| short(full).is_some_and(|short| short == key))?;
-        Some(with_architecture(full, model))
-    };
+    let known = || full.find(|full| is_gguf && known_type(full, model).is_some());
     token.or(found).or_else(known).unwrap_or_else(|| key.to_owned())
 }
 
 /// The type of a key that the file lacks, if it is known.
 pub(super) fn known_type(key: &str, model: &Model) -> Option<ValueType> {
     let is_it = |full: &str| with_architecture(full, model) == key;
-    KNOWN.iter().find(|(full, _)| is_it(full)).map(|(_, value_type)| *value_type)
+    let text = TEXTS.iter().find(|(full, _)| is_it(full)).map(|(_, value_type)| *value_type);
+    text.or_else(|| required_type(&with_architecture("{arch}", model), key))
 }
 
 /// The key of the file that is spelled most like this one, in full or in short.
@@ -72,7 +68,7 @@ pub(super) fn nearest(key: &str, model: &Model) -> Option<String> {
 
 /// Like [`nearest`], also among the keys that the file lacks and that need no type.
 pub(super) fn nearest_or_known(key: &str, model: &Model) -> Option<String> {
-    let known = KNOWN.iter().map(|(full, _)| with_architecture(full, model));
+    let known = TEXTS.iter().map(|(full, _)| with_architecture(full, model));
     nearest_of(key, keys(model).chain(known), model)
 }
 
@@ -115,7 +111,7 @@ mod tests {
         assert_eq!(short("general.name"), Some("name"));
         assert_eq!(short("tokenizer.ggml.pre"), Some("pre"));
         assert_eq!(short("tokenizer.chat_template"), Some("chat_template"));
-        assert_eq!(short("{arch}.context_length"), Some("context_length"));
+        assert_eq!(short("{arch}.rope.scaling.type"), Some("rope.scaling.type"));
         assert_eq!(short("other.key"), None);
     }
 }

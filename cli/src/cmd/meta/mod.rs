@@ -59,10 +59,11 @@ pub(crate) fn run(args: &Meta) -> Done {
     }
 }
 
-/// The faults that `verify` finds in the headers of a model's files.
+/// The faults that `verify` finds in the headers of a model's files, and what readers refuse.
 fn faults(model: &Model) -> Vec<String> {
     let found = ops::check_consistency(model, Strictness::Default);
-    found.map_or_else(|error| vec![error.to_string()], |found| found.faults)
+    let all = |found: ops::Consistency| [found.faults, found.notes].concat();
+    found.map_or_else(|error| vec![error.to_string()], all)
 }
 
 /// Opens a model whose metadata can be changed, or copied with changes.

@@ -42,8 +42,10 @@ impl Setting {
     /// value.
     pub(super) fn parse(argument: &str, model: &Model) -> Result<Self, Stop> {
         let usage = |what: String| Stop::Usage(format!("{}: {what}", shortened(argument)));
-        let (key, value) =
-            argument.split_once('=').ok_or_else(|| usage("expected KEY=VALUE".to_owned()))?;
+        let (key, value) = argument
+            .split_once('=')
+            .ok_or_else(|| usage("expected KEY=VALUE, without spaces".to_owned()))?;
+        check_key(key).map_err(usage)?;
         let key = named(key, model);
         let (stated, value) =
             match value.split_once(':').and_then(|(name, rest)| Some((stated_type(name)?, rest))) {
@@ -77,7 +79,7 @@ impl Setting {
                 return Ok(Self { key, value: NewValue::Array(ValueType::String, texts) });
             }
             (None, Some(ValueType::Array)) => Some(Stated::Array(ValueType::String)),
-            (None, Some(known)) if old.is_none() => Some(Stated::Scalar(known)),
+            (None, Some(known)) if old.is_none() && !is_token => Some(Stated::Scalar(known)),
             (stated, _) => stated,
         };
         let value = match (stated, old) {
@@ -101,7 +103,12 @@ impl Setting {
             true => Ok(this),
             false => Err(usage(match &this.value {
                 NewValue::Scalar(value_type, text) => {
-                    format!("\"{}\" is not a valid {}", shortened(text), value_type.name())
+                    let form = match value_type {
+                        ValueType::Bool => ": true or false",
+                        ValueType::F32 | ValueType::F64 => ": a number",
+                        _ => ": a whole number",
+                    };
+                    format!("\"{}\" is not a valid {}{form}", shortened(text), value_type.name())
                 }
                 NewValue::Array(element, _) => {
                     format!("an element is not a valid {}", element.name())
@@ -129,6 +136,17 @@ impl Setting {
     }
 }
 
+/// Refuses what is no key: nothing, or one element of an array.
+fn check_key(key: &str) -> Result<(), String> {
+    match key {
+        "" => Err("expected KEY=VALUE, without spaces".to_owned()),
+        key if key.ends_with(']') => Err("one element of an array is not set, but all: \
+            KEY='TYPE[]:[VALUE,VALUE]' or KEY=TYPE[]:@FILE"
+            .to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// The fault of a new key without a type, with an example.
 fn untyped(key: &str, text: &str, is_file: bool, model: &Model) -> String {
     let example = match (is_file, text.starts_with('[')) {
@@ -140,9 +158,11 @@ fn untyped(key: &str, text: &str, is_file: bool, model: &Model) -> String {
         (false, false) => "str:TEXT",
     };
     let nearest = nearest_or_known(key, model).map_or_else(String::new, |nearest| {
-        format!("; the nearest key is \"{}\"", shortened(&nearest))
+        format!(", and the nearest key is \"{}\"", shortened(&nearest))
     });
-    format!("there is no key \"{key}\" yet: give its type, as in {key}={example}{nearest}")
+    format!(
+        "there is no key \"{key}\" yet{nearest}: to add it, give its type, as in {key}={example}"
+    )
 }
 
 fn stated_type(name: &str) -> Option<Stated> {
