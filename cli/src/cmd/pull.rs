@@ -44,6 +44,10 @@ pub(crate) fn run(args: &Args) -> Done {
         let plan = plan_pull(name.to_str().unwrap_or_default(), &options)?;
         let missing = plan.missing();
         plan.note.iter().for_each(|text| note(text));
+        if let Some(file) = plan.left_out.first() {
+            let files = plural(plan.left_out.len(), "file");
+            note(&format!("left out: {files}, such as {file}; --include '*' downloads all"));
+        }
         if !args.json && !args.quiet {
             write_plan(name, &plan, missing)?;
         }

@@ -162,6 +162,19 @@ fn files_are_left_out_by_name() {
     let without = files(&["--exclude", "tok*"]);
     assert_eq!(without, ["config.json", "generation_config.json", "model.safetensors"]);
     assert_eq!(files(&["--include", "tok*"]), ["tokenizer.json", "tokenizer_config.json"]);
+    // `hf download` fetches all: what the usual choice leaves out is said.
+    let mut all = files_of(SAMPLE);
+    all.push(("model.onnx".to_owned(), b"x".to_vec()));
+    let hub = Hub::start("org/tale", all);
+    let machine = Machine::new(&hub.hub.address, "");
+    let said =
+        |words: &[&str]| machine.run(&[&["pull", "org/tale", "--dry-run"], words].concat()).err;
+    assert!(
+        said(&[]).contains("left out: 1 file, such as model.onnx; --include '*'"),
+        "{}",
+        said(&[])
+    );
+    assert_eq!(said(&["--include", "*"]), "");
 }
 
 /// The names by which the program finds models, and what it says where a name has two meanings.
@@ -182,7 +195,7 @@ fn names_of_models_on_this_machine() {
     machine.printed(&["pull", "tale"]);
     machine.hub = other.hub.address.clone();
     machine.printed(&["pull", "org/tale-GGUF:Q8_0"]);
-    machine.printed(&["pull", "org/tale-GGUF"]);
+    assert_eq!(machine.run(&["pull", "org/tale-GGUF"]).status, Some(0));
     // From here on, nothing is asked of a server.
     machine.hub = "http://127.0.0.1:9".to_owned();
     let repository = machine.path("hub/models--org--tale");

@@ -28,6 +28,9 @@ pub(super) fn plan(
         Err(error) => return kept(name, options, client, &error).ok_or(error),
     };
     let chosen = choose(&repository.listed.keys().collect::<Vec<_>>(), name, options)?;
+    let is_usual = name.file.is_none() && name.tag.is_none() && options.choose.is_none();
+    let others = repository.listed.keys().filter(|file| is_usual && !chosen.contains(file));
+    let left_out = others.cloned().collect();
     let mut files = Vec::new();
     let (mut downloads, mut names): (Vec<Download>, Vec<(String, Vec<String>)>) =
         Default::default();
@@ -77,6 +80,7 @@ pub(super) fn plan(
         name: repository.path(None).display().to_string(),
         path: opened(root, name, &files),
         files,
+        left_out,
         note: None,
         client: Arc::clone(client),
         connections: options.connections,
@@ -126,6 +130,7 @@ fn kept(
         name: format!("hf://{}@{}", name.repository, name.revision.replace('/', "%2F")),
         path,
         files,
+        left_out: Vec::new(),
         note: Some(format!("the hub was not asked ({error}): these are the files in the cache")),
         client: Arc::clone(client),
         connections: options.connections,

@@ -74,6 +74,7 @@ pub(super) fn plan(
         name: name.to_string(),
         path,
         files: shown,
+        left_out: Vec::new(),
         note: None,
         client: Arc::clone(client),
         connections: options.connections,

@@ -75,6 +75,8 @@ pub struct PullPlan {
     pub path: PathBuf,
     /// The files of the model.
     pub files: Vec<PullFile>,
+    /// The files of the repository that the usual choice leaves out. Empty if files or a quantization were asked for.
+    pub left_out: Vec<String>,
     /// The reason why the server was not asked. The files are those that the hub's cache has.
     pub note: Option<String>,
     pub(super) client: Arc<Client>,

@@ -48,6 +48,7 @@ pub(super) fn plan(name: &str, options: &PullOptions, client: &Arc<Client>) -> R
         name: name.split('?').next().unwrap_or_default().to_owned(),
         path,
         files,
+        left_out: Vec::new(),
         note: None,
         client: Arc::clone(client),
         connections: options.connections,
