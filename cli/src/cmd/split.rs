@@ -47,7 +47,7 @@ pub(super) fn prepare(args: &Split) -> Result<Prepared, Stop> {
 }
 
 /// The folder of a safetensors shard. A shard stands for all, as in GGUF, where the reader finds the others.
-fn folder_of_shard(src: &Path) -> Option<PathBuf> {
+pub(super) fn folder_of_shard(src: &Path) -> Option<PathBuf> {
     let stem = src.file_name()?.to_str()?.strip_suffix(".safetensors")?;
     let (rest, count) = stem.rsplit_once("-of-")?;
     let (_, number) = rest.rsplit_once('-')?;

@@ -1,7 +1,7 @@
 //! `verify`: checks that a model is complete, follows its format and, on request, has valid values.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use weighbridge::adapter::Adapter;
@@ -10,6 +10,7 @@ use weighbridge::ops::{self, HashDifference, HashList, VerifyOptions, VerifyRepo
 use weighbridge::{Model, Strictness};
 use weighbridge_reference::Trial;
 
+use super::split::folder_of_shard;
 use super::{Done, each, hash};
 use crate::args::Verify;
 use crate::json::{self, Versioned};
@@ -32,7 +33,14 @@ pub(crate) fn run(args: &Verify) -> Done {
         return Err(Stop::Usage(fault.to_owned()));
     }
     let list = args.against.as_deref().map(list).transpose()?;
-    each(&args.paths, |path| one(args, list.as_ref(), path))
+    // A shard of safetensors lacks the tensors of the others.
+    let whole = |path: &PathBuf| match folder_of_shard(path) {
+        Some(folder) if args.sha256.is_none() => folder,
+        _ => path.clone(),
+    };
+    let mut paths: Vec<PathBuf> = args.paths.iter().map(whole).collect();
+    paths.dedup();
+    each(&paths, |path| one(args, list.as_ref(), path))
 }
 
 /// Reads a list of hashes. A model in its place is to be compared otherwise.

@@ -24,6 +24,20 @@ fn model(arrays: &[(&str, &str, &str, &[u8])]) -> (tempfile::TempDir, String) {
     file("model.safetensors", &safetensors(&format!("{{{}}}", entries.join(",")), &data))
 }
 
+/// A shard has some of the tensors, which is no fault: it stands for its folder.
+#[test]
+fn shards_stand_for_their_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("shards");
+    printed(&["split", HF, path.to_str().expect("UTF-8"), "--max-shard-size", "1MB"]);
+    let names = support::contents(&path).into_keys().filter(|name| name.ends_with(".safetensors"));
+    let shards: Vec<String> = names.map(|name| path.join(name).display().to_string()).collect();
+    assert!(shards.len() > 1, "{shards:?}");
+    let words: Vec<&str> = ["verify"].into_iter().chain(shards.iter().map(|it| &**it)).collect();
+    let said = printed(&words);
+    assert_eq!((said.lines().count(), said.contains("shards: ok: ")), (1, true), "{said}");
+}
+
 fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
