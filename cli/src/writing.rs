@@ -4,8 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use weighbridge::bytes::Text;
@@ -125,14 +126,19 @@ fn execute(
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// Signals within this time are one: `timeout` and some shells send theirs twice.
+const ONE_SIGNAL: Duration = Duration::from_millis(300);
+
 /// Whether the user pressed Ctrl-C: the program then removes its partial output. A second Ctrl-C ends
 /// it at once.
 pub(crate) fn interrupted() -> bool {
     static LISTENING: std::sync::Once = std::sync::Once::new();
+    static FIRST: OnceLock<Instant> = OnceLock::new();
     LISTENING.call_once(|| {
         // Without a handler the system ends the program, and the next run removes the partial output.
         let _ = ctrlc::set_handler(|| {
-            if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            INTERRUPTED.store(true, Ordering::Relaxed);
+            if FIRST.get_or_init(Instant::now).elapsed() > ONE_SIGNAL {
                 std::process::exit(130);
             }
         });

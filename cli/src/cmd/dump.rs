@@ -186,10 +186,11 @@ fn write_text(
     let fit = room.map(|room| room.saturating_sub(dots.len()) / CELL / 2);
     let across = shown(0..columns, fit.map_or(EDGE, |fit| (fit as u64).clamp(1, EDGE)));
     let left_out = across.len() > 1 || shown(rows.clone(), EDGE).len() > 1;
-    if left_out
-        && args.form.is_none()
-        && args.output.as_deref().is_some_and(|path| path != Path::new("-"))
-    {
+    let is_file = match args.output.as_deref() {
+        Some(path) => path != Path::new("-"),
+        None => is_redirected(),
+    };
+    if left_out && args.form.is_none() && is_file {
         note("not every value is written: --all writes all as text, --as npy as an array of NumPy");
     }
     let cell = |value: f32| format!("{:>CELL$}", number(value));
@@ -214,6 +215,19 @@ fn write_text(
         })?;
     }
     Ok(())
+}
+
+/// Whether standard output is a file, as with `> FILE`.
+#[cfg(unix)]
+fn is_redirected() -> bool {
+    use std::os::fd::AsFd;
+    let output = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    output.and_then(|file| file.metadata()).is_ok_and(|found| found.is_file())
+}
+
+#[cfg(not(unix))]
+fn is_redirected() -> bool {
+    false
 }
 
 /// The shortest digits that parse to the same value, with an exponent if that is shorter.

@@ -230,3 +230,14 @@ fn bytes_of_rows_that_are_packed_together() {
     let rows = refused(&["dump", path, "l.weight", "--as", "raw", "--rows", "0..1"]);
     assert!(rows.starts_with("2\n") && rows.contains("packs several rows together"), "{rows}");
 }
+
+/// `dump MODEL TENSOR > FILE` writes some of the values.
+#[test]
+#[cfg(unix)]
+fn what_a_redirected_table_lacks_is_said() {
+    let mut program =
+        support::program(&["dump", "assets/sample/sample-Q8_0.gguf", "output_norm.weight"]);
+    let file = tempfile::tempfile().expect("a file");
+    let said = program.stdout(file).output().expect("a run").stderr;
+    assert!(String::from_utf8_lossy(&said).contains("not every value is written"), "{said:?}");
+}

@@ -236,7 +236,7 @@ fn a_second_ctrl_c_ends_at_once() {
         let pace = (answer.body.len() > 1 << 17).then_some((1 << 16, Duration::from_secs(300)));
         server::Answer { pace, ..answer }
     });
-    for pause in [100, 1000, 10_000].map(Duration::from_millis) {
+    for pause in [500, 1000, 10_000].map(Duration::from_millis) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let to = folder.path().to_str().expect("a path in UTF-8");
         server.reset();
