@@ -46,7 +46,9 @@ pub(crate) fn run() -> Done {
     let (a, b) = (compared(&safetensors)?, compared(&mlx)?);
     let tensors = plural(a.report().compared, "tensor");
     let values = match (a.report().different.len(), b.report().different.len()) {
-        (0, 0) => format!("All {tensors} have equal values."),
+        (0, 0) => {
+            format!("All {tensors} have equal values: F32 and MLX's 8 bits hold those of Q8_0.")
+        }
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
     };
     writeln!(out, "\nWeighbridge calls this tensor {TENSOR} in all three. {values}")?;
@@ -56,7 +58,7 @@ pub(crate) fn run() -> Done {
     let error = ops::diff(&safetensors, &small, &DiffOptions::new())?.report().relative_rms;
     writeln!(
         out,
-        "Quantized from Q8_0 ({}) to Q4_K_M ({}): {} bits per weight, relative error {:.1} %.",
+        "Quantized from Q8_0 ({}) to Q4_K_M ({}): {} bits per weight, an error of {:.1} % (RMS).",
         bytes(SAMPLE.len() as u64),
         bytes(plan.bytes()),
         bits(small.quantization().bits_per_weight()),
@@ -66,7 +68,7 @@ pub(crate) fn run() -> Done {
     let writer = if before == after { "Both models write the same" } else { "It writes another" };
     writeln!(out, "{writer} story: \"{after}...\"")?;
     writeln!(out, "\nNext, your model:")?;
-    for command in ["FILE", "view FILE", "memory FILE --room 8G"] {
+    for command in ["FILE", "view FILE", "memory FILE 8G"] {
         writeln!(out, "  weighbridge {command}")?;
     }
     out.flush()?;
