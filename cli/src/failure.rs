@@ -168,6 +168,14 @@ fn unexpanded(path: &str) -> Option<String> {
         path if path.starts_with("file://") => {
             format!("a file is given by its path: {}", path.trim_start_matches("file://"))
         }
+        #[cfg(unix)]
+        path if path.contains('\\') => {
+            let meant = path.replace('\\', "/");
+            match Path::new(&meant).exists() {
+                true => format!("did you mean {meant}?"),
+                false => "folders are divided by / here".to_owned(),
+            }
+        }
         path if path.contains('*') => {
             "no file has this name, and the shell replaces * outside of quotes only".to_owned()
         }
@@ -186,6 +194,9 @@ pub(crate) fn nearest_entry(path: &Path) -> Option<String> {
     }
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    if !folder.exists() {
+        return Some(print::shown(&Path::new(&nearest_entry(folder)?).join(name)));
+    }
     let entries = std::fs::read_dir(folder).ok()?.take(MANY).flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names: Vec<String> = names.collect();

@@ -185,7 +185,8 @@ impl CreateOptions {
                 Instruction::From(from) => {
                     let path = at(from);
                     // A name of a model in the store, unless there is such a file.
-                    let path = if path.exists() { path } else { PathBuf::from(from) };
+                    let is_path = path.exists() || from.starts_with('~');
+                    let path = if is_path { path } else { PathBuf::from(from) };
                     let model = Model::open(&path)?;
                     let own = |other: &Model| other.files().any(|file| is_same(file, &path));
                     let is_part = model.encoding() == Encoding::Gguf

@@ -82,10 +82,10 @@ pub(crate) fn resolve(name: &Path) -> Result<Resolved> {
     }
     let is_name = ModelName::parse(text).is_some() || repository.is_some();
     Err(match metadata {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound || !is_name => {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Error::io("cannot open", error).in_file(name)
         }
-        _ if is_path(text) => Error::not_found("no such file").in_file(name),
+        _ if is_path(text) || !is_name => Error::not_found("no such file").in_file(name),
         _ => nowhere(name, text, repository.filter(|_| !is_path(text)).as_ref()),
     })
 }

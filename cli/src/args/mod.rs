@@ -1,6 +1,7 @@
 //! The command line: subcommands, arguments and help.
 
 mod foreign;
+mod foreign_options;
 pub(crate) mod help;
 mod names;
 mod open;
@@ -144,7 +145,7 @@ pub(crate) enum InspectSort {
     Bits,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   weighbridge inspect model.gguf
   weighbridge inspect a.gguf b.gguf
@@ -282,6 +283,14 @@ pub(crate) struct Dump {
     pub(crate) overwrite: bool,
     #[command(flatten)]
     pub(crate) open: Open,
+}
+
+impl Inspect {
+    /// Whether tensors are listed, and not the values of one shown.
+    pub(crate) fn is_list(&self) -> bool {
+        let names = self.canonical || self.stored || self.all || self.sort.is_some();
+        names || self.metadata || self.findings || self.dispatch || self.shard.is_some()
+    }
 }
 
 impl Dump {

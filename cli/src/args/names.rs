@@ -62,7 +62,7 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("q5|q3|q2", "GGUF has Q5_K_M, Q3_K_M and Q2_K, MLX has mlx5, mlx3 and mlx2"),
     ("int4|q4|w4a16|nf4|fp4|bnb", "the types of 4 bits are Q4_K_M for GGUF and mlx4 for MLX"),
     (
-        "fp8|f8|f8_e4m3|float8",
+        "fp8|f8|f8_e4m3|float8|fp8_e4m3|fp8_e4m3fn|fp8_e5m2|f8_e5m2|float8_e4m3fn|float8_e5m2",
         "FP8 is read, and nothing is quantized to it; Q8_0 for GGUF is about as large",
     ),
     (

@@ -13,7 +13,7 @@ use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
 use super::names::float_name;
-use super::program::{Program, is_spelled, word_at};
+use super::program::{Program, takes_value, unknown_option, word_at};
 use super::values::{sha256, size_for_path};
 use super::{Listing, TargetType};
 use crate::failure::Failure;
@@ -162,6 +162,10 @@ pub(super) fn arrange(
         (verb, from) = (inner, from + 1);
         name = format!("{name} {}", inner.get_name());
     }
+    // Its value may be an argument, or not.
+    if unknown_option(verb, words, from).is_some() {
+        return Ok(());
+    }
     let places = arguments(verb, words, from);
     if let ("merge", [first, second, ..]) = (name.as_str(), places.as_slice())
         && is_adapter(word_at(words, *first))
@@ -174,14 +178,30 @@ pub(super) fn arrange(
     {
         words.push(format!("--prompt={prompt}").into());
     }
-    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     refused(&name, words, &places)?;
     if let Some((place, option)) = option_of(&name, words, &places) {
         words.insert(place, option.into());
         return Ok(());
     }
-    match (name.as_str(), places.as_slice()) {
-        ("convert", _) => quantized(words, at, &places),
+    if let ("dump", [_]) = (name.as_str(), places.as_slice())
+        && words.len() == from + 1
+    {
+        words.splice(at..=at, ["inspect".into(), "--metadata".into()]);
+        return Ok(());
+    }
+    rearrange(&name, words, at, &places)
+}
+
+/// Puts the arguments of a verb in their order, and the verb that they mean. They are at these places.
+fn rearrange(
+    name: &str,
+    words: &mut Vec<OsString>,
+    at: usize,
+    places: &[usize],
+) -> Result<(), Failure> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    match (name, places) {
+        ("convert", _) => quantized(words, at, places),
         ("quantize", [first, .., last]) if is_type(nth(0)) => {
             // The type comes last.
             let target = words.remove(*first);
@@ -190,7 +210,7 @@ pub(super) fn arrange(
         ("quantize", [_, first, second]) if is_type(nth(1)) && !is_type(nth(2)) => {
             words.swap(*first, *second);
         }
-        ("merge", _) => merged(words, at, &places)?,
+        ("merge", _) => merged(words, at, places)?,
         ("meta set", [_, key, value]) if !nth(1).contains('=') => {
             let setting = format!("{}={}", nth(1), nth(2));
             words.splice(*key..=*value, [setting.into()]);
@@ -198,6 +218,10 @@ pub(super) fn arrange(
         // `get FILE KEY`.
         ("pull", [_, _, ..]) if Path::new(nth(0)).is_file() => {
             words.splice(at..=at, ["meta".into(), "get".into()]);
+        }
+        // LM Studio's way to name the type.
+        ("pull", [name]) if is_type_name(after_at(nth(0))) => {
+            words[*name] = nth(0).replacen('@', ":", 1).into();
         }
         ("pull", [name, target]) if is_type(nth(1)) => {
             let named = format!("{}:{}", nth(0), nth(1));
@@ -215,14 +239,15 @@ pub(super) fn arrange(
         ("models", [_]) if Path::new(nth(0)).is_file() => {
             words.splice(at..=at, ["inspect".into()]);
         }
-        ("dump", [_]) if words.len() == from + 1 => {
-            words.splice(at..=at, ["inspect".into(), "--metadata".into()]);
-        }
         ("dump", [first, second]) if !Path::new(nth(0)).exists() && is_model(nth(1)) => {
             words.swap(*first, *second);
         }
+        ("diff", [_, _, tensor]) => words.insert(*tensor, "--filter".into()),
         ("run embed", [_, texts @ ..]) => {
-            texts.iter().rev().for_each(|text| words.insert(*text, "--text".into()));
+            for text in texts {
+                let text = &mut words[*text];
+                *text = format!("--text={}", text.to_string_lossy()).into();
+            }
         }
         ("run generate", [_, prompt @ ..]) if !has(words, &["--prompt"]) => {
             prompted(words, prompt);
@@ -230,6 +255,12 @@ pub(super) fn arrange(
         _ => {}
     }
     Ok(())
+}
+
+/// What follows an `@`: a revision, or for LM Studio a type of GGUF.
+fn after_at(name: &str) -> &str {
+    let end = name.split_once('@').map_or("", |(_, end)| end);
+    if FileType::from_name(end).is_some() { end } else { "" }
 }
 
 /// The argument that is the value of an option here: its place, and the option.
@@ -240,7 +271,9 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
     let is_new = !Path::new(word).exists();
     let option = match (name, places.len()) {
         ("convert", 2) if is_container(word) && !has(words, &["--to"]) => "--to",
-        ("convert", 2) if is_new && float_name(word).is_some() => "--dtype",
+        ("convert", 2) if is_new && float_name(word).is_some() && !has(words, &["--dtype"]) => {
+            "--dtype"
+        }
         ("dump", 3) => "--output",
         ("memory", 2) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
             if name == "split" { "--max-shard-size" } else { "--room" }
@@ -262,7 +295,11 @@ fn prompted(words: &mut Vec<OsString>, places: &[usize]) {
     let (Some(first), Some(last)) = (places.first(), places.last()) else { return };
     if last - first + 1 == places.len() {
         let text = words[*first..=*last].join(OsStr::new(" "));
-        words.splice(*first..=*last, ["--prompt".into(), text]);
+        let mut prompt = OsString::from("--prompt=");
+        prompt.push(text);
+        // After `--`, it would be an argument.
+        let from = first - usize::from(word_at(words, first - 1) == "--");
+        words.splice(from..=*last, [prompt]);
     }
 }
 
@@ -282,7 +319,14 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
                 return Err(Failure::advised("the merged model has no name".to_owned(), advice));
             }
             words.insert(*second, "--lora".into());
-            words.splice(at..=at, ["convert".into()]);
+            let verb = match words.iter().position(|word| word == "--quantize") {
+                Some(option) => {
+                    words[option] = "--type".into();
+                    "quantize"
+                }
+                None => "convert",
+            };
+            words.splice(at..=at, [verb.into()]);
         }
         // What a shell makes of `model-*.gguf`: any shard stands for all.
         [first, others @ ..] if has(words, &["--dst"]) && is_set(words, places) => {
@@ -303,7 +347,11 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
 
 /// Refuses arguments that are right in no order, and says what to type instead.
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
-    match written(name, words, places).or_else(|| shown(name, words, places)) {
+    let fault = match name {
+        "merge" => joined(words, places),
+        _ => written(name, words, places).or_else(|| shown(name, words, places)),
+    };
+    match fault {
         Some((fault, advice)) => Err(Failure::advised(fault, advice)),
         None => Ok(()),
     }
@@ -317,21 +365,6 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             "{ftype} in a name is not replaced".to_owned(),
             "leave the destination out: with --dtype, its name has the dtype".to_owned(),
         ),
-        ("merge", 2..)
-            if nth(0) != nth(1)
-                && is_model(nth(0))
-                && is_model(nth(1))
-                && !is_adapter(nth(1))
-                && !has(words, &["--overwrite"])
-                && !is_set(words, places)
-                && !is_set(words, places.split_last().map_or(places, |(_, shards)| shards)) =>
-        {
-            (
-                format!("{} and {} are two models", nth(0), nth(1)),
-                "a recipe says how: `weighbridge help merge`; `diff` compares two models"
-                    .to_owned(),
-            )
-        }
         ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
             "the name of the new model comes first".to_owned(),
             format!("`weighbridge create {} {}`", nth(1), nth(0)),
@@ -346,20 +379,18 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             "several models are given".to_owned(),
             format!("one command each: `for f in *.gguf; do weighbridge {name} \"$f\" ...; done`"),
         ),
-        ("merge", 2)
-            if has(words, &["--dst"]) && !is_known(nth(1)) && !is_set(words, places) =>
-        (
-            format!("there is no {}", nth(1)),
-            "`weighbridge merge MODEL ADAPTER DST` merges an adapter; models are merged by a recipe: `weighbridge help merge`"
-                .to_owned(),
-        ),
         ("convert" | "split", 2) if has(words, &["--dst"]) => (
             format!("{} is given, and -o too", nth(1)),
             format!("one of them: `weighbridge {name} SRC DST` or `weighbridge {name} SRC -o DST`"),
         ),
-        ("merge", 1) if !has(words, &["--dst", "-h", "--help"]) => (
-            "the joined model has no name".to_owned(),
-            format!("`weighbridge merge {} DST`", nth(0)),
+        ("quantize", 0) if !has(words, &["-h", "--help", "--lora", "--src"]) => (
+            "no model is given".to_owned(),
+            "`weighbridge quantize MODEL Q4_K_M`; `weighbridge list types` lists the types".to_owned(),
+        ),
+        ("quantize", 1..) if Path::new(nth(0)).join("adapter_config.json").is_file() && is_adapter(nth(0)) => (
+            format!("{} is an adapter", nth(0)),
+            format!("`weighbridge convert {0} DST.gguf --base MODEL --dtype Q8_0` writes it for llama.cpp, \
+                `weighbridge quantize MODEL DST TYPE --lora {0}` merges it", nth(0)),
         ),
         ("quantize", 3..)
             if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
@@ -380,6 +411,40 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
     })
 }
 
+/// The fault of arguments of `merge`, and what to type instead.
+fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    let shards = places.split_last().map_or(places, |(_, shards)| shards);
+    let is_one = is_set(words, places) || is_set(words, shards) || is_adapter(nth(1));
+    let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
+    Some(match places.len() {
+        0 => return None,
+        1 if !has(words, &["--dst", "-h", "--help"]) => (
+            "the joined model has no name".to_owned(),
+            format!("`weighbridge merge {} DST`", nth(0)),
+        ),
+        1 => return None,
+        _ if is_one => return None,
+        _ if !has(words, &["--overwrite"]) && are_models() => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "a recipe says how: `weighbridge help merge`; `diff` compares two models".to_owned(),
+        ),
+        2 if has(words, &["--dst"]) && !is_known(nth(1)) => (
+            format!("there is no {}", nth(1)),
+            "`weighbridge merge MODEL ADAPTER DST` merges an adapter; models are merged by a recipe: \
+             `weighbridge help merge`"
+                .to_owned(),
+        ),
+        2 => return None,
+        _ => (
+            "several files are given, which are no shards of one model".to_owned(),
+            "models are merged by a recipe: `weighbridge help merge`; `cat PIECES > FILE` joins the pieces of one \
+             file"
+                .to_owned(),
+        ),
+    })
+}
+
 /// The fault of arguments of a verb that shows or runs a model, and what to type instead.
 fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
@@ -396,6 +461,10 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
             )
         }
+        ("run generate" | "run embed" | "run tokens", 2..) if is_model(nth(1)) => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "each command runs one".to_owned(),
+        ),
         ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
             format!("{} is a file, not the text", nth(1)),
             format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
@@ -421,12 +490,6 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
 
 /// The places of the words that are no options, and no values of options.
 fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
-    let takes_value = |option: &str| {
-        let mut named = verb.get_arguments().filter(|argument| is_spelled(argument, option));
-        named.any(|argument| {
-            argument.get_action().takes_values() && !argument.is_require_equals_set()
-        })
-    };
     let (mut places, mut place) = (Vec::new(), from);
     while let Some(word) = words.get(place) {
         match word.to_str() {
@@ -434,8 +497,10 @@ fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
                 places.extend(place + 1..words.len());
                 break;
             }
-            Some(option) if option.starts_with('-') && option.len() > 1 => {
-                place += usize::from(takes_value(option));
+            Some(option)
+                if option.starts_with('-') && option.len() > 1 && !option.contains(' ') =>
+            {
+                place += usize::from(takes_value(verb, option));
             }
             _ => places.push(place),
         }
@@ -481,6 +546,10 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
             return;
         }
         _ => return,
+    }
+    let to = words.windows(2).position(|pair| pair[0] == "--to" && pair[1] == "gguf");
+    if let Some(to) = to {
+        words.drain(to..to + 2).for_each(drop);
     }
     words.splice(at..=at, ["quantize".into()]);
 }

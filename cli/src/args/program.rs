@@ -92,6 +92,40 @@ pub(super) fn has_option(verb: &Command, option: &str) -> bool {
     verb.get_arguments().any(|argument| is_spelled(argument, option))
 }
 
+/// Whether an option takes the next word as its value.
+pub(super) fn takes_value(verb: &Command, option: &str) -> bool {
+    let mut named = verb.get_arguments().filter(|argument| is_spelled(argument, option));
+    named.any(|it| it.get_action().takes_values() && !it.is_require_equals_set())
+}
+
+/// The first option from a place on that a verb does not have. The parser would blame another word.
+pub(super) fn unknown_option<'w>(
+    verb: &Command,
+    words: &'w [OsString],
+    from: usize,
+) -> Option<&'w str> {
+    let mut place = from;
+    while let Some(word) = words.get(place) {
+        match word.to_str().unwrap_or_default() {
+            "--" => return None,
+            "-h" | "--help" | "-" => {}
+            option if option.starts_with('-') && !option.contains(' ') => {
+                let name = option.split('=').next().unwrap_or(option);
+                // `-fa` may be two options, and `-1` is a number.
+                let short = name.get(..2).filter(|_| !name.starts_with("--")).unwrap_or(name);
+                let is_number = option.parse::<f64>().is_ok();
+                if !is_number && !has_option(verb, name) && !has_option(verb, short) {
+                    return Some(name);
+                }
+                place += usize::from(takes_value(verb, option));
+            }
+            _ => {}
+        }
+        place += 1;
+    }
+    None
+}
+
 /// The word at a place, if it is UTF-8.
 pub(super) fn word_at(words: &[OsString], place: usize) -> &str {
     words.get(place).and_then(|word| word.to_str()).unwrap_or_default()

@@ -113,7 +113,7 @@ pub(crate) struct Generate {
     pub(crate) path: PathBuf,
     /// The text to continue; tokens such as <|im_start|> are recognized in it. T5: the text that the
     /// encoder reads
-    #[arg(long, value_name = "TEXT", conflicts_with = "ids",
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "ids",
         required_unless_present_any = ["ids", "encoder_ids"])]
     pub(crate) prompt: Option<String>,
     /// The tokens to continue, as numbers
@@ -127,7 +127,7 @@ pub(crate) struct Generate {
     #[arg(long, hide = true)]
     pub(crate) no_chat: bool,
     /// The system message of a conversation, which says how to answer
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["ids", "no_chat"])]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with_all = ["ids", "no_chat"])]
     pub(crate) system: Option<String>,
     /// Stop after this many tokens, 128 if nothing else is said; -1: at the end of the text, or of the
     /// model's context
@@ -180,7 +180,7 @@ pub(crate) struct Embed {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// A text to embed; give the option again for another text
-    #[arg(long, value_name = "TEXT", required_unless_present = "ids")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, required_unless_present = "ids")]
     pub(crate) text: Vec<String>,
     /// A text as token numbers, for models without a tokenizer
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "text")]
@@ -223,7 +223,7 @@ pub(crate) struct Tokens {
     /// A file, any shard of a split GGUF, a directory, or the name of an Ollama model
     pub(crate) path: PathBuf,
     /// A text to split into tokens; give the option again for another text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) text: Vec<String>,
     /// Print the numbers of the tokens alone
     #[arg(long, requires = "text", conflicts_with = "json")]

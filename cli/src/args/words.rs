@@ -7,9 +7,8 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
-use super::foreign::{
-    ANY, ESCAPES, LAUNCHERS, OPTIONS, PREFIXES, PROGRAMS, VALUED_ELSEWHERE, VERBS,
-};
+use super::foreign::{ESCAPES, LAUNCHERS, PREFIXES, PROGRAMS, VERBS};
+use super::foreign_options::{ANY, OPTIONS, VALUED_ELSEWHERE};
 use super::help;
 use super::names::float_name;
 use super::order;
@@ -45,6 +44,7 @@ pub(crate) fn translated(
     let escapes = has_escapes(&words, of_script(program, word_at(&words, at)));
     verb(program, &mut words, at)?;
     order::mlx_type(&mut words, at)?;
+    dashed_options(&mut words, at);
     options(program, &mut words, at)?;
     order::arrange(program, &mut words, at)?;
     if escapes {
@@ -183,7 +183,9 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         _ if merges => "merge",
         Is(here) => here,
         Near(here, what) => {
-            note(what);
+            if !order::has(words, &["--sha256"]) {
+                note(what);
+            }
             here
         }
         Moved(here) => {
@@ -221,7 +223,8 @@ fn of_script<'w>(program: &Program, typed: &'w str) -> &'w str {
 
 /// A verb of another program without the ending of a script.
 fn dashed(typed: &str) -> String {
-    typed.strip_suffix(".py").unwrap_or(typed).replace('_', "-")
+    let name = [".py", ".exe"].iter().find_map(|ending| typed.strip_suffix(ending));
+    name.unwrap_or(typed).replace('_', "-")
 }
 
 /// The same without the program's name.
@@ -277,6 +280,17 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     Err(says(&format!("`{name}` is neither a command nor a file"), &advice))
 }
 
+/// Puts `-` for `_` in the names of options: `--max_shard_size`.
+fn dashed_options(words: &mut [OsString], at: usize) {
+    for word in words.iter_mut().skip(at).take_while(|word| *word != "--") {
+        let text = word.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        if name.starts_with("--") && name.contains('_') && !name.contains(' ') {
+            *word = (name.replace('_', "-") + &text[name.len()..]).into();
+        }
+    }
+}
+
 /// Puts the words of this program for the options of a verb.
 fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     let mut verb = word_at(words, at).to_owned();
@@ -324,6 +338,11 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
                 continue;
             }
             Some(Is(here)) => vec![here],
+            // `--verbose False` of mlx-lm.
+            Some(Needless) if ["true", "false"].contains(&given.to_lowercase().as_str()) => {
+                words.drain(place..=place + usize::from(value.is_none()));
+                continue;
+            }
             Some(Value | Needless) => Vec::new(),
             Some(Ignored(why)) => {
                 note(&format!("{option} is left out: {why}"));
@@ -381,6 +400,8 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
         _ if option == "--ids" && has("--print-ids") && !value.starts_with(is_digit) => {
             Some(Is("--print-ids"))
         }
+        // llama-cli has it without a value.
+        _ if option == "--color" && (value.is_empty() || value.starts_with('-')) => Some(Needless),
         true if has("--type") && order::is_type_name(value) => Some(Is("--type")),
         true if has("--dtype") && order::is_type_name(value) => Some(Is("--dtype")),
         true if has("--to") && order::is_container(value) => Some(Is("--to")),
@@ -455,23 +476,31 @@ pub(crate) fn unknown_option(
     typed: &[OsString],
     words: &[OsString],
 ) -> Option<Failure> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
-        return None;
+    let program = super::program::command();
+    let (command, name) = called(&program, words);
+    let from = verb_place(words).map_or(1, |at| at + name.split(' ').count());
+    let found = super::program::unknown_option(command, words, from);
+    let parsed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if option.starts_with('-') => Some(option.as_str()),
+        _ => None,
     };
-    if error.kind() != ErrorKind::UnknownArgument || !option.starts_with('-') {
+    let is_other = error.kind() != ErrorKind::UnknownArgument && found.is_none();
+    if is_other || !error.use_stderr() {
         return None;
     }
     // The parser takes `-fa` for two options.
-    let is_whole = |word: &&str| word.starts_with(option.as_str()) && !word.starts_with("--");
+    let is_whole = |word: &&str| {
+        parsed.is_some_and(|option| word.starts_with(option)) && !word.starts_with("--")
+    };
     let whole = words.iter().filter_map(|word| word.to_str()).find(is_whole);
-    let option = whole.map_or(option.as_str(), |word| word.split('=').next().unwrap_or(word));
-    let program = super::program::command();
-    let (command, name) = called(&program, words);
+    let whole = whole.map(|word| word.split('=').next().unwrap_or(word));
+    let option = found.or(whole).or(parsed)?;
     let names = command.get_arguments().filter_map(clap::Arg::get_long).collect::<Vec<_>>();
     let word = option.trim_start_matches('-');
     let mut starting =
         names.iter().copied().filter(|name| word.len() > 2 && name.starts_with(word));
     let started = starting.next().filter(|_| starting.next().is_none());
+    let is_file = || Path::new(option).exists().then(|| format!("a file: ./{option}"));
     let near = started.or_else(|| {
         spelling::nearest(word, names.iter().copied(), |name| spelling::distance(word, name))
     });
@@ -482,8 +511,8 @@ pub(crate) fn unknown_option(
         (name, Some(own)) if !name.starts_with(own) => own,
         (name, _) => name,
     };
-    let advice = match near
-        .map(|near| format!("did you mean --{near}?"))
+    let advice = match is_file()
+        .or_else(|| near.map(|near| format!("did you mean --{near}?")))
         .or_else(|| suited(command, word))
         .or_else(|| elsewhere(&program, option))
     {
@@ -505,7 +534,8 @@ fn elsewhere(program: &clap::Command, option: &str) -> Option<String> {
     let having =
         verbs.filter(|verb| has_option(verb, option)).map(|verb| format!("`{}`", verb.get_name()));
     let having: Vec<String> = having.collect();
-    (1..=3).contains(&having.len()).then(|| format!("{} has {option}", having.join(", ")))
+    let has = if having.len() > 1 { "have" } else { "has" };
+    (1..=3).contains(&having.len()).then(|| format!("{} {has} {option}", having.join(", ")))
 }
 
 /// The option of a verb that an unknown one may mean: one with this value, or one whose help has the word.
@@ -554,7 +584,7 @@ mod tests {
         ("w m.gguf --all", "w inspect m.gguf --all"),
         ("w --color never generate m -p x", "w run generate m --prompt x --color never"),
         ("w --filter layers inspect m", "w inspect m --filter layers"),
-        ("w run m Hello", "w run generate --chat m --prompt Hello"),
+        ("w run m Hello", "w run generate --chat m --prompt=Hello"),
         ("w run embed m", "w run embed m"),
         ("w run generate m -h", "w run generate m -h"),
         ("w list models --json", "w models --json"),
@@ -600,7 +630,7 @@ mod tests {
             "w run generate --chat m --max-tokens 20 --prompt x",
         ),
         ("w run -m m -p x -c 512 -ngl 99 -t 2", "w run generate --chat m --prompt x"),
-        ("w embed m a b", "w run embed m --text a --text b"),
+        ("w embed m a b", "w run embed m --text=a --text=b"),
         ("w -hf o/n", "w inspect o/n"),
         ("w --strict verify m", "w verify m --strict"),
         ("w --threads 1 --json quantize m q", "w quantize m q --threads 1 --json"),
@@ -639,8 +669,17 @@ mod tests {
             "w run generate --chat m --prompt a\nbA\\q --stop \n",
         ),
         (r"w llama-cli -m m -p a\nb --no-escape", r"w run generate --chat m --prompt a\nb"),
-        (r"w run m a\nb -e", "w run generate --chat m --prompt a\nb"),
-        (r"w run m a\nb", r"w run generate --chat m --prompt a\nb"),
+        ("w diff a b attn_q", "w diff a b --filter attn_q"),
+        ("w llama-quantize.exe d o.gguf Q4_0", "w quantize d o.gguf Q4_0"),
+        ("w python -m gguf.scripts.gguf_dump m", "w inspect --metadata m"),
+        ("w convert_hf_to_gguf.py d --outtype q4_k_m", "w quantize d --type q4_k_m"),
+        ("w convert d --torch_dtype=float16", "w convert d --dtype float16"),
+        ("w lms get a/b@q4_k_m", "w pull a/b:q4_k_m"),
+        ("w memory m -b 2048 -ub 512", "w memory m --batch 512"),
+        ("w llama-cli -m m --color -p x -ot exps=CPU", "w run generate --chat m --prompt x"),
+        ("w mlx_lm.generate -p x --verbose False", "w run generate --chat --prompt x"),
+        (r"w run m a\nb -e", "w run generate --chat m --prompt=a\nb"),
+        (r"w run m a\nb", r"w run generate --chat m --prompt=a\nb"),
         (r"w ./build/bin/llama-tokenize -m m -p=a\tb\\n", "w run tokens m --text a\tb\\n"),
         ("w llama-cli -m m -p x --numa distribute -ctk q4_0", "w run generate --chat m --prompt x"),
         ("w llama-cli -m m -p x --samplers top_k;min_p", "w run generate --chat m --prompt x"),
@@ -657,7 +696,8 @@ mod tests {
         ("w pull a/b Q4_K_M", "w pull a/b:Q4_K_M"),
         ("w clone a/b ./c", "w pull a/b --output ./c"),
         ("w models qwen", "w models --filter qwen"),
-        ("w run m Once upon -n 3", "w run generate --chat m --prompt Once upon --max-tokens 3"),
+        ("w run m Once upon -n 3", "w run generate --chat m --prompt=Once upon --max-tokens 3"),
+        ("w run m -- -5 degrees", "w run generate --chat m --prompt=-5 degrees"),
         ("w split m out 2G", "w split m out --max-shard-size 2G"),
         ("w dequantize m", "w convert --dtype F16 m"),
         ("w ollama show m", "w show m"),
@@ -674,7 +714,7 @@ mod tests {
         ("w llama-cli -m m -p x -fa --jinja", "w run generate --chat m --prompt x"),
         ("w llama-cli -m m -p x -no-cnv", "w run generate --chat m --prompt x --no-chat"),
         ("w llama-completion -m m -p x -n -1", "w run generate m --prompt x --max-tokens -1"),
-        ("w ollama run m Hello", "w run generate --chat m --prompt Hello"),
+        ("w ollama run m Hello", "w run generate --chat m --prompt=Hello"),
         ("w ollama list m", "w models --filter m"),
         ("w ollama help run", "w run --help"),
         ("w ollama --version", "w --version"),

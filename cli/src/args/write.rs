@@ -60,6 +60,10 @@ pub(crate) struct Destination {
 fn destination(text: &str) -> Result<PathBuf, String> {
     match text {
         "-" => Err("a model is not written to standard output: give a file".to_owned()),
+        #[cfg(unix)]
+        text if text.contains('\\') => {
+            Err(format!("folders are divided by /: {}", text.replace('\\', "/")))
+        }
         text => Ok(PathBuf::from(text)),
     }
 }
@@ -570,7 +574,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "TEXT")]
     pub(crate) template: Option<String>,
     /// System prompt
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) system: Option<String>,
     /// Parameter of runs: temperature=0.2, num_ctx=8192, stop='</s>', ...
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]

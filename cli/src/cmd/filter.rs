@@ -44,6 +44,11 @@ impl Filter {
 /// The error of a filter that matches no tensor of a model.
 pub(crate) fn no_match(glob: &str, model: &Path) -> Error {
     let fault = format!("no tensor name matches \"{glob}\"");
-    let advice = "`weighbridge inspect --all` lists the names";
+    let advice = match glob.contains(['*', '?']) {
+        true => {
+            "with * or ?, it is that of a whole name, as in '*attn_q*'; `weighbridge inspect --all` lists the names"
+        }
+        false => "`weighbridge inspect --all` lists the names",
+    };
     Error::new(ErrorKind::NotFound, fault).advise(advice).in_file(model)
 }

@@ -115,7 +115,7 @@ fn prompt(args: &Generate, model: &Model, stored: &Stored) -> Result<Vec<u32>, S
     let Some(template) = ChatTemplate::new(model).map_err(advised)? else {
         if args.system.is_some() {
             let error = Error::new(ErrorKind::Unsupported, "the model has no chat template");
-            return Err(error.advise("leave --system out").in_file(model.path()).into());
+            return Err(error.advise("leave the system prompt out").in_file(model.path()).into());
         }
         stored.tell(false);
         note("the model has no chat template: the prompt is continued as it is");

@@ -370,7 +370,7 @@ fn wrong_modelfiles_and_options() {
     std::fs::write(file, "FROM ./nothing.gguf\n").unwrap();
     assert_snapshot!(said(&["create", "m", "-f", file]), @"
     5
-    error: ./nothing.gguf: cannot open: No such file or directory (os error 2)
+    error: ./nothing.gguf: no such file
     ");
     assert_snapshot!(said(&["create", "m", HF, "--parameter", "top_k=many"]), @r#"
     2

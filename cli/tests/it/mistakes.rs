@@ -6,6 +6,8 @@ use crate::support::{failure, fed, file, printed, program, refused, run, sample}
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
 const HF: &str = "assets/sample/hf";
+const BASE: &str = "tests/fixtures/lora/llama/base";
+const ADAPTER: &str = "tests/fixtures/lora/llama/adapter";
 
 #[test]
 fn a_sentence_says_what_to_type() {
@@ -133,6 +135,38 @@ fn a_sentence_says_what_to_type() {
         (&["gguf-split", "--split", "--no-tensor-first-split", GGUF, "x"], "the first shard has"),
         (&["fp8_cast_bf16.py", "--input-fp8-hf-path", "x"], "`weighbridge convert DIR OUT --dtype"),
         (&["meta", "set", GGUF, "x.a=1", "x.b=no", "--dry-run"], "x.b=str:TEXT"),
+        (&["run", GGUF, "Once", "--foo", "1"], "has no option --foo"),
+        (&["run", "--foo", "1", GGUF, "Once"], "has no option --foo"),
+        (&["convert", HF, "--foo", "x", "-o", "y.gguf"], "`convert` has no option --foo"),
+        (&["merge", HF, "--foo", "x", "-o", "y"], "`merge` has no option --foo"),
+        (&["run", GGUF, "Once", "--max-token", "5"], "did you mean --max-tokens?"),
+        (&["quantize", HF], "the type is missing"),
+        (&["llama-quantize"], "`weighbridge list types` lists the types"),
+        (
+            &["merge", "x.gguf-split-aa", "x.gguf-split-ab", "x.gguf-split-ac", "x"],
+            "`cat PIECES > FILE`",
+        ),
+        (&["convert", HF, "out\\x.gguf"], "folders are divided by /: out/x.gguf"),
+        (&["assets\\sample\\sample-Q8_0.gguf"], "did you mean assets/sample/sample-Q8_0.gguf?"),
+        (&["llama-cli", "-hfr", "o/n", "-hff", "x.gguf", "-p", "x"], "`hf://ORG/NAME/FILE`"),
+        (&["run", GGUF, HF], "are two models"),
+        (
+            &["meta", "set", GGUF, "tokenizer.ggml.tokens[5]=str:x"],
+            "one element of an array is not set",
+        ),
+        (
+            &["meta", "set", GGUF, "rope_freq_base=1e6"],
+            "the nearest key is \"llama.rope.freq_base\"",
+        ),
+        (&["meta", "set", GGUF, "general.name", "=", "x"], "=: expected KEY=VALUE, without spaces"),
+        (&["meta", "set", GGUF, "add_bos_token=yes"], "\"yes\" is not a valid bool: true or false"),
+        // Before any table is printed.
+        (
+            &["stats", GGUF, "blk.0.attn_k.weigth"],
+            "the most similar name is \"blk.0.attn_k.weight\"",
+        ),
+        (&["memory", GGUF, "--gpu-memory-utilization", "0.9"], "`--room 21.6G` is 0.9 of 24 GB"),
+        (&["mergekit-yaml", "x.yml", "x", "--dtype", "float16"], "`dtype: bfloat16` in the recipe"),
         (&["lms", "load", "x"], "Weighbridge keeps no model running"),
     ];
     for (words, sentence) in rows {
@@ -146,7 +180,14 @@ fn a_sentence_says_what_to_type() {
 #[test]
 fn words_of_other_programs_mean_the_same() {
     for (words, here) in [
-        (&["special-tokens", GGUF][..], &["run", "tokens", GGUF][..]),
+        (&["stats", GGUF, "output_norm.weight"][..], &["inspect", GGUF, "output_norm.weight"][..]),
+        (
+            &["stats", GGUF, "--tensor", "output_norm.weight"],
+            &["inspect", GGUF, "output_norm.weight"],
+        ),
+        (&["stats", GGUF, "attn_q"], &["inspect", GGUF, "--stats", "--filter", "attn_q"]),
+        (&["inspect", GGUF, "attn_q", "--all"], &["inspect", GGUF, "--all", "--filter", "attn_q"]),
+        (&["special-tokens", GGUF], &["run", "tokens", GGUF]),
         (&["dump", "output_norm.weight", GGUF], &["dump", GGUF, "output_norm.weight"]),
         (&[GGUF, "--tensors"], &["inspect", GGUF, "--all"]),
         (
@@ -167,6 +208,10 @@ fn words_of_other_programs_mean_the_same() {
             &["quantize", HF, "x.gguf", "torch.bfloat16", "--dry-run"],
             &["quantize", HF, "x.gguf", "BF16", "--dry-run"],
         ),
+        (
+            &["merge", BASE, ADAPTER, "x.gguf", "--quantize", "Q4_0", "--dry-run"],
+            &["quantize", BASE, "x.gguf", "Q4_0", "--lora", ADAPTER, "--dry-run"],
+        ),
         (&["--all", "inspect", GGUF], &["inspect", GGUF, "--all"]),
         (&[GGUF, "verify"], &["verify", GGUF]),
         (
@@ -184,7 +229,8 @@ fn words_of_other_programs_mean_the_same() {
             &["convert", HF, "x.gguf", "--dtype", "F16", "--dry-run"],
         ),
     ] {
-        assert_eq!(printed(words), printed(here), "{words:?}");
+        let [a, b] = [words, here].map(run);
+        assert_eq!((a.status, a.out), (Some(0), b.out), "{words:?}: {}", a.err);
     }
 }
 

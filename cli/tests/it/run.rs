@@ -151,6 +151,15 @@ fn prompts_are_read_and_texts_stop() {
     assert_eq!(tale(&drawn, ""), all);
     let mut program = support::program(&["run", "tokens", FORMS[1], "--text", "-", "--print-ids"]);
     assert_eq!(support::fed(&mut program, "Once upon a time,\n").out, "422,419,260,423,13\n");
+    // A list begins with a dash.
+    let list = tale(&["--prompt", "- one", "-n", "2"], "");
+    for words in [
+        &["run", FORMS[1], "-n", "2", "--", "- one"][..],
+        &["run", FORMS[1], "- one", "-n", "2"],
+        &["llama-completion", "-m", FORMS[1], "-p", "- one", "-n", "2"],
+    ] {
+        assert_eq!(support::run(words).out, list, "{words:?}");
+    }
     let mut program = support::program(&["run", "generate", FORMS[1], "--prompt", "-"]);
     let ran = support::fed(&mut program, "");
     assert!(ran.err.contains("standard input is empty"), "{}", ran.err);

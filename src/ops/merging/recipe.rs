@@ -334,7 +334,11 @@ fn check_keys(keys: &Map<String, Json>, known: &[&str]) -> Result<()> {
     match keys.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let fault = format!("the key is not one of {}", known.join(", "));
-            Err(Error::unsupported(fault).in_key(key))
+            let error = Error::unsupported(fault).in_key(key);
+            Err(match key.as_str() {
+                "chat_template" => error.advise("the template of the base model is kept: leave the key out, and set another one in the result"),
+                _ => error,
+            })
         }
         None => Ok(()),
     }

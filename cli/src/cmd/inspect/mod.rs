@@ -28,12 +28,12 @@ use crate::print::{self, Amount, Fields, Table, left};
 use crate::{Status, Stop, remark};
 
 pub(crate) fn run(args: &Inspect) -> Done {
-    if let Some((model, tensor)) = values::named(args) {
-        let part = args.paths.get(1).and_then(|part| part.to_str());
+    if let ([path, name], Some((model, tensor))) = (args.paths.as_slice(), values::named(args)) {
+        let name = name.to_string_lossy();
         return match tensor {
-            Ok(tensor) => values::one(args, &model, &tensor),
-            Err(_) if part.is_some_and(|part| is_part(&model, part)) => report(args, &model, part),
-            Err(error) => Err(error.into()),
+            Ok(tensor) if !args.is_list() => values::one(args, &model, &tensor),
+            Err(error) if !is_part(&model, &name) => Err(error.into()),
+            _ => one(&Inspect { filter: Some(name.into_owned()), ..args.clone() }, path),
         };
     }
     if args.modelfile {
@@ -68,15 +68,16 @@ fn one(args: &Inspect, path: &Path) -> Done {
     if args.findings {
         return findings::run(args, &model);
     }
-    report(args, &model, args.filter.as_deref())?;
+    report(args, &model)?;
     match cut {
         Some(error) => Err(error.into()),
         None => Ok(Status::Fine),
     }
 }
 
-/// Shows the tensors whose names a filter matches.
-fn report(args: &Inspect, model: &Model, filter: Option<&str>) -> Done {
+/// Shows the tensors whose names the filter matches.
+fn report(args: &Inspect, model: &Model) -> Done {
+    let filter = args.filter.as_deref();
     let names = match (args.canonical, args.stored) {
         (true, _) => InspectNames::Canonical,
         (false, true) => InspectNames::Stored,

@@ -19,9 +19,7 @@ use crate::{Status, Stop, complain, remark};
 /// The tensor that the second argument names, unless it names a model. An error if it names neither.
 pub(super) fn named(args: &Inspect) -> Option<(Model, Result<Tensor>)> {
     let [path, name] = args.paths.as_slice() else { return None };
-    let others = args.canonical || args.stored || args.all || args.metadata || args.dispatch;
-    let others = others || args.config || args.modelfile;
-    if others || args.stats || args.findings || args.filter.is_some() || name.exists() {
+    if args.config || args.modelfile || args.filter.is_some() || name.exists() {
         return None;
     }
     // If the first is no model, the second is one too, and the error is that of the first.
