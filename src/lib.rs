@@ -132,6 +132,7 @@ mod index;
 mod limits;
 mod place;
 mod progress;
+mod setters;
 mod store;
 mod threads;
 

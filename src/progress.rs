@@ -1,5 +1,6 @@
 //! Progress and cancellation of long operations.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,13 +17,31 @@ pub struct Progress {
 }
 
 /// A progress callback. It is called from any worker thread, and `Break` cancels the operation.
-pub(crate) type Watch<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
+pub(crate) type Callback<'w> = &'w (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 
-/// Calls the progress callback, and returns `Cancelled` if it cancels.
-pub(crate) fn report(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<()> {
-    match watch.map(|watch| watch(Progress { done, total })) {
-        Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
-        _ => Ok(()),
+/// The progress callback of an operation, if it has one.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Watch<'w>(pub(crate) Option<Callback<'w>>);
+
+impl<'w> From<Callback<'w>> for Watch<'w> {
+    fn from(callback: Callback<'w>) -> Self {
+        Self(Some(callback))
+    }
+}
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "set" } else { "none" })
+    }
+}
+
+impl Watch<'_> {
+    /// Calls the callback, and returns `Cancelled` if it cancels.
+    pub(crate) fn report(self, done: u64, total: u64) -> Result<()> {
+        match self.0.map(|callback| callback(Progress { done, total })) {
+            Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -30,11 +49,11 @@ pub(crate) fn report(watch: Option<Watch<'_>>, done: u64, total: u64) -> Result<
 pub(crate) struct Meter<'w> {
     done: AtomicU64,
     total: u64,
-    watch: Option<Watch<'w>>,
+    watch: Watch<'w>,
 }
 
 impl<'w> Meter<'w> {
-    pub(crate) fn new(total: u64, watch: Option<Watch<'w>>) -> Self {
+    pub(crate) fn new(total: u64, watch: Watch<'w>) -> Self {
         Self { done: AtomicU64::new(0), total, watch }
     }
 
@@ -45,6 +64,6 @@ impl<'w> Meter<'w> {
     /// `Cancelled` if the progress callback cancels.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let before = self.done.fetch_add(bytes, Ordering::Relaxed);
-        report(self.watch, before.saturating_add(bytes), self.total)
+        self.watch.report(before.saturating_add(bytes), self.total)
     }
 }

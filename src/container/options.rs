@@ -6,6 +6,7 @@ use crate::bytes::{Access, FileSystem, Files};
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::remote::Network;
+use crate::setters::setters;
 use crate::threads::Threads;
 
 /// The rules that a file must follow.
@@ -49,47 +50,27 @@ impl OpenOptions {
         self
     }
 
-    /// Sets upper bounds on what a file may cost.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how strictly files must follow their formats.
-    pub fn strictness(mut self, strictness: Strictness) -> Self {
-        self.strictness = strictness;
-        self
-    }
-
-    /// Sets the threads that share the reading of a sharded model's headers.
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
     /// Opens the model among `files` instead of those of this machine.
     pub fn files(mut self, files: impl FileSystem + 'static) -> Self {
         self.files = Files::Custom(Arc::new(files));
         self
     }
 
-    /// Sets how servers are reached; without it, as the environment says.
-    pub fn network(mut self, network: Network) -> Self {
-        self.network = Some(network);
-        self
-    }
-
-    /// Also opens a file that ends before its tensors do, and shards without the others of their set: a
-    /// note says what is missing. And a directory that has a tokenizer, but no weights. Reading a tensor that is not there is an error.
-    pub fn partial(mut self, partial: bool) -> Self {
-        self.partial = partial;
-        self
-    }
-
-    /// Also opens safetensors files that the index does not name.
-    pub fn all_files(mut self, all: bool) -> Self {
-        self.all_files = all;
-        self
+    setters! {
+        /// Sets upper bounds on what a file may cost.
+        limits: Limits;
+        /// Sets how strictly files must follow their formats.
+        strictness: Strictness;
+        /// Sets the threads that share the reading of a sharded model's headers.
+        threads: impl Into<Threads>;
+        /// Sets how servers are reached; without it, as the environment says.
+        network: Network;
+        /// Also opens a file that ends before its tensors do, and shards without the others of their set: a
+        /// note says what is missing. And a directory that has a tokenizer, but no weights. Reading a tensor
+        /// that is not there is an error.
+        partial: bool;
+        /// Also opens safetensors files that the index does not name.
+        all_files: bool;
     }
 }
 

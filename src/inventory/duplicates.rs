@@ -16,7 +16,7 @@ use crate::digest::{self, Hasher};
 use crate::error::{ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops;
-use crate::progress::{Meter, Progress};
+use crate::progress::{Meter, Progress, Watch};
 
 /// Models with the same content.
 #[derive(Clone, Debug)]
@@ -276,7 +276,7 @@ fn on_one_file_system(a: &FoundFile, b: &FoundFile) -> bool {
 fn watching<'o>(
     options: &'o InventoryOptions<'_>,
 ) -> impl Fn(Progress) -> ControlFlow<()> + Sync + 'o {
-    |progress| match options.watch {
+    |progress| match options.progress {
         Some(watch) => watch(InventoryStage::Reading, progress),
         None => ControlFlow::Continue(()),
     }
@@ -314,7 +314,7 @@ fn hash_files(
     }
     let total = missing.values().map(|file| file.len).fold(0, u64::saturating_add);
     let watch = watching(options);
-    let meter = Meter::new(total, Some(&watch));
+    let meter = Meter::new(total, Watch(Some(&watch)));
     let hash = |(): &mut (), file: &FoundFile| {
         let hashed = Source::open(&file.path, Access::Read)
             .and_then(|source| digest::sha256_with(&source, |bytes| meter.add(bytes)));
@@ -525,7 +525,7 @@ fn digest_values(
             None => nameless.push((place, String::new())),
         }
     }
-    let quiet = Meter::new(0, None);
+    let quiet = Meter::new(0, Watch::default());
     let mut wanted = Vec::new();
     for (shapes, models) in alike.into_iter().filter(|(_, models)| models.len() > 1) {
         if models.iter().all(|(_, model, _)| model.entry.values.is_some()) {
@@ -552,7 +552,7 @@ fn digest_values(
     };
     let total = wanted.iter().map(bytes).fold(0, u64::saturating_add);
     let watch = watching(options);
-    let meter = Meter::new(total, Some(&watch));
+    let meter = Meter::new(total, Watch(Some(&watch)));
     let digest = |(): &mut (), (place, shapes, tensors): (usize, u64, Vec<Tensor>)| {
         let digest = readable(digest_of(&tensors, &meter))?;
         Ok(digest.map(|digest| (place, format!("{shapes:0SHAPES$x}{digest}"))))

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use crate::error::{Error, ErrorKind, Result};
 use crate::progress::Progress;
 use crate::remote;
+use crate::setters::setters;
 use crate::threads::Threads;
 
 /// The search for models with the same content.
@@ -34,7 +35,8 @@ pub enum InventoryStage {
 }
 
 /// A callback for the progress of an inventory; `Break` cancels it.
-pub(super) type Watch<'w> = &'w (dyn Fn(InventoryStage, Progress) -> ControlFlow<()> + Sync);
+pub(super) type StageCallback<'w> =
+    &'w (dyn Fn(InventoryStage, Progress) -> ControlFlow<()> + Sync);
 
 /// Options of [`inventory`](super::inventory).
 #[derive(Clone)]
@@ -46,7 +48,7 @@ pub struct InventoryOptions<'w> {
     pub(super) duplicates: DuplicateSearch,
     pub(super) index: Option<PathBuf>,
     pub(super) threads: Threads,
-    pub(super) watch: Option<Watch<'w>>,
+    pub(super) progress: Option<StageCallback<'w>>,
 }
 
 impl Default for InventoryOptions<'_> {
@@ -58,7 +60,7 @@ impl Default for InventoryOptions<'_> {
             duplicates: DuplicateSearch::Known,
             index: remote::own_cache(),
             threads: Threads::default(),
-            watch: None,
+            progress: None,
         }
     }
 }
@@ -89,50 +91,23 @@ impl<'w> InventoryOptions<'w> {
         self
     }
 
-    /// Sets whether the folders of [`PROGRAMS`](super::PROGRAMS) are looked at too.
-    #[must_use]
-    pub fn programs(mut self, programs: bool) -> Self {
-        self.programs = programs;
-        self
-    }
-
-    /// Lists only models whose names pass. Others are not opened.
-    #[must_use]
-    pub fn names(mut self, names: &'w (dyn Fn(&str) -> bool + Sync)) -> Self {
-        self.names = Some(names);
-        self
-    }
-
-    /// Sets how models with the same content are found.
-    #[must_use]
-    pub fn duplicates(mut self, duplicates: DuplicateSearch) -> Self {
-        self.duplicates = duplicates;
-        self
-    }
-
-    /// Sets the folder of the index, which keeps what was found out; `None` keeps nothing.
-    #[must_use]
-    pub fn index(mut self, folder: Option<PathBuf>) -> Self {
-        self.index = folder;
-        self
-    }
-
-    /// Sets the threads that share folders and models.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback for the progress. `Break` cancels the inventory.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Sets whether the folders of [`PROGRAMS`](super::PROGRAMS) are looked at too.
+        programs: bool;
+        /// Lists only models whose names pass. Others are not opened.
+        names: &'w (dyn Fn(&str) -> bool + Sync);
+        /// Sets how models with the same content are found.
+        duplicates: DuplicateSearch;
+        /// Sets the folder of the index, which keeps what was found out; `None` keeps nothing.
+        index: Option<PathBuf>;
+        /// Sets the threads that share folders and models.
+        threads: impl Into<Threads>;
+        /// Sets a callback for the progress. `Break` cancels the inventory.
+        progress: StageCallback<'w>;
     }
 
     pub(super) fn report(&self, stage: InventoryStage, done: u64, total: u64) -> Result<()> {
-        match self.watch.map(|watch| watch(stage, Progress { done, total })) {
+        match self.progress.map(|call| call(stage, Progress { done, total })) {
             Some(ControlFlow::Break(())) => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
             _ => Ok(()),
         }

@@ -9,7 +9,7 @@ use crate::bytes::{AlignedBytes, Scratch};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Tensor, prefetch};
-use crate::progress::{self, Watch};
+use crate::progress::Watch;
 use crate::quant::Narrowing;
 use crate::threads::Threads;
 
@@ -109,7 +109,7 @@ impl<D: Device> WeightProvider<D> {
     pub(super) fn run(&self, jobs: &mut [LoadJob<D>], options: &LoadOptions<'_>) -> Result<()> {
         let total = jobs.iter().map(|job| job.loaded.bytes()).sum();
         let state =
-            LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.watch };
+            LoadState { done: Mutex::new(FilledPieces::default()), total, watch: options.progress };
         let limits = self.device.limits();
         let copied = jobs.iter().filter(|job| !job.loaded.imported);
         prefetch(copied.map(|job| &job.placed.view));
@@ -200,7 +200,7 @@ impl PlannedPiece {
 struct LoadState<'w> {
     done: Mutex<FilledPieces>,
     total: u64,
-    watch: Option<Watch<'w>>,
+    watch: Watch<'w>,
 }
 
 #[derive(Default)]
@@ -218,6 +218,6 @@ impl LoadState<'_> {
         }
         let done = state.bytes;
         drop(state);
-        progress::report(self.watch, done, self.total)
+        self.watch.report(done, self.total)
     }
 }

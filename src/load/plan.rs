@@ -1,6 +1,5 @@
 //! Lays out the buffer of a tensor, and divides it into regions that threads fill.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,30 +10,24 @@ use crate::device::{BufferLayout, Device, DeviceLimits, HostMemory, TensorLayout
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::{BufferPiece, PIECE, Tensor, plan_packed, plan_values};
-use crate::progress::Watch;
+use crate::progress::{Callback, Watch};
 use crate::quant::Narrowing;
+use crate::setters::setters;
 use crate::store::Part;
 use crate::threads::Threads;
 
 /// Options for loading many tensors at once.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LoadOptions<'w> {
     pub(super) fusions: Vec<&'w Fusion>,
     pub(super) threads: Threads,
-    pub(super) watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for LoadOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.fusions.iter().map(|fusion| fusion.name).collect();
-        write!(f, "LoadOptions({names:?}, {:?})", self.threads)
-    }
+    pub(super) progress: Watch<'w>,
 }
 
 impl Default for LoadOptions<'_> {
     fn default() -> Self {
-        Self { fusions: Vec::new(), threads: Threads::new(4), watch: None }
+        Self { fusions: Vec::new(), threads: Threads::new(4), progress: Watch::default() }
     }
 }
 
@@ -54,23 +47,16 @@ impl<'w> LoadOptions<'w> {
         self
     }
 
-    /// Sets the threads that share the work; [`DeviceLimits::threads`] may allow fewer.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
     /// The requested fusions.
     pub(crate) fn fusions(&self) -> &[&'w Fusion] {
         &self.fusions
     }
 
-    /// Sets a callback that is called every few megabytes; returning `Break` cancels the loading.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Sets the threads that share the work; [`DeviceLimits::threads`] may allow fewer.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called every few megabytes; returning `Break` cancels the loading.
+        progress: Callback<'w>;
     }
 }
 

@@ -5,13 +5,13 @@ mod error;
 mod report;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 use super::statistics::{Grid, GridOptions, grid_of_difference};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
-use crate::progress::{Meter, Watch};
+use crate::progress::{Callback, Meter, Watch};
 use crate::quant::{PAIR_LANES, pair_sums};
+use crate::setters::setters;
 use crate::threads::Threads;
 
 pub use clipping::{ClippedValue, Clipping};
@@ -67,18 +67,12 @@ pub struct TensorPair {
 }
 
 /// Options of [`diff`].
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DiffOptions<'w> {
     tolerance: f64,
     threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for DiffOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DiffOptions(tolerance {}, {:?})", self.tolerance, self.threads)
-    }
+    progress: Watch<'w>,
 }
 
 impl<'w> DiffOptions<'w> {
@@ -87,25 +81,13 @@ impl<'w> DiffOptions<'w> {
         Self::default()
     }
 
-    /// Sets the tolerance: elements that differ by at most this much count as equal.
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// Sets the threads that share the tensors.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback that is called after every compared pair. `Break` cancels the comparison.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Sets the tolerance: elements that differ by at most this much count as equal.
+        tolerance: f64;
+        /// Sets the threads that share the tensors.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called after every compared pair. `Break` cancels the comparison.
+        progress: Callback<'w>;
     }
 }
 
@@ -289,7 +271,8 @@ impl TensorPairs {
         let Self { a, b, both, only_a, only_b, notes } = self;
         let tolerance = options.tolerance;
         let bytes = |pair: &TensorPair| pair.a.stored_bytes().saturating_add(pair.b.stored_bytes());
-        let meter = Meter::new(both.iter().map(bytes).fold(0, u64::saturating_add), options.watch);
+        let meter =
+            Meter::new(both.iter().map(bytes).fold(0, u64::saturating_add), options.progress);
         let compare = |(): &mut (), pair: TensorPair| {
             let outcome = pair.compare(tolerance)?;
             meter.add(bytes(&pair))?;

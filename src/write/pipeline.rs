@@ -16,7 +16,6 @@ use super::target::WriteTarget;
 use super::{Loss, OutFile, WriteOptions};
 use crate::bytes::{AlignedBytes, read_exact_at, write_all_at};
 use crate::error::{Error, Result};
-use crate::progress;
 
 /// The tensors that lost something, by name.
 pub(crate) type TensorLosses = Vec<(String, Loss)>;
@@ -242,7 +241,7 @@ impl Pipeline<'_, '_> {
         for piece in made {
             *done += piece.to.iter().map(|range| range.end - range.start).sum::<u64>();
             let end = put(&piece).and_then(|()| {
-                progress::report(self.options.watch, *done, self.total).map_err(interrupted)
+                self.options.progress.report(*done, self.total).map_err(interrupted)
             });
             if end.is_err() {
                 self.stop.store(true, Ordering::Relaxed);

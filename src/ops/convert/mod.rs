@@ -20,6 +20,7 @@ use crate::load::Fusion;
 use crate::model::{Mesh, Model};
 use crate::ollama::{self, NewLayers, QuantType};
 use crate::recipe::mlx_lm;
+use crate::setters::setters;
 use crate::store::Encoding;
 use crate::write::{Precision, WritePlan};
 
@@ -82,12 +83,14 @@ impl ConvertOptions {
         self
     }
 
-    /// Writes the vision model of a model with images instead of its language model: a GGUF file
-    /// that llama.cpp reads beside that of the language model (mmproj).
-    #[must_use]
-    pub fn projector(mut self, projector: bool) -> Self {
-        self.projector = projector;
-        self
+    setters! {
+        /// Writes the vision model of a model with images instead of its language model: a GGUF file
+        /// that llama.cpp reads beside that of the language model (mmproj).
+        projector: bool;
+        /// Sets the most bytes of tensors in one file. A GGUF model becomes shards beside each other.
+        shard_bytes: u64;
+        /// Writes one safetensors file without `config.json` and tokenizer, instead of a directory.
+        one_file: bool;
     }
 
     /// Whether a GGUF file keeps what `config.json` says and GGUF has no key for, under keys of this
@@ -113,24 +116,10 @@ impl ConvertOptions {
         self
     }
 
-    /// Sets the most bytes of tensors in one file. A GGUF model becomes shards beside each other.
-    #[must_use]
-    pub fn shard_bytes(mut self, bytes: u64) -> Self {
-        self.shard_bytes = Some(bytes);
-        self
-    }
-
     /// Names the shards of a GGUF model after the path that is written, instead of `model`.
     #[must_use]
     pub fn shard_names(mut self, path: &Path) -> Self {
         self.shard_stem = stem(path).ok();
-        self
-    }
-
-    /// Writes one safetensors file without `config.json` and tokenizer, instead of a directory.
-    #[must_use]
-    pub fn one_file(mut self, one: bool) -> Self {
-        self.one_file = one;
         self
     }
 

@@ -4,7 +4,6 @@
 use super::{DiffOptions, TensorPair};
 use crate::error::Result;
 use crate::model::{DecodeOptions, Derivation, Tensor};
-use crate::progress::report;
 use crate::shape;
 
 /// The number of values that are compared at a time.
@@ -75,7 +74,7 @@ impl TensorPair {
         let mut sums = Sums::default();
         let [mut of_a, mut of_b] = [const { Vec::<f32>::new() }; 2];
         for first in (0..rows).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
-            report(options.watch, first, rows)?;
+            options.progress.report(first, rows)?;
             let end = first.saturating_add(step).min(rows);
             let count = usize::try_from((end - first) * columns).unwrap_or(usize::MAX);
             for (tensor, values) in [(a, &mut of_a), (b, &mut of_b)] {

@@ -2,33 +2,25 @@
 
 mod list;
 
-use std::fmt;
-
 use super::odd_name;
 use crate::digest::Hasher;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
-use crate::progress::{Meter, Watch};
+use crate::progress::{Callback, Meter, Watch};
+use crate::setters::setters;
 use crate::store::Part;
 use crate::threads::Threads;
 
 pub use list::{HashLine, HashList};
 
 /// Options of [`hash`].
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HashOptions<'w> {
     values: bool,
     parts: bool,
     threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for HashOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { values, parts, threads, .. } = self;
-        write!(f, "HashOptions(values {values}, parts {parts}, {threads:?})")
-    }
+    progress: Watch<'w>,
 }
 
 impl<'w> HashOptions<'w> {
@@ -37,33 +29,16 @@ impl<'w> HashOptions<'w> {
         Self::default()
     }
 
-    /// Also hashes the values, as little-endian `f32` in row-major order.
-    #[must_use]
-    pub fn values(mut self, values: bool) -> Self {
-        self.values = values;
-        self
-    }
-
-    /// Also hashes the bytes of the other parts, such as scales and biases. A [`HashList`] requires
-    /// them.
-    #[must_use]
-    pub fn parts(mut self, parts: bool) -> Self {
-        self.parts = parts;
-        self
-    }
-
-    /// Sets the threads that share the tensors.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback that is called after every megabyte. `Break` cancels the hashing.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Also hashes the values, as little-endian `f32` in row-major order.
+        values: bool;
+        /// Also hashes the bytes of the other parts, such as scales and biases. A [`HashList`] requires
+        /// them.
+        parts: bool;
+        /// Sets the threads that share the tensors.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called after every megabyte. `Break` cancels the hashing.
+        progress: Callback<'w>;
     }
 
     /// The bytes that are read of a tensor. Bytes that are also decoded count twice.
@@ -144,7 +119,7 @@ pub struct TensorHash {
 pub fn hash(model: &Model, options: &HashOptions<'_>) -> Result<HashReport> {
     let tensors: Vec<Tensor> = model.stored_tensors().collect();
     let bytes = tensors.iter().map(|tensor| options.bytes(tensor)).fold(0, u64::saturating_add);
-    let meter = Meter::new(bytes, options.watch);
+    let meter = Meter::new(bytes, options.progress);
     let work = |(): &mut (), tensor: Tensor| TensorHash::of(&tensor, options, &meter);
     let tensors = options.threads.in_order(tensors.into_iter(), || (), work)?;
     Ok(HashReport { container: model.container(), tensors })

@@ -11,6 +11,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
+use crate::setters::setters;
 use crate::store::Attachment;
 
 pub use summary::{ModelSummary, summarize};
@@ -47,11 +48,9 @@ impl InspectOptions {
         Self::default()
     }
 
-    /// Sets the names under which tensors are listed.
-    #[must_use]
-    pub fn names(mut self, names: InspectNames) -> Self {
-        self.names = names;
-        self
+    setters! {
+        /// Sets the names under which tensors are listed.
+        names: InspectNames;
     }
 }
 

@@ -8,7 +8,7 @@ use super::hub_links::Links;
 use super::ollama_tag::Tag;
 use super::transfer::{self, Download, Settings};
 use crate::error::{Error, ErrorKind, Result};
-use crate::progress::Watch;
+use crate::progress::{Callback, Watch};
 use crate::remote::{Client, Network};
 
 /// Decides about a file of a repository: `Some(true)` downloads it, `Some(false)` does not, and `None`
@@ -129,7 +129,7 @@ impl PullPlan {
     ///
     /// `Io` if a server fails or the disk is full; `Malformed` for a file that has another digest than
     /// the server states; `Cancelled`.
-    pub fn run(&self, progress: Option<Watch<'_>>) -> Result<()> {
+    pub fn run(&self, progress: Option<Callback<'_>>) -> Result<()> {
         self.check_space()?;
         let finished = |number: usize| match &self.target {
             Target::HubCache(links) => links.make(number),
@@ -139,7 +139,7 @@ impl PullPlan {
             client: &self.client,
             connections: self.connections,
             piece: self.piece,
-            watch: progress,
+            watch: Watch(progress),
             finished: &finished,
         };
         transfer::run(&self.downloads, &settings)?;

@@ -161,7 +161,7 @@ pub(super) struct Settings<'s> {
     pub(super) connections: usize,
     /// The longest range of one request.
     pub(super) piece: u64,
-    pub(super) watch: Option<Watch<'s>>,
+    pub(super) watch: Watch<'s>,
     /// Called with the number of a download whose file is in its place.
     pub(super) finished: &'s (dyn Fn(usize) -> Result<()> + Sync),
 }

@@ -1,17 +1,17 @@
 //! A grid over the values of a matrix: single numbers, or the means of rectangles.
 
-use std::fmt;
 use std::ops::Range;
 
 use super::row_ranges;
 use crate::error::{Error, Result};
 use crate::model::Tensor;
-use crate::progress::{Meter, Watch};
+use crate::progress::{Callback, Meter, Watch};
+use crate::setters::setters;
 use crate::shape;
 use crate::threads::Threads;
 
 /// Options of [`grid`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct GridOptions<'w> {
     rows: Range<u64>,
@@ -19,17 +19,7 @@ pub struct GridOptions<'w> {
     height: usize,
     width: usize,
     threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for GridOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, columns, height, width, threads, .. } = self;
-        write!(
-            f,
-            "GridOptions(rows {rows:?}, columns {columns:?}, {height} x {width}, {threads:?})"
-        )
-    }
+    progress: Watch<'w>,
 }
 
 impl<'w> GridOptions<'w> {
@@ -40,36 +30,26 @@ impl<'w> GridOptions<'w> {
         let height = height.clamp(1, CELLS / width);
         let all = 0..u64::MAX;
         let (rows, columns) = (all.clone(), all);
-        Self { rows, columns, height, width, threads: Threads::default(), watch: None }
+        Self {
+            rows,
+            columns,
+            height,
+            width,
+            threads: Threads::default(),
+            progress: Watch::default(),
+        }
     }
 
-    /// Sets the rows, which are counted over all dimensions but the last. What exceeds the tensor is left
-    /// out.
-    #[must_use]
-    pub fn rows(mut self, rows: Range<u64>) -> Self {
-        self.rows = rows;
-        self
-    }
-
-    /// Sets the columns. What exceeds the tensor is left out.
-    #[must_use]
-    pub fn columns(mut self, columns: Range<u64>) -> Self {
-        self.columns = columns;
-        self
-    }
-
-    /// Sets the threads that share the rows.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback that is called after every piece of the tensor. `Break` cancels.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Sets the rows, which are counted over all dimensions but the last. What exceeds the tensor is left
+        /// out.
+        rows: Range<u64>;
+        /// Sets the columns. What exceeds the tensor is left out.
+        columns: Range<u64>;
+        /// Sets the threads that share the rows.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called after every piece of the tensor. `Break` cancels.
+        progress: Callback<'w>;
     }
 }
 
@@ -289,7 +269,7 @@ impl Layout {
         let height = self.row_bounds.len().saturating_sub(1);
         let width = self.column_bounds.len().saturating_sub(1);
         let total = (self.rows.end - self.rows.start).saturating_mul(self.columns);
-        let meter = Meter::new(total.saturating_mul(4), options.watch);
+        let meter = Meter::new(total.saturating_mul(4), options.progress);
         // Several pieces that are small are one item, so that threads are not busy with handing out work.
         let items = self.items();
         let work = |(): &mut (), item: &[(usize, Range<u64>)]| {

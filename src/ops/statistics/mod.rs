@@ -4,14 +4,14 @@ mod distribution;
 mod grid;
 mod moments;
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Tensor;
 use crate::ops::odd_name;
-use crate::progress::{Meter, Watch};
+use crate::progress::{Callback, Meter, Watch};
+use crate::setters::setters;
 use crate::shape;
 use crate::threads::Threads;
 
@@ -25,25 +25,18 @@ use distribution::{Buckets, Distribution};
 use moments::Moments;
 
 /// Options of [`statistics`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct StatisticsOptions<'w> {
     bins: usize,
     range: Option<(f64, f64)>,
     threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for StatisticsOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bins, range, threads, .. } = self;
-        write!(f, "StatisticsOptions({bins} bins, range {range:?}, {threads:?})")
-    }
+    progress: Watch<'w>,
 }
 
 impl Default for StatisticsOptions<'_> {
     fn default() -> Self {
-        Self { bins: 128, range: None, threads: Threads::default(), watch: None }
+        Self { bins: 128, range: None, threads: Threads::default(), progress: Watch::default() }
     }
 }
 
@@ -68,18 +61,11 @@ impl<'w> StatisticsOptions<'w> {
         self
     }
 
-    /// Sets the threads that share the tensors; for a single tensor, its rows.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback that is called after every piece of a tensor. `Break` cancels.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Sets the threads that share the tensors; for a single tensor, its rows.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called after every piece of a tensor. `Break` cancels.
+        progress: Callback<'w>;
     }
 }
 
@@ -225,7 +211,7 @@ const PIECE: u64 = 1 << 20;
 /// `Io` if a file cannot be read; `Cancelled` if the progress callback cancels.
 pub fn statistics(tensors: &[Tensor], options: &StatisticsOptions<'_>) -> Result<StatisticsReport> {
     let bytes = tensors.iter().map(Tensor::stored_bytes).fold(0, u64::saturating_add);
-    let meter = Meter::new(bytes, options.watch);
+    let meter = Meter::new(bytes, options.progress);
     let within = match tensors {
         [_] => options.threads,
         _ => Threads::one(),

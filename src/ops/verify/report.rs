@@ -2,7 +2,6 @@
 //! values.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::check_consistency;
@@ -14,13 +13,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Model, Tensor};
 use crate::ops::hash::{HashLine, HashList, HashOptions, TensorHash};
 use crate::ops::odd_name;
-use crate::progress::{Meter, Watch};
+use crate::progress::{Callback, Meter, Watch};
 use crate::remote::Network;
+use crate::setters::setters;
 use crate::store::tensor::Finding;
 use crate::threads::Threads;
 
 /// Options of [`verify`].
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions<'w> {
     deep: bool,
@@ -30,14 +30,7 @@ pub struct VerifyOptions<'w> {
     hub: Option<&'w str>,
     network: Option<&'w Network>,
     threads: Threads,
-    watch: Option<Watch<'w>>,
-}
-
-impl fmt::Debug for VerifyOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { deep, against, threads, .. } = self;
-        write!(f, "VerifyOptions(deep {deep}, against {}, {threads:?})", against.is_some())
-    }
+    progress: Watch<'w>,
 }
 
 impl<'w> VerifyOptions<'w> {
@@ -46,63 +39,26 @@ impl<'w> VerifyOptions<'w> {
         Self::default()
     }
 
-    /// Also checks every value and scale; see [`Tensor::check_values`].
-    #[must_use]
-    pub fn deep(mut self, deep: bool) -> Self {
-        self.deep = deep;
-        self
-    }
-
-    /// Sets whether what only [`Strictness::Strict`] refuses is a fault: rules of the format that the
-    /// files break, and what the container's reference reader refuses. Such a model is opened with
-    /// [`Strictness::Default`].
-    #[must_use]
-    pub fn strictness(mut self, strictness: Strictness) -> Self {
-        self.strictness = strictness;
-        self
-    }
-
-    /// Compares the tensors with a list of hashes.
-    #[must_use]
-    pub fn against(mut self, list: &'w HashList) -> Self {
-        self.against = Some(list);
-        self
-    }
-
-    /// Compares the model's file with a SHA-256 in hexadecimal.
-    #[must_use]
-    pub fn sha256(mut self, hex: &'w str) -> Self {
-        self.sha256 = Some(hex);
-        self
-    }
-
-    /// Compares the model's files with those of a repository of the Hugging Face hub: `org/name`,
-    /// `org/name@revision`, or `org/name/file` for a file that has another name here.
-    #[must_use]
-    pub fn hub(mut self, name: &'w str) -> Self {
-        self.hub = Some(name);
-        self
-    }
-
-    /// Sets how the hub is reached; the default is [`Network::from_env`].
-    #[must_use]
-    pub fn network(mut self, network: &'w Network) -> Self {
-        self.network = Some(network);
-        self
-    }
-
-    /// Sets the threads that share the tensors.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
-    }
-
-    /// Sets a callback that is called after every tensor. `Break` cancels the verification.
-    #[must_use]
-    pub fn progress(mut self, watch: Watch<'w>) -> Self {
-        self.watch = Some(watch);
-        self
+    setters! {
+        /// Also checks every value and scale; see [`Tensor::check_values`].
+        deep: bool;
+        /// Sets whether what only [`Strictness::Strict`] refuses is a fault: rules of the format that the
+        /// files break, and what the container's reference reader refuses. Such a model is opened with
+        /// [`Strictness::Default`].
+        strictness: Strictness;
+        /// Compares the tensors with a list of hashes.
+        against: &'w HashList;
+        /// Compares the model's file with a SHA-256 in hexadecimal.
+        sha256: &'w str;
+        /// Compares the model's files with those of a repository of the Hugging Face hub: `org/name`,
+        /// `org/name@revision`, or `org/name/file` for a file that has another name here.
+        hub: &'w str;
+        /// Sets how the hub is reached; the default is [`Network::from_env`].
+        network: &'w Network;
+        /// Sets the threads that share the tensors.
+        threads: impl Into<Threads>;
+        /// Sets a callback that is called after every tensor. `Break` cancels the verification.
+        progress: Callback<'w>;
     }
 }
 
@@ -271,7 +227,7 @@ pub fn verify(model: &Model, options: &VerifyOptions<'_>) -> Result<VerifyReport
     let hub = hub.unwrap_or_default();
     let listed = hub.bytes(model.store());
     let read = [model.store().digest_bytes(), whole, listed, checked, compared.unwrap_or(0)];
-    let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.watch);
+    let meter = Meter::new(read.into_iter().fold(0, u64::saturating_add), options.progress);
     faults.extend(digest_faults(model, options, &meter)?);
     if let Some(hex) = options.sha256 {
         faults.extend(given_digest_fault(model, hex, &meter)?);

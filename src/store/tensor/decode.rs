@@ -13,6 +13,7 @@ use crate::quant::{
     BlockScales, Codec, Decoder, Element, Float, Global, Inputs, Narrowing, Packed, PackedRows,
     Rounding, RowsDecode, Runs, SchemeArrays, StoredArray, narrow,
 };
+use crate::setters::setters;
 use crate::shape;
 use crate::store::Part;
 use crate::threads::Threads;
@@ -34,18 +35,11 @@ impl DecodeOptions {
         Self::default()
     }
 
-    /// Sets when values are rounded.
-    #[must_use]
-    pub fn rounding(mut self, rounding: Rounding) -> Self {
-        self.rounding = rounding;
-        self
-    }
-
-    /// Sets the threads that share the work.
-    #[must_use]
-    pub fn threads(mut self, threads: impl Into<Threads>) -> Self {
-        self.threads = threads.into();
-        self
+    setters! {
+        /// Sets when values are rounded.
+        rounding: Rounding;
+        /// Sets the threads that share the work.
+        threads: impl Into<Threads>;
     }
 }
 

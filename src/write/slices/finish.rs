@@ -14,7 +14,6 @@ use crate::bytes::{Access, Source, Text};
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
-use crate::progress;
 use crate::threads::Threads;
 use crate::write::set::{self, Move};
 use crate::write::target::{self, claimed, open_in_folder, open_or_create};
@@ -120,7 +119,7 @@ impl Slices<'_> {
         let (done, total) = (AtomicU64::new(self.plan.bytes()), self.work_of_finishing());
         let progress = |bytes: u64| {
             let done = done.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-            progress::report(options.watch, done, total)
+            options.progress.report(done, total)
         };
         let files = self.plan.files.iter().enumerate();
         let checksums = files.map(|(number, file)| {
@@ -217,7 +216,7 @@ impl Slices<'_> {
             |buffer, piece| {
                 let (checksum, read) = piece.read(&open, buffer)?;
                 let done = done.fetch_add(read, Ordering::Relaxed) + read;
-                progress::report(options.watch, done, total)?;
+                options.progress.report(done, total)?;
                 Ok(checksum)
             },
         )?;

@@ -35,7 +35,6 @@ use crate::digest::sha256_of;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
 use crate::place;
-use crate::progress;
 #[cfg(feature = "http")]
 use crate::remote::WritableBucket;
 use cut::{ItemKind, SlicedItem};
@@ -287,7 +286,7 @@ impl<'p> Slices<'p> {
             |bench, piece| {
                 let (checksum, written) = piece.write(&open, bench)?;
                 let done = done.fetch_add(written, Ordering::Relaxed) + written;
-                progress::report(options.watch, done, bytes)?;
+                options.progress.report(done, bytes)?;
                 Ok(checksum)
             },
         )?;

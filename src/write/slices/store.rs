@@ -18,7 +18,6 @@ use crate::bytes::Text;
 use crate::container::writer::Placement;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, json};
-use crate::progress;
 use crate::remote::{UploadedPart, WritableBucket};
 use crate::write::rename::exists;
 use crate::write::{WriteOptions, WritePlan};
@@ -156,7 +155,7 @@ pub(super) fn run(
             let bytes = piece.make(bench)?;
             let tag = bucket.put_part(path, upload, number, bytes)?;
             let done = done.fetch_add(piece.len(), Ordering::Relaxed) + piece.len();
-            progress::report(options.watch, done, report.bytes)?;
+            options.progress.report(done, report.bytes)?;
             Ok((Checksum::of(bytes), tag))
         },
     )?;
@@ -265,7 +264,7 @@ pub(super) fn finish(
             None => return Err(not_begun(slices)),
         }
         let done = number as u64 + 1;
-        progress::report(options.watch, done, places.len() as u64)?;
+        options.progress.report(done, places.len() as u64)?;
     }
     bucket.write(&checked, b"")?;
     // The first file of a split model is the last to appear, and the documents of a directory are.
