@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use weighbridge::arch::NormKind;
 use weighbridge::quant::{ProductRow, StridedRows, add_product, multiply_strided};
 
 use crate::blocks::{BlockIndexer, Chosen};
@@ -199,12 +200,12 @@ impl Attention {
                 let bare = plan.bare_norms.then(|| Norm::bare(head_dim, norm));
                 return Ok(bare.map(|bare| bare.times(&gains.unwrap_or_default())));
             };
-            let runs = match (count == head_dim, plan.norms_of_heads) {
+            let (runs, width) = match (count == head_dim, plan.norms_of_heads) {
                 (true, _) => (1, head_dim),
                 (false, true) => (heads, head_dim),
                 (false, false) => (1, heads * head_dim),
             };
-            loader.norm_of_runs(&at(what), runs, norm)
+            loader.norm_if(&at(what), width, norm.in_runs(runs))
         };
         let sinks = loader.vector_if(&at("sinks"), heads)?;
         let output = match experts {
@@ -681,12 +682,7 @@ impl Latent {
     ) -> Result<Self> {
         let AttentionPlan { heads, head_dim, value_dim, .. } = *attention;
         let at = |what: &str| format!("{name}.{what}");
-        let norm = NormPlan {
-            kind: weighbridge::arch::NormKind::Rms,
-            eps: plan.eps,
-            added: 0.0,
-            bare: false,
-        };
+        let norm = NormPlan::new(NormKind::Rms, plan.eps);
         let (q_a, q_b) = match plan.q_rank {
             None => (None, loader.sized(&at("q"), heads * head_dim, dim)?),
             Some(rank) => {

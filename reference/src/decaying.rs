@@ -32,7 +32,7 @@ impl Decaying {
         let DecayingPlan { heads, head_dim, eps, .. } = plan;
         let at = |what: &str| format!("{name}.{what}");
         let width = heads * head_dim;
-        let norm = NormPlan { kind: NormKind::Rms, eps, added: 0.0, bare: false };
+        let norm = NormPlan::new(NormKind::Rms, eps);
         #[expect(clippy::cast_precision_loss, reason = "numbers of heads")]
         let slope = |head: usize| (-8.0 * (head + 1) as f32 / heads as f32).exp2();
         let decay = |head: usize| (-slope(head) * plan.slope).exp();

@@ -104,12 +104,10 @@ impl Plan {
             joined_embeddings: Vec::new(),
             longest: None,
             sinusoids: None,
-            norm: NormPlan {
-                kind: config.norm_kind.as_ref().map_or(NormKind::Rms, |kind| kind.value),
-                eps: config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
-                added: 0.0,
-                bare: false,
-            },
+            norm: NormPlan::new(
+                config.norm_kind.as_ref().map_or(NormKind::Rms, |kind| kind.value),
+                config.norm_eps.as_ref().map_or(1e-5, |eps| eps.value),
+            ),
             other_norms: Vec::new(),
             norms_embedding: false,
             arrangement: Arrangement::Sequential,

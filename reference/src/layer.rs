@@ -1,6 +1,5 @@
 //! A layer: attention and a network, with norms before and behind them.
 
-use weighbridge::arch::NormKind;
 
 use crate::attention::{Attention, Pass};
 use crate::cache::LayerCache;
@@ -576,11 +575,6 @@ impl Layer {
 
 fn normed(norm: Option<&Norm>, x: &Rows) -> Rows {
     norm.map_or_else(|| x.clone(), |norm| norm.of(x))
-}
-
-/// The norms of a model whose norms have factors and biases, whatever its layers have.
-pub(crate) fn layer_norm(eps: f32) -> NormPlan {
-    NormPlan { kind: NormKind::Layer, eps, added: 0.0, bare: false }
 }
 
 pub(crate) fn load_layers(

@@ -77,7 +77,7 @@ impl Linear {
         };
         let (keys, values) = (key_heads * key_dim, value_heads * value_dim);
         // The norm within has its factors as they are, whatever those of the layers are.
-        let norm = NormPlan { kind: NormKind::Rms, eps, added: 0.0, bare: false };
+        let norm = NormPlan::new(NormKind::Rms, eps);
         let alpha = Projection::load(loader, &at("alpha"), dim)?;
         let rates = alpha.wide.outputs();
         if ![value_heads, value_heads * key_dim].contains(&rates) {

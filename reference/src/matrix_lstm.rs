@@ -35,7 +35,7 @@ impl MatrixLstm {
     ) -> Result<Self> {
         let MatrixLstmPlan { heads, key_dim, value_dim, .. } = plan;
         let at = |what: &str| format!("{name}.{what}");
-        let norm = NormPlan { kind: NormKind::Layer, eps, added: 0.0, bare: false };
+        let norm = NormPlan::new(NormKind::Layer, eps).in_runs(heads);
         Ok(Self {
             plan,
             q: loader.sized(&at("q"), heads * key_dim, dim)?,
@@ -44,7 +44,7 @@ impl MatrixLstm {
             write: loader.sized(&at("write"), heads, dim)?,
             forget: loader.sized(&at("forget"), heads, dim)?,
             gate: loader.sized(&at("gate"), heads * value_dim, dim)?,
-            norm: loader.norms(&at("norm"), (heads, value_dim), norm)?,
+            norm: loader.norm(&at("norm"), value_dim, norm)?,
             output: loader.sized(&at("output"), dim, heads * value_dim)?,
         })
     }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use weighbridge::Model;
-use weighbridge::arch::Resolution;
+use weighbridge::arch::{NormKind, Resolution};
 
 use crate::attention::Pass;
 use crate::cache::LayerCache;
 use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
 use crate::layer::{
-    Context, DECODER, ENCODER, ENCODER_SUM, Layer, NORMED_SUM, OWN_NORMS, layer_norm, load_layers,
+    Context, DECODER, ENCODER, ENCODER_SUM, Layer, NORMED_SUM, OWN_NORMS, load_layers,
     run, turned,
 };
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};
-use crate::plan::{Arrangement, Plan, TextEncoderPlan};
+use crate::plan::{Arrangement, NormPlan, Plan, TextEncoderPlan};
 use crate::rows::Rows;
 use crate::sound::SoundEncoder;
 use crate::streams::Ends;
@@ -257,7 +257,7 @@ impl Reference {
                 loader,
                 &embedding,
                 dim,
-                layer_norm(norm.eps),
+                NormPlan::new(NormKind::Layer, norm.eps),
                 &plan,
             )?,
             engine: device.map(|device| Arc::clone(device.engine())),

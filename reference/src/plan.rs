@@ -83,6 +83,20 @@ pub struct NormPlan {
     pub added: f32,
     /// Whether norms have no factors.
     pub bare: bool,
+    /// The runs of values that have separate factors.
+    pub runs: usize,
+}
+
+impl NormPlan {
+    /// A norm with factors, which are the same for each run.
+    pub fn new(kind: NormKind, eps: f32) -> Self {
+        Self { kind, eps, added: 0.0, bare: false, runs: 1 }
+    }
+
+    /// The same norm, with separate factors for each of several runs.
+    pub fn in_runs(self, runs: usize) -> Self {
+        Self { runs, ..self }
+    }
 }
 
 /// The update of the residual stream by attention and network.

@@ -52,7 +52,7 @@ impl StateSpace {
     ) -> Result<Self> {
         let StateSpacePlan { inner, state, groups, heads, kernel, bare_norms, .. } = plan;
         let at = |what: &str| format!("{name}.{what}");
-        let norm = NormPlan { kind: NormKind::Rms, eps, added: 0.0, bare: false };
+        let norm = NormPlan::new(NormKind::Rms, eps);
         let channels = plan.channels();
         let own = heads.unwrap_or(inner);
         let steps = match heads {
@@ -79,7 +79,7 @@ impl StateSpace {
                 // Its factors are as wide as the layer, but each group is normed on its own.
                 norm: {
                     let groups = groups.max(1);
-                    loader.norm_of_runs(&at("norm"), (groups, inner / groups), norm)?.into()
+                    loader.norm_if(&at("norm"), inner / groups, norm.in_runs(groups))?.into()
                 },
             },
         };

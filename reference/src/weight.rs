@@ -156,19 +156,10 @@ impl<'m> Loader<'m> {
         Ok(tensor.dequantize()?.to_vec())
     }
 
-    /// The norm of `width` values whose factors are `{name}.weight`. `None` where the model has no such factors.
+    /// The norm of runs of `width` values whose factors are `{name}.weight`. `None` where the model has no such
+    /// factors.
     pub(crate) fn norm_if(&self, name: &str, width: usize, plan: NormPlan) -> Result<Option<Norm>> {
-        self.norm_of_runs(name, (1, width), plan)
-    }
-
-    /// As [`norm_if`](Self::norm_if), over several runs of that many values, each with factors of its own.
-    pub(crate) fn norm_of_runs(
-        &self,
-        name: &str,
-        (runs, width): (usize, usize),
-        plan: NormPlan,
-    ) -> Result<Option<Norm>> {
-        let all = runs.saturating_mul(width);
+        let all = plan.runs.saturating_mul(width);
         let factors = self.vector_if(&format!("{name}.weight"), all)?;
         let Some(factors) = factors.filter(|factors| !factors.is_empty()) else { return Ok(None) };
         let bias = self.vector_if(&format!("{name}.bias"), all)?;
@@ -180,17 +171,7 @@ impl<'m> Loader<'m> {
 
     /// As [`norm_if`](Self::norm_if); without factors where the plan says that norms have none.
     pub(crate) fn norm(&self, name: &str, width: usize, plan: NormPlan) -> Result<Norm> {
-        self.norms(name, (1, width), plan)
-    }
-
-    /// As [`norm`](Self::norm), over several runs.
-    pub(crate) fn norms(
-        &self,
-        name: &str,
-        (runs, width): (usize, usize),
-        plan: NormPlan,
-    ) -> Result<Norm> {
-        match self.norm_of_runs(name, (runs, width), plan)? {
+        match self.norm_if(name, width, plan)? {
             Some(norm) => Ok(norm),
             None if plan.bare => Ok(Norm::bare(width, plan)),
             // The library's own message names what is missing.
