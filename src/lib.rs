@@ -102,7 +102,7 @@
 //! Complex numbers and most types of ik_llama.cpp have no [codec](dtype::DTypeDescriptor::codec): tensors of
 //! these dtypes can be listed and loaded packed, but reading their values is an
 //! [`Unsupported`](ErrorKind::Unsupported) error. Files of whisper.cpp can be read, but not written. Models of
-//! unknown families have stored names only.
+//! unknown families have canonical names only for tensors whose stored names are usual ones.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
