@@ -3,6 +3,7 @@
 
 use super::expression::{Check, Names};
 use super::{Block, Table, table};
+use crate::json::{Json, Map};
 
 /// The class that runs a `model_type`.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub(crate) struct Conditions {
     pub(crate) loads: Vec<Check>,
     /// Otherwise it computes something else.
     pub(crate) computes: Vec<Check>,
+    /// Otherwise nothing is written for it.
+    pub(crate) refuses: Vec<Check>,
 }
 
 static CONDITIONS: Table<Conditions> = table!("mlx-lm/conditions", Conditions::parse);
@@ -52,6 +55,7 @@ impl Conditions {
         let checks = match kind {
             "loads" => &mut self.loads,
             "computes" => &mut self.computes,
+            "refuses" => &mut self.refuses,
             _ => return None,
         };
         checks.push(Check::parse(rest, &Names::new())?);
@@ -127,6 +131,30 @@ pub(crate) fn ignored(model_type: &str) -> &'static [&'static str] {
     class(model_type).map_or(&[], |class| &class.ignored)
 }
 
+/// The faults of a config by checks of its class. Those of the numbers of rotary embeddings are asked for each object
+/// that holds some.
+pub(crate) fn faults(
+    checks: impl Iterator<Item = &'static Check>,
+    text: &Map<String, Json>,
+) -> Vec<&'static str> {
+    let stated: Vec<_> = ropes(text).map(Some).collect();
+    let each = if stated.is_empty() { vec![None] } else { stated };
+    checks.filter_map(|check| each.iter().find_map(|rope| check.fault_of(text, *rope))).collect()
+}
+
+/// The objects with numbers of rotary embeddings that `config.json` states.
+pub(crate) fn ropes(text: &Map<String, Json>) -> impl Iterator<Item = &Map<String, Json>> {
+    let whole = objects(text, ["rope_parameters", "rope_scaling"]);
+    whole.flat_map(|rope| objects(rope, ["full_attention", "sliding_attention"]).chain([rope]))
+}
+
+fn objects<'c>(
+    map: &'c Map<String, Json>,
+    names: [&'static str; 2],
+) -> impl Iterator<Item = &'c Map<String, Json>> {
+    names.into_iter().filter_map(move |name| map.get(name).and_then(Json::as_object))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +166,39 @@ mod tests {
                 assert!(name == "*" || class(name).is_some(), "{name}");
                 assert!(conditions(name).count() > 0, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn conditions_refuse_what_a_class_lacks() {
+        let first = |text: &str| {
+            let config = Json::parse(text.as_bytes()).expect("JSON");
+            let config = config.as_object().expect("an object");
+            let model_type = config.get("model_type").and_then(Json::as_str).expect("a text");
+            let checks = conditions(model_type).flat_map(|one| &one.refuses);
+            faults(checks, config).into_iter().next()
+        };
+        for (config, fault) in [
+            (r#"{"model_type": "gpt_neox", "hidden_size": 8, "intermediate_size": 32}"#, None),
+            (r#"{"model_type": "gpt_neox", "hidden_size": 8}"#, Some("a network of another")),
+            (r#"{"model_type": "gpt_neox", "hidden_act": "relu"}"#, Some("an activation other")),
+            (r#"{"model_type": "gpt_neox", "hidden_act": "gelu_fast"}"#, None),
+            (r#"{"model_type": "gpt_neox", "attention_bias": false}"#, Some("attention without")),
+            (
+                r#"{"model_type": "gpt_neox", "rope_scaling": {"type": "linear", "factor": 2}}"#,
+                Some("scaled positions"),
+            ),
+            (r#"{"model_type": "gpt_neox", "rope_parameters": {"rope_type": "default"}}"#, None),
+            (r#"{"model_type": "gpt_bigcode", "scale_attn_weights": true}"#, None),
+            (
+                r#"{"model_type": "gpt_bigcode", "scale_attn_weights": false}"#,
+                Some("scores that are not scaled"),
+            ),
+            (r#"{"model_type": "bitnet"}"#, Some("matrices that are not packed in two bits")),
+        ] {
+            let found = first(config);
+            assert_eq!(found.is_some(), fault.is_some(), "{config}: {found:?}");
+            assert!(found.unwrap_or_default().starts_with(fault.unwrap_or_default()), "{found:?}");
         }
     }
 

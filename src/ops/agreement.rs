@@ -10,7 +10,6 @@ use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family};
 use crate::dtype::DType;
-use crate::engines::expression::Check;
 use crate::engines::{mlx_lm, transformers};
 use crate::error::{AdvisedOption, Error, Result};
 use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
@@ -319,7 +318,7 @@ impl PlannedDirectory<'_> {
         let stated: Vec<String> = ignored.filter_map(stated).collect();
         let unread = (!stated.is_empty()).then(|| format!("does not read {}", stated.join(", ")));
         let checks = self.conditions(model_type).flat_map(|one| &one.computes);
-        let faults = faults(checks, text).into_iter().map(str::to_owned);
+        let faults = mlx_lm::faults(checks, text).into_iter().map(str::to_owned);
         let faults: Vec<String> =
             unread.into_iter().chain(faults).chain(self.masked(model_type)).collect();
         let first = "mlx-lm will compute this model differently: its class of";
@@ -345,7 +344,7 @@ impl PlannedDirectory<'_> {
         let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
         let checks = self.conditions(model_type).flat_map(|one| &one.loads);
         let faults: Vec<String> =
-            faults(checks, text).into_iter().map(str::to_owned).chain(self.odd_rope()).collect();
+            mlx_lm::faults(checks, text).into_iter().map(str::to_owned).chain(self.odd_rope()).collect();
         let first = "mlx-lm will not load this model: its class of";
         (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
     }
@@ -385,30 +384,6 @@ fn find<'t>(
     tensors.iter().map(|(_, tensor)| tensor).find(|tensor| tensor.name() == stored)
 }
 
-/// The faults of a config by the checks of its class. Those of the numbers of rotary embeddings are asked for each object
-/// that holds some.
-fn faults(
-    checks: impl Iterator<Item = &'static Check>,
-    text: &Map<String, Json>,
-) -> Vec<&'static str> {
-    let stated: Vec<_> = ropes(text).map(Some).collect();
-    let each = if stated.is_empty() { vec![None] } else { stated };
-    checks.filter_map(|check| each.iter().find_map(|rope| check.fault_of(text, *rope))).collect()
-}
-
-/// The objects with numbers of rotary embeddings that `config.json` states.
-fn ropes(text: &Map<String, Json>) -> impl Iterator<Item = &Map<String, Json>> {
-    let whole = objects(text, ["rope_parameters", "rope_scaling"]);
-    whole.flat_map(|rope| objects(rope, ["full_attention", "sliding_attention"]).chain([rope]))
-}
-
-fn objects<'c>(
-    map: &'c Map<String, Json>,
-    names: [&'static str; 2],
-) -> impl Iterator<Item = &'c Map<String, Json>> {
-    names.into_iter().filter_map(move |name| map.get(name).and_then(Json::as_object))
-}
-
 /// A number of rotary embeddings that `config.json` states, under any of the names that hold them, if their kind
 /// depends on it.
 fn rope_number<'c>(text: &'c Map<String, Json>, key: &str) -> Option<&'c Json> {
@@ -425,7 +400,7 @@ fn rope_number<'c>(text: &'c Map<String, Json>, key: &str) -> Option<&'c Json> {
         "partial_rotary_factor" => value.as_f64() == Some(1.0),
         _ => false,
     };
-    let stated = ropes(text).chain([text]).filter(is_read).filter_map(|rope| rope.get(key));
+    let stated = mlx_lm::ropes(text).chain([text]).filter(is_read).filter_map(|rope| rope.get(key));
     stated.filter(|value| !value.is_null()).find(|value| !usual(value))
 }
 

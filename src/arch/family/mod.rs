@@ -7,7 +7,6 @@
 //! those that decoders share.
 
 mod bert;
-mod bitnet;
 mod bloom;
 mod cohere;
 mod decoder;

@@ -2,7 +2,7 @@
 
 use super::step::{Step, Steps};
 use super::{
-    bert, bitnet, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1,
+    bert, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1,
     gemma, gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama,
     llama4, mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nomic_bert, olmo,
     phi, qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
@@ -21,7 +21,7 @@ macro_rules! steps {
 
 #[rustfmt::skip]
 static STEPS: &[(&str, Steps)] = steps! {
-    bert bitnet bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
+    bert bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
     gpt_oss granite hunyuan jamba jina_bert kimi_linear lfm2 llama llama4 mamba mimo_v2 minicpm3
     minimax modernbert nemotron nemotron_h nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
     whisper

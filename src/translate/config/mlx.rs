@@ -65,6 +65,10 @@ pub(crate) fn state_for_mlx_lm(
             }
         }
     }
+    let refuses = mlx_lm::conditions(&model_type).flat_map(|one| &one.refuses);
+    if let Some(fault) = mlx_lm::faults(refuses, text).first() {
+        return Err(model.inexpressible_in_mlx_lm(fault));
+    }
     let outer = config.get("model_type").and_then(Json::as_str);
     let own = outer.into_iter().chain([model_type.as_str()]);
     let variant = own.flat_map(|name| family::variants().find(|row| row.hf.contains(&name))).next();
