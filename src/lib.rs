@@ -90,7 +90,7 @@
 //! | `npz` | yes | opens `weights.npz`, in which the first MLX models are stored |
 //! | `regex` | yes | patterns of tensor names in [`recipe::llama_cpp`] |
 //! | `sha256` | yes | verifies digests, hashes tensors and writes to Ollama's store |
-//! | `write` | yes | writes models in other containers, and quantizes; without it all containers can be read |
+//! | `write` | yes | [`write`], [`translate`], [`recipe::llama_cpp`] and the verbs that write; without it all containers can be read |
 //! | `chat-template` | no | [`ops::check_consistency`] and [`ops::verify`] also parse chat templates |
 //! | `http` | no | opens and downloads models on servers by their names: [`remote`], `ops::plan_pull` |
 //! | `serde` | no | the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON |
@@ -104,6 +104,10 @@
 //! [`Unsupported`](ErrorKind::Unsupported) error. Files of whisper.cpp can be read, but not written. Models of
 //! unknown families have canonical names only for tensors whose stored names are usual ones.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "write"),
+    allow(dead_code, unused_imports, reason = "what the writers alone use")
+)]
 #![deny(missing_docs)]
 
 pub mod adapter;
@@ -122,6 +126,7 @@ pub mod recipe;
 pub mod remote;
 pub mod tokenizer;
 pub mod translate;
+#[cfg(feature = "write")]
 pub mod write;
 
 mod dialect;
@@ -162,4 +167,5 @@ pub use progress::Progress;
 pub use store::Part;
 pub use threads::Threads;
 pub use tokenizer::Tokenizer;
+#[cfg(feature = "write")]
 pub use write::{Builder, WriteOptions, WritePlan};

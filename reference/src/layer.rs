@@ -1,6 +1,5 @@
 //! A layer: attention and a network, with norms before and behind them.
 
-
 use crate::attention::{Attention, Pass};
 use crate::cache::LayerCache;
 use crate::convolution::ShortConvolution;

@@ -10,8 +10,7 @@ use crate::cache::LayerCache;
 use crate::device::{Engine, Loading};
 use crate::error::{Error, Result};
 use crate::layer::{
-    Context, DECODER, ENCODER, ENCODER_SUM, Layer, NORMED_SUM, OWN_NORMS, load_layers,
-    run, turned,
+    Context, DECODER, ENCODER, ENCODER_SUM, Layer, NORMED_SUM, OWN_NORMS, load_layers, run, turned,
 };
 use crate::masked::MaskedWords;
 use crate::math::{Function, softmax};

@@ -30,7 +30,7 @@ pub(crate) use cursor::Cursor;
 pub use files::FileSystem;
 pub(crate) use files::Files;
 pub use pages::{AlignedBuffer, AlignedBytes};
-pub(crate) use positioned::{open_folder, read_exact_at, write_all_at};
+pub(crate) use positioned::{is_same, open_folder, open_or_create, read_exact_at, write_all_at};
 pub(crate) use put::{own_path, put, put_by};
 pub use text::Text;
 

@@ -25,6 +25,27 @@ pub(crate) fn open_folder(path: &Path) -> std::io::Result<File> {
     options.read(true).open(Path::new(".").join(path))
 }
 
+/// Opens a file for writing, keeping its content, or creates it.
+pub(crate) fn open_or_create(path: &Path) -> std::io::Result<File> {
+    File::options().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Whether a path still leads to an opened file.
+#[cfg(unix)]
+pub(crate) fn is_same(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(file), Ok(path)) => id(file) == id(path),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_same(_: &File, path: &Path) -> bool {
+    path.exists()
+}
+
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &File, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)

@@ -15,6 +15,7 @@ mod npz;
 mod options;
 mod row;
 mod rules;
+#[cfg(feature = "write")]
 pub(crate) mod writer;
 
 use std::path::Path;
@@ -35,6 +36,7 @@ pub use row::Container;
 use row::{DetectedPath, Probe};
 pub use safetensors::SAFETENSORS;
 pub use whisper_ggml::WHISPER_GGML;
+#[cfg(feature = "write")]
 pub use writer::Shards;
 
 /// All containers, in the order of detection: the most specific come first, and safetensors, which

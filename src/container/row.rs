@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::options::OpenOptions;
+#[cfg(feature = "write")]
 use super::writer::Writer;
 use crate::bytes::Source;
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ pub struct Container {
     /// Opens a path that was detected as this container.
     pub(super) open: fn(DetectedPath, &OpenOptions) -> Result<Store>,
     /// The writer of models in this container, if there is one.
+    #[cfg(feature = "write")]
     pub(super) write: Option<&'static Writer>,
 }
 
@@ -35,6 +37,7 @@ impl PartialEq for Container {
 
 impl Eq for Container {}
 
+#[cfg(feature = "write")]
 impl Container {
     /// A summary of what is written into this container; `None` if it is only read.
     pub fn written_as(&self) -> Option<&'static str> {
@@ -44,11 +47,7 @@ impl Container {
     /// The writer of models in this container.
     pub(crate) fn writer(&self) -> Result<&'static Writer> {
         self.write.ok_or_else(|| {
-            let name = self.name;
-            Error::unsupported(match cfg!(feature = "write") {
-                true => format!("{name} can be read, but not written"),
-                false => format!("{name} cannot be written without the feature `write`"),
-            })
+            Error::unsupported(format!("{} can be read, but not written", self.name))
         })
     }
 }

@@ -10,6 +10,7 @@ use super::QuantType;
 use super::go_template::GoTemplate;
 use super::parameters::Parameters;
 use super::prompt::{PromptFormat, message_layer, stop_words};
+use super::show::base_config;
 use crate::bytes::Access;
 use crate::container::gguf::write::model_keys;
 use crate::container::ollama::{
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::recipe::FILE_TYPES;
-use crate::store::{Encoding, Store, document};
+use crate::store::{Encoding, Store};
 use crate::write::{Builder, OutTensor, WritePlan};
 
 /// Layers that are added to a model, or replaced in it.
@@ -289,14 +290,6 @@ fn file_layer(model: &Model, role: &str) -> Option<Result<NewDocument>> {
         }
         _ => None,
     }
-}
-
-/// The config blob of a stored model.
-pub(crate) fn base_config(store: &Store) -> Result<Option<Json>> {
-    let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
-    config
-        .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
-        .transpose()
 }
 
 /// The layers of a stored model besides its own weights, as far as `kept` accepts their kind and

@@ -5,20 +5,29 @@
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod capabilities;
+#[cfg(feature = "write")]
 pub(crate) mod create;
 mod go_template;
+#[cfg(feature = "write")]
 mod layers;
 mod modelfile;
+#[cfg(feature = "write")]
 mod parameters;
+#[cfg(feature = "write")]
 mod prompt;
+#[cfg(feature = "write")]
 mod quantization;
 mod served;
 pub(crate) mod show;
+#[cfg(feature = "write")]
 mod tensor_blobs;
 
 pub use crate::container::ollama::types::{QuantType, QuantTypeDescriptor, TYPES};
 pub(crate) use capabilities::capabilities;
+#[cfg(feature = "write")]
 pub(crate) use layers::{NewLayers, gguf_blob};
 pub use modelfile::{Instruction, Modelfile};
+#[cfg(feature = "write")]
 pub use quantization::OllamaModel;
+#[cfg(feature = "write")]
 pub(crate) use tensor_blobs::{BlobModel, TensorRules, draft_left_out};

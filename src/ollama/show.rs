@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::layers::base_config;
 use super::modelfile::{Instruction, Modelfile};
 use super::served::{GgufFacts, Template, shown_capabilities};
 use crate::bytes::{Access, Text};
@@ -14,7 +13,7 @@ use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::place::ollama::name_of_manifest;
 use crate::recipe::FILE_TYPES;
-use crate::store::{Attachment, Encoding, Store};
+use crate::store::{Attachment, Encoding, Store, document};
 
 /// The facts that `ollama show` prints about a model. The fields have the names of Ollama's API.
 #[derive(Clone, Debug)]
@@ -88,6 +87,14 @@ const NO_TEMPLATE: &str = "{{ .Prompt }}";
 ///
 /// # Errors
 ///
+/// The config blob of a stored model.
+pub(super) fn base_config(store: &Store) -> Result<Option<Json>> {
+    let config = store.attachments().iter().find(|attachment| attachment.kind == "config");
+    config
+        .map(|config| Ok(document::read(store.place(), &config.path, "", store.limits())?.json))
+        .transpose()
+}
+
 /// `Mismatch` if the model is not in a store; `Malformed`, `LimitExceeded` and `Io` if one of its
 /// layers cannot be read.
 pub fn show(model: &Model) -> Result<ShowReport> {

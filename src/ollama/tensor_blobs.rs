@@ -2,8 +2,9 @@
 
 use crate::json::Json;
 
-use super::layers::{NewLayers, base_config, dropped_prompt, stored_layers};
+use super::layers::{NewLayers, dropped_prompt, stored_layers};
 use super::quantization::OllamaModel;
+use super::show::base_config;
 use super::{QuantType, QuantTypeDescriptor};
 use crate::bytes::Text;
 use crate::container::OLLAMA;

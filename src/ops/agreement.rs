@@ -6,6 +6,7 @@
 
 use crate::json::{Json, Map};
 
+use super::verify::VOCABULARY_KEYS;
 use crate::arch::config::TEXT_CONFIGS;
 use crate::arch::config::flags::tensor_flags;
 use crate::arch::{Dialect, canonical_names, family};
@@ -18,8 +19,6 @@ use crate::write::Builder;
 
 const TIED: &str = "tie_word_embeddings";
 const VOCABULARY: &str = "vocab_size";
-/// The names of that key in the configs of older classes.
-pub(super) const VOCABULARY_KEYS: [&str; 3] = [VOCABULARY, "n_vocab", "n_words"];
 
 /// The advice for a model that the reader of its container refuses.
 pub(super) const FOR_OTHERS: &str = "{} writes it for other readers";
@@ -343,8 +342,11 @@ impl PlannedDirectory<'_> {
     fn not_loaded(&self, config: &Map<String, Json>) -> Option<String> {
         let (text, model_type) = (Level::Text.of(config), Level::Text.model_type(config));
         let checks = self.conditions(model_type).flat_map(|one| &one.loads);
-        let faults: Vec<String> =
-            mlx_lm::faults(checks, text).into_iter().map(str::to_owned).chain(self.odd_rope()).collect();
+        let faults: Vec<String> = mlx_lm::faults(checks, text)
+            .into_iter()
+            .map(str::to_owned)
+            .chain(self.odd_rope())
+            .collect();
         let first = "mlx-lm will not load this model: its class of";
         (!faults.is_empty()).then(|| format!("{first} {model_type} {}", faults.join("; it ")))
     }

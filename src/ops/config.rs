@@ -97,7 +97,7 @@ pub fn config(model: &Model) -> Result<ConfigReport<'_>> {
         tokenizer: model.tokenizer().map(|found| found.as_ref().map(tokenizer)),
         generation: model.generation_config().map(|found| found.map(generation)),
         other: model.unused_config(),
-        notes: super::gguf::unread(model)?.into_iter().collect(),
+        notes: super::losses::unread(model)?.into_iter().collect(),
     })
 }
 

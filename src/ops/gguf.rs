@@ -2,16 +2,17 @@
 
 use super::agreement::same_values;
 use super::dialect::TranslatedTensors;
+use super::losses::{computed_differently, losses, unread};
 use super::modules::{self, GgufModules};
 use super::rankers::{self, GgufRanker};
 use super::{account, file_type, mmproj, repeated, verify};
-use crate::arch::kept::{GENERATION, Kept, PREFIX};
-use crate::arch::{Architecture, Dialect, family, graph, kept_config};
+use crate::arch::kept::{GENERATION, PREFIX};
+use crate::arch::{Architecture, Dialect, family};
 use crate::bytes::Text;
 use crate::container::gguf;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::metadata::{KeyValues, Metadata, Value};
+use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
 use crate::recipe::FileType;
 use crate::store::Encoding;
@@ -275,29 +276,4 @@ fn other_embedding(model: &Model) -> Result<Option<String>> {
     let (Ok(shared), Ok(own)) = (shared, own) else { return Ok(None) };
     let said = "the decoder has another embedding than the encoder, but GGUF has one for both";
     Ok((!same_values(&shared, &own)?).then(|| said.to_owned()))
-}
-
-/// The differences in llama.cpp's computation because it does not read what is kept, one statement
-/// each.
-fn losses(kept: &Kept, metadata: &Metadata) -> Vec<String> {
-    let name = metadata.str("general.architecture").unwrap_or_default();
-    let Some(graph) = family::graph(name) else { return Vec::new() };
-    let ignored = graph::ignored(graph, name, metadata, &kept.stated);
-    kept.losses.iter().cloned().chain(ignored).collect()
-}
-
-fn computed_differently(losses: &[String]) -> String {
-    format!("llama.cpp will compute this model differently: {}", losses.join("; "))
-}
-
-/// A note on what llama.cpp computes differently because it does not read the config that a GGUF file
-/// keeps.
-///
-/// # Errors
-///
-/// Same as [`Model::config`].
-pub(super) fn unread(model: &Model) -> Result<Option<String>> {
-    let kept = kept_config(model.store(), model.resolution()?)?;
-    let losses = kept.map(|kept| losses(&kept, model.metadata())).unwrap_or_default();
-    Ok((!losses.is_empty()).then(|| computed_differently(&losses)))
 }

@@ -1,29 +1,46 @@
 //! Verbs: operations on whole models. Each is a function that returns a report or a plan.
 
+#[cfg(feature = "write")]
 mod account;
+#[cfg(feature = "write")]
 mod agreement;
 mod config;
+#[cfg(feature = "write")]
 mod convert;
+#[cfg(feature = "write")]
 mod create;
 mod dialect;
 mod diff;
+#[cfg(feature = "write")]
 mod experts;
+#[cfg(feature = "write")]
 mod extract;
+#[cfg(feature = "write")]
 mod gguf;
 mod hash;
 mod inspect;
+#[cfg(feature = "write")]
 mod judge;
 mod load;
+mod losses;
+#[cfg(feature = "write")]
 mod merging;
+#[cfg(feature = "write")]
 mod mmproj;
+#[cfg(feature = "write")]
 mod modules;
 #[cfg(feature = "http")]
 mod pull;
+#[cfg(feature = "write")]
 mod quantize;
+#[cfg(feature = "write")]
 mod random;
+#[cfg(feature = "write")]
 mod rankers;
+#[cfg(feature = "write")]
 mod ranks;
 mod repeated;
+#[cfg(feature = "write")]
 mod rewrite;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -32,7 +49,9 @@ mod statistics;
 mod verify;
 
 pub use config::{ConfigReport, GenerationReport, ReportedField, config};
+#[cfg(feature = "write")]
 pub use convert::{ConvertOptions, QuantizationRules, convert};
+#[cfg(feature = "write")]
 pub use create::create;
 pub use dialect::{TranslatedTensors, tensors_of_rank};
 pub use diff::{
@@ -40,6 +59,7 @@ pub use diff::{
     DifferentTensor, DifferentValues, ElementDiff, MeanError, ModelDiff, TensorDiff, TensorPair,
     TensorPairs, UnreadTensor, ValueDiff, WorstElement, diff,
 };
+#[cfg(feature = "write")]
 pub use extract::{ExtractedAdapter, adapter_in_gguf, extract_adapter};
 pub(crate) use hash::of_values as values_sha256;
 pub use hash::{HashLine, HashList, HashOptions, HashReport, TensorHash, hash};
@@ -50,13 +70,16 @@ pub use inspect::{
 };
 pub(crate) use inspect::{file_type, main_dtype};
 pub use load::{LoadReport, load, peak_memory};
+#[cfg(feature = "write")]
 pub use merging::{
     MergeMethod, MergeRecipe, MergeSlice, MergeSource, MergedVocabulary, Setting, Settings,
     SliceSource, TokenName, TokenRow, TokenRule, VocabularySource, merge_models,
 };
 #[cfg(feature = "http")]
 pub use pull::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
+#[cfg(feature = "write")]
 pub use quantize::{FileTypeSize, file_type_sizes, quantize};
+#[cfg(feature = "write")]
 pub use rewrite::{
     EditOutcome, MetadataEdit, check_editable, copy_with_metadata, edit_metadata, merge, split,
 };
@@ -74,6 +97,7 @@ use crate::bytes::Text;
 use crate::digest::hex;
 use crate::error::{Error, Result};
 use crate::model::Model;
+#[cfg(feature = "write")]
 pub use crate::ollama::create::CreateOptions;
 pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
 pub use crate::translate::key_types::required_type;

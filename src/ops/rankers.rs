@@ -7,7 +7,7 @@ use crate::metadata::{KeyValues, Value};
 use crate::model::{Model, Tensor};
 use crate::store::Store;
 use crate::tokenizer::Tokenizer;
-use crate::translate;
+use crate::translate::general;
 
 /// llama.cpp's number of a pooling that ranks.
 const RANK: u32 = 4;
@@ -111,7 +111,7 @@ impl Description {
         let readme = store.read_companion("README.md", limit).ok().flatten();
         let readme = readme.map(|file| String::from_utf8_lossy(&file.bytes).to_lowercase());
         let mut names = Vec::new();
-        names.extend(translate::name_in_config(store).map(|name| ("config.json", name)));
+        names.extend(general::name_in_config(store).map(|name| ("config.json", name)));
         let folder = store.path().file_name().and_then(|name| name.to_str());
         names.extend(
             folder.filter(|_| store.is_directory()).map(|name| ("the folder's name", name)),

@@ -27,7 +27,7 @@ mod registry;
 mod sign;
 #[cfg(feature = "http")]
 mod site;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "write"))]
 mod upload;
 
 #[cfg(feature = "http")]
@@ -44,7 +44,7 @@ pub(crate) use range::Located;
 pub(crate) use registry::RegistryModel;
 #[cfg(feature = "http")]
 pub(crate) use site::files_at;
-#[cfg(feature = "http")]
+#[cfg(all(feature = "http", feature = "write"))]
 pub(crate) use upload::{Bucket as WritableBucket, UploadedPart};
 
 use std::path::{Path, PathBuf};

@@ -113,7 +113,7 @@ fn described(store: &Store, size_label: Option<String>, keys: &mut KeyValues) {
 }
 
 /// The model's name in its config.
-pub(super) fn name_in_config(store: &Store) -> Option<&str> {
+pub(crate) fn name_in_config(store: &Store) -> Option<&str> {
     let name = store.document("config.json")?.get("_name_or_path")?.as_str()?;
     let name = Some(name).filter(|name| !name.is_empty() && name.matches('/').count() <= 1)?;
     name.rsplit('/').next()
@@ -137,7 +137,7 @@ fn name(store: &Store) -> Option<String> {
 }
 
 /// The size label that a model's tensors give; `weights` counts if their names are unknown.
-pub(super) fn counted_size(
+pub(crate) fn counted_size(
     store: &Store,
     resolution: Option<&Resolution>,
     weights: u64,

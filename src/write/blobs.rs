@@ -22,9 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::pipeline::{self, OpenFile, TensorLosses};
 use super::rename::{exists, rename_to_new};
-use super::target::{claimed, is_same, open_or_create, reserve};
+use super::target::{claimed, reserve};
 use super::{OutFile, WriteOptions};
-use crate::bytes::{Access, Source, open_folder};
+use crate::bytes::{Access, Source, is_same, open_folder, open_or_create};
 use crate::container::writer::{BlobStore, NewBlob};
 use crate::digest::{sha256, sha256_of};
 use crate::error::{Error, ErrorKind, Result};

@@ -45,5 +45,3 @@ pub(crate) use producer::Producer;
 pub use report::{PlanReport, ReportedFile, ReportedTensor};
 pub use slices::{SliceReport, Slices, SlicesStatus, check_sources, slices_status};
 pub(crate) use target::PageChange;
-#[cfg(feature = "http")]
-pub(crate) use target::{is_same, open_or_create};

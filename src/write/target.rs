@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::rename::exists;
 use super::set::{self, Move};
 use super::{OutFile, directory};
-use crate::bytes::{Text, is_content_addressed, open_folder};
+use crate::bytes::{Text, is_content_addressed, is_same, open_folder, open_or_create};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file or directory that is being written under a temporary name beside its own.
@@ -229,11 +229,6 @@ pub(super) fn claimed(path: &Path, open: impl Fn() -> std::io::Result<File>) -> 
     }
 }
 
-/// Opens a file for writing, keeping its content, or creates it.
-pub(crate) fn open_or_create(path: &Path) -> std::io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(path)
-}
-
 /// Like [`open_or_create`], and also creates the file's folder in the model's directory.
 pub(super) fn open_in_folder(path: &Path) -> std::io::Result<File> {
     if let Some(folder) = path.parent() {
@@ -293,21 +288,6 @@ impl PageChange {
         file.write_all(&self.bytes).map_err(failed("cannot change the file"))?;
         file.sync_all().map_err(failed("cannot sync the file to the disk"))
     }
-}
-
-#[cfg(unix)]
-pub(crate) fn is_same(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |found: std::fs::Metadata| (found.dev(), found.ino());
-    match (file.metadata(), path.symlink_metadata()) {
-        (Ok(file), Ok(path)) => id(file) == id(path),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_same(_: &File, path: &Path) -> bool {
-    path.exists()
 }
 
 /// Reserves the file's space, so that a full disk is an error now and not at the end.

@@ -6,10 +6,8 @@ use crate::error::Result;
 use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
-pub(super) const STEPS: Steps = &[
-    ("multi_query", Step::Config(multi_query)),
-    ("plain_width", Step::Config(plain_width)),
-];
+pub(super) const STEPS: Steps =
+    &[("multi_query", Step::Config(multi_query)), ("plain_width", Step::Config(plain_width))];
 
 /// StarCoder's class has one key head, or one for each query head.
 fn multi_query(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {

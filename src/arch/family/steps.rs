@@ -2,10 +2,10 @@
 
 use super::step::{Step, Steps};
 use super::{
-    bert, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1,
-    gemma, gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama,
-    llama4, mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nomic_bert, olmo,
-    phi, qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
+    bert, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1, gemma,
+    gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama, llama4,
+    mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nomic_bert, olmo, phi,
+    qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
 };
 
 /// Lists the functions of modules by the name of the file that they are for.

@@ -3,6 +3,7 @@
 mod header;
 mod read;
 mod split;
+#[cfg(feature = "write")]
 pub(crate) mod write;
 
 use super::Container;
@@ -14,5 +15,6 @@ pub static GGUF: Container = Container {
     summary: "GGUF files of llama.cpp: versions 1 to 3, both byte orders, split",
     detect: read::detect,
     open: read::open,
-    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
+    #[cfg(feature = "write")]
+    write: Some(&write::WRITER),
 };

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/formats/mlx.md")]
 
 mod read;
+#[cfg(feature = "write")]
 pub(crate) mod write;
 
 use super::Container;
@@ -11,5 +12,6 @@ pub static MLX: Container = Container {
     summary: "directories quantized by MLX: packed weights, scales and biases",
     detect: read::detect,
     open: read::open,
-    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
+    #[cfg(feature = "write")]
+    write: Some(&write::WRITER),
 };

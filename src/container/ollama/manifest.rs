@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "write")]
 use super::super::writer::NewBlob;
 use crate::bytes::{Access, Files, Source, Text};
 use crate::error::{Error, ErrorKind, Result};
@@ -149,6 +150,7 @@ impl Layer {
 }
 
 /// Writes the manifest of a new model.
+#[cfg(feature = "write")]
 pub(super) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
     let layers = blobs.iter().map(|blob| Layer {
         kind: blob.role.to_owned(),
@@ -162,6 +164,7 @@ pub(super) fn new_manifest(blobs: &[NewBlob<'_>]) -> Vec<u8> {
 
 /// Writes a stored manifest again with a blob in place of the layer `model`. Everything else stays,
 /// including members that this program does not know.
+#[cfg(feature = "write")]
 pub(super) fn with_model(manifest: &Json, blob: &NewBlob<'_>) -> Vec<u8> {
     let mut manifest = manifest.clone();
     let layers = manifest.get_mut("layers").and_then(Json::as_array_mut);

@@ -7,6 +7,7 @@ mod list;
 mod manifest;
 mod read;
 pub(crate) mod types;
+#[cfg(feature = "write")]
 pub(crate) mod write;
 
 use super::Container;
@@ -18,7 +19,9 @@ pub use list::{StoredModel, models, name_of};
 pub(crate) use manifest::Manifest;
 pub(crate) use manifest::quoted;
 pub(super) use read::open_manifest;
+#[cfg(feature = "write")]
 pub use write::place;
+#[cfg(feature = "write")]
 pub(crate) use write::replaceable_model;
 
 /// The Ollama container's row in [`CONTAINERS`](super::CONTAINERS).
@@ -27,5 +30,6 @@ pub static OLLAMA: Container = Container {
     summary: "models in Ollama's store: GGUF and tensor blobs",
     detect: read::detect,
     open: read::open,
-    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
+    #[cfg(feature = "write")]
+    write: Some(&write::WRITER),
 };

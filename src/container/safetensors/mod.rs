@@ -8,6 +8,7 @@ mod scheme;
 mod stated;
 mod unjoined;
 mod weight_map;
+#[cfg(feature = "write")]
 pub(crate) mod write;
 
 use std::path::Path;
@@ -24,7 +25,8 @@ pub static SAFETENSORS: Container = Container {
     summary: "safetensors files and Hugging Face directories, whole or in shards",
     detect: read::detect,
     open: read::open,
-    write: if cfg!(feature = "write") { Some(&write::WRITER) } else { None },
+    #[cfg(feature = "write")]
+    write: Some(&write::WRITER),
 };
 
 /// The files that an index of weights names.

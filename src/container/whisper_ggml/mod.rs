@@ -12,5 +12,6 @@ pub static WHISPER_GGML: Container = Container {
     summary: "older files of whisper.cpp: whisper, parakeet, silero-vad models",
     detect: read::detect,
     open: read::open,
+    #[cfg(feature = "write")]
     write: None,
 };

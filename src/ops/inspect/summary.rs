@@ -8,7 +8,7 @@ use crate::ollama;
 use crate::recipe::FileType;
 use crate::store::Store;
 use crate::tokenizer;
-use crate::translate::{self, card, card::Card};
+use crate::translate::{card, card::Card, general};
 
 /// The headline facts of a model. A fact that no file states is `None`.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub fn summarize(model: &Model) -> ModelSummary {
     let quantization = model.quantization();
     let name = metadata.str("general.name").filter(|name| !name.is_empty());
     ModelSummary {
-        name: name.or_else(|| translate::name_in_config(store)).map(str::to_owned),
+        name: name.or_else(|| general::name_in_config(store)).map(str::to_owned),
         size_label: size_label(model, quantization.elements()),
         version: store.version(),
         file_type: file_type(model),
@@ -84,7 +84,7 @@ fn size_label(model: &Model, weights: u64) -> Option<String> {
             return None;
         }
         let resolution = model.resolution().ok().filter(|found| found.architecture.is_some());
-        translate::counted_size(model.store(), resolution, weights)
+        general::counted_size(model.store(), resolution, weights)
     })
 }
 

@@ -9,7 +9,7 @@ use crate::bytes::Text;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
 use crate::model::{EMBEDDING, Model};
-use crate::ops::agreement::VOCABULARY_KEYS;
+use crate::ops::verify::VOCABULARY_KEYS;
 use crate::translate;
 
 /// A token of `tokenizer.json`.

@@ -15,14 +15,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::ranges::Ranges;
-use crate::bytes::{Access, Source, put_by, write_all_at};
+use crate::bytes::{Access, Source, is_same, open_or_create, put_by, write_all_at};
 use crate::digest::FileDigest;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, json};
 use crate::progress::{Meter, Watch};
 use crate::remote::{Client, Located, Version};
 use crate::threads::Threads;
-use crate::write::{is_same, open_or_create};
 
 /// The time after which a run looks again whether another has finished a file.
 const WAIT: Duration = Duration::from_millis(100);

@@ -21,7 +21,7 @@ use crate::store::{Encoding, Store};
 
 pub(super) use loader::{MlxReader, unknown_architecture};
 pub use report::{HashChange, HashDifference, TensorFinding, VerifyOptions, VerifyReport, verify};
-pub(super) use vocabulary::tokens_beyond;
+pub(super) use vocabulary::{VOCABULARY_KEYS, tokens_beyond};
 
 /// The result of [`check_consistency`]. Each text is one line, safe to print on a terminal.
 #[derive(Clone, Debug, Default)]

@@ -5,11 +5,13 @@ use crate::arch::ModelConfig;
 use crate::engines::llama_cpp;
 use crate::error::{ErrorKind, Result};
 use crate::json::Json;
-use crate::ops::agreement::VOCABULARY_KEYS;
 use crate::store::{Encoding, Store};
 #[cfg(feature = "chat-template")]
 use crate::tokenizer::{ChatTemplate, chat_templates};
 use crate::tokenizer::{Tokenizer, TokenizerKind};
+
+/// The size of the vocabulary in `config.json`, under the names of all classes.
+pub(in crate::ops) const VOCABULARY_KEYS: [&str; 3] = ["vocab_size", "n_vocab", "n_words"];
 
 /// Keys of `config.json` and `generation_config.json` that hold token ids or lists of token ids.
 const TOKEN_KEYS: [&str; 7] = [

@@ -10,13 +10,13 @@ use super::layout::{CHECKED, FILES, RECORDS, folder, put};
 use super::records::{Checksum, SliceRecord, records};
 #[cfg(feature = "http")]
 use super::store;
-use crate::bytes::{Access, Source, Text};
+use crate::bytes::{Access, Source, Text, open_or_create};
 use crate::container::writer::Placement;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
 use crate::threads::Threads;
 use crate::write::set::{self, Move};
-use crate::write::target::{self, claimed, open_in_folder, open_or_create};
+use crate::write::target::{self, claimed, open_in_folder};
 use crate::write::{WriteOptions, WriteReport, directory};
 
 /// The result of checking all slices.
