@@ -27,6 +27,8 @@ mod matrix_lstm;
 mod memory;
 mod model;
 mod network;
+/// The parts of a plan, which tests change. They are no part of the interface, and any version may change them.
+#[doc(hidden)]
 pub mod plan;
 mod pooling;
 mod rope;
@@ -42,12 +44,12 @@ mod wkv;
 pub use chat::{ChatTemplate, Message};
 pub use divergence::{Divergence, Likelihood, Prediction};
 pub use error::{Error, Result};
-pub use math::{Activation, Xielu};
 pub use memory::{Footprint, Kept, LayerMemory, Memory, MemoryOptions, Placement, Share};
 pub use model::{EncodedText, Reference, Session, likeliest, probabilities};
 pub use plan::Plan;
 pub use pooling::{Embedder, Pooling, normalize};
-pub use rope::{Frequencies, Rope, Sinusoids};
+#[doc(hidden)]
+pub use rope::{Frequencies, Rope};
 pub use rows::Rows;
 pub use tokens::{TextToken, TextTokens};
 pub use trial::Trial;
