@@ -153,8 +153,9 @@ impl Rope {
         let pairs = rotated.div_ceil(2);
         let magnitude = gain(facts).unwrap_or(1.0);
         let fixed = |inverse| Frequencies::Fixed { inverse, magnitude };
-        let longest = facts.config.max_seq_len.as_ref().map(|length| length.value);
-        let trained = scaling.original_max_seq_len.as_ref().map(|length| length.value).or(longest);
+        let longest = facts.config.max_seq_len.as_ref();
+        let trained = scaling.trained(longest).map(|length| length.value);
+        let longest = longest.map(|length| length.value);
         let need = |number: Option<u32>| {
             let lacks = || {
                 Error::Unsupported(format!("rope scaling {} without a trained length", kind.name()))
@@ -173,9 +174,7 @@ impl Rope {
                 Frequencies::Dynamic { base, factor, trained: need(longest)?, pairs }
             }
             RopeScalingKind::Llama3 => {
-                let bounds =
-                    [or(&scaling.low_freq_factor, 1.0), or(&scaling.high_freq_factor, 4.0)];
-                fixed(llama3(plain, or(&scaling.factor, 8.0), bounds, trained.unwrap_or(8192)))
+                fixed(llama3(plain, scaling.llama3(), trained.unwrap_or(8192)))
             }
             RopeScalingKind::Yarn => yarn(facts, base, rotated, need(trained)?, truncate),
             RopeScalingKind::LongRope => long(facts, &plain, need(trained)?)?,
@@ -260,7 +259,7 @@ impl Frequencies {
 
 /// Llama 3's: long waves divided by the factor, short ones left, a ramp between.
 #[expect(clippy::cast_precision_loss, reason = "lengths are computed in f32")]
-fn llama3(mut inverse: Vec<f32>, factor: f32, [low, high]: [f32; 2], trained: u32) -> Vec<f32> {
+fn llama3(mut inverse: Vec<f32>, [factor, low, high]: [f32; 3], trained: u32) -> Vec<f32> {
     let trained = trained as f32;
     for inverse in &mut inverse {
         let wavelength = std::f32::consts::TAU / *inverse;
@@ -299,8 +298,7 @@ fn yarn(
         let waves = trained as f64 / (f64::from(turns) * std::f64::consts::TAU);
         rotated as f64 * waves.ln() / (2.0 * f64::from(base).ln())
     };
-    let (mut low, mut high) =
-        (pair(or(&scaling.beta_fast, 32.0)), pair(or(&scaling.beta_slow, 1.0)));
+    let [mut low, mut high] = scaling.betas().map(pair);
     if truncate {
         (low, high) = (low.floor(), high.ceil());
     }

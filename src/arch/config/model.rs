@@ -130,3 +130,25 @@ impl ModelConfig {
         (0..self.n_layers.value).any(|layer| self.layer_kind(layer) == Some(&LayerKind::Sliding))
     }
 }
+
+/// The numbers of scaled rotary embeddings that transformers takes where a config states none.
+impl RopeScaling {
+    /// The factor of Llama 3's scaling, and the low and the high bound of its ramp.
+    pub fn llama3(&self) -> [f32; 3] {
+        [or(&self.factor, 8.0), or(&self.low_freq_factor, 1.0), or(&self.high_freq_factor, 4.0)]
+    }
+
+    /// The fast and the slow bound of YaRN's ramp.
+    pub fn betas(&self) -> [f32; 2] {
+        [or(&self.beta_fast, 32.0), or(&self.beta_slow, 1.0)]
+    }
+
+    /// The length of texts before scaling: `longest`, that of the model, if no other is stated.
+    pub fn trained<'f>(&'f self, longest: Option<&'f Field<u32>>) -> Option<&'f Field<u32>> {
+        self.original_max_seq_len.as_ref().or(longest)
+    }
+}
+
+fn or(field: &Option<Field<f32>>, usual: f32) -> f32 {
+    field.as_ref().map_or(usual, |field| field.value)
+}

@@ -5,7 +5,7 @@ use crate::arch::family;
 use crate::arch::rotary::llama3_factors;
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::arch::variant::{KeyRule, KeyType, Variant};
-use crate::arch::{Field, Resolution, RopeScalingKind, config_reader, source_model};
+use crate::arch::{Resolution, RopeScalingKind, config_reader, source_model};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::metadata::KeyValues;
@@ -191,11 +191,9 @@ pub(crate) fn gguf_tensors(
     } else if kind == Some(&RopeScalingKind::Llama3)
         && (variant.llama3_factors || variant.keys.iter().copied().flatten().any(rotates))
     {
-        // Defaults of transformers and the converter for configs that state none.
-        let or = |field: &Option<Field<f32>>, usual| field.as_ref().map_or(usual, |f| f.value);
-        let (low, high) = (or(&scaling.low_freq_factor, 1.0), or(&scaling.high_freq_factor, 4.0));
+        // The converter's default, whatever the length of the model.
         let trained = scaling.original_max_seq_len.as_ref().map_or(8192, |length| length.value);
-        let factors = llama3_factors(&model.config, [or(&scaling.factor, 8.0), low, high], trained);
+        let factors = llama3_factors(&model.config, scaling.llama3(), trained);
         tensors.push(("rope_freqs.weight", factors));
     } else if let Some(rope_freqs) = variant.rope_freqs {
         tensors.push(("rope_freqs.weight", rope_freqs(&model)?));

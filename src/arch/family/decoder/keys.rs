@@ -67,8 +67,7 @@ fn rope_scaling(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
     if kind.value != RopeScalingKind::Yarn || factor.is_none() {
         return Ok(());
     }
-    // transformers takes the length of the model if there is no other.
-    let trained = scaling.original_max_seq_len.as_ref().or(model.config.max_seq_len.as_ref());
+    let trained = scaling.trained(model.config.max_seq_len.as_ref());
     let trained =
         trained.ok_or_else(|| model.missing_in_config("original_max_position_embeddings"))?;
     keys.count("rope.scaling.original_context_length", trained.value);
