@@ -149,7 +149,7 @@ struct DenseLayer {
 /// A step after the pooling.
 #[derive(Debug)]
 enum Step {
-    Dense(DenseLayer),
+    Dense(Box<DenseLayer>),
     LayerNorm {
         weight: Vec<f32>,
         bias: Vec<f32>,
@@ -214,7 +214,11 @@ impl<'r> Embedder<'r> {
         let mut steps = Vec::new();
         for name in ["dense_2.weight", "dense_3.weight"] {
             if model.has(name) {
-                steps.push(Step::Dense(DenseLayer::new(model.tensor(name)?, None, None)?));
+                steps.push(Step::Dense(Box::new(DenseLayer::new(
+                    model.tensor(name)?,
+                    None,
+                    None,
+                )?)));
             }
         }
         let (mut pooled, mut pools_prompt) = (None, true);
@@ -227,7 +231,10 @@ impl<'r> Embedder<'r> {
                 "Transformer" | "Dropout" => {}
                 "Normalize" => steps.push(Step::Normalize),
                 "Dense" => {
-                    steps.push(Step::Dense(DenseLayer::open(&beside(model.path(), folder)?)?));
+                    steps.push(Step::Dense(Box::new(DenseLayer::open(&beside(
+                        model.path(),
+                        folder,
+                    )?)?)));
                 }
                 "LayerNorm" => steps.push(layer_norm(&beside(model.path(), folder)?)?),
                 "Pooling" => {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::{Arithmetic, Tensor, spans};
+use super::{Arithmetic, Changes, Tensor, spans};
 use crate::arch::{Axes, Change, ModelConfig, RowLoops, RowOrder, RowSpan, Transform};
 use crate::bytes::{AlignedBuffer, try_vec};
 use crate::dtype::DType;
@@ -347,13 +347,34 @@ impl Adaptation {
         Ok(())
     }
 
-    /// Whether a stored tensor is changed.
-    pub(crate) fn changes(&self, stored: &str) -> bool {
+    /// The factors of a product for a stored tensor, read if they are not kept.
+    fn factors(&self, placed: &PlacedProduct, name: &str, columns: u64) -> Result<Arc<Factors>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is = |((product, of), _): &(FactorsOf, _)| *product == placed.product && of == name;
+        let found = match kept.iter().position(is) {
+            Some(place) => kept.remove(place).1,
+            None => {
+                let product = self.products.get(placed.product);
+                let product = product.ok_or_else(|| Error::mismatch("a change without factors"))?;
+                Arc::new(product.factors(placed, columns)?)
+            }
+        };
+        kept.push(((placed.product, name.to_owned()), Arc::clone(&found)));
+        let bytes = |(_, factors): &(FactorsOf, Arc<Factors>)| factors.bytes();
+        let mut all: usize = kept.iter().map(bytes).fold(0, usize::saturating_add);
+        while all > KEPT && kept.len() > 1 {
+            all = all.saturating_sub(bytes(&kept.remove(0)));
+        }
+        Ok(found)
+    }
+}
+
+impl Changes for Adaptation {
+    fn changes(&self, stored: &str) -> bool {
         self.by_tensor.contains_key(stored)
     }
 
-    /// Adds the changes to some elements of a stored tensor.
-    pub(super) fn apply(
+    fn apply(
         &self,
         tensor: &StoredTensor<'_>,
         elements: &Range<u64>,
@@ -389,27 +410,6 @@ impl Adaptation {
             })?;
         }
         Ok(())
-    }
-
-    /// The factors of a product for a stored tensor, read if they are not kept.
-    fn factors(&self, placed: &PlacedProduct, name: &str, columns: u64) -> Result<Arc<Factors>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let is = |((product, of), _): &(FactorsOf, _)| *product == placed.product && of == name;
-        let found = match kept.iter().position(is) {
-            Some(place) => kept.remove(place).1,
-            None => {
-                let product = self.products.get(placed.product);
-                let product = product.ok_or_else(|| Error::mismatch("a change without factors"))?;
-                Arc::new(product.factors(placed, columns)?)
-            }
-        };
-        kept.push(((placed.product, name.to_owned()), Arc::clone(&found)));
-        let bytes = |(_, factors): &(FactorsOf, Arc<Factors>)| factors.bytes();
-        let mut all: usize = kept.iter().map(bytes).fold(0, usize::saturating_add);
-        while all > KEPT && kept.len() > 1 {
-            all = all.saturating_sub(bytes(&kept.remove(0)));
-        }
-        Ok(found)
     }
 }
 
@@ -589,19 +589,20 @@ fn numbered(spans: impl Iterator<Item = (u32, RowSpan)>) -> Vec<(u32, u64, RowSp
 impl Tensor {
     /// Serves the values with these changes added.
     pub(crate) fn adapted(self, adaptation: &Arc<Adaptation>) -> Self {
-        Self { adaptation: Some(Arc::clone(adaptation)), ..self }
+        let changes: Arc<dyn Changes> = Arc::<Adaptation>::clone(adaptation);
+        Self { changes: Some(changes), ..self }
     }
 
     /// The changes of its values, if any of its stored tensors is changed.
-    pub(super) fn adaptation(&self) -> Option<&Adaptation> {
-        let adaptation = self.adaptation.as_deref()?;
-        let is_changed = |tensor: StoredTensor<'_>| adaptation.changes(&tensor.name().spelling());
-        self.stored_tensors().any(is_changed).then_some(adaptation)
+    pub(super) fn changes(&self) -> Option<&dyn Changes> {
+        let changes = self.changes.as_deref()?;
+        let is_changed = |tensor: StoredTensor<'_>| changes.changes(&tensor.name().spelling());
+        self.stored_tensors().any(is_changed).then_some(changes)
     }
 
     /// Whether changes are added to its values.
     pub(crate) fn is_adapted(&self) -> bool {
-        self.adaptation().is_some()
+        self.changes().is_some()
     }
 
     /// The rows of a stored tensor in canonical order, if its form has them in this order.

@@ -20,6 +20,7 @@ mod values;
 mod work;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,9 +67,23 @@ pub struct Tensor {
     sources: Vec<RowSource>,
     runs: Vec<RowRun>,
     /// Changes that are added to the stored values.
-    adaptation: Option<Arc<Adaptation>>,
+    changes: Option<Arc<dyn Changes>>,
     /// Whether it is a rank's part: other ranks read the bytes between those of its rows.
     is_share: bool,
+}
+
+/// Changes of a model's values, which an adapter makes.
+trait Changes: fmt::Debug + Send + Sync {
+    /// Whether a stored tensor is changed.
+    fn changes(&self, stored: &str) -> bool;
+
+    /// Adds the changes to some elements of a stored tensor.
+    fn apply(
+        &self,
+        tensor: &StoredTensor<'_>,
+        elements: &Range<u64>,
+        out: &mut [f32],
+    ) -> Result<()>;
 }
 
 /// A stored tensor that contributes rows. It keeps its store open.
@@ -204,7 +219,7 @@ impl Tensor {
             taken: 0..columns,
             sources: vec![source],
             runs: vec![RowRun::of(0, RowLoops::of(0, rows))],
-            adaptation: None,
+            changes: None,
             is_share: false,
         }
     }

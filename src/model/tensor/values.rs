@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::prefetch;
 use super::work::reads_all;
-use super::{Adaptation, Arithmetic, RowSource, Tensor, Transposed, spans};
+use super::{Arithmetic, Changes, RowSource, Tensor, Transposed, spans};
 use crate::arch::RowSpan;
 use crate::bytes::{AlignedBuffer, CacheState, Scratch, try_vec};
 use crate::dtype::{DType, Packing};
@@ -356,7 +356,7 @@ impl<'v, T: Element> ValueChunks<'v, T> {
 /// State that is reused while a tensor is read from its first row to its last.
 pub(super) struct ValueReader<'v> {
     pub(super) tensor: &'v Tensor,
-    adaptation: Option<&'v Adaptation>,
+    changes: Option<&'v dyn Changes>,
     /// Plans of the tensors read last: several, because rows of several tensors may alternate.
     pub(super) plans: Vec<(StoredTensor<'v>, DecodePlan<'v>)>,
     /// One array of a source whose rows are the tensor's columns.
@@ -431,8 +431,8 @@ fn in_steps<T>(
 
 impl<'v> ValueReader<'v> {
     pub(super) fn new(tensor: &'v Tensor) -> Self {
-        let adaptation = tensor.adaptation();
-        Self { tensor, adaptation, plans: Vec::new(), array: None, used: None, scratch: None }
+        let changes = tensor.changes();
+        Self { tensor, changes, plans: Vec::new(), array: None, used: None, scratch: None }
     }
 
     pub(super) fn decode<T: Element>(
@@ -472,7 +472,7 @@ impl<'v> ValueReader<'v> {
     pub(super) fn stored_elements(&self, source: &RowSource, span: RowSpan) -> Option<Range<u64>> {
         let is_direct = source.transposed.is_none()
             && source.change == Arithmetic::None
-            && self.adaptation.is_none()
+            && self.changes.is_none()
             && self.tensor.whole_rows();
         let start = span.start * self.tensor.columns;
         let rows = span.count.checked_sub(1).map_or(0, |last| last * span.step + 1);
@@ -559,7 +559,7 @@ impl<'v> ValueReader<'v> {
         elements: &Range<u64>,
         out: &mut [f32],
     ) -> Result<()> {
-        self.adaptation.map_or(Ok(()), |adaptation| adaptation.apply(&tensor, elements, out))
+        self.changes.map_or(Ok(()), |changes| changes.apply(&tensor, elements, out))
     }
 
     /// Decodes rows with gaps between them, or some columns of rows.
@@ -592,7 +592,7 @@ impl<'v> ValueReader<'v> {
         let parts: Vec<Range<u64>> = parts.collect();
         let used: u64 = parts.iter().map(|part| part.end - part.start).sum();
         // A merged adapter changes whole rows.
-        let is_part = columns.is_multiple_of(unit) && self.adaptation.is_none();
+        let is_part = columns.is_multiple_of(unit) && self.changes.is_none();
         if is_part && self.tensor.is_share && !reads_all(used, columns) {
             return self.parts_of_rows(tensor, span, (&parts, &taken), out, decoding);
         }
@@ -628,8 +628,8 @@ impl<'v> ValueReader<'v> {
             let start = first + turn * span.step * columns;
             let elements = start..start + columns;
             lost += plan.decode_from(elements.clone(), &mut row, decoding, window)?;
-            if let Some(adaptation) = self.adaptation {
-                adaptation.apply(&tensor, &elements, &mut row)?;
+            if let Some(changes) = self.changes {
+                changes.apply(&tensor, &elements, &mut row)?;
             }
             take(&row);
         }
