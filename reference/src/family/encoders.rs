@@ -3,12 +3,10 @@
 use super::steps::Step;
 use crate::error::{Error, Result};
 use crate::facts::{Facts, size};
-use crate::math::Activation;
 use crate::plan::{DisentangledPlan, EncoderPlan, LayerPlan, MixerPlan, Plan, TextEncoderPlan};
 
 /// The steps that families' files name.
 pub(super) const STEPS: &[Step] = &[
-    ("bert_positions", bert_positions),
     ("disentangled", disentangled),
     ("disentangled_first", disentangled_first),
     ("shared_layers", shared_layers),
@@ -16,24 +14,6 @@ pub(super) const STEPS: &[Step] = &[
     ("text_encoder", text_encoder),
     ("windows_of_layers", windows_of_layers),
 ];
-
-/// Families that count positions from the number after that of the padding.
-const AFTER_PADDING: &[&str] = &["roberta", "xlm-roberta", "camembert"];
-
-/// The first position of RoBERTa follows the number of the padding.
-fn bert_positions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.word(&["position_embedding_type"]).is_some_and(|kind| kind != "absolute") {
-        return Err(Error::Unsupported("relative positions".to_owned()));
-    }
-    if AFTER_PADDING.contains(&facts.named()) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a token")]
-        let padding = facts.real(&["pad_token_id"]).unwrap_or(1.0) as u32;
-        plan.first_position = size(padding).saturating_add(1);
-        plan.padding = Some(padding);
-        plan.head_activation = Some(Activation::Gelu);
-    }
-    Ok(())
-}
 
 /// Scores have parts for the distance (DeBERTa 2 and 3), which may be counted in ranges that grow with it.
 fn disentangled(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {

@@ -45,6 +45,11 @@ pub(crate) fn adjust(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         Error::Unsupported(format!("the architecture \"{name}\" cannot be run yet"))
     })?;
     for PlanLine { block, values, .. } in lines {
+        let named = values.iter().position(|value| *value == "models");
+        let (values, models) = values.split_at(named.unwrap_or(values.len()));
+        if named.is_some() && !models.contains(&facts.named()) {
+            continue;
+        }
         let found = BLOCKS.iter().find(|row| row.name == *block);
         let applied = found.and_then(|row| (row.apply)(facts, plan, values));
         applied.ok_or_else(|| {
@@ -183,6 +188,9 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
     for attention in plan.attentions() {
         match values {
             ["bidirectional"] => attention.causal = false,
+            ["bidirectional", "if", key] => {
+                attention.causal &= facts.flag(&[key]) != Some(true);
+            }
             ["bidirectional", "unless", key] => {
                 attention.causal = facts.flag(&[key]).unwrap_or(false);
             }

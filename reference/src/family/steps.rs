@@ -36,7 +36,6 @@ pub(super) const STEPS: &[Step] = &[
     ("falcon_positions", falcon_positions),
     ("first_gpt_activation", first_gpt_activation),
     ("gemma_activation", gemma_activation),
-    ("gemma_directions", gemma_directions),
     ("halved_window", halved_window),
     ("heads_of_experts", heads_of_experts),
     ("latent_epsilon", latent_epsilon),
@@ -61,8 +60,8 @@ pub(super) const STEPS: &[Step] = &[
     ("refuse_two_directions", refuse_two_directions),
     ("refuse_unlisted_windows", refuse_unlisted_windows),
     ("scaled_outputs", scaled_outputs),
+    ("stated_mixer_norms", stated_mixer_norms),
     ("searched_layers", searched_layers),
-    ("smollm3_rope", smollm3_rope),
     ("step_minimum", step_minimum),
     ("stretched_rope", stretched_rope),
     ("temperature", temperature),
@@ -250,16 +249,6 @@ fn gemma_activation(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// EmbeddingGemma attends in both directions.
-fn gemma_directions(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.named() == "gemma-embedding"
-        || facts.flag(&["use_bidirectional_attention"]) == Some(true)
-    {
-        plan.attentions().for_each(|attention| attention.causal = false);
-    }
-    Ok(())
-}
-
 /// Several residual streams, and gates of which only the largest stay.
 fn altup(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
@@ -322,11 +311,6 @@ fn temperature(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
         plan.attentions().for_each(|attention| attention.temperature = temperature);
     }
     Ok(())
-}
-
-/// Every fourth layer of SmolLM 3 has no rotary embeddings, unless the config says which.
-fn smollm3_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    if facts.named() == "smollm3" { except_every(facts, plan, 4) } else { Ok(()) }
 }
 
 /// Removes the rotary embeddings of the last layer of each period, unless the config says which layers
@@ -440,12 +424,12 @@ fn scaled_outputs(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 }
 
 /// The first version, whose networks have no gate, scales what its one matrix of inputs and outputs is
-/// multiplied with. So do later models with one matrix, other than mT5.
+/// multiplied with. So do later models with one matrix.
 fn scales_outputs(facts: &Facts<'_>) -> bool {
     let one_matrix = facts.config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
     let first_version = !facts.model.has("layers.0.ffn.gate.weight");
     let stated = facts.flag(&["scale_decoder_outputs"]);
-    stated.unwrap_or(facts.named() != "mt5" && (first_version || one_matrix))
+    stated.unwrap_or(first_version || one_matrix)
 }
 
 /// The linear attention of every layer that has it.
@@ -514,15 +498,19 @@ fn minimax_residuals(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// Falcon Mamba norms what writes and reads the states, without factors. llama.cpp has one epsilon for
-/// all norms.
+/// What writes and reads the states is normed, without factors.
 fn mixer_norms(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let eps = match facts.flag(&["ssm.dt_b_c_rms"]) {
-        Some(true) => plan.norm.eps,
-        None if facts.named() == "falcon_mamba" => facts.real(&["mixer_rms_eps"]).unwrap_or(1e-6),
-        _ => return Ok(()),
-    };
+    let eps = facts.real(&["mixer_rms_eps"]).unwrap_or(1e-6);
     state_spaces(plan).for_each(|own| own.bare_norms = Some(eps));
+    Ok(())
+}
+
+/// The same in GGUF, with the one epsilon that llama.cpp has for all norms.
+fn stated_mixer_norms(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
+    if facts.flag(&["ssm.dt_b_c_rms"]) == Some(true) {
+        let eps = plan.norm.eps;
+        state_spaces(plan).for_each(|own| own.bare_norms = Some(eps));
+    }
     Ok(())
 }
 
