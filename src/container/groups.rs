@@ -11,10 +11,10 @@ use crate::store::{Indexed, ListedArray, NewGroup, Part};
 
 /// One of MLX's quantization modes.
 #[derive(Debug)]
-pub(super) struct GroupMode {
+pub(crate) struct GroupMode {
     pub(super) name: &'static str,
     /// The bits, group sizes and dtype of each variant; the first group size is the default.
-    pub(super) forms: &'static [(u64, &'static [u64], DType)],
+    pub(crate) forms: &'static [(u64, &'static [u64], DType)],
 }
 
 const AFFINE_GROUPS: &[u64] = &[64, 32, 128];
@@ -31,6 +31,11 @@ pub(super) static MODES: &[GroupMode] = &[
     GroupMode { name: "mxfp8", forms: &[(8, &[32], DType::MLX_MXFP8)] },
     GroupMode { name: "nvfp4", forms: &[(4, &[16], DType::MLX_NVFP4)] },
 ];
+
+/// The mode with this name.
+pub(crate) fn mode(name: &str) -> Option<&'static GroupMode> {
+    MODES.iter().find(|mode| mode.name == name)
+}
 
 /// The default group size of a dtype with groups.
 pub(crate) fn default_group_size(dtype: DType) -> u32 {

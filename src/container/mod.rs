@@ -27,7 +27,7 @@ use crate::remote;
 use crate::store::Store;
 
 pub use gguf::GGUF;
-pub(crate) use groups::default_group_size;
+pub(crate) use groups::{default_group_size, mode as group_mode};
 pub use mlx::MLX;
 pub use ollama::OLLAMA;
 use options::in_parallel;

@@ -4,9 +4,12 @@
 //! A module is anything with a `weight`: `model.layers.0.mlp.up_proj`. Names are those of mlx-lm's
 //! models, where the experts of a layer are one module (`mlp.switch_mlp.up_proj`).
 
+use std::collections::BTreeSet;
+
 use super::more_bits;
 use crate::arch::family;
 use crate::arch::habits::MlxChoice;
+use crate::container::group_mode;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map, json};
@@ -35,22 +38,15 @@ pub struct ModeDescriptor {
     pub group_size: u32,
     /// Default number of bits of an element.
     pub bits: u32,
-    /// The supported numbers of bits, and their dtypes.
-    dtypes: &'static [(u32, DType)],
-    /// The supported group sizes.
-    group_sizes: &'static [u32],
 }
 
 /// Every mode; defaults are those of `quantize_model` in mlx_lm/utils.py.
 #[rustfmt::skip]
 pub static MODES: &[ModeDescriptor] = &[
-    ModeDescriptor { mode: MlxMode::Affine, name: "affine", group_size: 64, bits: 4, group_sizes: &[32, 64, 128], dtypes: &[
-        (1, DType::MLX_AFFINE1), (2, DType::MLX_AFFINE2), (3, DType::MLX_AFFINE3), (4, DType::MLX_AFFINE4),
-        (5, DType::MLX_AFFINE5), (6, DType::MLX_AFFINE6), (8, DType::MLX_AFFINE8),
-    ] },
-    ModeDescriptor { mode: MlxMode::Mxfp4, name: "mxfp4", group_size: 32, bits: 4, group_sizes: &[32], dtypes: &[(4, DType::MLX_MXFP4)] },
-    ModeDescriptor { mode: MlxMode::Nvfp4, name: "nvfp4", group_size: 16, bits: 4, group_sizes: &[16], dtypes: &[(4, DType::MLX_NVFP4)] },
-    ModeDescriptor { mode: MlxMode::Mxfp8, name: "mxfp8", group_size: 32, bits: 8, group_sizes: &[32], dtypes: &[(8, DType::MLX_MXFP8)] },
+    ModeDescriptor { mode: MlxMode::Affine, name: "affine", group_size: 64, bits: 4 },
+    ModeDescriptor { mode: MlxMode::Mxfp4,  name: "mxfp4",  group_size: 32, bits: 4 },
+    ModeDescriptor { mode: MlxMode::Nvfp4,  name: "nvfp4",  group_size: 16, bits: 4 },
+    ModeDescriptor { mode: MlxMode::Mxfp8,  name: "mxfp8",  group_size: 32, bits: 8 },
 ];
 
 impl MlxMode {
@@ -115,15 +111,17 @@ impl MlxQuantization {
     pub fn new(mode: MlxMode, group_size: Option<u32>, bits: Option<u32>) -> Result<Self> {
         let row = mode.descriptor();
         let (group_size, bits) = (group_size.unwrap_or(row.group_size), bits.unwrap_or(row.bits));
-        if !row.group_sizes.contains(&group_size) {
-            let (name, allowed) = (row.name, list(row.group_sizes.iter().copied()));
+        let forms = group_mode(row.name).map_or(&[][..], |mode| mode.forms);
+        let sizes: BTreeSet<u64> = forms.iter().flat_map(|(_, sizes, _)| *sizes).copied().collect();
+        if !sizes.contains(&group_size.into()) {
+            let (name, allowed) = (row.name, list(sizes));
             let fault =
                 format!("{name} does not support groups of {group_size}: supported are {allowed}");
             return Err(Error::mismatch(fault));
         }
-        let found = row.dtypes.iter().find(|(of, _)| *of == bits);
-        let dtype = found.map(|(_, dtype)| *dtype).ok_or_else(|| {
-            let (name, allowed) = (row.name, list(row.dtypes.iter().map(|(bits, _)| *bits)));
+        let found = forms.iter().find(|(of, ..)| *of == u64::from(bits));
+        let dtype = found.map(|(.., dtype)| *dtype).ok_or_else(|| {
+            let (name, allowed) = (row.name, list(forms.iter().map(|(bits, ..)| *bits)));
             Error::mismatch(format!(
                 "{name} does not support elements of {bits} bits: supported are {allowed}"
             ))
@@ -141,8 +139,8 @@ impl MlxQuantization {
     }
 }
 
-fn list(numbers: impl Iterator<Item = u32>) -> String {
-    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+fn list(numbers: impl IntoIterator<Item = u64>) -> String {
+    let numbers: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
     numbers.join(", ")
 }
 

@@ -11,7 +11,9 @@ use crate::container::writer::NewPart;
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::Tensor;
-use crate::quant::{Element, Float, Global, GroupParts, Grouping, NotExact, Packed, bf16, f16};
+use crate::quant::{
+    Element, Float, Global, GroupParts, Grouping, NotExact, Packed, ScaleFormat, bf16, f16,
+};
 use crate::repack::{PackedRows, Repack, Repacked};
 use crate::shape;
 use crate::store::Part;
@@ -344,7 +346,7 @@ impl GroupQuantization {
     }
 
     fn is_affine(&self) -> bool {
-        !matches!(self.dtype, DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::MLX_NVFP4)
+        self.dtype.descriptor().scales.is_none()
     }
 
     /// Bytes of the weight, the scale and the bias of that many rows.
@@ -381,9 +383,8 @@ impl GroupQuantization {
 
     /// The format of scales and biases.
     fn scale_format(&self) -> Float {
-        match self.dtype {
-            DType::MLX_NVFP4 => Float::E4M3,
-            DType::MLX_MXFP4 | DType::MLX_MXFP8 => Float::E8M0,
+        match self.dtype.descriptor().scales.map(|scales| scales.format) {
+            Some(ScaleFormat::Float(float)) => float,
             _ if self.values == DType::F16 => Float::F16,
             _ if self.values == DType::BF16 => Float::BF16,
             _ => Float::F32,
@@ -515,11 +516,7 @@ fn grouped_parts(
         bytes: rows * (columns / group) * each,
         stored_name: None,
     };
-    let affine = !matches!(
-        dtype,
-        DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::MLX_NVFP4 | DType::HF_MXFP4 | DType::HF_NVFP4
-    );
-    Ok(match affine {
+    Ok(match dtype.descriptor().scales.is_none() {
         true => vec![weight, part(Part::Scale), part(Part::Bias)],
         false => vec![weight, part(Part::Scale)],
     })

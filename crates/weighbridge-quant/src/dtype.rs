@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::shape;
 use crate::{
     Codec, Decoder, Element, GroupQuantizer, Importance, Packed, Quantizer, QuantizerInput,
-    Rounding,
+    Rounding, ScaleFormat, Scales,
 };
 
 /// The arrangement of a dtype's elements in memory.
@@ -48,6 +48,8 @@ pub struct DTypeDescriptor {
     /// The `(width, count)` of the numbers that make up a block, in order; a big-endian file stores
     /// each of them with reversed bytes. Empty if no big-endian form is known.
     pub units: &'static [(u8, u16)],
+    /// The numbers that scale a block, or the part of a group's scales that is stored as `U8`.
+    pub scales: Option<Scales>,
     /// Computes values; `None` if this library cannot read the dtype's values.
     pub codec: Option<&'static Codec>,
     /// Chooses codes for values; `None` if this library cannot quantize to the dtype.
@@ -64,7 +66,8 @@ macro_rules! dtypes {
         #[doc = $doc:literal]
         $name:ident: $packing:ident, $len:literal => $bytes:literal $(+ $head:literal)?,
         ggml $ggml:expr, safetensors $safetensors:expr, units [$($unit:expr),*], $codec:expr
-        $(, rows $quantizer:expr)? $(, groups $group_quantizer:expr)?;
+        $(, rows $quantizer:expr)? $(, groups $group_quantizer:expr)?
+        $(, scales $scale:ident [$($place:literal),*])?;
     )*) => {
         /// The form in which a tensor's elements are stored.
         #[allow(non_camel_case_types, reason = "spelled as ggml, safetensors and MLX spell them")]
@@ -88,6 +91,7 @@ macro_rules! dtypes {
             safetensors: $safetensors,
             units: &[$($unit),*],
             codec: $codec,
+            scales: [$(Some(Scales { format: ScaleFormat::$scale, places: &[$($place),*] }),)? None][0],
             quantizer: if QUANTIZE { [$(Some(&$quantizer),)? None][0] } else { None },
             group_quantizer: if QUANTIZE { [$(Some(&$group_quantizer),)? None][0] } else { None },
         }),*];
@@ -141,77 +145,77 @@ dtypes! {
     /// 4-bit float (E2M1), two in a byte.
     F4:           Plain,   2 =>   1    , ggml None,      safetensors Some("F4"),          units [(1, 1)], Some(&crate::F4);
     /// 32 elements, 4 bits: one scale.
-    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q4_0), rows crate::encode::Q4_0;
+    Q4_0:         Block,  32 =>  18    , ggml Some(2),   safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q4_0), rows crate::encode::Q4_0, scales F16 [0];
     /// 32 elements, 4 bits: a scale and a minimum.
-    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&crate::Q4_1), rows crate::encode::Q4_1;
+    Q4_1:         Block,  32 =>  20    , ggml Some(3),   safetensors None,                units [(2, 2), (1, 16)], Some(&crate::Q4_1), rows crate::encode::Q4_1, scales F16 [0, 2];
     /// 32 elements, 5 bits: one scale.
-    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&crate::Q5_0), rows crate::encode::Q5_0;
+    Q5_0:         Block,  32 =>  22    , ggml Some(6),   safetensors None,                units [(2, 1), (4, 1), (1, 16)], Some(&crate::Q5_0), rows crate::encode::Q5_0, scales F16 [0];
     /// 32 elements, 5 bits: a scale and a minimum.
-    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&crate::Q5_1), rows crate::encode::Q5_1;
+    Q5_1:         Block,  32 =>  24    , ggml Some(7),   safetensors None,                units [(2, 2), (4, 1), (1, 16)], Some(&crate::Q5_1), rows crate::encode::Q5_1, scales F16 [0, 2];
     /// 32 elements, 8 bits: one scale.
-    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&crate::Q8_0), rows crate::encode::Q8_0;
+    Q8_0:         Block,  32 =>  34    , ggml Some(8),   safetensors None,                units [(2, 1), (1, 32)], Some(&crate::Q8_0), rows crate::encode::Q8_0, scales F16 [0];
     /// 32 elements, 8 bits: a scale and the scaled sum; for activations.
-    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&crate::Q8_1), rows crate::encode::Q8_1;
+    Q8_1:         Block,  32 =>  36    , ggml Some(9),   safetensors None,                units [(2, 2), (1, 32)], Some(&crate::Q8_1), rows crate::encode::Q8_1, scales F16 [0, 2];
     /// 256 elements, 2 bits: 16 sub-blocks with 4-bit scales and minima.
-    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&crate::Q2_K), rows crate::encode::Q2_K;
+    Q2_K:         Block, 256 =>  84    , ggml Some(10),  safetensors None,                units [(1, 80), (2, 2)], Some(&crate::Q2_K), rows crate::encode::Q2_K, scales F16 [80, 82];
     /// 256 elements, 3 bits: 16 sub-blocks with 6-bit scales.
-    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&crate::Q3_K), rows crate::encode::Q3_K;
+    Q3_K:         Block, 256 => 110    , ggml Some(11),  safetensors None,                units [(1, 108), (2, 1)], Some(&crate::Q3_K), rows crate::encode::Q3_K, scales F16 [108];
     /// 256 elements, 4 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&crate::Q4_K), rows crate::encode::Q4_K;
+    Q4_K:         Block, 256 => 144    , ggml Some(12),  safetensors None,                units [(2, 2), (1, 140)], Some(&crate::Q4_K), rows crate::encode::Q4_K, scales F16 [0, 2];
     /// 256 elements, 5 bits: 8 sub-blocks with 6-bit scales and minima.
-    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&crate::Q5_K), rows crate::encode::Q5_K;
+    Q5_K:         Block, 256 => 176    , ggml Some(13),  safetensors None,                units [(2, 2), (1, 172)], Some(&crate::Q5_K), rows crate::encode::Q5_K, scales F16 [0, 2];
     /// 256 elements, 6 bits: 16 sub-blocks with 8-bit scales.
-    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&crate::Q6_K), rows crate::encode::Q6_K;
+    Q6_K:         Block, 256 => 210    , ggml Some(14),  safetensors None,                units [(1, 208), (2, 1)], Some(&crate::Q6_K), rows crate::encode::Q6_K, scales F16 [208];
     /// 256 elements, 8 bits: an `F32` scale and sums of 16; for activations.
-    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&crate::Q8_K), rows crate::encode::Q8_K;
+    Q8_K:         Block, 256 => 292    , ggml Some(15),  safetensors None,                units [(4, 1), (1, 256), (2, 16)], Some(&crate::Q8_K), rows crate::encode::Q8_K, scales F32 [0];
     /// 256 elements, 2.06 bits: a codebook of 256 points and signs.
-    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&crate::IQ2_XXS), rows crate::encode::IQ2_XXS;
+    IQ2_XXS:      Block, 256 =>  66    , ggml Some(16),  safetensors None,                units [(2, 33)], Some(&crate::IQ2_XXS), rows crate::encode::IQ2_XXS, scales F16 [0];
     /// 256 elements, 2.31 bits: a codebook of 512 points and signs.
-    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&crate::IQ2_XS), rows crate::encode::IQ2_XS;
+    IQ2_XS:       Block, 256 =>  74    , ggml Some(17),  safetensors None,                units [(2, 33), (1, 8)], Some(&crate::IQ2_XS), rows crate::encode::IQ2_XS, scales F16 [0];
     /// 256 elements, 3.06 bits: a codebook of 256 points and signs.
-    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&crate::IQ3_XXS), rows crate::encode::IQ3_XXS;
+    IQ3_XXS:      Block, 256 =>  98    , ggml Some(18),  safetensors None,                units [(2, 1), (1, 64), (4, 8)], Some(&crate::IQ3_XXS), rows crate::encode::IQ3_XXS, scales F16 [0];
     /// 256 elements, 1.56 bits: a codebook of 2048 ternary points.
-    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&crate::IQ1_S), rows crate::encode::IQ1_S;
+    IQ1_S:        Block, 256 =>  50    , ggml Some(19),  safetensors None,                units [(2, 1), (1, 32), (2, 8)], Some(&crate::IQ1_S), rows crate::encode::IQ1_S, scales F16 [0];
     /// 32 elements, 4 bits: a non-linear table of 16 levels.
-    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::IQ4_NL), rows crate::encode::IQ4_NL;
+    IQ4_NL:       Block,  32 =>  18    , ggml Some(20),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::IQ4_NL), rows crate::encode::IQ4_NL, scales F16 [0];
     /// 256 elements, 3.44 bits: a codebook of 512 points and signs.
-    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&crate::IQ3_S), rows crate::encode::IQ3_S;
+    IQ3_S:        Block, 256 => 110    , ggml Some(21),  safetensors None,                units [(2, 1), (1, 108)], Some(&crate::IQ3_S), rows crate::encode::IQ3_S, scales F16 [0];
     /// 256 elements, 2.56 bits: a codebook of 1024 points and signs.
-    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&crate::IQ2_S), rows crate::encode::IQ2_S;
+    IQ2_S:        Block, 256 =>  82    , ggml Some(22),  safetensors None,                units [(2, 1), (1, 80)], Some(&crate::IQ2_S), rows crate::encode::IQ2_S, scales F16 [0];
     /// 256 elements, 4.25 bits: the levels of `IQ4_NL`, 6-bit scales.
-    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&crate::IQ4_XS), rows crate::encode::IQ4_XS;
+    IQ4_XS:       Block, 256 => 136    , ggml Some(23),  safetensors None,                units [(2, 2), (1, 132)], Some(&crate::IQ4_XS), rows crate::encode::IQ4_XS, scales F16 [0];
     /// 256 elements, 1.75 bits: a codebook of 2048 ternary points, no separate scale field.
-    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&crate::IQ1_M), rows crate::encode::IQ1_M;
+    IQ1_M:        Block, 256 =>  56    , ggml Some(29),  safetensors None,                units [(1, 48), (2, 4)], Some(&crate::IQ1_M), rows crate::encode::IQ1_M, scales Nibbles [48];
     /// 256 ternary elements, five to a byte.
-    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&crate::TQ1_0), rows crate::encode::TQ1_0;
+    TQ1_0:        Block, 256 =>  54    , ggml Some(34),  safetensors None,                units [(1, 52), (2, 1)], Some(&crate::TQ1_0), rows crate::encode::TQ1_0, scales F16 [52];
     /// 256 ternary elements, four to a byte.
-    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&crate::TQ2_0), rows crate::encode::TQ2_0;
+    TQ2_0:        Block, 256 =>  66    , ggml Some(35),  safetensors None,                units [(1, 64), (2, 1)], Some(&crate::TQ2_0), rows crate::encode::TQ2_0, scales F16 [64];
     /// 32 E2M1 elements and one E8M0 scale.
-    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&crate::MXFP4), rows crate::encode::MXFP4;
+    MXFP4:        Block,  32 =>  17    , ggml Some(39),  safetensors None,                units [(1, 17)], Some(&crate::MXFP4), rows crate::encode::MXFP4, scales E8M0 [0];
     /// 64 E2M1 elements and four E4M3 scales; a scale for the whole tensor may be stored next to it.
-    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&crate::NVFP4), rows crate::encode::NVFP4;
+    NVFP4:        Block,  64 =>  36    , ggml Some(40),  safetensors None,                units [(1, 36)], Some(&crate::NVFP4), rows crate::encode::NVFP4, scales Ue4m3 [0, 1, 2, 3];
     /// 128 signs and one scale.
-    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q1_0), rows crate::encode::Q1_0;
+    Q1_0:         Block, 128 =>  18    , ggml Some(41),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q1_0), rows crate::encode::Q1_0, scales F16 [0];
     /// 64 elements of -1, 0, 1 or 2 and one scale.
-    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q2_0), rows crate::encode::Q2_0;
+    Q2_0:         Block,  64 =>  18    , ggml Some(42),  safetensors None,                units [(2, 1), (1, 16)], Some(&crate::Q2_0), rows crate::encode::Q2_0, scales F16 [0];
     /// ik_llama.cpp's `Q6_0`.
-    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&crate::Q6_0);
+    Q6_0:         Block,  32 =>  26    , ggml Some(133), safetensors None,                units [], Some(&crate::Q6_0), scales F16 [0];
     /// ik_llama.cpp's `IQ1_BN`.
     IQ1_BN:       Block,  64 =>  13 + 2, ggml Some(134), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_BN`.
     IQ2_BN:       Block,  64 =>  16 + 4, ggml Some(135), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ2_K`.
-    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], Some(&crate::IQ2_K);
+    IQ2_K:        Block, 256 =>  76    , ggml Some(137), safetensors None,                units [], Some(&crate::IQ2_K), scales F16 [0];
     /// ik_llama.cpp's `IQ3_K`.
-    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], Some(&crate::IQ3_K);
+    IQ3_K:        Block, 256 => 110    , ggml Some(138), safetensors None,                units [], Some(&crate::IQ3_K), scales F16 [0];
     /// ik_llama.cpp's `IQ4_K`.
-    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], Some(&crate::IQ4_K);
+    IQ4_K:        Block, 256 => 144    , ggml Some(139), safetensors None,                units [], Some(&crate::IQ4_K), scales F16 [0];
     /// ik_llama.cpp's `IQ5_K`.
     IQ5_K:        Block, 256 => 176    , ggml Some(140), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ6_K`.
     IQ6_K:        Block, 256 => 212    , ggml Some(141), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KS`.
-    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], Some(&crate::IQ4_KS);
+    IQ4_KS:       Block, 256 => 136 + 4, ggml Some(144), safetensors None,                units [], Some(&crate::IQ4_KS), scales F32 [0];
     /// ik_llama.cpp's `IQ2_KS`.
     IQ2_KS:       Block, 256 =>  70 + 2, ggml Some(145), safetensors None,                units [], None;
     /// ik_llama.cpp's `IQ4_KSS`.
@@ -303,11 +307,11 @@ dtypes! {
     /// MLX affine groups: 8-bit elements, a scale and a bias for each group.
     MLX_AFFINE8:  Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::AFFINE8), groups crate::TO_AFFINE8;
     /// MLX groups: E2M1 elements in groups of 32, E8M0 scales.
-    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4), groups crate::TO_MXFP4;
+    MLX_MXFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4), groups crate::TO_MXFP4, scales E8M0 [];
     /// MLX groups: E4M3 elements in groups of 32, E8M0 scales.
-    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP8), groups crate::TO_MXFP8;
+    MLX_MXFP8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP8), groups crate::TO_MXFP8, scales E8M0 [];
     /// MLX groups: E2M1 elements in groups of 16, E4M3 scales, perhaps a scale for the whole tensor.
-    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4), groups crate::TO_NVFP4;
+    MLX_NVFP4:    Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4), groups crate::TO_NVFP4, scales E4M3 [];
     /// GPTQ: 2-bit elements packed along the input, zero points less one, perhaps a group for each input.
     GPTQ2:        Group,   4 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::GPTQ2);
     /// GPTQ's second format: 2-bit elements, zero points stored as they are.
@@ -347,7 +351,7 @@ dtypes! {
     /// compressed-tensors: 8-bit elements in words, a scale and perhaps a zero point for each group.
     CT_INT8:      Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::CT_INT8);
     /// compressed-tensors: E2M3 elements in groups of 32, four in three bytes, E8M0 scales.
-    CT_MXFP6:     Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::CT_MXFP6);
+    CT_MXFP6:     Group,   4 =>   3    , ggml None,      safetensors None,                units [], Some(&crate::CT_MXFP6), scales E8M0 [];
     /// 8-bit integers with a scale for each row or for the tensor.
     SCALED_I8:    Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_I8);
     /// `F8_E4M3` with a scale for the tensor, each row, each square block or each group of a row.
@@ -359,11 +363,11 @@ dtypes! {
     /// `F8_E5M2FNUZ` with a scale for the tensor, each row or each square block.
     SCALED_F8_E5M2FNUZ: Group,   1 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::SCALED_F8_E5M2FNUZ);
     /// compressed-tensors and ModelOpt: E2M1 elements in groups of 16, E4M3 scales, a scale for the tensor.
-    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4);
+    HF_NVFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_NVFP4), scales E4M3 [];
     /// ModelOpt after AWQ: `HF_NVFP4`, and a factor for each column, by which the module multiplies its input.
     HF_NVFP4_AWQ: Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::HF_NVFP4_AWQ);
     /// gpt-oss and compressed-tensors: E2M1 elements in groups of 32, E8M0 scales.
-    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4);
+    HF_MXFP4:     Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::MLX_MXFP4), scales E8M0 [];
     /// bitsandbytes: 4-bit codes of a stored table of normal quantiles, a scale for each run of elements.
     BNB_NF4:      Group,   2 =>   1    , ggml None,      safetensors None,                units [], Some(&crate::BNB_NF4);
     /// bitsandbytes: 4-bit codes of a stored table of floats, a scale for each run of elements.

@@ -49,6 +49,7 @@ mod quantizer;
 pub mod repack;
 mod repacker;
 mod runs;
+mod scales;
 mod scheme;
 pub mod shape;
 mod simd;
@@ -88,6 +89,7 @@ pub use product::{ProductRow, StridedRows, add_product, multiply_rows, multiply_
 pub use quantizer::{Importance, Quantizer};
 pub use repacker::NotExact;
 pub use runs::Runs;
+pub use scales::{ScaleFormat, Scales};
 pub use scheme::scale_reach;
 pub(crate) use scheme::{
     AWQ4, AWQ4_GEMV, BNB_FP4, BNB_INT8, BNB_NF4, CT_INT2, CT_INT3, CT_INT4, CT_INT5, CT_INT6,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::groups::{
-    GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction,
+    GroupArrays, GroupEntries, GroupMode, GroupScheme, MODES, contradiction, mode as group_mode,
 };
 use super::super::{DetectedPath, OpenOptions, Probe, Strictness, safetensors};
 use crate::dtype::DType;
@@ -79,7 +79,7 @@ impl MlxSetting {
             Some(Json::String(mode)) => mode,
             Some(other) => return wrong("mode", other, "a mode is text".into()),
         };
-        let Some(mode) = MODES.iter().find(|row| row.name == mode) else {
+        let Some(mode) = group_mode(mode) else {
             let known: Vec<&str> = MODES.iter().map(|row| row.name).collect();
             return wrong("mode", &Json::from(mode), format!("{} are known", known.join(", ")));
         };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Segment, StoredTensor, sub_scales};
 use crate::dtype::{DType, Packing};
 use crate::error::{Error, Result};
-use crate::quant::Float;
+use crate::quant::{Float, ScaleFormat, Scales};
 use crate::store::Part;
 
 /// An anomaly in a tensor's values.
@@ -105,94 +105,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The format of a scale or bias.
-#[derive(Clone, Copy, Debug)]
-enum ScaleFormat {
-    Float(Float),
-    /// An `F16` whose four nibbles are the top nibbles of four words, the lowest first.
-    Nibbles,
-    /// E4M3 without a sign and without NaN: every code of `NVFP4` is a number.
-    Ue4m3,
-}
-
-const F16: ScaleFormat = ScaleFormat::Float(Float::F16);
-const F32: ScaleFormat = ScaleFormat::Float(Float::F32);
-const E8M0: ScaleFormat = ScaleFormat::Float(Float::E8M0);
-
-/// The byte offsets of scales in a block; in a row, if rows start with bytes of their own.
-#[rustfmt::skip]
-static SCALES: &[(DType, ScaleFormat, &[usize])] = &[
-    (DType::Q4_0, F16, &[0]),
-    (DType::Q4_1, F16, &[0, 2]),
-    (DType::Q5_0, F16, &[0]),
-    (DType::Q5_1, F16, &[0, 2]),
-    (DType::Q8_0, F16, &[0]),
-    (DType::Q8_1, F16, &[0, 2]),
-    (DType::Q2_K, F16, &[80, 82]),
-    (DType::Q3_K, F16, &[108]),
-    (DType::Q4_K, F16, &[0, 2]),
-    (DType::Q5_K, F16, &[0, 2]),
-    (DType::Q6_K, F16, &[208]),
-    (DType::Q8_K, F32, &[0]),
-    (DType::IQ2_XXS, F16, &[0]),
-    (DType::IQ2_XS, F16, &[0]),
-    (DType::IQ3_XXS, F16, &[0]),
-    (DType::IQ1_S, F16, &[0]),
-    (DType::IQ4_NL, F16, &[0]),
-    (DType::IQ3_S, F16, &[0]),
-    (DType::IQ2_S, F16, &[0]),
-    (DType::IQ4_XS, F16, &[0]),
-    (DType::IQ1_M, ScaleFormat::Nibbles, &[48]),
-    (DType::TQ1_0, F16, &[52]),
-    (DType::TQ2_0, F16, &[64]),
-    (DType::MXFP4, E8M0, &[0]),
-    (DType::NVFP4, ScaleFormat::Ue4m3, &[0, 1, 2, 3]),
-    (DType::Q1_0, F16, &[0]),
-    (DType::Q2_0, F16, &[0]),
-    (DType::Q6_0, F16, &[0]),
-    (DType::IQ2_K, F16, &[0]),
-    (DType::IQ3_K, F16, &[0]),
-    (DType::IQ4_K, F16, &[0]),
-    (DType::IQ4_KS, F32, &[0]),
-];
-
 /// The first packed block whose scale is NaN or infinite. Not for dtypes whose rows start with bytes of
 /// their own.
 pub(crate) fn odd_block(dtype: DType, blocks: &[u8]) -> Option<usize> {
-    let (_, number, places) = SCALES.iter().find(|(row, ..)| *row == dtype)?;
     let row = dtype.descriptor();
+    let Scales { format, places, .. } = row.scales?;
     let bytes = usize::try_from(row.block_bytes).ok().filter(|_| row.row_head == 0)?;
     let field = |block: &[u8], place: usize| -> bool {
-        match (number, block.get(place..)) {
+        match (format, block.get(place..)) {
             // The exponent alone tells it, without the value.
             (ScaleFormat::Float(Float::F16), Some([_, high, ..])) => high & 0x7c == 0x7c,
-            (_, field) => !number.value(field.unwrap_or_default()).is_finite(),
+            (_, field) => !format.value(field.unwrap_or_default()).is_finite(),
         }
     };
     let is_odd = |block: &[u8]| places.iter().any(|place| field(block, *place));
     blocks.chunks_exact(bytes.max(1)).position(is_odd)
-}
-
-impl ScaleFormat {
-    /// The value at the start of `bytes`.
-    fn value(self, bytes: &[u8]) -> f32 {
-        match (self, bytes) {
-            (Self::Float(float), _) => float.number(bytes),
-            (Self::Nibbles, &[_, a, _, b, _, c, _, d, ..]) => {
-                Float::F16.number(&[a >> 4 | b & 0xf0, c >> 4 | d & 0xf0])
-            }
-            (Self::Ue4m3, &[0x7f, ..]) => 0.0,
-            (Self::Ue4m3, &[0xff, ..]) => 480.0,
-            (Self::Ue4m3, &[code, ..]) => Float::E4M3.number(&[code & 0x7f]),
-            _ => f32::NAN,
-        }
-    }
-
-    /// Whether `bytes` start with a subnormal scale of `NVFP4`.
-    fn is_low(self, bytes: &[u8]) -> bool {
-        let e4m3 = matches!(self, Self::Ue4m3 | Self::Float(Float::E4M3));
-        e4m3 && bytes.first().is_some_and(|code| (1..8).contains(&(code & 0x7f)))
-    }
 }
 
 /// The scales of one part: numbers at fixed offsets in runs of bytes.
@@ -390,14 +317,14 @@ impl StoredTensor<'_> {
     fn scales(&self, segment: &Segment<'_>) -> Option<ScaleLayout> {
         let row = segment.dtype.descriptor();
         if segment.part == Part::Weight {
-            let (_, number, places) = SCALES.iter().find(|(dtype, ..)| *dtype == segment.dtype)?;
+            let Scales { format: number, places, .. } = row.scales?;
             let columns = crate::shape::columns(self.shape());
             let (run, blocks) = match row.row_head {
                 0 => (row.block_bytes.into(), 1),
                 _ => (row.dtype.row_bytes(columns)?, columns / u64::from(row.block_len)),
             };
             let head = row.row_head.into();
-            return Some(ScaleLayout { number: *number, places, run, blocks, head });
+            return Some(ScaleLayout { number, places, run, blocks, head });
         }
         // The bytes of other parts are codes or text.
         let bytes = segment.dtype == DType::U8 && segment.part != Part::Scale;
@@ -537,44 +464,5 @@ impl StoredTensor<'_> {
             }
         };
         segment.range.start.checked_add(within)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dtype::DTYPES;
-
-    /// Every block dtype that can be decoded has a row in `SCALES`.
-    #[test]
-    fn every_block_dtype_has_its_scales() {
-        for row in DTYPES {
-            let decodable = row.packing == Packing::Block && row.codec.is_some();
-            let entries: Vec<_> = SCALES.iter().filter(|(dtype, ..)| *dtype == row.dtype).collect();
-            assert_eq!(entries.len(), usize::from(decodable), "{}", row.name);
-            for (_, number, places) in entries {
-                let width = match number {
-                    ScaleFormat::Float(float) => float.bytes(),
-                    ScaleFormat::Nibbles => 8,
-                    ScaleFormat::Ue4m3 => 1,
-                };
-                let bytes = (row.row_head + row.block_bytes) as usize;
-                assert!(places.iter().all(|place| place + width <= bytes), "{}", row.name);
-            }
-        }
-    }
-
-    #[test]
-    fn numbers() {
-        // The scale of IQ1_M is 0x3c00, which is 1, from the nibbles 0, 0, c and 3.
-        let words = [0x0abc_u16, 0x0def, 0xc123, 0x3456].map(u16::to_le_bytes);
-        assert_eq!(ScaleFormat::Nibbles.value(words.as_flattened()), 1.0);
-        assert!(ScaleFormat::Float(Float::E4M3).value(&[0xff]).is_nan());
-        assert!(!E8M0.value(&[0xff]).is_finite());
-        assert!((0..=255).all(|code| ScaleFormat::Ue4m3.value(&[code]).is_finite()));
-        // 2^-9 is the smallest value, and 2^-6 the smallest normal one.
-        assert_eq!(ScaleFormat::Ue4m3.value(&[0x81]), 1.0 / 512.0);
-        let low = |code: u8| ScaleFormat::Ue4m3.is_low(&[code]);
-        assert_eq!([0, 0x80, 1, 7, 0x87, 8].map(low), [false, false, true, true, true, false]);
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::quant::{
     BlockScales, Codec, Decoder, Element, Float, Global, Inputs, Narrowing, Packed, PackedRows,
-    Rounding, RowsDecode, Runs, SchemeArrays, StoredArray, narrow,
+    Rounding, RowsDecode, Runs, ScaleFormat, SchemeArrays, StoredArray, narrow,
 };
 use crate::setters::setters;
 use crate::shape;
@@ -134,14 +134,14 @@ impl<'a> StoredTensor<'a> {
             DType::F8_E4M3 => Some(Float::E4M3),
             DType::F8_E8M0 => Some(Float::E8M0),
             // MLX, gpt-oss and compressed-tensors store these formats as U8.
-            DType::U8 => match self.dtype() {
-                Ok(DType::MLX_NVFP4 | DType::HF_NVFP4) => Some(Float::E4M3),
-                Ok(DType::MLX_MXFP4 | DType::MLX_MXFP8 | DType::HF_MXFP4 | DType::CT_MXFP6) => {
-                    Some(Float::E8M0)
+            DType::U8 => {
+                let dtype = self.dtype().ok()?;
+                let scales = dtype.descriptor().scales.filter(|scales| scales.places.is_empty());
+                match scales.map(|scales| scales.format) {
+                    Some(ScaleFormat::Float(float)) => Some(float),
+                    _ => dtype.is_scaled_f8().then_some(Float::E8M0),
                 }
-                Ok(dtype) if dtype.is_scaled_f8() => Some(Float::E8M0),
-                _ => None,
-            },
+            }
             _ => None,
         }
     }
