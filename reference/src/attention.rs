@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use weighbridge::arch::NormKind;
-use weighbridge::quant::{ProductRow, StridedRows, add_product, multiply_strided};
+use weighbridge::quant::{InputPanels, ProductRow, StridedRows, add_product, multiply_rows};
 
 use crate::blocks::{BlockIndexer, Chosen};
 use crate::cache::LayerCache;
@@ -430,8 +430,8 @@ impl Attention {
         let keys = of_head(keys, first..end, head_dim, (kv_heads, kv));
         let mut scores = vec![0.0; rows.len() * count];
         match rows.len() {
-            1 => multiply_strided(keys, queries, head_dim, &mut scores),
-            _ => multiply_strided(queries, keys, head_dim, &mut scores),
+            1 => multiply_rows(keys, queries.values, &mut scores),
+            _ => InputPanels::new(queries, head_dim).multiply(keys, &mut scores),
         }
         let scores = scores.chunks_exact_mut(count);
         let each = rows.zip(each).zip(scores).zip(out.chunks_exact_mut(halves * value_dim));

@@ -289,9 +289,11 @@ impl Footprint {
             * wide(experts.n_experts_used.as_ref().map(|f| f.value));
         let (dim, ffn) =
             (u64::from(config.dim.value), wide(config.ffn_dim.as_ref().map(|f| f.value)));
-        footprint.layer_width = 3 * dim + 2 * ffn.max(expert);
+        // The inputs of a product are there twice, the second time by columns.
+        footprint.layer_width = 3 * dim + 2 * ffn.max(expert) + dim.max(ffn).max(expert);
         let vocabulary = wide(config.vocab_size.as_ref().map(|f| f.value));
-        footprint.last_width = if footprint.encodes { 0 } else { vocabulary.saturating_add(dim) };
+        footprint.last_width =
+            if footprint.encodes { 0 } else { vocabulary.saturating_add(2 * dim) };
         Ok(footprint)
     }
 

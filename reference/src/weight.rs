@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use weighbridge::arch::NormKind;
 use weighbridge::model::DecodeOptions;
-use weighbridge::quant::{Inputs, multiply_rows};
+use weighbridge::quant::{InputPanels, Inputs, StridedRows};
 use weighbridge::{Model, Tensor};
 
 use crate::device::{Loading, Matrix};
@@ -14,10 +14,14 @@ use crate::plan::NormPlan;
 use crate::rows::{Rows, number};
 
 /// Values that a thread decodes at a time, if a row is not longer.
-const PIECE: usize = 1 << 15;
+const PIECE: usize = 1 << 16;
+
+/// Rows of inputs that are multiplied one after the other with packed rows: decoding those takes as long as
+/// some products.
+const FEW: usize = 4;
 
 /// Products of a block of rows, which are transposed together, if each thread has a piece.
-const BLOCK: usize = 1 << 18;
+const BLOCK: usize = 1 << 17;
 
 /// A matrix, or one for each expert, with the bias that is added to its outputs.
 #[derive(Debug)]
@@ -222,18 +226,21 @@ impl Weight {
             self.bias.iter().for_each(|bias| out.add_row(bias, first));
             return Ok(out);
         }
-        let mut at_once = PIECE / self.inputs;
-        if count == 1 {
-            // Packed rows need no memory, so that pieces are as large as threads still share them well.
-            at_once = at_once.max(self.outputs / (8 * rayon::current_num_threads()));
-        }
+        let few = count <= FEW && self.rows == 1;
+        // Pieces are as large as threads still share them well.
+        let shared = self.outputs / (8 * rayon::current_num_threads());
+        let decoded = PIECE / self.inputs;
+        let at_once = if few { shared.max(decoded) } else { shared.min(decoded) };
         let at_once = at_once.clamp(1, self.outputs);
         // A block has a piece for each thread, and no more than the transposed products of all inputs
         // take.
         let pieces = (BLOCK / (at_once * count)).max(rayon::current_num_threads());
         let mut out = Rows::zeros(count, self.outputs);
         let mut turned = vec![0.0; self.outputs.min(pieces * at_once) * count];
-        let inputs = Inputs::new(if count == 1 { x.values() } else { &[] });
+        let one_by_one: Vec<_> =
+            x.rows().take(if few { count } else { 0 }).map(Inputs::new).collect();
+        let together = if few { &[] } else { x.values() };
+        let together = InputPanels::new(StridedRows::dense(together, self.inputs), self.inputs);
         for block in (0..self.outputs).step_by(pieces * at_once) {
             // A piece has an input's products with all of its rows, then those of the next input.
             let rows = (self.outputs - block).min(pieces * at_once);
@@ -245,13 +252,15 @@ impl Weight {
                     let rows = out.len() / count;
                     let start = first + block + piece * at_once;
                     let stored = self.stored_rows(start..start + rows);
-                    if count == 1 && self.rows == 1 {
-                        reader.multiply_rows(stored, &inputs, out)?;
+                    if few {
+                        for (inputs, out) in one_by_one.iter().zip(out.chunks_mut(rows)) {
+                            reader.multiply_rows(stored.clone(), inputs, out)?;
+                        }
                         return Ok(());
                     }
                     scratch.resize(rows * self.inputs, 0.0);
                     reader.dequantize_rows(stored, scratch, &DecodeOptions::new())?;
-                    multiply_rows(x.values(), scratch, self.inputs, out);
+                    together.multiply(StridedRows::dense(scratch, self.inputs), out);
                     Ok(())
                 },
             )?;

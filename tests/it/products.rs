@@ -1,7 +1,7 @@
 //! Products of rows with inputs, straight from the packed rows.
 
 use weighbridge::model::DecodeOptions;
-use weighbridge::quant::{Inputs, multiply_rows};
+use weighbridge::quant::{Inputs, StridedRows, multiply_rows};
 use weighbridge::{ErrorKind, Model};
 
 /// Every matrix of every form of the sample, whose rows are stored, reordered, joined or decoded first.
@@ -23,7 +23,7 @@ fn rows_are_multiplied_as_their_values_are() {
             let decoding = DecodeOptions::new();
             tensor.dequantize_rows(range.clone(), &mut values, &decoding).expect("values");
             let mut expected = vec![0.0; count];
-            multiply_rows(&values, &input, input.len(), &mut expected);
+            multiply_rows(StridedRows::dense(&values, input.len()), &input, &mut expected);
             let mut reader = tensor.row_reader().expect("a reader");
             let mut found = vec![f32::NAN; count];
             reader.multiply_rows(range, &Inputs::new(&input), &mut found).expect("products");

@@ -43,6 +43,7 @@ mod kernel;
 mod mlx;
 mod narrowing;
 mod packed;
+mod panel;
 mod plain;
 mod product;
 mod quantizer;
@@ -81,11 +82,12 @@ pub(crate) use mlx::{
 };
 pub use narrowing::Narrowing;
 pub use packed::{Global, GroupParts, Grouping, Packed, PackedRows, QuantizerInput};
+pub use panel::InputPanels;
 pub(crate) use plain::{
     BF16, BOOL, F4, F6_E2M3, F6_E3M2, F8_E4M3, F8_E4M3FNUZ, F8_E5M2, F8_E5M2FNUZ, F8_E8M0, F16,
     F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
 };
-pub use product::{ProductRow, StridedRows, add_product, multiply_rows, multiply_strided};
+pub use product::{ProductRow, StridedRows, add_product, multiply_rows};
 pub use quantizer::{Importance, Quantizer};
 pub use repacker::NotExact;
 pub use runs::Runs;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Tensor;
 use super::values::ValueReader;
 use crate::error::{Error, Result};
-use crate::quant::{Element, Inputs, Narrowing, multiply_rows};
+use crate::quant::{Element, Inputs, Narrowing, StridedRows, multiply_rows};
 use crate::shape;
 use crate::store::tensor::DecodeOptions;
 
@@ -110,7 +110,7 @@ impl RowReader<'_> {
             // A vector that is assembled by elements.
             self.scratch.resize(input.len().saturating_mul(out.len()), 0.0);
             self.reader.decode(gathered, &mut self.scratch, &DecodeOptions::new())?;
-            multiply_rows(&self.scratch, input, input.len(), out);
+            multiply_rows(StridedRows::dense(&self.scratch, input.len()), input, out);
             return Ok(());
         }
         let mut rest = out;
@@ -134,7 +134,7 @@ impl RowReader<'_> {
             self.scratch.resize(input.len().saturating_mul(now.len()), 0.0);
             let decoding = DecodeOptions::new();
             self.reader.span(number, source, span, &mut self.scratch, &decoding)?;
-            multiply_rows(&self.scratch, input, input.len(), now);
+            multiply_rows(StridedRows::dense(&self.scratch, input.len()), input, now);
         }
         Ok(())
     }
