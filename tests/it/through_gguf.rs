@@ -289,6 +289,54 @@ fn names_with_one_meaning_are_not_kept() {
     assert_eq!(kept("su"), kept("longrope"));
 }
 
+/// llama.cpp chooses the factors by the length of its context, not by that of the prompt.
+#[test]
+fn factors_for_long_prompts_are_noted_for_llama_cpp() {
+    let list = models().into_iter().find(|model| model.name == "phi3").expect("a list");
+    let notes = |trained: u32, window: Json| {
+        let mut model = list.clone();
+        let (config, factors) = (&mut model.config, vec![1.5; 8]);
+        config["original_max_position_embeddings"] = json!(trained);
+        config["max_position_embeddings"] = json!(256);
+        config["sliding_window"] = window;
+        config.as_object_mut().unwrap().remove("rope_parameters");
+        config["rope_scaling"] =
+            json!({"type": "longrope", "short_factor": factors, "long_factor": factors});
+        let opened = crate::models::open(&model, Form::HuggingFace, &model.forms[0].1);
+        ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap().notes.join("; ")
+    };
+    let said = "with a context of more than 64 positions, the factors for long prompts apply to short ones too";
+    let told = notes(64, json!(32));
+    assert!(told.contains(said) && told.contains("sliding_window has no effect"), "{told}");
+    // No window, and one that all positions are in.
+    for window in [Json::Null, json!(256)] {
+        let told = notes(256, window);
+        assert!(!told.contains("will compute this model differently"), "{told}");
+    }
+}
+
+/// llama.cpp's graph of MiMo V2 Flash adds no biases, and weighs the chosen experts in one way.
+#[test]
+fn what_the_graph_of_mimo_does_not_read_is_noted() {
+    let mut drawn = crate::models::of_classes().into_iter();
+    let list = drawn.find(|model| model.name.starts_with("mimo_v2_flash")).expect("a case");
+    let notes = |key: &str, value: Json| {
+        let mut model = list.clone();
+        model.config[key] = value;
+        let opened = crate::models::open(&model, Form::HuggingFace, &model.forms[0].1);
+        ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap().notes.join("; ")
+    };
+    for (key, value, usual, said) in [
+        ("attention_bias", json!(true), json!(false), "does not add the biases"),
+        ("norm_topk_prob", json!(false), json!(true), "divides the weights of experts"),
+        ("routed_scaling_factor", json!(2.0), json!(1.0), "expert_weights_scale has no effect"),
+    ] {
+        let (told, silent) = (notes(key, value), notes(key, usual));
+        assert!(told.contains(said), "{key}: {told}");
+        assert!(!silent.contains(said), "{key}: {silent}");
+    }
+}
+
 /// Fields that say in another form what other fields say too, and those that follow from the stored tensors:
 /// the start of the model's name, and the field.
 const ANOTHER_FORM: [(&str, &str); 18] = [
