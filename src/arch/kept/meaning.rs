@@ -21,6 +21,7 @@ pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
 /// those that are compared elsewhere.
 const INERT: &[&str] = &[
     "attention_probs_dropout_prob",
+    "chunk_size",
     "hidden_dropout_prob",
     "input_jitter_noise",
     "mamba_chunk_size",

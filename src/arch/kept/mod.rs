@@ -324,9 +324,11 @@ const OF_SHAPES: &[&str] = &[
     "num_ln_in_parallel_attn",
     "qkv_bias",
     "shared_intermediate_size",
+    "time_step_rank",
     "use_bias",
     "use_qk_norm",
     "vocab_size_per_layer_input",
+    "width of the network",
 ];
 
 /// Values that change nothing, as if the key were not stated.
@@ -403,7 +405,10 @@ fn losses(
     for (name, value) in wanted.iter().filter(|(name, _)| !is_unused(stated, name)) {
         let of_class = class.as_ref().is_some_and(|class| class.contains_key(name));
         let other = given.get(name).unwrap_or(&Json::Null);
-        let counts = (of_class && !OF_SHAPES.contains(&name.as_str())) || is_group(name);
+        let of_shapes = OF_SHAPES.contains(&name.as_str());
+        // A width that is stated is compared; state spaces state none.
+        let counts =
+            if is_group(name) { !of_shapes || !value.is_null() } else { of_class && !of_shapes };
         let (value, other) = (effect(name, value), effect(name, other));
         let (value, other) = (&without_bounds(value), &without_bounds(other));
         if counts && !same(value, other) {
@@ -565,9 +570,13 @@ mod tests {
         };
         let falcon = json!({
             "model_type": "falcon_h1", "mamba_norm_before_gate": true, "mlp_multipliers": [1.0, 1.0],
+            "mamba_chunk_size": 16,
             "time_step_limit": [0.0, {"__float__": "Infinity"}],
         });
         assert_eq!(losses(falcon, json!({"model_type": "falcon_h1"})), "");
+        // Tensors have these widths, and the length of a chunk is that of a sum's parts.
+        let mamba = json!({"model_type": "mamba2", "chunk_size": 16, "time_step_rank": 4});
+        assert_eq!(losses(mamba, json!({"model_type": "mamba2", "intermediate_size": 8})), "");
         // Greedy choice is among all experts.
         let groups = |method: &str| {
             json!({
