@@ -75,6 +75,11 @@ pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
     let named = architecture_name(store)?.ok_or_else(|| {
         let error = match other_models::found(store, None) {
             Some(other) => Error::unsupported(other),
+            None if store.document("params.json").is_some() => Error::unsupported(
+                "no config.json, and the tensors do not have the names with which params.json is read, those of \
+                 Mistral's and Meta's transformers",
+            )
+            .advise("a model with other tensors, such as Mamba's, can be read in the form that has config.json"),
             None => Error::unsupported(
                 "no config: neither general.architecture nor a config.json with model_type",
             )

@@ -507,6 +507,34 @@ fn factors_for_long_prompts_are_noted_for_mlx_lm() {
     assert!(!said.contains("long prompts"), "{said}");
 }
 
+/// Whisper's GGUF files have no keys of llama.cpp's, which its rules for dtypes need.
+#[test]
+fn whisper_in_gguf_is_not_quantized_for_a_true_reason() {
+    let options = LlamaOptions::new(FileType::from_name("Q5_0").unwrap());
+    for name in ["whisper", "own"] {
+        let file = Gguf::new().key("general.architecture", Kv::text(name));
+        let files = folder(&[("m.gguf", file.build())]);
+        let model = Model::open(files.path().join("m.gguf")).unwrap();
+        let error = ops::quantize(&model, &options, None, files.path()).unwrap_err();
+        let fault = format!("llama.cpp runs no models of the architecture {name}");
+        assert!(told(&error).contains(&fault), "{error}");
+    }
+}
+
+/// Mamba-Codestral as Mistral published it.
+#[test]
+fn a_params_json_of_another_kind_of_model_is_named() {
+    let params = json!({"dim": 8, "n_layers": 1, "vocab_size": 4, "model_type": "mamba"});
+    let file =
+        Safetensors::new().tensor("backbone.embedding.weight", "F32", &[4, 8], f32s(&[1.0; 32]));
+    let files = folder(&[("consolidated.safetensors", file.build())]);
+    put(files.path(), "params.json", params.to_string());
+    for container in [&GGUF, &MLX, &SAFETENSORS] {
+        let said = converted(files.path(), &ConvertOptions::new(container)).unwrap_err();
+        assert!(said.contains("the names with which params.json is read"), "{said}");
+    }
+}
+
 /// ChatGLM and GLM 4 in the names of the classes that their repositories contain.
 #[test]
 fn published_names_of_chatglm() {

@@ -309,8 +309,13 @@ pub(super) fn target(
             return Err(Stop::Usage(fault));
         }
         (None, None) => {
+            let is_bin = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("bin"));
+            let unwritten = match is_bin {
+                true => "files that end in .bin, of PyTorch and whisper.cpp, are not written, and ",
+                false => "",
+            };
             let fault = format!(
-                "the container of {dst} cannot be told from its name: give --to safetensors, mlx, gguf or \
+                "{unwritten}the container of {dst} cannot be told from its name: give --to safetensors, mlx, gguf or \
                  ollama, or a name that ends in .gguf or .safetensors"
             );
             return Err(Stop::Usage(fault));

@@ -44,7 +44,8 @@ fn factor(model: &SourceModel<'_>) -> Result<Option<String>> {
 
 fn neutral(model: &SourceModel<'_>, _: &mut KeyWriter<'_>) -> Result<()> {
     if let Some(factor) = factor(model)? {
-        return Err(model.inexpressible_in_gguf(&factor));
+        let advice = "llama.cpp's convert_hf_to_gguf.py multiplies the weights by these factors";
+        return Err(model.inexpressible_in_gguf(&factor).advise(advice));
     }
     let before_gate = model.config_value("mamba_norm_before_gate").and_then(Json::as_bool);
     match before_gate.unwrap_or(true) && model.has_in_layers("ssm.norm.weight") {

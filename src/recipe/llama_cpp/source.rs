@@ -4,6 +4,7 @@ use super::setting::MetadataSetting;
 use crate::arch::other_models;
 use crate::bytes::Text;
 use crate::dtype::DType;
+use crate::engines::llama_cpp;
 use crate::error::{Error, Result};
 use crate::metadata::{KeyValues, Value};
 use crate::model::Model;
@@ -55,9 +56,8 @@ impl Hparams {
         let layers = number("block_count").or((architecture == PROJECTOR).then_some(0));
         Ok(Self {
             architecture: architecture.to_owned(),
-            layers: layers.ok_or_else(|| match other_models::named(architecture) {
-                Some(kind) => Error::unsupported(format!("\"{architecture}\": {kind}"))
-                    .in_key("general.architecture"),
+            layers: layers.ok_or_else(|| match foreign(architecture) {
+                Some(fault) => fault.in_key("general.architecture"),
                 None => missing(&format!("{architecture}.block_count")),
             })?,
             nextn_layers: number("nextn_predict_layers").unwrap_or(0),
@@ -68,6 +68,19 @@ impl Hparams {
                 .and_then(|value| u32::try_from(value.to_u64()?).ok()),
         })
     }
+}
+
+/// The fault of a file whose architecture llama.cpp does not run, so that it has no keys of llama.cpp's.
+fn foreign(architecture: &str) -> Option<Error> {
+    if let Some(kind) = other_models::named(architecture) {
+        return Some(Error::unsupported(format!("\"{architecture}\": {kind}")));
+    }
+    let fault = format!(
+        "llama.cpp runs no models of the architecture {architecture}, and has no rules for their dtypes"
+    );
+    let advice = "the program that runs such models may quantize them: for Whisper, whisper.cpp's \
+                  convert-h5-to-ggml.py and quantize";
+    (!llama_cpp::knows_architecture(architecture)).then(|| Error::unsupported(fault).advise(advice))
 }
 
 fn overridden<'a>(
