@@ -13,7 +13,7 @@ use weighbridge::recipe::llama_cpp::target;
 use weighbridge::{Model, OpenOptions};
 
 use super::names::float_name;
-use super::program::{Program, takes_value, unknown_option, word_at};
+use super::program::{Program, is_option, takes_value, unknown_option, word_at};
 use super::values::{sha256, size_for_path};
 use super::{Listing, TargetType};
 use crate::failure::Failure;
@@ -497,9 +497,7 @@ fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
                 places.extend(place + 1..words.len());
                 break;
             }
-            Some(option)
-                if option.starts_with('-') && option.len() > 1 && !option.contains(' ') =>
-            {
+            Some(option) if is_option(option) => {
                 place += usize::from(takes_value(verb, option));
             }
             _ => places.push(place),

@@ -98,6 +98,12 @@ pub(super) fn takes_value(verb: &Command, option: &str) -> bool {
     named.any(|it| it.get_action().takes_values() && !it.is_require_equals_set())
 }
 
+/// Whether a word is an option, perhaps with its value behind `=`, and not a text such as `- one`.
+pub(super) fn is_option(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or_default();
+    name.starts_with('-') && word.len() > 1 && !name.contains(char::is_whitespace)
+}
+
 /// The first option from a place on that a verb does not have. The parser would blame another word.
 pub(super) fn unknown_option<'w>(
     verb: &Command,
@@ -108,8 +114,8 @@ pub(super) fn unknown_option<'w>(
     while let Some(word) = words.get(place) {
         match word.to_str().unwrap_or_default() {
             "--" => return None,
-            "-h" | "--help" | "-" => {}
-            option if option.starts_with('-') && !option.contains(' ') => {
+            "-h" | "--help" => {}
+            option if is_option(option) => {
                 let name = option.split('=').next().unwrap_or(option);
                 // `-fa` may be two options, and `-1` is a number.
                 let short = name.get(..2).filter(|_| !name.starts_with("--")).unwrap_or(name);

@@ -151,11 +151,14 @@ fn prompts_are_read_and_texts_stop() {
     assert_eq!(tale(&drawn, ""), all);
     let mut program = support::program(&["run", "tokens", FORMS[1], "--text", "-", "--print-ids"]);
     assert_eq!(support::fed(&mut program, "Once upon a time,\n").out, "422,419,260,423,13\n");
+    let words = ["run", "tokens", FORMS[1], "--text=Once upon a time,", "--print-ids"];
+    assert_eq!(support::run(&words).out, "422,419,260,423,13\n");
     // A list begins with a dash.
     let list = tale(&["--prompt", "- one", "-n", "2"], "");
     for words in [
         &["run", FORMS[1], "-n", "2", "--", "- one"][..],
         &["run", FORMS[1], "- one", "-n", "2"],
+        &["run", FORMS[1], "--prompt=- one", "-n", "2"],
         &["llama-completion", "-m", FORMS[1], "-p", "- one", "-n", "2"],
     ] {
         assert_eq!(support::run(words).out, list, "{words:?}");

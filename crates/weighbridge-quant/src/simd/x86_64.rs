@@ -461,9 +461,7 @@ impl Simd for Avx2 {
         fn fence(self) {
             #[allow(unused_unsafe, reason = "compilers after 1.89 count it as safe")]
             // SAFETY: it only orders stores; every x86-64 processor has it.
-            unsafe {
-                _mm_sfence();
-            }
+            unsafe { _mm_sfence() }
         }
 
         fn blank(self) -> (__m256i, __m256i) {
