@@ -90,7 +90,7 @@
 //! | `npz` | yes | opens `weights.npz`, in which the first MLX models are stored |
 //! | `regex` | yes | patterns of tensor names in [`recipe::llama_cpp`] |
 //! | `sha256` | yes | verifies digests, hashes tensors and writes to Ollama's store |
-//! | `write` | yes | [`mod@write`], [`translate`], [`recipe::llama_cpp`] and the verbs that write; without it all containers can be read |
+//! | `write` | yes | [`mod@write`], [`translate`] and the verbs that write; without it all containers can be read |
 //! | `chat-template` | no | [`ops::check_consistency`] and [`ops::verify`] also parse chat templates |
 //! | `http` | no | opens and downloads models on servers by their names: [`remote`], `ops::plan_pull` |
 //! | `serde` | no | the reports of [`ops`] implement `serde::Serialize`, in the form of the program's JSON |

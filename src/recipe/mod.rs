@@ -2,16 +2,13 @@
 //! names, shapes and a few numbers of the model. Importance matrices are read here too.
 #![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
-#[cfg(feature = "write")]
 pub mod llama_cpp;
 pub mod mlx_lm;
 
-#[cfg(feature = "write")]
 mod imatrix;
 
 use std::fmt;
 
-#[cfg(feature = "write")]
 pub use imatrix::{ColumnWeights, ImportanceMatrix};
 
 use crate::dtype::DType;
