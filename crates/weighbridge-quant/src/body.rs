@@ -243,7 +243,7 @@ impl<S: Simd, T: Element> Units<'_, S, T> {
     #[inline(always)]
     pub(super) fn fetch_behind(&self, bytes: &[u8]) {
         if S::STREAMS && self.past {
-            bytes.chunks(64).for_each(|line| self.simd.fetch_behind(line));
+            self.simd.fetch_behind(bytes);
         }
     }
 

@@ -8,6 +8,7 @@ mod rows;
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};
+use pack::{offsets, touched};
 use rows::{LaneChoice, of_each, transposed16};
 
 use super::{Digits, Simd, instructions};
@@ -48,14 +49,15 @@ impl Avx512 {
     }
 }
 
-/// The distance of prefetching, in bytes: some blocks before its page is reached.
-const AHEAD: usize = 1536;
+/// The distance of prefetching, in bytes: a page, since processors do not fetch beyond one by themselves.
+const AHEAD: usize = 4096;
 
 #[inline(always)]
 fn fetch_behind(bytes: &[u8]) {
-    let place = bytes.as_ptr().wrapping_add(AHEAD);
-    // SAFETY: SSE is part of x86-64, and a request for any address has no effect that a program sees.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    for line in bytes.chunks(64) {
+        // SAFETY: SSE is part of x86-64, and a request for any address has no effect that a program sees.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(AHEAD).cast()) };
+    }
 }
 
 /// The bits of each byte that remain after a shift of 16-bit words.
@@ -65,34 +67,6 @@ const fn kept_right(bits: i32) -> i8 {
 
 const fn kept_left(bits: i32) -> i8 {
     (0xffu8 << bits).cast_signed()
-}
-
-/// For 8 codes from position `first`: the two bytes of the stream that each code touches, as
-/// shuffle indices for each half of a vector.
-#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
-const fn touched<const BYTES: usize>(bits: usize, first: usize) -> [u8; BYTES] {
-    let mut table = [0x80; BYTES];
-    let mut i = 0;
-    while i < BYTES / 4 {
-        let byte = (first + i) * bits / 8;
-        table[4 * i] = byte as u8;
-        // The byte after the last belongs to no code: any will do.
-        table[4 * i + 1] = if byte < 15 { byte as u8 + 1 } else { 15 };
-        i += 1;
-    }
-    table
-}
-
-/// The distance of each of these codes from the first bit of the bytes it touches.
-#[expect(clippy::cast_possible_truncation, reason = "less than 8")]
-const fn offsets<const LEN: usize>(bits: usize, first: usize) -> [u32; LEN] {
-    let mut table = [0; LEN];
-    let mut i = 0;
-    while i < LEN {
-        table[i] = ((first + i) * bits % 8) as u32;
-        i += 1;
-    }
-    table
 }
 
 #[inline]

@@ -6,9 +6,9 @@ use std::arch::x86_64::*;
 
 use half::{bf16, f16};
 
+use super::pack::{offsets, touched};
 use super::{
-    Avx512, Digits, NEARLY_HALF, Simd, e4m3_as_f16, instructions, load128, load256, offsets,
-    store256, touched,
+    Avx512, Digits, NEARLY_HALF, Simd, e4m3_as_f16, instructions, load128, load256, store256,
 };
 
 /// The positions of the upper halves of 32 words in two registers, as shuffle indices.

@@ -1,4 +1,4 @@
-//! Converts floats to bytes, and bytes to bit streams, with AVX2.
+//! Converts floats to bytes, and bytes to bit streams, with AVX2; tables to read these.
 
 use std::arch::x86_64::*;
 
@@ -186,4 +186,32 @@ fn e4m3_magnitudes(a: __m256) -> __m256i {
     let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(121 << 23), bits);
     let codes = _mm256_blendv_epi8(normal, subnormal, below);
     _mm256_min_epi32(codes, _mm256_set1_epi32(0x7e))
+}
+
+/// For 8 codes from position `first`: the two bytes of the stream that each code touches, as
+/// shuffle indices for each half of a vector.
+#[expect(clippy::cast_possible_truncation, reason = "at most 16")]
+pub(super) const fn touched<const BYTES: usize>(bits: usize, first: usize) -> [u8; BYTES] {
+    let mut table = [0x80; BYTES];
+    let mut i = 0;
+    while i < BYTES / 4 {
+        let byte = (first + i) * bits / 8;
+        table[4 * i] = byte as u8;
+        // The byte after the last belongs to no code: any will do.
+        table[4 * i + 1] = if byte < 15 { byte as u8 + 1 } else { 15 };
+        i += 1;
+    }
+    table
+}
+
+/// The distance of each of these codes from the first bit of the bytes it touches.
+#[expect(clippy::cast_possible_truncation, reason = "less than 8")]
+pub(super) const fn offsets<const LEN: usize>(bits: usize, first: usize) -> [u32; LEN] {
+    let mut table = [0; LEN];
+    let mut i = 0;
+    while i < LEN {
+        table[i] = ((first + i) * bits % 8) as u32;
+        i += 1;
+    }
+    table
 }
