@@ -67,7 +67,12 @@ impl<'a> Inputs<'a> {
     /// Whole blocks of 256.
     pub(crate) fn blocks(&self) -> &[InputBlock] {
         static KERNELS: Kernels<Rounding> = Kernels::of::<Rounding>();
-        self.blocks.get_or_init(|| KERNELS.run(&self.lines))
+        self.blocks.get().unwrap_or_else(|| {
+            // Threads that need them at once round for themselves: that takes less time than to sleep until
+            // another one has done it.
+            let blocks = KERNELS.run(&self.lines);
+            self.blocks.get_or_init(|| blocks)
+        })
     }
 }
 
