@@ -3,7 +3,7 @@
     draws.py PROGRAM FOLDER [--seed N] [--count N] [--each] [--jobs N] [--containers WORDS] [--llama COMMAND] [CLASS...]
 
 A draw is a small config in which features are on or off by chance, and a model with random weights. The logits of the class
-are compared with those of the program for the model in its own form, and after the conversion to GGUF, to MLX, to Ollama's
+are compared with those of the program for the model in its own form, the most likely tokens after them too, and after the conversion to GGUF, to MLX, to Ollama's
 store and back; with mlx-lm's, if it has the class; and with llama.cpp's, which COMMAND writes, by default llama.py. A
 difference is printed as one line, with the smallest config that shows it: values return to their defaults as long as the
 difference stays. FOLDER keeps the results, so that a run that was interrupted goes on.
@@ -66,12 +66,15 @@ SIZES = {
 }  # fmt: skip
 # The same of classes whose defaults are those of no small model, by the type of model.
 OWN = {
+    "afmoe": {"mup_enabled": [False, True]},
     "bamba": {"attn_layer_indices": [[0], [1, 3]]},
+    "bitnet": {"hidden_act": ["relu2", "silu"], "tie_word_embeddings": [False, True]},
     "gemma4_text": {"num_kv_shared_layers": [0]},
     "gemma4_unified_text": {"num_kv_shared_layers": [0]},
     "gpt_neo": {"attention_types": [[[["global", "local"], 2]], [[["local"], 4]]]},
     "granitemoehybrid": {"layer_types": [["mamba"] * 4, ["mamba", "attention"] * 2, ["attention"] * 4], "position_embedding_type": [None, "rope"]},
     "helium": {"num_attention_heads": [4], "hidden_size": [64], "head_dim": [16]},
+    "llama4_text": {"attention_chunk_size": [8, 8192]},
     "lfm2_moe": {"layer_types": [["conv", "full_attention"] * 2, ["full_attention", "conv", "conv", "conv"]]},
     "zaya": {"num_experts_per_tok": [1]},
 }
@@ -85,7 +88,9 @@ ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu", "relu2",
 TOLERANCE, ENGINES = 1e-3, 2e-2
 # Draws until the class makes a model.
 TRIES = 4
-EVERYWHERE = ("gguf", "back", "mlx", "mlx-lm", "ollama", "llama.cpp")
+# Tokens that follow those that are given, as long as the first is more likely than the second by so many deviations.
+STEPS, GAP = 6, 1e-2
+EVERYWHERE = ("tokens", "gguf", "back", "mlx", "mlx-lm", "ollama", "llama.cpp")
 
 
 class Late(Exception):
@@ -209,7 +214,25 @@ def loaded(folder, tokens):
     """What the class computes of the files: a spelling may mean another config than that which the model was made with."""
     with Alarm(40):
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        return [logits(model, tokens), *apart(model, tokens)]
+        found = logits(model, tokens)
+        return following(model, tokens), [found, *apart(model, tokens)]
+
+
+def following(model, tokens):
+    """The tokens that the class gives next, always the most likely, as long as no other is about as likely."""
+    tokens = list(tokens)
+    start = len(tokens)
+    try:
+        for _ in range(STEPS):
+            scores = logits(model, tokens)[-1]
+            second, first = np.sort(scores)[-2:]
+            if first - second <= GAP * scores.std():
+                break
+            tokens.append(int(scores.argmax()))
+    # Of a class that computes no more positions.
+    except Exception:
+        pass
+    return tokens[start:]
 
 
 def doubled(folder, tokens):
@@ -282,19 +305,24 @@ def said(done):
     return lines[0].split(": ", 1)[-1].replace(tempfile.gettempdir(), "")[-150:]
 
 
+def distance(found, expected):
+    """The largest difference from the nearest of some logits, in deviations."""
+    found = found.reshape(len(expected[0]), -1)
+    return min((float(np.abs(found - other).max() / other.std()) for other in expected if found.shape == other.shape), default=float("inf"))
+
+
 class Comparison:
     """One model in every container."""
 
-    def __init__(self, options, folder, tokens, expected):
-        self.options, self.folder, self.tokens, self.expected = options, Path(folder), tokens, expected
+    def __init__(self, options, folder, tokens, following, expected):
+        self.options, self.folder, self.tokens, self.following, self.expected = options, Path(folder), tokens, following, expected
         self.found, self.limit = {}, TOLERANCE
 
     def put(self, way, found, why="", limit=TOLERANCE, told=False):
         if found is None:
             self.found[way] = ["refused", why]
             return False
-        each = [float(np.abs(found - other).max() / other.std()) for other in self.expected if found.shape == other.shape]
-        difference = min(each, default=float("inf"))
+        difference = distance(found, self.expected)
         right = difference <= limit
         self.found[way] = ["right" if right else "told" if told else "wrong", "" if right else f"{difference:.1g}"]
         return right
@@ -304,7 +332,15 @@ class Comparison:
         out.unlink(missing_ok=True)
         ids = ",".join(map(str, self.tokens))
         done = program(self.options.program, "run", "logits", path, "--ids", ids, "-o", out, **more)
-        return self.put(way, np.load(out).reshape(len(self.tokens), -1) if done.returncode == 0 else None, said(done), limit or self.limit, told)
+        return self.put(way, np.load(out) if done.returncode == 0 else None, said(done), limit or self.limit, told)
+
+    def greedy(self, path):
+        """Whether the program continues the tokens as the class does."""
+        words = ["--ids", ",".join(map(str, self.tokens)), "--max-tokens", len(self.following), "--ignore-eos", "--print-ids"]
+        done = program(self.options.program, "run", "generate", path, *words)
+        wanted = ",".join(map(str, self.following))
+        same = done.stdout.strip() == wanted
+        self.found["tokens"] = ["refused", said(done)] if done.returncode else ["right", ""] if same else ["wrong", f"{done.stdout.strip()}, but {wanted}"]
 
     def convert(self, way, source, target, *words, **more):
         """Whether the conversion was made, and what was said."""
@@ -322,6 +358,9 @@ class Comparison:
             self.expected += exact
             if not self.ours("ours", source):
                 return self.found
+        # The tokens are those of the class's first way to compute.
+        if "tokens" in wanted and self.following and distance(np.load(self.folder / "ours.npy"), self.expected[:1]) <= self.limit:
+            self.greedy(source)
         gguf, told = self.folder / "model.gguf", False
         if "gguf" in wanted:
             made, words = self.convert("gguf", source, gguf)
@@ -417,7 +456,8 @@ def values_of_key(key, type_, value):
     if type_ == "bool":
         return [flag for flag in (True, False) if flag != value]
     if type_ == "f32":
-        return [0.1 if "epsilon" in key else 3.0 * value if value else 2.0]
+        # Bases near 1 have no wave within the trained length, where YaRN's ramp has no sense.
+        return [0.1 if "epsilon" in key else 3.0 * value if value else 100.0 if "freq_base" in key else 2.0]
     return [value // 2 if value and value > 1 else 2]
 
 
@@ -429,10 +469,10 @@ def compared(options, name, own, seed):
             model, tokens = build(name, own, seed)
             model.save_pretrained(source)
             spell(source, name, copy.deepcopy(own), random.Random(seed).choice(["saved", "raw", "older"]))
-            expected = loaded(source, tokens)
+            following, expected = loaded(source, tokens)
         except (Late, Exception):
             return None
-        return Comparison(options, folder, tokens, expected).run()
+        return Comparison(options, folder, tokens, following, expected).run()
 
 
 def reduced(options, name, own, seed, way):
@@ -454,7 +494,7 @@ def configs(options, name, number):
         if number:
             each = [own | {number: value} for value in other_values(number, own.get(number, base[number]), base, r)]
         else:
-            each = [own, *(smallest(base, r.choice) for _ in range(TRIES))]
+            each = [own, *(smallest(base, r.choice) for _ in range(TRIES)), *(draw(name, r) for _ in range(4 * TRIES))]
         for changed in each:
             yield changed, r.randrange(1 << 30)
         return

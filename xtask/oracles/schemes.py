@@ -171,6 +171,14 @@ def numbers(r, weight, bits, group, symmetric):
     return scales, (-low / scales).round().clamp(1, 2**bits - 1)
 
 
+def reordered(packed, bits, order):
+    """Packed rows in another order."""
+    shifts = torch.arange(0, 32, bits)
+    numbers = (packed.unsqueeze(1).long() >> shifts[:, None]) & (2**bits - 1)
+    numbers = numbers.flatten(0, 1)[order].unflatten(0, (-1, len(shifts)))
+    return (numbers << shifts[:, None]).sum(1).to(torch.int32)
+
+
 def auto_round(r, source, target, dtype):
     """The layouts of GPTQ, of AWQ, and that of the package, each module by itself."""
     from auto_round.export.export_to_awq.utils import WQLinear_GEMM, dequantize_gemm
@@ -178,8 +186,10 @@ def auto_round(r, source, target, dtype):
 
     layout = r.choice(["gptq", "gptq_v2", "awq", "auto_round", "auto_round:auto_gptq", "auto_round:auto_awq"])
     bits, group, symmetric = r.choice([4] if "awq" in layout else [2, 3, 4, 8]), r.choice([16, 32, 64, -1]), r.choice([True, False])
+    # Groups of columns that follow each other in another order than the stored one, unless they are static.
+    sorts, static = (layout.startswith("gptq") and r.random() < 0.5 for _ in range(2))
     config = {"quant_method": layout.split(":")[0].split("_v2")[0].replace("_", "-"), "bits": bits, "group_size": group, "sym": symmetric} | {
-        "gptq": {"desc_act": False, "checkpoint_format": layout}, "awq": {"zero_point": not symmetric, "version": "gemm"}, "auto": {"data_type": "int", "packing_format": layout},
+        "gptq": {"desc_act": sorts, "static_groups": static, "checkpoint_format": layout}, "awq": {"zero_point": not symmetric, "version": "gemm"}, "auto": {"data_type": "int", "packing_format": layout},
     }[layout.split("_")[0]]  # fmt: skip
     model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
     stored, values = {}, {name: tensor.to(torch.float32) for name, tensor in model.state_dict().items()}
@@ -188,6 +198,9 @@ def auto_round(r, source, target, dtype):
             continue
         rows, columns = module.weight.shape
         module = module.float()
+        # The packages pack columns in order: packed rows are put in their places, for widths that do not cross words.
+        order = torch.randperm(columns) if sorts and not static and bits != 3 else torch.arange(columns)
+        module.weight.data = module.weight.data[:, order]
         scales, zeros = numbers(r, module.weight.data, bits, columns if group < 0 else group, symmetric)
         if "awq" in layout:
             made = WQLinear_GEMM.from_linear(module, bits, group, scales=scales.t().contiguous(), zeros=zeros if symmetric else zeros.t().contiguous())
@@ -198,10 +211,12 @@ def auto_round(r, source, target, dtype):
             made.device = "cpu"
             made.pack(module, scales, zeros)
             kept, made.scales = made.scales, made.scales.float()
-            values[name + ".weight"] = made(torch.eye(columns)).t()
+            places = order.argsort()
+            values[name + ".weight"] = made(torch.eye(columns)).t()[:, places]
             made.scales = kept
             if layout.startswith("gptq"):
-                stored[f"{name}.g_idx"] = torch.arange(columns, dtype=torch.int32) // made.group_size
+                stored[f"{name}.g_idx"] = places.to(torch.int32) // made.group_size
+                made.qweight = reordered(made.qweight, bits, places) if bits != 3 else made.qweight
         stored |= {f"{name}.{key}": tensor.contiguous() for key, tensor in made.state_dict().items()}
     stored |= {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name.removesuffix("weight") + "qweight" not in stored and name != "lm_head.weight"}
     target.mkdir()
