@@ -18,18 +18,28 @@ fn main() -> io::Result<()> {
     }
     files.sort();
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let (mut shared, mut of_files) = (String::new(), String::new());
     let mut list = format!("pub(super) static BUILTINS: [Builtin; {}] = [\n", files.len());
     for path in files {
         let text = fs::read_to_string(&path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let names = names(&text);
         let bare = out.join(&name).with_extension("family");
-        fs::write(&bare, bare_lines(&text))?;
+        let (lines, rows) = split(&text);
+        fs::write(&bare, lines)?;
+        match name.as_str() {
+            "decoder" => shared = rows,
+            _ => of_files.extend(["(\"", &name, "\", &[", &rows, "]),\n"]),
+        }
         let row = format!("    Builtin::new({name:?}, include_str!({bare:?}), &{names:?}),\n");
         list.push_str(&row);
     }
     writeln!(list, "];").map_err(io::Error::other)?;
     fs::write(out.join("families.rs"), list)?;
+    let canonical = format!(
+        "static SHARED: &[TensorRow] = &[{shared}];\nstatic OF_FILES: &[(&str, &[TensorRow])] = &[{of_files}];"
+    );
+    fs::write(out.join("canonical.rs"), canonical)?;
     engines(&root.join("engines"), &out.join("engines"))
 }
 
@@ -61,18 +71,68 @@ fn engines(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The lines of a file without comments, indentation and columns, at their places: an error names a line.
-fn bare_lines(text: &str) -> String {
-    let mut bare = String::new();
+/// The lines of a file without comments, indentation and columns, at their places: an error names a line. Rows of
+/// canonical tensors are apart, as Rust.
+fn split(text: &str) -> (String, String) {
+    let (mut bare, mut rows) = (String::new(), String::new());
+    let mut part = None;
     for line in text.lines().map(str::trim) {
-        if line.contains('"') {
-            bare.push_str(line);
-        } else if !line.starts_with('#') {
-            bare.push_str(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let is_row = !line.is_empty() && !line.starts_with(['#', '[']);
+        if let Some(head) = line.strip_prefix('[') {
+            part = head.strip_prefix("canonical ").map(|head| camel(head.trim_end_matches(']')));
+        }
+        match &part {
+            Some(part) if is_row => rows.push_str(&canonical(line, part)),
+            Some(_) => {}
+            None if line.contains('"') => bare.push_str(line),
+            None if line.starts_with('#') => {}
+            None => bare.push_str(&line.split_whitespace().collect::<Vec<_>>().join(" ")),
         }
         bare.push('\n');
     }
-    bare
+    (bare, rows)
+}
+
+/// A row of a canonical tensor. A test compares all with those that the library reads from the files.
+fn canonical(line: &str, part: &str) -> String {
+    let mut words = line.split_whitespace().take_while(|word| *word != "#");
+    let (name, role) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (mut need, mut with_heads) = ("Need::No".to_owned(), "&[]".to_owned());
+    let mut shapes = String::new();
+    while let Some(word) = words.next() {
+        match word {
+            "required" => need = "Need::Yes".to_owned(),
+            "instead_of" => {
+                need = format!("Need::InsteadOf({:?})", words.next().unwrap_or_default())
+            }
+            "with_heads" => with_heads = shape(words.next().unwrap_or_default()),
+            word => shapes.extend([&shape(word), ", "]),
+        }
+    }
+    let role = camel(role);
+    format!(
+        "TensorRow {{ name: {name:?}, part: Part::{part}, role: Role::{role}, need: {need}, shapes: &[{shapes}], with_heads: {with_heads} }},\n"
+    )
+}
+
+/// The lengths of axes, such as `dim,inner+inner`.
+fn shape(word: &str) -> String {
+    let one = |word: &str| format!("Size::{}", camel(word));
+    let sum = |word: &str| word.split('+').map(one).collect::<Vec<_>>().join(", ");
+    let size = |word: &str| match word.contains('+') {
+        true => format!("Size::Sum(&[{}])", sum(word)),
+        false => one(word),
+    };
+    let sizes = word.split(',').filter(|word| *word != "scalar").map(size);
+    format!("&[{}]", sizes.collect::<Vec<_>>().join(", "))
+}
+
+/// A name of the data as that of a variant in Rust.
+fn camel(word: &str) -> String {
+    let big = |part: &str| {
+        part.get(..1).unwrap_or_default().to_uppercase() + part.get(1..).unwrap_or_default()
+    };
+    word.split('_').map(big).collect()
 }
 
 /// The names of families, of values of `general.architecture` and of `model_type` in a file.

@@ -161,6 +161,34 @@ fn faults_name_the_file_and_the_line() {
         ),
         ("[gguf a]\ndefault window_period \"x\n", "line 2: a quotation mark that no other one"),
         ("[gguf a]\nfixed k 1x\n", "line 2: fixed: 1x, but a count"),
+        (
+            "[canonical middle]\n",
+            "line 1: canonical: \"middle\", but one of these is needed: input, layers",
+        ),
+        (
+            "[canonical input]\na.weight matrx dim\n",
+            "line 2: a.weight: \"matrx\", but one of these",
+        ),
+        (
+            "[canonical input]\na.weight matrix dim,widht\n",
+            "line 2: a.weight: \"widht\", but one of these",
+        ),
+        (
+            "[canonical input]\na.weight matrix\n",
+            "line 2: a.weight: no shape, but at least one is needed",
+        ),
+        (
+            "[canonical layers]\na.weight matrix dim\n",
+            "line 2: a.weight: tensors of layers, and no others",
+        ),
+        (
+            "[canonical input]\na matrix dim instead_of b\n",
+            "line 2: a: instead_of: no tensor \"b\" above",
+        ),
+        (
+            "[canonical input]\na norm dim\n\na table dim\n",
+            "line 4: a: the file has a row with this name",
+        ),
     ];
     for (text, expected) in cases {
         let error = FamilyFile::parse("my.family", text).unwrap_err();

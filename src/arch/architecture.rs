@@ -4,6 +4,7 @@ use super::conditional::ConditionalName;
 use super::habits::MlxModules;
 use super::rule::{KeyedTensor, NameRule, Rename};
 use super::source::SourceModel;
+use super::tensor::TensorRow;
 use super::variant::Variant;
 use crate::error::Result;
 use crate::json::Json;
@@ -26,6 +27,8 @@ pub struct Architecture {
     pub rope: RopeLayout,
     /// Tables of names; the first table that has a name takes precedence.
     pub rules: &'static [&'static [NameRule]],
+    /// Canonical tensors that only the families of its file have. They take precedence over all others.
+    pub(crate) canonical: &'static [TensorRow],
     /// Tensors that MLX stores in another form than Hugging Face under the same name.
     pub mlx: &'static [NameRule],
     /// Names in the publisher's own checkpoints, where they differ from both.
@@ -94,6 +97,7 @@ impl Architecture {
         instead: None,
         rope: RopeLayout::None,
         rules: &[],
+        canonical: &[],
         mlx: &[],
         publisher: &[],
         prefixes: &[],

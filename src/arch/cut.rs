@@ -91,9 +91,13 @@ impl Cut {
 impl TensorCut {
     /// The cut of a canonical tensor. Every rank has the whole of a tensor whose axes have no units:
     /// norms, routers, the projections of latent attention to its narrow vectors.
-    pub(crate) fn of(canonical: &str, config: Option<&ModelConfig>) -> Self {
+    pub(crate) fn of(
+        canonical: &str,
+        tensor: Option<CanonicalTensor>,
+        config: Option<&ModelConfig>,
+    ) -> Self {
         let stack = Stack::of(canonical);
-        let Some(tensor) = CanonicalTensor::of(canonical) else {
+        let Some(tensor) = tensor else {
             return Self { experts: false, cut: Cut::Whole, stack };
         };
         let experts = tensor.has_experts();
@@ -126,13 +130,13 @@ impl Architecture {
         }
         // A tied embedding is the output matrix as well.
         let tied = config.tie_embeddings.as_ref().is_some_and(|tied| tied.value);
-        match CanonicalTensor::of(canonical).map(|tensor| tensor.part) {
+        match self.canonical_tensor(canonical).map(|tensor| tensor.part()) {
             Some(Part::Input) if tied && canonical == "token_embedding.weight" => {
                 Stage::Both(start, last)
             }
             Some(Part::Input) => Stage::At(start),
             Some(Part::Output) => Stage::At(last),
-            Some(Part::Layer) | None => Stage::Every,
+            Some(Part::Layers) | None => Stage::Every,
         }
     }
 }

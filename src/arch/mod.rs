@@ -18,6 +18,7 @@ mod linear;
 mod mapping;
 mod missing;
 pub(crate) mod other_models;
+mod required;
 mod resolution;
 mod resolve;
 pub(crate) mod rotary;

@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::architecture::{Architecture, RopeLayout};
 use super::mapping::{self, Mapping};
+use super::tensor::CanonicalTensor;
 use super::wrapper::OwnPieces;
 use super::{auxiliary, wrapper};
 use crate::bytes::Text;
@@ -78,6 +79,11 @@ impl Auxiliary {
 }
 
 impl Resolution {
+    /// The facts about the tensor with this canonical name.
+    pub(crate) fn canonical_tensor(&self, canonical: &str) -> Option<CanonicalTensor> {
+        CanonicalTensor::of(canonical, self.architecture.map_or(&[], |row| row.canonical))
+    }
+
     pub(super) fn empty(
         architecture: Option<&'static Architecture>,
         dialect: Dialect,

@@ -214,7 +214,7 @@ impl<'m> Model<'m> {
                 return None;
             };
             let exact = format!("{start}{role}");
-            let is_exact = CanonicalTensor::of(&exact).is_some();
+            let is_exact = CanonicalTensor::of(&exact, &[]).is_some();
             let canonical = if is_exact { exact.clone() } else { format!("{exact}.weight") };
             let bias = layer.get(&format!("{module}.bias")).filter(|_| !is_exact);
             claims.push(Claim::of(canonical, stored, *transform)?);
@@ -330,7 +330,7 @@ impl<'m> Model<'m> {
         if claim.stacked {
             shape.insert(0, claim.stored.len() as u64);
         }
-        let Some(tensor) = CanonicalTensor::of(&claim.canonical) else { return false };
+        let Some(tensor) = CanonicalTensor::of(&claim.canonical, &[]) else { return false };
         tensor.shapes(Some(self.config)).any(|sizes| {
             let mut bound = widths.clone();
             let fits = self.is_shaped(&shape, sizes, tensor.layer.unwrap_or(0), &mut bound);

@@ -288,7 +288,8 @@ impl Model {
     /// The axes along which a tensor is divided; `None` for a name that is not canonical.
     pub(crate) fn cut_of(&self, name: &str) -> Result<Option<TensorCut>> {
         let is_canonical = self.mapping(name)?.is_some();
-        Ok(is_canonical.then(|| TensorCut::of(name, self.config().ok())))
+        let tensor = self.resolution()?.canonical_tensor(name);
+        Ok(is_canonical.then(|| TensorCut::of(name, tensor, self.config().ok())))
     }
 
     /// The config, if there are several ranks.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::repeated;
-use crate::arch::tensor::CanonicalTensor;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
     Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
@@ -292,7 +291,8 @@ impl Translation<'_> {
         let unchanged = if apart || !is_whole { None } else { unchanged(self.model, parts)? };
         if let Some(mut tensor) = unchanged {
             // In GGUF, a tensor may have more outer axes of length 1 than its class has.
-            let most = parts.iter().filter_map(|(part, _)| CanonicalTensor::of(part));
+            let most =
+                parts.iter().filter_map(|(part, _)| self.architecture.canonical_tensor(part));
             let most =
                 most.map(|of| of.most_axes()).max().filter(|_| self.dialect != Dialect::Gguf);
             while most.is_some_and(|most| tensor.shape().len() > most)

@@ -8,6 +8,7 @@
 
 mod bert;
 mod bloom;
+mod canonical;
 mod cohere;
 mod decoder;
 mod deepseek;

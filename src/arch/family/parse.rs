@@ -42,7 +42,7 @@ pub(super) fn families(tables: &Tables) -> Parsed<Families> {
                 families.modules.extend(modules);
             }
             _ => {
-                let known = "tensors, keys, config, optional, prefixes, renames, family, decoder, gguf, class or modules";
+                let known = "canonical, tensors, keys, config, optional, prefixes, renames, family, decoder, gguf, class or modules";
                 return Err(head.fault(format!("no such section, but {known}")));
             }
         }
@@ -75,7 +75,7 @@ fn plan(tables: &Tables, lines: &[Line]) -> Parsed<&'static [PlanLine]> {
             continue;
         };
         for place in places {
-            if !is_norm_of_layers(place) {
+            if !is_norm_of_layers(place, tables.canonical) {
                 return Err(line.fault(format!("layers have no norm \"{place}\"")));
             }
         }
@@ -129,7 +129,11 @@ struct FamilyDraft {
 impl FamilyDraft {
     fn of(tables: &Tables, head: &Line, lines: &[Line]) -> Parsed<Self> {
         let mut draft = Self {
-            row: Architecture { name: head.word(0)?, ..Architecture::EMPTY },
+            row: Architecture {
+                name: head.word(0)?,
+                canonical: tables.canonical,
+                ..Architecture::EMPTY
+            },
             gguf: Vec::new(),
             hf: Vec::new(),
             rules: Vec::new(),

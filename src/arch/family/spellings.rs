@@ -135,7 +135,7 @@ mod tests {
                 let start = modules.prefix.map_or_else(String::new, |p| format!("layers.0.{p}"));
                 let name = format!("{start}{}", member.role);
                 let weight = format!("{name}.weight");
-                let known = |name: &str| CanonicalTensor::of(name).is_some();
+                let known = |name: &str| CanonicalTensor::of(name, &[]).is_some();
                 assert!(known(&name) != known(&weight), "{name}");
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::canonical;
 use super::families::Families;
 use super::form;
 use super::step::Step;
@@ -9,7 +10,7 @@ use super::steps::steps;
 use super::text::{Fault, Line, Parsed, Section, Word, sections};
 use crate::arch::Prefix;
 use crate::arch::rule::{self, NameRule, Rename, StoredForm};
-use crate::arch::tensor::{is_canonical, is_required};
+use crate::arch::tensor::{CanonicalTensor, TensorRow, is_required, rows_of_file};
 use crate::arch::transform::SAME;
 use crate::arch::variant::{ConfigRule, KeyRule, KeyType};
 use crate::dialect::Dialect;
@@ -32,6 +33,8 @@ pub(super) struct Tables {
     optional: Named<&'static str>,
     prefixes: Named<Prefix>,
     renames: Named<Rename>,
+    /// The canonical tensors that the file has rows for.
+    pub(super) canonical: &'static [TensorRow],
     /// The sections that are no tables.
     pub(super) others: Vec<Section>,
 }
@@ -47,11 +50,14 @@ impl Tables {
             optional: Vec::new(),
             prefixes: Vec::new(),
             renames: Vec::new(),
+            canonical: &[],
             others: Vec::new(),
         };
+        let mut rows = Vec::new();
         for section in sections(text)? {
             let Section { head, lines } = &section;
             match head.keyword {
+                "canonical" => canonical::add(&mut rows, head, lines)?,
                 "tensors" => tables.tensors.push((head.word(0)?, list(lines, tensor)?)),
                 "keys" => {
                     let row = |line: &Line| tables.key_rule(line);
@@ -83,6 +89,7 @@ impl Tables {
                 _ => tables.others.push(section),
             }
         }
+        tables.canonical = rows.leak();
         Ok(tables)
     }
 
@@ -107,7 +114,7 @@ impl Tables {
             return Ok(list.to_vec());
         }
         let names = self.tensors(line, name)?.iter().map(|rule| rule.canonical);
-        Ok(names.filter(|name| is_required(name)).collect())
+        Ok(names.filter(|name| is_required(name, self.canonical)).collect())
     }
 
     /// The name of a tensor, or of its module: a canonical one, or one of the tables of the file.
@@ -119,6 +126,7 @@ impl Tables {
             own == pattern || Some(own) == pattern.strip_suffix(".weight")
         };
         let own = || self.tensors.iter().flat_map(|(_, rows)| *rows).any(is_own);
+        let is_canonical = |name: &str| CanonicalTensor::of(name, self.canonical).is_some();
         match is_canonical(name) || is_canonical(&weight) || own() {
             true => Ok(name),
             false => Err(line.fault(format!("no tensor \"{name}\""))),
@@ -280,7 +288,10 @@ impl Builtin {
 
     /// The tables of the file.
     fn tables(&self) -> &Tables {
-        self.tables.get_or_init(|| sound(self.name, Tables::parse(self.name, self.text)))
+        self.tables.get_or_init(|| {
+            let tables = sound(self.name, Tables::parse(self.name, self.text));
+            Tables { canonical: rows_of_file(self.name), ..tables }
+        })
     }
 
     /// The families of the file, which `parse` finds in its tables.

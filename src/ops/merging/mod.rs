@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use crate::arch::Dialect;
 use crate::arch::size::Size;
-use crate::arch::tensor::CanonicalTensor;
 use crate::bytes::Text;
 use crate::container::OpenOptions;
 use crate::container::safetensors::write::state_dtype;
@@ -259,11 +258,12 @@ struct SourceTensors {
 impl SourceTensors {
     fn of(model: &Model) -> Result<Self> {
         let tensors = model.tensors_in(Dialect::HuggingFace)?.tensors;
+        let resolution = model.resolution()?;
         let counts_tokens = |name: &str| {
-            let rows = CanonicalTensor::of(name).and_then(|tensor| tensor.rows());
+            let rows = resolution.canonical_tensor(name).and_then(|tensor| tensor.rows());
             matches!(rows, Some(Size::Vocab | Size::Embeddings | Size::OtherVocab))
         };
-        let mapped = model.resolution()?.mapped.iter();
+        let mapped = resolution.mapped.iter();
         let mapped = mapped.filter(|mapping| counts_tokens(&mapping.canonical));
         let stored: HashSet<&str> =
             mapped.flat_map(|mapping| &mapping.stored).map(String::as_str).collect();
@@ -271,7 +271,6 @@ impl SourceTensors {
             |tensor: &&Tensor| tensor.stored_names().any(|name| stored.contains(&*name.spelling()));
         let of_tokens = tensors.iter().filter(of_tokens).map(|tensor| tensor.name().to_owned());
         let of_tokens = of_tokens.collect();
-        let resolution = model.resolution()?;
         let mut held: HashMap<&str, Vec<String>> = HashMap::new();
         for mapping in &resolution.mapped {
             for (place, stored) in mapping.stored.iter().enumerate() {

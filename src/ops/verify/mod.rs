@@ -233,7 +233,7 @@ fn tensors(model: &Model, resolution: &Resolution, config: &ModelConfig) -> Vec<
     for mapping in &resolution.mapped {
         match model.tensor(&mapping.canonical) {
             Ok(view) => {
-                faults.extend(shapes::fault(config, &mapping.canonical, view.shape()));
+                faults.extend(shapes::fault(config, resolution, &mapping.canonical, view.shape()));
             }
             Err(error) => faults.push(error.to_string()),
         }

@@ -1,12 +1,16 @@
 //! Compares tensor shapes with those that the config determines.
 
-use crate::arch::ModelConfig;
 use crate::arch::size::Size;
-use crate::arch::tensor::CanonicalTensor;
+use crate::arch::{ModelConfig, Resolution};
 
 /// The fault of a canonical tensor whose shape differs from the one that the config determines.
-pub(super) fn fault(config: &ModelConfig, canonical: &str, shape: &[u64]) -> Option<String> {
-    let tensor = CanonicalTensor::of(canonical)?;
+pub(super) fn fault(
+    config: &ModelConfig,
+    resolution: &Resolution,
+    canonical: &str,
+    shape: &[u64],
+) -> Option<String> {
+    let tensor = resolution.canonical_tensor(canonical)?;
     let layer = tensor.layer.unwrap_or(0);
     let mut expected = Vec::new();
     for sizes in tensor.shapes(Some(config)) {
