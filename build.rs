@@ -103,7 +103,7 @@ fn canonical(line: &str, part: &str) -> String {
         match word {
             "required" => need = "Need::Yes".to_owned(),
             "instead_of" => {
-                need = format!("Need::InsteadOf({:?})", words.next().unwrap_or_default())
+                need = format!("Need::InsteadOf({:?})", words.next().unwrap_or_default());
             }
             "with_heads" => with_heads = shape(words.next().unwrap_or_default()),
             word => shapes.extend([&shape(word), ", "]),
