@@ -19,6 +19,13 @@ impl Known {
         self.entry.tensors > 0 || self.entry.error.is_some() || is_weightless
     }
 
+    /// Whether it is one of these programs', or in a folder of no program. The hub cache also has MLX's.
+    pub(super) fn is_of(&self, programs: &[&str]) -> bool {
+        let is_named = |name| programs.contains(&name);
+        let Some(folder) = self.candidate.program else { return true };
+        programs.is_empty() || is_named(folder) || self.program().is_some_and(is_named)
+    }
+
     /// The program: that of the folder; a model in MLX's format in the hub cache is one of MLX's.
     pub(super) fn program(&self) -> Option<&'static str> {
         let is_mlx = self.entry.container == Some(MLX.name);

@@ -132,7 +132,7 @@ pub fn inventory(options: &InventoryOptions<'_>) -> Result<Inventory> {
     let wanted = |found: &Candidate| options.names.is_none_or(|passes| passes(&found.name));
     let candidates = candidates.into_iter().filter(wanted).collect();
     let mut known = open(candidates, &mut index, options)?;
-    known.retain(Known::is_model);
+    known.retain(|model| model.is_model() && model.is_of(options.only));
     let mut known: Vec<_> = known.into_iter().map(|model| (order(&model), model)).collect();
     known.sort_by(|(first, a), (second, b)| first.cmp(second).then_with(|| natural(a, b)));
     let mut known: Vec<Known> = known.into_iter().map(|(_, model)| model).collect();

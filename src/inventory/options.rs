@@ -44,6 +44,7 @@ pub(super) type StageCallback<'w> =
 pub struct InventoryOptions<'w> {
     pub(super) roots: Vec<PathBuf>,
     pub(super) programs: bool,
+    pub(super) only: &'w [&'w str],
     pub(super) names: Option<&'w (dyn Fn(&str) -> bool + Sync)>,
     pub(super) duplicates: DuplicateSearch,
     pub(super) index: Option<PathBuf>,
@@ -56,6 +57,7 @@ impl Default for InventoryOptions<'_> {
         Self {
             roots: Vec::new(),
             programs: true,
+            only: &[],
             names: None,
             duplicates: DuplicateSearch::Known,
             index: remote::own_cache(),
@@ -94,6 +96,8 @@ impl<'w> InventoryOptions<'w> {
     setters! {
         /// Sets whether the folders of [`PROGRAMS`](super::PROGRAMS) are looked at too.
         programs: bool;
+        /// Lists, of the models in folders of programs, only those of the programs with these names.
+        only: &'w [&'w str];
         /// Lists only models whose names pass. Others are not opened.
         names: &'w (dyn Fn(&str) -> bool + Sync);
         /// Sets how models with the same content are found.

@@ -25,7 +25,7 @@ pub(crate) use open::Open;
 #[cfg(feature = "http")]
 pub(crate) use open::network;
 pub(crate) use order::in_store;
-pub(crate) use values::DeviceName;
+pub(crate) use values::{DeviceName, is_program};
 pub(crate) use words::{as_typed, translated, unknown_option};
 
 /// The version of the program, with the commit that it was built from, if that is known.
@@ -565,17 +565,15 @@ name folders too: roots = [\"FOLDER\"] in WEIGHBRIDGE_CONFIG or ~/.config/weighb
 
 Examples:
   weighbridge models
-  weighbridge models ~/models             # and those in a folder
+  weighbridge models ~/models             # only those in a folder
+  weighbridge models ollama               # only those of Ollama
   weighbridge models --sort size --filter qwen
   weighbridge models --duplicates         # which are the same"
 )]
 pub(crate) struct Models {
-    /// Folders to search too
+    /// Folders, or names of programs such as ollama, to which the list is limited
     #[arg(value_name = "FOLDER")]
     pub(crate) folders: Vec<PathBuf>,
-    /// Also search this folder; give the option again for another
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    pub(crate) root: Vec<PathBuf>,
     /// List only models with this in their name, or a pattern with * and ?
     #[arg(long, value_name = "GLOB")]
     pub(crate) filter: Option<String>,

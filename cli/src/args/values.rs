@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use weighbridge::inventory::PROGRAMS;
+
 /// A device to load to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum DeviceName {
@@ -48,6 +50,11 @@ pub(crate) fn size_for_path(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let is_size = text.starts_with(|c: char| c.is_ascii_digit()) && size(text).is_ok();
     Some(text).filter(|_| is_size && !path.exists())
+}
+
+/// Whether a word is the name of a program that keeps models, and no folder.
+pub(crate) fn is_program(word: &Path) -> bool {
+    PROGRAMS.iter().any(|program| Path::new(program.name) == word) && !word.exists()
 }
 
 /// Parses a number of bytes, and the unit that it has.

@@ -16,18 +16,24 @@ use weighbridge::inventory::{
 use weighbridge::{Error, ErrorKind, Progress};
 
 use super::{Done, Filter};
-use crate::args::{DuplicatesBy, Models, SortBy};
+use crate::args::{DuplicatesBy, Models, SortBy, is_program};
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, Column, Steps, Table, bytes, count, left, plural, right, shown};
 use crate::{Status, Stop, complain, note, settings, writing};
 
 pub(crate) fn run(args: &Models) -> Done {
-    let mut roots = [&args.folders[..], &args.root].concat();
-    for root in settings::read()?.roots {
-        match root.is_dir() {
-            true => roots.push(root),
-            false => note(&format!("{}: no such folder, which the settings name", shown(&root))),
-        }
+    let (programs, mut roots): (Vec<_>, Vec<_>) =
+        args.folders.iter().cloned().partition(|it| is_program(it));
+    let only: Vec<&str> = programs.iter().filter_map(|name| name.to_str()).collect();
+    if args.folders.is_empty() {
+        roots = settings::read()?.roots;
+        roots.retain(|root| {
+            let is_there = root.is_dir();
+            if !is_there {
+                note(&format!("{}: no such folder, which the settings name", shown(root)));
+            }
+            is_there
+        });
     }
     let filter = Filter::new(args.filter.as_deref());
     let passes = |name: &str| filter.passes(name, None);
@@ -45,6 +51,8 @@ pub(crate) fn run(args: &Models) -> Done {
         }
     };
     let options = InventoryOptions::new()
+        .programs(args.folders.is_empty() || !only.is_empty())
+        .only(&only)
         .roots(roots)
         .duplicates(match args.duplicates {
             None => DuplicateSearch::Known,

@@ -211,7 +211,7 @@ fn a_search_for_duplicates_ends_with_ctrl_c() {
         file.set_len(8 + header.len() as u64 + bytes).expect("a sparse file");
     }
     let root = folder.path().to_str().expect("a path in UTF-8");
-    let words = ["models", "--root", root, "--duplicates=files"];
+    let words = ["models", root, "--duplicates=files"];
     let mut child = program(&words)
         .env("WEIGHBRIDGE_CACHE", folder.path().join("cache"))
         .env("HOME", folder.path())

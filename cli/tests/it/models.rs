@@ -357,30 +357,36 @@ fn roots_settings_filter_and_sort() {
     machine.copy(SAMPLE, "other/Q/small.gguf");
     let settings = machine.folder.path().join("settings.toml");
     std::fs::write(&settings, "roots = [\"~/other\", \"/no/such/folder\"]\n").expect("a file");
+    machine.copy(SAMPLE, "koboldcpp/small.gguf");
     let mine = machine.home().join("mine");
+    let mine = mine.to_str().expect("UTF-8");
     let run = |arguments: &[&str]| -> Ran {
-        let mut command = machine.command(&["--root", mine.to_str().expect("UTF-8")]);
-        command.args(arguments).env("WEIGHBRIDGE_CONFIG", &settings);
-        command.output().expect("the program starts").into()
+        let mut command = machine.command(arguments);
+        command.env("WEIGHBRIDGE_CONFIG", &settings).output().expect("the program starts").into()
     };
-    let ran = run(&["--json"]);
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!(names(&report), ["Q/small.gguf", "deep/large.safetensors"]);
+    let listed = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&run(&[arguments, &["--json"]].concat()).out).expect("JSON")
+    };
+    let report = listed(&[]);
+    assert_eq!(names(&report), ["small.gguf", "Q/small.gguf"]);
     assert_eq!(row(&report, "Q/small.gguf")["program"], json!(null));
     assert_eq!(report["notes"].as_array().map(Vec::len), Some(1), "{report}");
-    let ran = run(&["--json", "--filter", "*small*"]);
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!(names(&report), ["Q/small.gguf"]);
-    let ran = run(&["--json", "--sort", "size"]);
-    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!(names(&report), ["deep/large.safetensors", "Q/small.gguf"]);
+    assert_eq!(names(&listed(&["--filter", "Q/*"])), ["Q/small.gguf"]);
+    assert_eq!(names(&listed(&["--sort", "size"])).len(), 2);
+    // A folder, or the name of a program, limits the list.
+    assert_eq!(names(&listed(&[mine])), ["deep/large.safetensors"]);
+    assert_eq!(names(&listed(&["koboldcpp"])), ["small.gguf"]);
+    let both = ["small.gguf", "deep/large.safetensors"];
+    assert_eq!(names(&listed(&["koboldcpp", mine])), both);
+    assert_eq!(names(&listed(&["koboldcpp", mine, "--sort", "size"])), [both[1], both[0]]);
+    assert_eq!(names(&listed(&["ollama"])), [""; 0]);
     let ran = run(&["--filter", "nothing"]);
     assert_eq!(ran.status, Some(5), "{}", ran.err);
     std::fs::write(&settings, "rots = []\n").expect("a file");
     let ran = run(&[]);
     assert_eq!(ran.status, Some(3), "{}", ran.err);
     assert!(ran.err.contains("line 1: unknown field `rots`"), "{}", ran.err);
-    let ran = machine.run(&["--root", "/no/such/folder"]);
+    let ran = machine.run(&["/no/such/folder"]);
     assert_eq!(ran.status, Some(5), "{}", ran.err);
     let ran: Ran = support::program(&["list", "dtypes", "--sort", "size"]).output().unwrap().into();
     assert_eq!(ran.status, Some(2), "{}", ran.err);
