@@ -13,6 +13,7 @@ use weighbridge_reference::Trial;
 use super::split::folder_of_shard;
 use super::{Done, each, hash};
 use crate::args::Verify;
+use crate::failure::Failure;
 use crate::json::{self, Versioned};
 use crate::print::{self, Bar, plural, shown};
 use crate::{Status, Stop, note};
@@ -84,7 +85,12 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
         ),
         false => (args.open.options(), options),
     };
-    let model = open.open(path)?;
+    let model = open.open(path);
+    // A reader of the lines of many files would miss it.
+    if let (Err(error), true) = (&model, args.json) {
+        json::write(&Versioned::of(path, Unopened { ok: false, error: error.into() }))?;
+    }
+    let model = model?;
     let report = ops::verify(&model, &options)?;
     drop(bar);
     // A model with faults may not run, and the faults say why.
@@ -107,6 +113,13 @@ fn one(args: &Verify, list: Option<&HashList>, path: &Path) -> Done {
     let found = found.max(hash::save(&model, list, false)?);
     note(&format!("wrote {}", shown(path)));
     Ok(found)
+}
+
+/// The report on a model that does not open.
+#[derive(Serialize)]
+struct Unopened {
+    ok: bool,
+    error: Failure,
 }
 
 #[derive(Serialize)]

@@ -38,6 +38,24 @@ fn shards_stand_for_their_model() {
     assert_eq!((said.lines().count(), said.contains("shards: ok: ")), (1, true), "{said}");
 }
 
+/// A reader of the lines of many files sees the one that does not open.
+#[test]
+fn a_file_that_does_not_open_has_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cut = folder.path().join("cut.gguf");
+    std::fs::write(&cut, &std::fs::read(support::root().join(GGUF)).expect("the sample")[..40_000])
+        .expect("a file");
+    let cut = cut.to_str().expect("UTF-8");
+    let ran = support::run(&["verify", GGUF, cut, "--json"]);
+    assert_eq!(ran.status, Some(3), "{}", ran.err);
+    let lines = ran.out.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines: Vec<serde_json::Value> = lines.collect();
+    assert_eq!((lines.len(), lines[0]["ok"] == true, lines[1]["ok"] == false), (2, true, true));
+    let error: serde_json::Value = serde_json::from_str(&ran.err).expect("one document");
+    assert_eq!(lines[1]["path"], cut);
+    assert_eq!(lines[1]["error"]["message"], error["message"]);
+}
+
 fn f32s(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
