@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::RemoteModel;
-use super::address::{escaped, origin};
+use super::address::escaped;
 use super::cache::{self, Version};
 use super::client::{Answer, Client, refused};
 use super::file::RemoteFiles;
@@ -189,14 +189,13 @@ pub(super) fn locate_page(address: &str, client: &Arc<Client>) -> Option<Result<
     page(address, client).map(|name| model(&name, client))
 }
 
-/// The repository, and the file, of an address of the hub's pages or files.
+/// The repository, and the file, of an address of the hub's pages or files, also where a mirror stands for the hub.
 pub(crate) fn page(address: &str, client: &Client) -> Option<HubName> {
-    if origin(address) != origin(&client.network.hub) {
-        return None;
-    }
-    let path = address.get(client.network.hub.len()..)?.split(['?', '#']).next()?;
-    let mut steps = path.trim_matches('/').splitn(5, '/');
+    let hubs = [client.network.hub.as_str(), "https://huggingface.co", "https://hf.co"];
+    let path = hubs.iter().find_map(|hub| address.strip_prefix(hub)?.strip_prefix('/'))?;
+    let mut steps = path.split(['?', '#']).next()?.trim_matches('/').splitn(5, '/');
     let (owner, name) = (steps.next()?, steps.next()?);
+    let name = name.strip_suffix(".git").unwrap_or(name);
     let text = match (steps.next(), steps.next(), steps.next()) {
         (None, ..) => format!("{owner}/{name}"),
         (Some("tree"), Some(revision), None) => format!("{owner}/{name}@{revision}"),

@@ -401,12 +401,12 @@ fn what_the_hub_refuses_is_said_in_words() {
     help: it has no GGUF files
     NotFound: hf://org/tale@main/none.gguf: no such file in the repository
     ");
-    // The address of a page of the hub is the repository's name.
+    // The address of a page of the hub is the repository's name, also where a mirror stands for the hub.
     let page = format!("{}/org/tale/tree/main", hub.address);
-    assert_eq!(
-        open(&page, network.clone()).expect("a page").path(),
-        Path::new("hf://org/tale@main")
-    );
+    for page in [&page, "https://huggingface.co/org/tale?x=y", "https://hf.co/org/tale.git"] {
+        let model = open(page, network.clone()).expect("a page");
+        assert_eq!(model.path(), Path::new("hf://org/tale@main"));
+    }
 }
 
 /// A blob that is not what its digest says is refused, whether it comes at once or in two pieces.

@@ -250,7 +250,7 @@ fn names_of_models_on_this_machine() {
     tale: MACHINE/ollama/manifests/registry.ollama.ai/library/tale/latest
     tale:latest: MACHINE/ollama/manifests/registry.ollama.ai/library/tale/latest
     none: 5 error: none: no such file, and no model of that name in MACHINE/ollama
-     help: `weighbridge models` lists the models of a store
+     help: `weighbridge pull none` downloads a model of Ollama's; `weighbridge models` lists those of a store
     MACHINE/hub/models--org--tale: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01: MACHINE/hub/models--org--tale/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01
     MACHINE/hub/models--org--tale-GGUF: MACHINE/hub/models--org--tale-GGUF/snapshots/c0ffee0123456789c0ffee0123456789c0ffee01/tale-Q4_K_M.gguf
@@ -568,7 +568,7 @@ fn containers_of_azure() {
 fn a_downloaded_repository_opens_offline() {
     let hub = Hub::start("org/tale", files_of(SAMPLE));
     let machine = Machine::new(&hub.hub.address, "");
-    machine.printed(&["pull", "org/tale"]);
+    machine.printed(&["pull", "huggingface.co/org/tale"]);
     let local = machine.printed(&["hash", SAMPLE]);
     hub.reset();
     for name in ["hf://org/tale", "hf://org/tale@main", "hf://org/tale/model.safetensors"] {

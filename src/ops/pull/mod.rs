@@ -63,6 +63,7 @@ impl Source {
             // A name of three parts whose first is a host: hf.co/org/name.
             (None, _) => match name.split('/').collect::<Vec<_>>().as_slice() {
                 [_] => registry(name),
+                ["huggingface.co", ..] => hub(name),
                 [host, _, _] if host.contains('.') => registry(name),
                 _ => hub(name),
             },
