@@ -1,6 +1,9 @@
 //! Recognizes the weights of models that people mistake for whole language models: those that make images or video, and
 //! draft models.
 
+use std::borrow::Cow;
+
+use crate::error::Error;
 use crate::json::Json;
 use crate::store::Store;
 
@@ -10,19 +13,23 @@ const ARCHITECTURES: &[&str] = &[
     "aura", "cosmos", "flux", "hidream", "hyvid", "ltxv", "lumina2", "qwen_image", "sd1", "sd3", "sdxl", "wan",
 ];
 
-/// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives.
-const NAMES: &[&str] = &[
-    "model.diffusion_model.",
-    "diffusion_model.",
-    "first_stage_model.",
-    "double_blocks.",
-    "joint_blocks.",
-    "transformer_blocks.",
-    "down_blocks.",
-    "up_blocks.",
-];
-
 const KIND: &str = "the weights of a diffusion model, which makes images or video, not text";
+const ADAPTER: &str = "an adapter of a diffusion model, which makes images or video, not text";
+
+/// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives, and in adapters of
+/// kohya's scripts.
+const NAMES: &[(&str, &str)] = &[
+    ("model.diffusion_model.", KIND),
+    ("diffusion_model.", KIND),
+    ("first_stage_model.", KIND),
+    ("double_blocks.", KIND),
+    ("joint_blocks.", KIND),
+    ("transformer_blocks.", KIND),
+    ("down_blocks.", KIND),
+    ("up_blocks.", KIND),
+    ("lora_unet_", ADAPTER),
+    ("lora_te", ADAPTER),
+];
 
 /// The kind of a model that makes images or video; `None` for language models. `architecture` is the name that its
 /// files give.
@@ -30,14 +37,20 @@ pub(super) fn found(store: &Store, architecture: Option<&str>) -> Option<&'stati
     let config = store.document("config.json");
     let is_class = architecture.is_none()
         && config.and_then(|config| config.get("_class_name")).and_then(Json::as_str).is_some();
-    let is_named = match architecture {
-        Some(name) => named(name).is_some(),
-        None => store.tensors().any(|tensor| {
+    let kind = match architecture {
+        Some(name) => named(name),
+        None => store.tensors().find_map(|tensor| {
             let name = tensor.name().spelling();
-            NAMES.iter().any(|start| name.starts_with(start))
+            NAMES.iter().find(|(start, _)| name.starts_with(start)).map(|(_, kind)| *kind)
         }),
     };
-    (is_class || is_named).then_some(KIND)
+    kind.or(is_class.then_some(KIND))
+}
+
+/// The error of a request that needs a language model, for a model of this kind.
+pub(crate) fn refused(kind: impl Into<Cow<'static, str>>) -> Error {
+    let advice = "`inspect`, `diff` and `dump` read its tensors; the programs that run such models convert them";
+    Error::unsupported(kind).advise(advice)
 }
 
 /// The same for a value of `general.architecture`.

@@ -74,7 +74,7 @@ pub(crate) fn config_reader(store: &Store) -> Result<ConfigReader<'_>> {
     }
     let named = architecture_name(store)?.ok_or_else(|| {
         let error = match other_models::found(store, None) {
-            Some(other) => Error::unsupported(other),
+            Some(other) => other_models::refused(other),
             None if store.document("params.json").is_some() => Error::unsupported(
                 "no config.json, and the tensors do not have the names with which params.json is read, those of \
                  Mistral's and Meta's transformers",

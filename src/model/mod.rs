@@ -550,6 +550,9 @@ impl Model {
     fn nameless(&self, name: &str) -> Option<Error> {
         let advice = match self.translated(name) {
             Some(canonical) => format!("its canonical name is \"{canonical}\""),
+            None if ["lm_head.weight", "output.weight"].contains(&name) && self.is_tied() => {
+                "the output matrix is the embedding, \"token_embedding.weight\"".to_owned()
+            }
             None => {
                 let canonical = self.names().ok()?.map(str::to_owned);
                 let stored = self.stored_tensors().map(|tensor| tensor.name().to_owned());
@@ -559,6 +562,12 @@ impl Model {
         };
         let fault = format!("the model has no tensor \"{}\"", Text::new(name.as_bytes()));
         Some(Error::not_found(fault).advise(advice).in_file(self.path()))
+    }
+
+    /// Whether the output matrix is the embedding.
+    fn is_tied(&self) -> bool {
+        let config = self.config().ok();
+        config.and_then(|config| config.tie_embeddings.as_ref()).is_some_and(|tied| tied.value)
     }
 
     /// The canonical name of a tensor that another dialect stores under this name.

@@ -142,6 +142,8 @@ fn nowhere(name: &Path, text: &str, repository: Option<&HubName>) -> Error {
                 "`weighbridge pull {text}` downloads it from the hub, hf://{text} reads it there"
             ))
         }
-        None => error.advise("`weighbridge models` lists the models of a store"),
+        None => error.advise(format!(
+            "`weighbridge pull {text}` downloads a model of Ollama's; `weighbridge models` lists those of a store"
+        )),
     }
 }

@@ -111,8 +111,16 @@ fn models_of_images_are_called_so() {
         &[2, 2],
         f32s(&[1.0; 4]),
     );
-    let files = folder(&[("sd.safetensors", plain.build()), ("flux.gguf", gguf.build())]);
-    for (name, target) in [("sd.safetensors", &GGUF), ("flux.gguf", &SAFETENSORS)] {
+    let adapter = "lora_unet_double_blocks_0_img_attn_qkv.lora_down.weight";
+    let adapter = Safetensors::new().tensor(adapter, "F32", &[2, 2], f32s(&[1.0; 4]));
+    let files = folder(&[
+        ("sd.safetensors", plain.build()),
+        ("kohya.safetensors", adapter.build()),
+        ("flux.gguf", gguf.build()),
+    ]);
+    let targets =
+        [("sd.safetensors", &GGUF), ("kohya.safetensors", &GGUF), ("flux.gguf", &SAFETENSORS)];
+    for (name, target) in targets {
         let model = Model::open(files.path().join(name)).unwrap();
         let error = ops::convert(&model, &ConvertOptions::new(target)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);

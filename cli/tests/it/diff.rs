@@ -272,7 +272,7 @@ fn refusals() {
     assert_snapshot!(refused(&["diff", HF, "nowhere"]), @"
     5
     error: nowhere: no such file, and no model of that name in no-store
-     help: `weighbridge models` lists the models of a store
+     help: `weighbridge pull nowhere` downloads a model of Ollama's; `weighbridge models` lists those of a store
     ");
 }
 

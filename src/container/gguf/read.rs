@@ -85,7 +85,9 @@ fn only_model(path: &Path, names: &[String]) -> Result<std::path::PathBuf> {
             let list: Vec<&str> = several.iter().take(8).map(|name| name.as_str()).collect();
             let fault =
                 format!("the directory contains {} models: {}", several.len(), list.join(", "));
-            Err(Error::mismatch(fault).advise("give the path of one of them"))
+            Err(Error::mismatch(fault).advise(
+                "give the path of one of them, or where several are taken, as FOLDER/*.gguf",
+            ))
         }
     }
 }

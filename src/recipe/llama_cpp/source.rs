@@ -73,7 +73,7 @@ impl Hparams {
 /// The fault of a file whose architecture llama.cpp does not run, so that it has no keys of llama.cpp's.
 fn foreign(architecture: &str) -> Option<Error> {
     if let Some(kind) = other_models::named(architecture) {
-        return Some(Error::unsupported(format!("\"{architecture}\": {kind}")));
+        return Some(other_models::refused(format!("\"{architecture}\": {kind}")));
     }
     let fault = format!(
         "llama.cpp runs no models of the architecture {architecture}, and has no rules for their dtypes"
