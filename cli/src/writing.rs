@@ -421,13 +421,8 @@ fn write_text(report: &PlanReport<'_>, plan: &WritePlan, dst: &Path) -> Result<(
         .filter(|tensor| tensor.lost_to_infinity > 0 || tensor.lost_to_zero > 0)
         .collect();
     for tensor in lost.iter().take(8) {
-        writeln!(
-            out,
-            "{}: rounding made {} values infinite and {} values 0",
-            tensor.name,
-            count(tensor.lost_to_infinity),
-            count(tensor.lost_to_zero)
-        )?;
+        let rounded = print::rounded(tensor.lost_to_infinity, tensor.lost_to_zero);
+        writeln!(out, "{}: {rounded}", tensor.name)?;
     }
     if lost.len() > 8 {
         writeln!(out, "rounding did the same in {} more tensors", lost.len() - 8)?;

@@ -64,11 +64,14 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("config", Is("inspect --config")),
     ("embed", Is("run embed")),
     ("generate", Is("run generate")),
-    ("list models|ollama.list|hf.list", Is("models")),
+    ("list models|hf.list", Is("models")),
     ("load", Is("bench")),
     ("logits", Is("run logits")),
     ("report", Is("view")),
     ("tokens", Is("run tokens")),
+    ("ollama.list|ollama.ls", Is("models ollama")),
+    ("lms.ls", Is("models lmstudio")),
+    ("hf.cache ls|hf.cache list|hf.cache scan|hf.scan-cache", Is("models huggingface")),
     // Other programs. They chat if the model has a template.
     ("llama-cli|llama-run|ollama.run|mlx-lm.generate|mlx-lm.chat", Is("run generate --chat")),
     ("llama-completion", Is("run generate")),
@@ -84,8 +87,16 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         Is("inspect"),
     ),
     ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
+    (
+        "gguf-dump --json",
+        Near(
+            "inspect --metadata --json",
+            "this is not gguf-dump's JSON; `weighbridge meta get FILE --json` prints each key with its value",
+        ),
+    ),
+    ("gguf-dump --no-tensors", Is("meta get")),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
-    ("stats|statistics", Is("inspect --stats")),
+    ("stats|statistics|outliers", Is("inspect --stats")),
     ("nan|nans|check-nan|check-nans|find-nan|check-tensors", Is("verify --deep")),
     (
         "metadata|kv|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
@@ -97,7 +108,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
-    ("gguf-editor-gui", Says(EDITS)),
+    ("gguf-editor-gui|set-chat-template|set-template", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals", Is("diff")),
     ("extract|tensor|values|export-tensor", Is("dump")),
@@ -115,7 +126,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "sha256|sha256sum|shasum|checksum|digest",
+        "sha256|sha256sum|md5sum|shasum|checksum|digest",
         Says(
             "`weighbridge verify FILE --sha256 HEX` compares a file with a digest; `weighbridge hash MODEL` prints that of \
              each tensor",
@@ -147,22 +158,25 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     ("gguf-split|shard|reshard", Is("split")),
-    ("join|unsplit|unshard|concat|combine", Is("merge")),
-    ("dedupe|dedup|duplicates", Is("models --duplicates")),
+    ("join|unsplit|unshard|concat|combine|merge-shards|consolidate", Is("merge")),
+    ("dedupe|dedup|duplicates|dupes|find-duplicates", Is("models --duplicates")),
     (
-        "license",
-        Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE license` prints it"),
+        "license|arch|architecture|context|ctx|name",
+        Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE` prints each key"),
     ),
     ("tokenizer|vocab|vocabulary|get-vocab", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
-    ("download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull|ollama-dl", Is("pull")),
+    (
+        "download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull|ollama-dl|wget|git clone",
+        Is("pull"),
+    ),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
     (
         "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
         Is("models"),
     ),
     ("import", Is("create")),
-    ("chat|ask|converse", Is("run generate --chat")),
+    ("chat|ask|converse|interactive", Is("run generate --chat")),
     ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
     ("tokenize|encode|count-tokens", Is("run tokens")),
     (
@@ -182,7 +196,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("architectures|families|list families|list archs", Is("list architectures")),
     ("containers|formats|list formats", Is("list containers")),
     ("devices|list gpus|gpus", Is("list devices")),
-    ("completion", Is("completions")),
+    ("completion|autocomplete|install-completion", Is("completions")),
     ("version", Is("--version")),
     ("serve|server|start|vllm", Says(SERVES)),
     (
@@ -191,14 +205,17 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
             "Weighbridge has nothing of mlx-vlm: `weighbridge convert DIR DST --to mlx` writes language models",
         ),
     ),
-    ("rm|remove|delete|uninstall", Says(DELETES)),
+    ("rm|remove|delete", Says(DELETES)),
     ("average|mean|mix|prune|slerp|ties|dare|blend|surgery|upscale", Says(RECIPES)),
     (
-        "similarity|similar",
+        "similarity|similar|cosine",
         Says("`weighbridge run embed MODEL --text A --text B` prints the similarity of texts"),
     ),
     ("next|next-token", Says(LOGITS)),
-    ("supported", Says("`weighbridge list families` lists the families that are known")),
+    (
+        "supported|supports|is-supported",
+        Says("`weighbridge list families` lists the families that are known"),
+    ),
     (
         "where|which|path|locate|cache info",
         Says("`weighbridge models NAME --json` has the path of each"),
@@ -207,8 +224,8 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("numpy|npy|npz", Says(ARRAYS)),
     ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
     (
-        "update|upgrade",
-        Says("Weighbridge replaces no programs: install it again, as its README says"),
+        "update|upgrade|self-update|uninstall",
+        Says("`cargo install` replaces it, and `cargo uninstall weighbridge-cli` removes it"),
     ),
     (
         "cp|copy|mv|rename",
@@ -220,7 +237,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
     ("ps|stop", Says(RUNS)),
     (
-        "search|find",
+        "search|find|hf.models ls|hf.models list",
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
     ("train|finetune|lora", Says(TRAINS)),

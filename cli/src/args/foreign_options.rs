@@ -18,7 +18,8 @@ const LARGEST: &str = "`--sort size` puts the largest first; `| head` shortens w
 const BITS: &str = "the type has them: `weighbridge quantize SRC --type mlx4` is 4 bits for MLX, `mlx4,64` also sets the \
     group size; `--type Q4_K_M` writes GGUF";
 const LAYERS: &str = "models run on the processor, or with `--device gpu` wholly on a GPU";
-const DTYPES: &str = "`dtype: bfloat16` in the recipe sets it";
+const DTYPES: &str = "`dtype: bfloat16` in a recipe sets it; `weighbridge convert MODEL DST --lora ADAPTER --dtype BF16` \
+    merges an adapter";
 const THREADS: &str = "all processors are used";
 const SAMPLES: &str = "tokens are drawn by --temp, --top-k, --top-p and --seed";
 const SAME: &str = "it changes no result";
@@ -46,7 +47,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-p|-n|-pg|--n-prompt|--n-gen",
         Says("it times loading; `weighbridge run generate` prints tokens a second"),
     ),
-    ("convert", "--outtype|--torch-dtype|--output-type", Is("--dtype")),
+    ("convert", "--outtype|--torch-dtype|--output-type|--precision", Is("--dtype")),
     ("convert", "--lora-scaled", Says(MOUNTED)),
     ("convert", "--format", Is("--to")),
     ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
@@ -68,6 +69,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
+    (
+        "convert",
+        "--tokenizer|--tokenizer-path",
+        Says("copy tokenizer.json and tokenizer_config.json into the folder of SRC"),
+    ),
     ("convert", "--split-max-size", Is("--max-shard-size")),
     ("convert", "--chat-template|--chat-template-file", Says(TEMPLATE)),
     ("convert", "--tensor-parallel-size|--tensor-parallel|--tp|-tp", Says(RANKS)),
@@ -78,6 +84,12 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out: `weighbridge help completions` shows where the script belongs"),
     ),
     ("create", "--experimental", Needless),
+    ("create", "-s|--system-prompt", Is("--system")),
+    (
+        "create",
+        "--num-ctx|--temperature|--temp|--top-p|--top-k",
+        Says("`--parameter num_ctx=4096`"),
+    ),
     ("convert", "-d|--dequantize", Says("`--dtype F16` or `--dtype BF16` decodes")),
     (
         "convert",
@@ -93,11 +105,16 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("diff", "--atol|--tol|--eps|--threshold", Is("--tolerance")),
     ("diff", "--stat|--summary", Says("the lines before the table are a summary: `| head -4`")),
-    ("diff", "--rtol", Says("`--tolerance T` bounds the absolute difference")),
+    ("diff", "--kind", Says("`--filter '*ffn*'` chooses tensors by name")),
+    (
+        "diff",
+        "--rtol|--fail-above|--max-rel",
+        Says("`--tolerance T` bounds the absolute difference"),
+    ),
     ("diff", "--only-diff|--changed", Needless),
     ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
     ("diff", "-v|--verbose|--debug", Is("--all")),
-    ("diff", "--tensor|--name", Is("--filter")),
+    ("diff", "--tensor|--name|-f", Is("--filter")),
     ("diff", "--metadata|--meta|--kv|--keys|--config", Says(KEYS)),
     (
         "diff",
@@ -109,6 +126,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("dump", "--slice|--range|--row", Is("--rows")),
     ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
+    ("hash", OUTPUTS, Is("--save")),
     ("hash", "--sha256|--all", Needless),
     (
         "hash",
@@ -120,6 +138,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("hash", "--no-layer", Says("`sha256sum FILE` prints the digest of a whole file")),
     ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
     ("inspect", "--json-array", Is("--json")),
+    ("inspect", "-f", Is("--filter")),
     ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
     (
         "inspect",
@@ -163,15 +182,25 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-c|--ctx|--ctx-size|--num-ctx|--n-ctx|--context-length|--tokens|--max-tokens|--max-model-len|--seq-len",
         Is("--context"),
     ),
-    ("memory", "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit", Is("--room")),
+    (
+        "memory",
+        "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit|--max-memory",
+        Is("--room"),
+    ),
     ("memory", "--gpu-memory-utilization", Says("`--room 21.6G` is 0.9 of 24 GB")),
     (
         "memory",
         "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size",
         Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
     ),
+    (
+        "memory",
+        "-ot|--override-tensor|-cmoe|--cpu-moe|-ncmoe|--n-cpu-moe",
+        Ignored("experts stay in their layers, which `--device NAME=SIZE` divides"),
+    ),
     ("memory", "-np|--parallel", Ignored("--context is that of all sequences together")),
     ("memory", "-ub|--ubatch-size", Is("--batch")),
+    ("memory", "-fa|--flash-attn", Ignored("buffers are those with flash attention")),
     ("memory", "-b|--batch-size", Ignored("buffers are those of -ub")),
     (
         "memory",
@@ -186,6 +215,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
     ("merge", "--merge", Needless),
+    ("merge", "--scale|--lora-scale|--lora-scaled", Says(MOUNTED)),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
     ("meta get", "-a|--all", Needless),
     ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
@@ -217,22 +247,39 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "merge",
         "--dequantize|--de-quantize|--export-gguf",
         Says(
-            "`weighbridge convert MODEL DST.gguf --lora ADAPTER` merges into GGUF; `--dtype F16` decodes",
+            "`weighbridge convert MODEL DST --lora ADAPTER --dtype F16` decodes, and with DST.gguf writes GGUF",
         ),
     ),
     ("meta set", "--set", Needless),
+    (
+        "meta set",
+        "--chat-template|--chat-template-file",
+        Says("`weighbridge meta set FILE chat_template=@TEMPLATE`"),
+    ),
     ("meta get", "--get", Needless),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
     ("models", "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions", Needless),
     ("models", "--delete|--rm", Says(DELETES)),
-    ("models", "--pattern", Is("--filter")),
+    ("models", "--pattern|-f", Is("--filter")),
+    ("models", "--program", Value),
+    (
+        "models",
+        "--ollama|--hf|--lmstudio",
+        Says("`weighbridge models ollama` lists its models alone"),
+    ),
+    ("models", "--unused|--older-than", Says("`--sort used` puts the latest first")),
+    ("models", "--dupes|--duplicate|--dups", Is("--duplicates")),
+    ("models", "--path|--paths", Says("`--json` has the path of each")),
     ("pull", "--local-dir|-d", Is("-o")),
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
     ("pull", "-q|--silent", Is("--quiet")),
-    ("pull", "--resume-download", Needless),
+    ("pull", "--resume|--resume-download", Needless),
+    ("pull", "--filter|--pattern", Is("--include")),
+    ("pull", "--all", Is("--include=*")),
+    ("pull", "--list|--list-files", Says("`--include '*' --dry-run` lists all files")),
     (
         "pull",
         "--local-dir-use-symlinks|--insecure|--etag-timeout",
@@ -275,6 +322,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
     ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
+    ("quantize", "--gguf", Is("--type")),
     (
         "quantize",
         "--to|--format",
@@ -332,6 +380,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out: the chat template, or --prompt, has all of the text"),
     ),
     ("run generate", "-s", Is("--seed")),
+    ("run generate", "--stream", Needless),
     ("run generate", "-sys|--system-prompt", Is("--system")),
     ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
     (
@@ -456,6 +505,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--nan|--nans|--check-nan|--values|--check-values|--check-tensors|--full|--all",
         Is("--deep"),
     ),
+    ("verify", "--load", Is("--run")),
+    ("verify", "-r|--recursive", Says("`weighbridge verify *.gguf` checks several files")),
     ("verify", "--quick|--fast|--shallow", Needless),
     ("verify", "--md5|--sha1", Says(OFFICIAL)),
     ("verify", "-c|--check|--checksums", Says(SUMS)),
@@ -474,7 +525,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (ANY, "--list-devices", Says("`weighbridge list devices` lists them")),
     (
         ANY,
-        "--trust-remote-code|--log-disable|--no-display-prompt|--simple-io|--mlock|--no-mmap|--no-warmup|--no-color",
+        "--trust-remote-code|--log-disable|--progress|--no-progress|--no-display-prompt|--simple-io|--mlock|--no-mmap|--no-warmup|--no-color",
         Needless,
     ),
     (
@@ -494,13 +545,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (ANY, OUTPUTS, Says("`> FILE` writes what is printed to a file")),
     (ANY, "--sort-by|--order-by", Is("--sort")),
     (ANY, "--grep|--match|--pattern|--search|--only", Is("--filter")),
-    (
-        ANY,
-        "-q|--quiet|--silent",
-        Says(
-            "leave it out: the report is on standard output, notes and errors are on standard error",
-        ),
-    ),
+    (ANY, "-q|--quiet|--silent", Ignored("`> /dev/null` hides the report")),
 ];
 
 /// Options that nothing here has and that always have a value, whatever it looks like.

@@ -77,7 +77,7 @@ const ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Methods whose names may have the bits after them: `dwq4`.
-const METHODS: [&str; 4] = ["awq", "gptq", "dwq", "hqq"];
+const METHODS: [&str; 5] = ["awq", "gptq", "dwq", "hqq", "bnb"];
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())

@@ -14,9 +14,9 @@ use weighbridge::{Model, OpenOptions};
 
 use super::names::float_name;
 use super::program::{Program, is_option, takes_value, unknown_option, word_at};
-use super::values::{sha256, size_for_path};
+use super::values::{is_program, sha256, size_for_path};
 use super::{Listing, TargetType};
-use crate::failure::Failure;
+use crate::failure::{Failure, nearest_entry};
 
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
 /// MODEL --chat --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
@@ -233,7 +233,7 @@ fn rearrange(
         {
             files.iter().rev().for_each(|file| words.insert(*file, "--include".into()));
         }
-        ("show", [_]) if is_file_model(nth(0)) => {
+        ("show", [_, ..]) if is_file_model(nth(0)) => {
             words.splice(at..=at, ["inspect".into()]);
         }
         ("models", [_]) if Path::new(nth(0)).is_file() => {
@@ -275,11 +275,17 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
             "--dtype"
         }
         ("dump", 3) => "--output",
-        ("memory", 2) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
+        ("inspect", 2) if is_new && word.contains('*') && is_known(nth(0)) => "--filter",
+        ("memory", 2..) | ("split", 3) if size_for_path(Path::new(word)).is_some() => {
             if name == "split" { "--max-shard-size" } else { "--room" }
         }
         ("pull", 2) if word.starts_with(['.', '/', '~']) || Path::new(word).is_dir() => "--output",
-        ("models", 1) if is_new && !word.contains(['/', '\\']) => "--filter",
+        ("models", _)
+            if is_new && !word.starts_with(['.', '/', '~']) && !is_program(Path::new(word)) =>
+        {
+            "--filter"
+        }
+        ("view", 2..) if is_new && word.ends_with(".html") => "--output",
         // llama-quantize's last argument is the number of threads.
         ("quantize", 4) if is_number(word) => "--threads",
         ("quantize", 3) if is_number(word) && is_type(nth(1)) => "--threads",
@@ -373,6 +379,13 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             "the new model has no name".to_owned(),
             format!("`weighbridge create NAME {}`", nth(0)),
         ),
+        ("quantize" | "convert" | "split", 2..)
+            if is_set(words, places.get(..2).unwrap_or_default()) =>
+        (
+            "the files are shards of one model".to_owned(),
+            "any one of a GGUF model stands for all, and the directory for those of safetensors"
+                .to_owned(),
+        ),
         ("quantize" | "convert" | "split", 3..)
             if is_model(nth(0)) && is_model(nth(1)) && is_model(nth(2)) && !is_set(words, places) =>
         (
@@ -449,10 +462,33 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
 fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
     Some(match (name, places.len()) {
-        ("inspect", 2) if is_known(nth(0)) && is_type(nth(1)) => (
-            format!("{} is no tensor, but a type", nth(1)),
-            format!("`weighbridge quantize {} {}`", nth(0), nth(1)),
+        ("inspect", 2) if is_known(nth(0)) && !is_known(nth(1)) => {
+            let verb = verb_with(nth(1))?;
+            let quote = if nth(1).contains(' ') { "'" } else { "" };
+            (
+                format!("{} is neither a model nor a tensor", nth(1)),
+                format!("`weighbridge {verb} {} {quote}{}{quote}`", nth(0), nth(1)),
+            )
+        }
+        ("memory", 2..) if places.last().is_some_and(|it| is_type(word_at(words, *it))) => (
+            "the size in another type is not computed here".to_owned(),
+            format!("`weighbridge quantize {} --list-types` shows the size in each", nth(0)),
         ),
+        ("diff", 3..) if is_known(nth(2)) => (
+            "two models are compared, but several are given".to_owned(),
+            "`weighbridge view` and `weighbridge quality` take more".to_owned(),
+        ),
+        ("dump", 2..) if nth(1).ends_with(']') && nth(1).contains('[') => {
+            let (name, rows) = nth(1).split_once('[').unwrap_or_default();
+            (
+                format!("{} is the name of no tensor", nth(1)),
+                format!(
+                    "`weighbridge dump {} {name} --rows {}`",
+                    nth(0),
+                    rows.trim_end_matches(']')
+                ),
+            )
+        }
         ("inspect", 2..)
             if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
         {
@@ -480,12 +516,28 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 nth(0)
             ),
         ),
+        ("completions", 0) if !has(words, &["-h", "--help"]) => (
+            "no shell is named".to_owned(),
+            "`weighbridge completions bash`, zsh, fish, elvish or powershell".to_owned(),
+        ),
         ("run logits", 2) => (
             "logits are those of tokens: give their numbers as --ids".to_owned(),
             format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
         ),
         _ => return None,
     })
+}
+
+/// The verb that takes such a word after a model.
+fn verb_with(word: &str) -> Option<&'static str> {
+    let is_new = || word.ends_with(".gguf") && nearest_entry(Path::new(word)).is_none();
+    let verbs = [
+        ("quantize", is_type(word)),
+        ("memory", size_for_path(Path::new(word)).is_some()),
+        ("run", word.contains(' ')),
+        ("convert", is_new()),
+    ];
+    verbs.into_iter().find(|(_, takes)| *takes).map(|(verb, _)| verb)
 }
 
 /// The places of the words that are no options, and no values of options.
@@ -657,7 +709,10 @@ fn is_known(word: &str) -> bool {
     Path::new(word).exists() || in_store(word)
 }
 
-fn is_adapter(path: &str) -> bool {
+/// Whether a word is the path of an adapter, perhaps with a factor behind it: `lora:0.5`.
+fn is_adapter(word: &str) -> bool {
+    let scaled = word.rsplit_once(':').filter(|(_, scale)| scale.parse::<f32>().is_ok());
+    let path = scaled.map_or(word, |(path, _)| path);
     !path.is_empty() && Path::new(path).exists() && Adapter::open(path).is_ok()
 }
 

@@ -164,12 +164,17 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
     } else if Path::new(&typed).exists() && !typed.ends_with(".py") {
         one.clone_from(&typed);
     }
-    let two = format!("{one} {}", word_at(words, at + 1));
+    option_after(words, at, &one);
     let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
+    let two = |name: &String| named(&format!("{name} {}", word_at(words, at + 1)));
     let full = Some(dashed(&typed)).filter(|full| *full != one);
     let is_verb = program.has(&one);
-    let found = full.as_ref().and_then(named).or_else(|| named(&two));
-    let Some((name, meaning)) = found.or_else(|| named(&one).filter(|_| !is_verb)) else {
+    let of_full = full.as_ref().and_then(|full| two(full).or_else(|| named(full)));
+    let found = of_full.or_else(|| two(&one));
+    // A folder may have such a name: `weighbridge lora`.
+    let is_path = one == typed && at + 1 == words.len() && Path::new(&typed).exists();
+    let found = found.or_else(|| named(&one).filter(|_| !is_verb)).filter(|_| !is_path);
+    let Some((name, meaning)) = found else {
         return match is_verb {
             true => {
                 order::complete(program, words, at);
@@ -198,6 +203,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         }
         Value | Needless | Ignored(_) => return Ok(()),
     };
+    let here = without_typed(here, words);
     words.splice(at..at + name.split(' ').count(), here.split(' ').map(OsString::from));
     Ok(())
 }
@@ -208,6 +214,31 @@ fn file_after(program: &Program, words: &mut [OsString], at: usize) {
     let is_model = || Path::new(first).exists() || order::in_store(first);
     if is_verb(program, second) && !is_verb(program, first) && is_model() {
         words.swap(at, at + 1);
+    }
+}
+
+/// The words without their option and its value, if it is typed too: `dequantize F --dtype f32`.
+fn without_typed<'h>(here: &'h str, words: &[OsString]) -> &'h str {
+    let added =
+        here.split_once(" --").and_then(|(verb, added)| Some((verb, added.split_once(' ')?)));
+    let Some((verb, (added, _))) = added else { return here };
+    let added = format!("--{added}");
+    let is_it = |word: &OsString| {
+        let name = word.to_str().and_then(|word| word.split('=').next()).unwrap_or_default();
+        let is_other = || matches!(meaning(verb, name, |_| false), Some(Is(own)) if own == added);
+        name == added || is_other()
+    };
+    if words.iter().any(is_it) { verb } else { here }
+}
+
+/// Puts an option that makes another verb of one after it: `gguf-dump FILE --no-tensors`.
+fn option_after(words: &mut [OsString], at: usize, verb: &str) {
+    let is_it = |word: &OsString| {
+        word.to_str()
+            .is_some_and(|it| it.starts_with("--") && row(&format!("{verb} {it}")).is_some())
+    };
+    if let Some(place) = words.iter().skip(at).position(is_it) {
+        words[at + 1..=at + place].rotate_right(1);
     }
 }
 
@@ -244,7 +275,7 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     let is_program = PREFIXES.iter().any(|program| dashed(name).starts_with(program))
         || name.ends_with(".py") && !path.exists();
     // `llama-3` would be a model.
-    let has_digit = name.contains(|letter: char| letter.is_ascii_digit());
+    let has_digit = !name.ends_with(".py") && name.contains(is_digit);
     let is_file = path.exists() || has_digit || order::in_store(name);
     if is_program && !name.contains('/') && !is_file && nearest_entry(path).is_none() {
         let advice = "`weighbridge help` lists what it does";
@@ -318,8 +349,9 @@ fn options(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Resul
             words.splice(place..=place + usize::from(value.is_none()), ["--json".into()]);
             continue;
         }
-        let by_value = by_value(option, given, has);
-        let meant = by_value.or_else(|| meaning(&verb, option, has));
+        let has_value = !given.is_empty() && (value.is_some() || !given.starts_with("--"));
+        let meant = by_value(option, given, has).or_else(|| meaning(&verb, option, has));
+        let meant = meant.filter(|meant| *meant != Value || has_value);
         // The parser would take it for `-h`.
         if meant.is_none() && option.len() > 2 && option.starts_with("-h") {
             let fault = format!("`{verb}` has no option {option}");
@@ -498,7 +530,7 @@ pub(crate) fn unknown_option(
     let names = command.get_arguments().filter_map(clap::Arg::get_long).collect::<Vec<_>>();
     let word = option.trim_start_matches('-');
     let mut starting =
-        names.iter().copied().filter(|name| word.len() > 2 && name.starts_with(word));
+        names.iter().copied().filter(|name| word.len() > 1 && name.starts_with(word));
     let started = starting.next().filter(|_| starting.next().is_none());
     let is_file = || Path::new(option).exists().then(|| format!("a file: ./{option}"));
     let near = started.or_else(|| {
@@ -513,8 +545,9 @@ pub(crate) fn unknown_option(
     };
     let advice = match is_file()
         .or_else(|| near.map(|near| format!("did you mean --{near}?")))
-        .or_else(|| suited(command, word))
         .or_else(|| elsewhere(&program, option))
+        .or_else(|| suited(command, word))
+        .or_else(|| renamed(option))
     {
         Some(said) => said,
         None if name.is_empty() => "`weighbridge help` lists the commands and options".to_owned(),
@@ -536,6 +569,16 @@ fn elsewhere(program: &clap::Command, option: &str) -> Option<String> {
     let having: Vec<String> = having.collect();
     let has = if having.len() > 1 { "have" } else { "has" };
     (1..=3).contains(&having.len()).then(|| format!("{} {has} {option}", having.join(", ")))
+}
+
+/// The one verb that has the option under another name.
+fn renamed(option: &str) -> Option<String> {
+    let is_it = |spellings: &str| spellings.split('|').any(|it| it == option);
+    let mut rows = OPTIONS.iter().filter(|(verb, spellings, _)| *verb != ANY && is_it(spellings));
+    match (rows.next(), rows.next()) {
+        (Some((verb, _, Is(here))), None) => Some(format!("`{verb}` has {here} for it")),
+        _ => None,
+    }
 }
 
 /// The option of a verb that an unknown one may mean: one with this value, or one whose help has the word.
@@ -613,7 +656,7 @@ mod tests {
         ("w dump m x", "w dump m x"),
         ("w list families", "w list architectures"),
         ("w hf download a/b --local-dir c", "w pull a/b -o c"),
-        ("w ollama list", "w models"),
+        ("w ollama list", "w models ollama"),
         ("w export-lora -m m --lora a -o x.gguf", "w convert m --lora a --dst x.gguf"),
         ("w convert d --outtype auto", "w convert d"),
         ("w mlx_lm.convert --hf-path d -q --mlx-path o", "w quantize d --dst o --type mlx4"),
@@ -715,12 +758,26 @@ mod tests {
         ("w llama-cli -m m -p x -no-cnv", "w run generate --chat m --prompt x --no-chat"),
         ("w llama-completion -m m -p x -n -1", "w run generate m --prompt x --max-tokens -1"),
         ("w ollama run m Hello", "w run generate --chat m --prompt=Hello"),
-        ("w ollama list m", "w models --filter m"),
+        ("w ollama ls m", "w models ollama --filter m"),
         ("w ollama help run", "w run --help"),
         ("w ollama --version", "w --version"),
         ("w llama-cli --version", "w --version"),
         ("w ollama-dl -d x m", "w pull -o x m"),
-        ("w lms ls", "w models"),
+        ("w hf cache ls --json", "w models huggingface --json"),
+        ("w lms ls", "w models lmstudio"),
+        ("w gguf_dump.py m --json", "w inspect --metadata --json m"),
+        ("w gguf-dump m --no-tensors", "w meta get m"),
+        ("w models acme/tiny", "w models --filter acme/tiny"),
+        ("w memory a b 8G", "w memory a b --room 8G"),
+        ("w view a b c.html", "w view a b --output c.html"),
+        ("w create a b -s x", "w create a b --system x"),
+        ("w dequant m g.gguf --outtype f32", "w convert m g.gguf --dtype f32"),
+        ("w dequant m g.gguf", "w convert --dtype F16 m g.gguf"),
+        ("w Cargo.toml x*", "w inspect Cargo.toml --filter x*"),
+        ("w models --program ollama", "w models ollama"),
+        ("w outliers m x", "w inspect --stats m x"),
+        ("w pull a/b --all", "w pull a/b --include=*"),
+        ("w git clone https://hf.co/a/b", "w pull https://hf.co/a/b"),
         ("w fit-params -m m -c 4k -fa on", "w memory m --context 4k"),
         ("w compare a b --text t", "w quality a b --text t"),
         ("w quantize d -t Q4_K_M -j 2", "w quantize d --type Q4_K_M --threads 2"),
@@ -763,7 +820,7 @@ mod tests {
             }
             let (Is(here) | Moved(here) | Near(here, _)) = meaning else { continue };
             let verb: Vec<&str> = here.split(' ').take_while(|it| !it.starts_with('-')).collect();
-            if !verb.is_empty() && verb[0] != "list" {
+            if !verb.is_empty() && !["list", "models"].contains(&verb[0]) {
                 find(&verb.join(" "));
             }
         }

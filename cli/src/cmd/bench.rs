@@ -146,12 +146,7 @@ fn write_text(
         writeln!(out, "read back from {}: {verified} buffers are equal", report.device)?;
     }
     if report.lost_to_infinity > 0 || report.lost_to_zero > 0 {
-        writeln!(
-            out,
-            "rounding made {} values infinite and {} values 0",
-            count(report.lost_to_infinity),
-            count(report.lost_to_zero)
-        )?;
+        writeln!(out, "{}", print::rounded(report.lost_to_infinity, report.lost_to_zero))?;
     }
     if let Some((name, why)) = report.computed.first() {
         let name = Text::new(name.as_bytes());

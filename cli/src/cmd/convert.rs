@@ -226,9 +226,9 @@ fn unnamed(args: &Convert, model: &Model) -> Result<Target, Stop> {
     Ok((to, false, writing::default_name(&args.src, &ending)))
 }
 
-/// Refuses a name that says that the GGUF file to write is something else. `from_folder` if its source is a
-/// folder, whose user may expect another one.
-pub(super) fn check_gguf_name(dst: &Path, from_folder: bool) -> Result<(), Stop> {
+/// Refuses a name that says that the GGUF file to write is something else; if it `needs_ending`, also one that may be
+/// meant for a folder.
+pub(super) fn check_gguf_name(dst: &Path, needs_ending: bool) -> Result<(), Stop> {
     let name = shown(dst);
     let is_folder = dst.is_dir() || name.ends_with(['/', '\\']);
     let fault = match by_ending(dst) {
@@ -236,7 +236,7 @@ pub(super) fn check_gguf_name(dst: &Path, from_folder: bool) -> Result<(), Stop>
         Some(container) if *container != GGUF => {
             format!("{name} is the name of a {} file, but the type is one of GGUF", container.name)
         }
-        None if from_folder && !is_file_name(dst) => {
+        None if needs_ending && !is_file_name(dst) && !dst.exists() => {
             format!("{name} has no ending, and a GGUF file ends in .gguf")
         }
         _ => return Ok(()),

@@ -13,7 +13,7 @@ use weighbridge::{Part, Tensor};
 use super::Done;
 use crate::args::{Dump, DumpForm};
 use crate::newfile::NewFile;
-use crate::print::{self, plural, shape, shown};
+use crate::print::{self, shape, shown};
 use crate::{Status, Stop, failure, note};
 
 pub(crate) fn run(args: &Dump) -> Done {
@@ -50,6 +50,13 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
         return write(args, tensor, stored, rows, &mut out);
     };
+    if args.form() == DumpForm::Text && named_otherwise(path) {
+        let fault = format!(
+            "{} is the name of another format: .npy, .bin and .txt are written, or --as says which",
+            shown(path)
+        );
+        return Err(Stop::Usage(fault));
+    }
     let mut file = NewFile::create(path, |_| Ok(args.overwrite))?;
     let done = write(args, tensor, stored, rows, &mut file).map_err(|stop| match stop {
         Stop::Output(error) => failure::io(path, "cannot write the file", error),
@@ -58,6 +65,12 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
     file.finish()?;
     note(&format!("wrote {}", shown(path)));
     Ok(done)
+}
+
+/// Whether a file has the ending of a format that is not written.
+fn named_otherwise(path: &Path) -> bool {
+    const OTHERS: [&str; 7] = ["csv", "gguf", "json", "npz", "pt", "pth", "safetensors"];
+    path.extension().is_some_and(|ending| OTHERS.iter().any(|other| ending == *other))
 }
 
 fn write(
@@ -92,9 +105,8 @@ fn write(
     };
     out.flush()?;
     if !lost.is_lossless() {
-        let [infinite, zero] = [lost.overflows, lost.flushes].map(|lost| plural(lost, "value"));
-        let name = Text::new(tensor.name().as_bytes());
-        note(&format!("{name}: rounding made {infinite} infinite and {zero} 0"));
+        let rounded = print::rounded(lost.overflows, lost.flushes);
+        note(&format!("{}: {rounded}", Text::new(tensor.name().as_bytes())));
     }
     Ok(Status::Fine)
 }

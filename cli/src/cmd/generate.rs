@@ -150,15 +150,18 @@ fn speed(given: usize, found: usize, first: Duration, all: Duration) -> String {
     text
 }
 
+/// How a model without a tokenizer continues tokens.
+const BY_IDS: &str = "`--ids 1,2,3 --print-ids` continues tokens by their numbers";
+
 /// The text of the model's tokens.
 pub(super) fn detokenizer(model: &Model) -> Result<Detokenizer, Stop> {
     let tokenizer = model.tokenizer()?.ok_or_else(|| {
         let fault = "the model has no tokenizer, so its tokens have no text";
-        let error = Error::new(ErrorKind::Unsupported, fault).advise("give --print-ids");
+        let error = Error::new(ErrorKind::Unsupported, fault).advise(BY_IDS);
         error.in_file(model.path())
     })?;
     let advise = |error: Error| match error.kind() {
-        ErrorKind::Unsupported => error.advise("give --print-ids"),
+        ErrorKind::Unsupported => error.advise(BY_IDS),
         _ => error,
     };
     Ok(tokenizer.detokenizer().map_err(|error| advise(error.in_file(model.path())))?)

@@ -25,7 +25,9 @@ type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
     if args.model.is_some() && !matches!(args.what, Listing::Types) {
-        return Err(Stop::Usage("a model can be given only with `list types`".to_owned()));
+        return Err(Stop::Usage(
+            "only `list types` takes an argument, a model; `| grep NAME` finds a row".to_owned(),
+        ));
     }
     let (head, rows) = match args.what {
         Listing::Types => return types(args.model.as_deref(), args.json),

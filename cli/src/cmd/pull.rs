@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
-use weighbridge::Progress;
 use weighbridge::bytes::Text;
 use weighbridge::ops::{Choose, PullFile, PullOptions, PullPlan, plan_pull};
+use weighbridge::{Error, ErrorKind, Progress};
 use wildmatch::WildMatch;
 
 use super::{Done, each};
@@ -38,6 +38,10 @@ pub(crate) fn run(args: &Args) -> Done {
     options.folder = args.output.clone();
     options.connections = usize::from(args.jobs);
     let (names, files) = names_and_files(args)?;
+    if let Some(folder) = args.output.as_deref().filter(|it| is_file_name(it) && !it.is_dir()) {
+        let fault = "the name of a file, but files keep their names: -o is their folder";
+        return Err(Error::new(ErrorKind::Mismatch, fault).in_file(folder).into());
+    }
     options.choose = choose(args, &files);
     each(&names, |name| {
         let start = Instant::now();
@@ -69,6 +73,11 @@ pub(crate) fn run(args: &Args) -> Done {
         }
         Ok(Status::Fine)
     })
+}
+
+/// Whether a path has the ending of a model's file.
+fn is_file_name(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "gguf" || ending == "safetensors")
 }
 
 /// The models, with the revision of --revision, and the files of the only one: as for `hf download`,

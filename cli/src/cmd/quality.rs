@@ -417,7 +417,9 @@ fn write_text(report: &Report) -> Result<(), Stop> {
     let mut out = print::stdout();
     let Report { text, tokens, context, positions, vocabulary, models } = report;
     out.paragraph(
-        &format!("{text}: {tokens} tokens in windows of {context}; {positions} positions compared"),
+        &format!(
+            "{text}: {tokens} tokens in windows of {context}; {positions} positions predicted"
+        ),
         0,
     )?;
     writeln!(out)?;

@@ -60,6 +60,9 @@ fn asked(args: &Quantize) -> Result<(TargetType, Option<PathBuf>), Stop> {
                 Stop::Usage(fault)
             }
             (None, Some(said)) => Stop::Usage(format!("{word} is no type: {said}")),
+            (None, None) if !word.contains(['.', '/', '\\']) => {
+                Stop::Usage(format!("{word} is no type: `weighbridge list types` lists them"))
+            }
             (None, None) => missing(),
         }
     });
@@ -154,7 +157,7 @@ pub(super) fn prepare(args: &Quantize) -> Result<Prepared, Stop> {
     match &dst {
         Some(dst) if matches!(target, TargetType::Gguf(_)) => {
             check_no_model_name(dst, &args.src)?;
-            convert::check_gguf_name(dst, args.src.is_dir() && !args.keep_split)?;
+            convert::check_gguf_name(dst, !args.keep_split)?;
         }
         Some(dst) => convert::check_mlx_name(dst)?,
         None => {}

@@ -57,13 +57,13 @@ struct SpecialReport {
     purposes: Vec<String>,
 }
 
-/// Whether standard input is a pipe. Reading it unasked could take the input of a script.
+/// Whether standard input is a pipe or a file. Reading it unasked could take the input of a script.
 fn is_piped() -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
         let input = std::fs::metadata("/dev/stdin");
-        input.is_ok_and(|found| found.file_type().is_fifo())
+        input.is_ok_and(|found| found.is_file() || found.file_type().is_fifo())
     }
     #[cfg(not(unix))]
     {

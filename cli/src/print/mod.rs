@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use weighbridge::Progress;
 
 pub(crate) use fields::{Amount, Fields, header};
@@ -105,6 +105,13 @@ pub(crate) fn plural(number: impl Display, noun: &str) -> String {
     format!("{} {noun}{ending}", number.parse().map_or(number, grouped))
 }
 
+/// What rounding did to so many values: `rounding made 1 value infinite and 2 values 0`.
+pub(crate) fn rounded(infinite: u64, zero: u64) -> String {
+    let parts = [(infinite, "infinite"), (zero, "0")].into_iter().filter(|(values, _)| *values > 0);
+    let parts = parts.map(|(values, what)| format!("{} {what}", plural(count(values), "value")));
+    format!("rounding made {}", parts.collect::<Vec<_>>().join(" and "))
+}
+
 /// A path that cannot write to the terminal; for a model of Ollama's store, its name.
 pub(crate) fn shown(path: &Path) -> String {
     let name = weighbridge::container::ollama::name_of(path);
@@ -127,7 +134,17 @@ fn style(text: &str) -> ProgressStyle {
         width => format!("{{bar:{width}}} "),
     };
     // The template is valid; the default only avoids a panic.
-    ProgressStyle::with_template(&format!("{bar}{text}")).unwrap_or(ProgressStyle::default_bar())
+    let style = ProgressStyle::with_template(&format!("{bar}{text}{{left}}"));
+    style.unwrap_or(ProgressStyle::default_bar()).with_key("left", left_of)
+}
+
+/// The time that is left, as far as it is known: not before anything is done, nor from the first bytes of a slow server.
+fn left_of(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    let eta = state.eta();
+    if state.pos() > 0 && (1..86_400).contains(&eta.as_secs()) {
+        // It is text in memory.
+        let _ = write!(out, ", {:#} left", HumanDuration(eta));
+    }
 }
 
 /// A progress bar on standard error if that is a terminal; otherwise nothing.
@@ -137,7 +154,7 @@ pub(crate) struct Bar(ProgressBar);
 impl Bar {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
-        bar.set_style(style("{bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"));
+        bar.set_style(style("{bytes} of {total_bytes}, {bytes_per_sec}"));
         Self(bar)
     }
 
@@ -158,7 +175,7 @@ impl Steps {
     pub(crate) fn new(of: &'static str, total: u64) -> Self {
         let bar =
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-        bar.set_style(style("{pos} of {len} {msg}, {eta} left"));
+        bar.set_style(style("{pos} of {len} {msg}"));
         bar.set_message(of);
         bar.tick();
         Self(bar)

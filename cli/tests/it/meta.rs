@@ -43,7 +43,16 @@ fn a_copy_leaves_the_original() {
     let before = std::fs::read(&path).expect("the file");
     let copy = folder.path().join("copy.gguf");
     let copy = copy.to_str().expect("UTF-8");
-    printed(&["meta", "set", &path, "general.name=Copy", "-o", copy]);
+    printed(&[
+        "meta",
+        "set",
+        &path,
+        "general.name=Copy",
+        "general.file_type=MOSTLY_Q4_0",
+        "-o",
+        copy,
+    ]);
+    assert_eq!(get(copy, "general.file_type"), 2);
     assert_eq!(
         (get(copy, "general.name"), get(&path, "general.name")),
         ("Copy".into(), "Weighbridge tales".into())

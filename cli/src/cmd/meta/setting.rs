@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 use weighbridge::bytes::Text;
 use weighbridge::metadata::{KeyValues, Value, ValueType};
+use weighbridge::recipe::FileType;
 use weighbridge::tokenizer::is_special_token_key;
 use weighbridge::{Error, ErrorKind, Model};
 
@@ -57,6 +58,7 @@ impl Setting {
             Some(path) => read(Path::new(path))?,
             None => value.to_owned(),
         };
+        let text = if key == "general.file_type" { file_type(text) } else { text };
         let is_file = value.starts_with('@') && !value.starts_with("@@");
         if !is_file && Path::new(value).is_file() {
             note(&format!(
@@ -134,6 +136,12 @@ impl Setting {
         }
         Some(())
     }
+}
+
+/// The number of a file type, for its name.
+fn file_type(text: String) -> String {
+    let named = FileType::from_name(text.trim_start_matches("MOSTLY_"));
+    named.and_then(|named| named.descriptor().number).map_or(text, |number| number.to_string())
 }
 
 /// Refuses what is no key: nothing, or one element of an array.
