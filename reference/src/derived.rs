@@ -137,58 +137,9 @@ impl LayerPlan {
         // A kind of its own, in which an indexer chooses what is attended to.
         let chooses = facts.model.has(&format!("layers.{layer}.attention.indexer.k.weight"));
         let kind = if chooses { LayerKind::Full } else { kind };
-        let mixer = match kind {
-            _ if let Some(kernel) = facts.short_convolution(layer) => {
-                MixerPlan::ShortConvolution(kernel)
-            }
-            _ if facts.has_state_space(layer) && facts.has_attention(layer) => {
-                let attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
-                let scales =
-                    BranchScales { attention_input: 1.0, attention_output: 1.0, state_output: 1.0 };
-                MixerPlan::Both(attention, StateSpacePlan::usual(facts, layer)?, scales)
-            }
-            _ if facts.has_state_space(layer) => {
-                MixerPlan::StateSpace(StateSpacePlan::usual(facts, layer)?)
-            }
-            _ if facts.model.has(&format!("layers.{layer}.linear_attention.qkv.weight")) => {
-                MixerPlan::Decaying(DecayingPlan::usual(facts, layer)?)
-            }
-            _ if let Some(plan) = GatedLruPlan::usual(facts, layer)? => MixerPlan::GatedLru(plan),
-            _ if let Some(plan) = MatrixLstmPlan::usual(facts, layer)? => {
-                MixerPlan::MatrixLstm(plan)
-            }
-            _ if facts.model.has(&format!("layers.{layer}.time_mix.k.weight")) => {
-                MixerPlan::TimeMix
-            }
-            _ if facts.has_linear_attention(layer) => {
-                MixerPlan::Linear(LinearPlan::usual(facts, layer)?)
-            }
-            _ if !facts.has_attention(layer) => MixerPlan::None,
-            LayerKind::Full | LayerKind::Sliding | LayerKind::Chunked => {
-                let mut attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
-                if kind == LayerKind::Chunked {
-                    let chunk = config.attention.chunk_size.as_ref();
-                    attention.window = chunk.map(|chunk| size(chunk.value));
-                    attention.chunked = true;
-                }
-                check_latent(facts, &attention)?;
-                match &config.attention.kv_lora_rank {
-                    None => MixerPlan::Attention(attention),
-                    Some(rank) => MixerPlan::Latent(
-                        attention,
-                        LatentPlan {
-                            q_rank: config.attention.q_lora_rank.as_ref().map(|r| size(r.value)),
-                            kv_rank: size(rank.value),
-                            rotated: facts.rotated(),
-                            eps: config.norm_eps.as_ref().map_or(1e-6, |eps| eps.value),
-                        },
-                    ),
-                }
-            }
-            other => {
-                let fault = format!("layer {layer} is of the kind {}", other.name());
-                return Err(Error::Unsupported(fault));
-            }
+        let mixer = match recurrent(facts, layer, kind == LayerKind::Sliding)? {
+            Some(mixer) => mixer,
+            None => attending(facts, layer, kind)?,
         };
         let network = NetworkPlan {
             activation: facts.activation()?,
@@ -199,6 +150,66 @@ impl LayerPlan {
         };
         Ok(Self { is_empty: false, mixer, network, residuals: [(1.0, 1.0); 2] })
     }
+}
+
+/// The mixer of a layer with the tensors of a convolution, a state space, a decaying state or a recurrence; `None` if it
+/// has none of them.
+fn recurrent(facts: &Facts<'_>, layer: u32, slides: bool) -> Result<Option<MixerPlan>> {
+    let has_states = facts.has_state_space(layer);
+    let is_decaying = || facts.model.has(&format!("layers.{layer}.linear_attention.qkv.weight"));
+    Ok(Some(if let Some(kernel) = facts.short_convolution(layer) {
+        MixerPlan::ShortConvolution(kernel)
+    } else if has_states && facts.has_attention(layer) {
+        let attention = AttentionPlan::usual(facts, layer, slides)?;
+        let scales =
+            BranchScales { attention_input: 1.0, attention_output: 1.0, state_output: 1.0 };
+        MixerPlan::Both(attention, StateSpacePlan::usual(facts, layer)?, scales)
+    } else if has_states {
+        MixerPlan::StateSpace(StateSpacePlan::usual(facts, layer)?)
+    } else if is_decaying() {
+        MixerPlan::Decaying(DecayingPlan::usual(facts, layer)?)
+    } else if let Some(plan) = GatedLruPlan::usual(facts, layer)? {
+        MixerPlan::GatedLru(plan)
+    } else {
+        return Ok(MatrixLstmPlan::usual(facts, layer)?.map(MixerPlan::MatrixLstm));
+    }))
+}
+
+/// The mixer of any other layer.
+fn attending(facts: &Facts<'_>, layer: u32, kind: LayerKind) -> Result<MixerPlan> {
+    let config = facts.config;
+    Ok(match kind {
+        _ if facts.model.has(&format!("layers.{layer}.time_mix.k.weight")) => MixerPlan::TimeMix,
+        _ if facts.has_linear_attention(layer) => {
+            MixerPlan::Linear(LinearPlan::usual(facts, layer)?)
+        }
+        _ if !facts.has_attention(layer) => MixerPlan::None,
+        LayerKind::Full | LayerKind::Sliding | LayerKind::Chunked => {
+            let mut attention = AttentionPlan::usual(facts, layer, kind == LayerKind::Sliding)?;
+            if kind == LayerKind::Chunked {
+                let chunk = config.attention.chunk_size.as_ref();
+                attention.window = chunk.map(|chunk| size(chunk.value));
+                attention.chunked = true;
+            }
+            check_latent(facts, &attention)?;
+            match &config.attention.kv_lora_rank {
+                None => MixerPlan::Attention(attention),
+                Some(rank) => MixerPlan::Latent(
+                    attention,
+                    LatentPlan {
+                        q_rank: config.attention.q_lora_rank.as_ref().map(|r| size(r.value)),
+                        kv_rank: size(rank.value),
+                        rotated: facts.rotated(),
+                        eps: config.norm_eps.as_ref().map_or(1e-6, |eps| eps.value),
+                    },
+                ),
+            }
+        }
+        other => {
+            let fault = format!("layer {layer} is of the kind {}", other.name());
+            return Err(Error::Unsupported(fault));
+        }
+    })
 }
 
 /// transformers' classes of latent attention repeat keys that each head has of its own.

@@ -564,6 +564,19 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
     let dtype = words.iter().position(|word| word == "--dtype");
     let is_mix = |text: &str| FileType::from_name(text).is_some() && target(text).is_err();
     let to = has(words, &["--to"]);
+    if let (None, [_, first, last]) = (dtype, places) {
+        // `cast DIR OUT bf16`.
+        if let Some(float) = float_name(word_at(words, *last)) {
+            words.splice(*last..=*last, ["--dtype".into(), float.into()]);
+            return;
+        }
+        // `convert SRC to mlx`.
+        let joins = ["to", "into", "as"].contains(&word_at(words, *first));
+        if joins && is_container(word_at(words, *last)) {
+            words[*first] = "--to".into();
+            return;
+        }
+    }
     match dtype {
         // llama.cpp's choice is what is stored.
         Some(dtype) if word_at(words, dtype + 1) == "auto" => {
@@ -573,27 +586,12 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
         Some(dtype) if is_mix(word_at(words, dtype + 1)) => {
             words.splice(dtype..=dtype, ["--type".into()]);
         }
-        // `cast DIR OUT bf16`.
-        None if let [_, _, last] = places
-            && let Some(float) = float_name(word_at(words, *last)) =>
-        {
-            words.splice(*last..=*last, ["--dtype".into(), float.into()]);
-            return;
-        }
         None if !to && places.iter().skip(1).any(|it| is_type_name(word_at(words, *it))) => {
             if let [_, first, second] = places
                 && is_type_name(word_at(words, *first))
             {
                 words.swap(*first, *second);
             }
-        }
-        // `convert SRC to mlx`.
-        None if let [_, to, last] = places
-            && ["to", "into", "as"].contains(&word_at(words, *to))
-            && is_container(word_at(words, *last)) =>
-        {
-            words[*to] = "--to".into();
-            return;
         }
         _ => return,
     }
