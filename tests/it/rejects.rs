@@ -479,7 +479,7 @@ fn gguf_shards() {
     let several = folder(&[("a.gguf", small().build()), ("b.gguf", small().build())]);
     assert_snapshot!(refused_folder(&several), @"
     Mismatch: .: the directory contains 2 models: a.gguf, b.gguf
-    help: give the path of one of them
+    help: give the path of one of them, or where several are taken, as FOLDER/*.gguf
     ");
 }
 
