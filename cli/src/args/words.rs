@@ -112,8 +112,10 @@ fn options_last(program: &Program, words: &mut Vec<OsString>) {
             break;
         }
         let count = 1 + usize::from(VALUED.contains(&option));
+        let is_of_argument = meaning(ANY, name, |_| false) == Some(Value);
         match program.has_option(name) {
             true => place += count,
+            false if is_of_argument => drop(words.remove(place)),
             false => moved.extend(words.drain(place..words.len().min(place + count))),
         }
     }
@@ -798,9 +800,9 @@ mod tests {
 
     #[test]
     fn words_of_other_programs_are_translated() {
-        for (typed, meant) in LINES {
-            assert_eq!(here(typed), *meant, "{typed}");
-        }
+        let lines = LINES.iter().map(|(typed, meant)| (typed, here(typed), meant));
+        let wrong: Vec<_> = lines.filter(|(_, here, meant)| here != *meant).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     /// A row for a word of this program would hide that; one to a word that is none would mislead.
