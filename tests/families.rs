@@ -161,6 +161,8 @@ fn faults_name_the_file_and_the_line() {
         ),
         ("[gguf a]\ndefault window_period \"x\n", "line 2: a quotation mark that no other one"),
         ("[gguf a]\nfixed k 1x\n", "line 2: fixed: 1x, but a count"),
+        ("[family a]\nreads widht breadth\n", "line 2: reads: widht is no number of the config"),
+        ("[family a]\nreads dim\n", "line 2: reads: 1 values, but at least 2 are needed"),
         (
             "[canonical middle]\n",
             "line 1: canonical: \"middle\", but one of these is needed: input, layers",

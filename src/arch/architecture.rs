@@ -1,6 +1,7 @@
 //! A family of models: what its file says.
 
 use super::conditional::ConditionalName;
+use super::config::OwnKeys;
 use super::habits::MlxModules;
 use super::rule::{KeyedTensor, NameRule, Rename};
 use super::source::SourceModel;
@@ -29,6 +30,8 @@ pub struct Architecture {
     pub rules: &'static [&'static [NameRule]],
     /// Canonical tensors that only the families of its file have. They take precedence over all others.
     pub(crate) canonical: &'static [TensorRow],
+    /// Keys of `config.json` that only its models have.
+    pub(crate) own_keys: OwnKeys,
     /// Tensors that MLX stores in another form than Hugging Face under the same name.
     pub mlx: &'static [NameRule],
     /// Names in the publisher's own checkpoints, where they differ from both.
@@ -98,6 +101,7 @@ impl Architecture {
         rope: RopeLayout::None,
         rules: &[],
         canonical: &[],
+        own_keys: OwnKeys(&[]),
         mlx: &[],
         publisher: &[],
         prefixes: &[],

@@ -163,7 +163,8 @@ pub(crate) fn unused_config<'m>(
     kept: Option<&'m KeptDocument>,
 ) -> Vec<(String, ConfigValue<'m>)> {
     let named = architecture_name(store).ok().flatten();
-    config::unused(store, named.as_ref().map(|named| named.value.as_str()), kept)
+    let named = named.as_ref().map(|named| named.value.as_str());
+    config::unused(store, named, named.map(family::own_keys).unwrap_or_default(), kept)
 }
 
 /// The config of a model, see [`Model::config`](crate::Model::config), and the `config.json` that a

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::config::{
-    ConfigReader, Field, KEPT_CONFIG, KEYS, KeptDocument, LayerKind, ModelConfig, Reported, key,
-    nested_configs, pooling,
+    ConfigReader, Field, KEPT_CONFIG, KEYS, KeptDocument, Key, LayerKind, ModelConfig, Reported,
+    key, nested_configs, pooling,
 };
 use super::mapping::{Mapping, next_layers};
 use super::rule::KeyedTensor;
@@ -119,7 +119,8 @@ impl<'a> SourceModel<'a> {
 
     /// The value of the field that a key of `config.json` names.
     pub(crate) fn named(&self, json: &str) -> Result<Option<Json>> {
-        for key in KEYS.iter().copied().flatten().filter(|key| key.json.contains(&json)) {
+        let states = |key: &&Key| self.reader.keys(key).any(|name| name == json);
+        for key in KEYS.iter().copied().flatten().filter(states) {
             // The config has one epsilon, whatever the kind of norms.
             let name = if key.name.ends_with("_eps") { "norm_eps" } else { key.name };
             let found = match self.derived(name) {
@@ -140,7 +141,7 @@ impl<'a> SourceModel<'a> {
         let at = |config| path.split('.').try_fold(config, |json: &Json, name| json.get(name));
         let (nulls, values): (Vec<_>, Vec<_>) =
             configs.filter_map(|(_, config)| at(config)).partition(|json| json.is_null());
-        let of_class = || self.reader.of_class(&[path]).map(|(_, value)| value);
+        let of_class = || self.reader.of_class(std::iter::once(path)).map(|(_, value)| value);
         // A null that is stated is none, whatever the class has without it.
         let usual = if nulls.is_empty() { of_class() } else { None };
         values.into_iter().next().or(usual)

@@ -7,9 +7,17 @@ use crate::support::{json, printed, refused, run};
 use weighbridge::{DType, Model};
 
 /// A family that nobody has, written by `families/README.md` alone: names of its own, a gate that is stored
-/// with the matrix next to it, and norms with 1 added.
+/// with the matrix next to it, norms with 1 added, and two tensors and a config key that no other family has.
 const TERN: &str = r#"
+[canonical layers]
+layers.{n}.attention.tide.weight  matrix  queries,head_dim  required
+
+[canonical output]
+output.warmth  vector  scalar  required
+
 [tensors tern]
+output.warmth                       output.warmth               trunk.warmth
+layers.{n}.attention.tide.weight    blk.{n}.attn_tide.weight    trunk.stage.{n}.tide.weight
 token_embedding.weight              token_embd.weight           trunk.words.weight
 output_norm.weight                  output_norm.weight          trunk.calm.weight                hf:plus_one
 layers.{n}.attention_norm.weight    blk.{n}.attn_norm.weight    trunk.stage.{n}.calm.weight      hf:plus_one
@@ -26,8 +34,10 @@ layers.{n}.ffn.down.weight          blk.{n}.ffn_down.weight     trunk.stage.{n}.
 summary  Tern
 rope     half_split
 tensors  tern
+reads    dim trunk_width
 
 [decoder]
+logits   gained output.warmth
 
 [gguf tern]
 hf            tern
@@ -36,6 +46,7 @@ keys          base heads llama/llama
 
 [class tern TernForCausalLM]
 config  body dense grouped rms heads silu
+field   dim trunk_width
 "#;
 
 /// The names of Tern, and the canonical names of what is stored under them.
@@ -52,8 +63,17 @@ const NAMES: &[(&str, &[&str])] = &[
     ("trunk.stage.{n}.narrow", &["layers.{n}.ffn.down"]),
 ];
 
-/// The sample under the names of Tern, with its values in F32.
-fn tern(folder: &Path) {
+/// The tensors that only Tern has, with their shapes. The factor of the output is 1.
+const OWN: &[(&str, &[usize])] = &[
+    ("trunk.warmth", &[]),
+    ("trunk.stage.0.tide.weight", &[256, 64]),
+    ("trunk.stage.1.tide.weight", &[256, 64]),
+];
+
+/// The sample under the names of Tern, with its values in F32. `own` are the shapes of the tensors that only Tern has, by
+/// name.
+fn tern(folder: &Path, own: &[(&str, &[usize])]) {
+    std::fs::create_dir(folder).expect("a folder");
     let sample = support::root().join("assets/sample/hf");
     let model = Model::open(&sample).expect("the sample");
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
@@ -79,6 +99,15 @@ fn tern(folder: &Path) {
             put(of_layer(name), canonical.iter().map(|name| of_layer(name)).collect());
         }
     }
+    for (name, shape) in own {
+        let start = data.len();
+        let count = shape.iter().product();
+        let values = [1f32, 2.0, 3.0, 4.0, 5.0].into_iter().cycle();
+        data.extend(values.take(count).flat_map(f32::to_le_bytes));
+        let offsets = [start, data.len()];
+        let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": offsets});
+        header.insert((*name).to_owned(), entry);
+    }
     header.insert("__metadata__".to_owned(), serde_json::json!({"format": "pt"}));
     let header = serde_json::Value::Object(header).to_string();
     for (name, bytes) in support::contents(&sample) {
@@ -86,7 +115,8 @@ fn tern(folder: &Path) {
             "model.safetensors" => support::safetensors(&header, &data),
             "config.json" => {
                 let text = String::from_utf8(bytes).expect("UTF-8");
-                text.replace("\"llama\"", "\"tern\"").into_bytes()
+                let text = text.replace("\"llama\"", "\"tern\"");
+                text.replace("\"hidden_size\"", "\"trunk_width\"").into_bytes()
             }
             _ => bytes,
         };
@@ -99,8 +129,7 @@ fn tern(folder: &Path) {
 fn a_family_that_nobody_has_works_in_every_verb() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    std::fs::create_dir(path("tern")).expect("a folder");
-    tern(Path::new(&path("tern")));
+    tern(Path::new(&path("tern")), OWN);
     std::fs::write(path("tern.family"), TERN).expect("a file");
     std::fs::write(path("text.txt"), "Once upon a time").expect("a file");
     // A word that begins with `/` is a file in the folder.
@@ -143,6 +172,10 @@ fn a_family_that_nobody_has_works_in_every_verb() {
         ran(&format!("diff /tern {model}"));
         assert_eq!(ran(&format!("run logits {model} --ids 1,2,3")), expected, "{model}");
     }
+    for model in ["/mlx", "/back"] {
+        let config = std::fs::read_to_string(path(&model[1..]) + "/config.json").expect("a config");
+        assert!(config.contains("\"trunk_width\": 256"), "{config}");
+    }
     let words = ["run", "generate", sample, "--prompt", "Once", "--max-tokens", "8"];
     assert_eq!(ran("run generate /tern.gguf --prompt Once --max-tokens 8"), run(&words).out);
     let q8 = Model::open(path("q8.gguf")).expect("a model");
@@ -150,6 +183,29 @@ fn a_family_that_nobody_has_works_in_every_verb() {
         q8.stored_tensor("blk.0.ffn_up.weight").expect("a tensor").dtype().expect("a dtype"),
         DType::Q8_0
     );
+}
+
+/// A family's own rows say which of its own tensors a model needs, and their shapes.
+#[test]
+fn faults_of_tensors_that_no_other_family_has_are_found() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let family = path("tern.family");
+    std::fs::write(&family, TERN).expect("a file");
+    let faults = |name: &str, own: &[(&str, &[usize])]| {
+        let model = path(name);
+        tern(Path::new(&model), own);
+        let ran = run(&["verify", &model, "--family", &family]);
+        assert_eq!(ran.status, Some(1), "{}{}", ran.out, ran.err);
+        ran.out
+    };
+    let missing = faults("missing", &OWN[1..]);
+    assert!(missing.contains("output.warmth"), "{missing}");
+    let mut own = OWN.to_vec();
+    own[1].1 = &[255, 64];
+    let shape = faults("shape", &own);
+    let expected = "layers.0.attention.tide.weight: the shape is [255, 64], but n_heads";
+    assert!(shape.contains(expected), "{shape}");
 }
 
 #[test]

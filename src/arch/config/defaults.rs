@@ -13,6 +13,24 @@ pub(crate) struct Defaults {
     pub(crate) of_family: &'static [FamilyDefault],
     /// Whether the files have GGUF's name of the family.
     pub(crate) has_gguf_name: bool,
+    /// Keys that the family alone reads.
+    pub(crate) own_keys: OwnKeys,
+}
+
+/// Keys of `config.json` that one family alone reads, by the row of the config's table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnKeys(pub(crate) &'static [(&'static str, &'static [&'static str])]);
+
+impl OwnKeys {
+    /// The keys of a row: those of the family, then those that several families use.
+    pub(crate) fn and(
+        self,
+        row: &'static str,
+        shared: &'static [&'static str],
+    ) -> impl Iterator<Item = &'static str> + Clone {
+        let of_row = self.0.iter().filter(move |(name, _)| *name == row);
+        of_row.flat_map(|(_, keys)| *keys).chain(shared).copied()
+    }
 }
 
 /// A value that the files of a family leave out.

@@ -63,34 +63,34 @@ macro_rules! parts {
 parts! {
     /// Fields that [`ModelConfig`](super::ModelConfig) holds directly, as read from the files.
     pub(crate) Core, "model", "" {
-        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "n_text_state", "emb_dim", "model_dim"];
-        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "n_text_layer", "num_decoder_layers", "num_transformer_layers"];
-        layer_groups: u32 = layers,     gguf [],                                                           json ["num_hidden_groups"];
+        dim: u32 = size,                gguf ["embedding_length", "decoder.embedding_length"],             json ["hidden_size", "n_embd", "d_model", "dim", "emb_dim", "model_dim"];
+        n_layers: u32 = layers,         gguf ["block_count", "decoder.block_count"],                       json ["decoder_layers", "num_hidden_layers", "n_layers", "n_layer", "num_layers", "num_decoder_layers"];
+        layer_groups: u32 = layers,     gguf [],                                                           json [];
         decoder_layers: u32 = layers,   gguf ["decoder_block_count"],                                      json ["num_decoder_layers"];
-        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["num_attention_heads_per_layer", "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "n_text_head", "num_heads", "attention_heads", "num_decoder_attention_heads", "num_query_heads"];
-        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "num_attention_groups", "attn_config.kv_n_heads", "multi_query_group_num"];
-        key_groups: Vec<u32> = groups,  gguf [],                                                           json ["block_configs"];
+        n_heads: PerLayer = heads,      gguf ["attention.head_count", "decoder.attention.head_count"],     json ["decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads"];
+        n_kv_heads: PerLayer = heads,   gguf ["attention.head_count_kv", "decoder.attention.head_count_kv"], json ["num_key_value_heads", "n_kv_heads", "num_kv_heads", "attn_config.kv_n_heads"];
+        key_groups: Vec<u32> = groups,  gguf [],                                                           json [];
         multi_query: bool = flag,       gguf [],                                                           json ["multi_query"];
-        groups_of_heads: bool = flag,   gguf [],                                                           json ["new_decoder_architecture"];
+        groups_of_heads: bool = flag,   gguf [],                                                           json [];
         latent_head_dim: u32 = size,    gguf ["attention.key_length_mla"],                                 json [];
-        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "dim_head", "d_head", "kv_channels", "hidden_size_per_head"];
+        head_dim: u32 = size,           gguf ["attention.key_length"],                                     json ["global_head_dim", "per_layer_config.*.head_dim", "head_dim", "d_kv", "d_head", "kv_channels"];
         narrow_head_dim: u32 = size,    gguf ["attention.key_length_swa"],                                 json ["head_dim"];
-        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "intermediate_size_mlp", "dense_intermediate_size", "block_ff_dim", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff", "dff", "dim_ff", "ffn_config.ffn_hidden_size", "ff_intermediate_size"];
-        ffn_adjusted: bool = flag,      gguf [],                                                           json ["block_auto_adjust_ff_dim"];
-        ffn_multiplier: f32 = positive, gguf [],                                                           json ["block_ffn_dim_multiplier"];
-        ffn_multiple: u32 = size,       gguf [],                                                           json ["block_multiple_of"];
+        ffn_dim: PerLayer = lengths,    gguf ["feed_forward_length", "decoder.feed_forward_length"],       json ["decoder_ffn_dim", "dense_intermediate_size", "intermediate_size", "n_inner", "hidden_dim", "ffn_hidden_size", "ffn_dim", "d_ff"];
+        ffn_adjusted: bool = flag,      gguf [],                                                           json [];
+        ffn_multiplier: f32 = positive, gguf [],                                                           json [];
+        ffn_multiple: u32 = size,       gguf [],                                                           json [];
         narrow_ffn_dim: u32 = widest,   gguf [],                                                           json ["intermediate_size"];
         vocab_size: u32 = room,         gguf ["vocab_size"],                                               json ["vocab_size", "n_vocab", "n_words", "num_vocab", "padded_vocab_size"];
-        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "n_text_ctx", "model_max_length", "max_context_length", "seq_length"];
+        max_seq_len: u32 = room,        gguf ["context_length", "decoder.context_length"],                 json ["max_target_positions", "max_position_embeddings", "n_ctx", "n_positions", "max_sequence_length", "max_seq_len", "model_max_length", "seq_length"];
         rms_eps: f32 = positive,        gguf ["attention.layer_norm_rms_epsilon"],                         json ["rms_norm_eps", "norm_eps", "layernorm_epsilon"];
-        layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"];
-        rope_theta: f32 = base,         gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta", "rope_freq_constant", "rope_embedding_base"];
-        rope_ratio: f32 = positive,     gguf [],                                                           json ["rope_ratio"];
-        tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings", "share_input_output_layers"];
-        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts", "ffn_config.moe_num_experts"];
+        layer_eps: f32 = positive,      gguf ["attention.layer_norm_epsilon"],                             json ["layer_norm_eps", "layer_norm_epsilon"];
+        rope_theta: f32 = base,         gguf ["rope.freq_base"],                                           json ["rope.rope_theta", "rope_theta", "rotary_emb_base", "global_rope_theta", "attn_config.rope_theta"];
+        rope_ratio: f32 = positive,     gguf [],                                                           json [];
+        tie_embeddings: bool = flag,    gguf [],                                                           json ["tie_word_embeddings", "tied_embeddings"];
+        n_experts: u32 = largest,       gguf ["expert_count"],                                             json ["num_local_experts", "num_experts", "n_routed_experts", "moe.num_experts", "moe_num_experts"];
         choice_of_experts: String = word, gguf [],                                                         json ["topk_method"];
-        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern", "attention_layers"];
-        attention_layers: Vec<u32> = counts, gguf [],                                                      json ["full_attn_idxs", "attn_layer_indices"];
+        layer_types: Vec<LayerKind> = kinds, gguf [],                                                      json ["layer_types", "layers_block_type", "hybrid_override_pattern"];
+        attention_layers: Vec<u32> = counts, gguf [],                                                      json [];
         attention_places: Vec<u32> = counts, gguf [],                                                      json ["linear_attn_config.full_attn_layers"];
         attention_period: u32 = size,   gguf [],                                                           json ["attn_layer_period"];
         attention_offset: u32 = count,  gguf [],                                                           json ["attn_layer_offset"];
@@ -104,7 +104,7 @@ parts! {
         stated_window: u32 = count,     gguf ["attention.sliding_window"],                                 json [];
         use_window: bool = flag,        gguf [],                                                           json ["use_sliding_window"];
         window_from: u32 = count,       gguf [],                                                           json ["max_window_layers"];
-        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "mlp_hidden_act"];
+        activation: String = word,      gguf ["hidden_activation"],                                        json ["hidden_act", "hidden_activation", "activation_function", "feed_forward_proj"];
         // Facts about families, which no file states: families/README.md says what they mean.
         norms: NormKind = norm,         gguf [],                                                           json [];
         without_attention: LayerKind = kind, gguf [],                                                      json [];
@@ -179,7 +179,7 @@ parts! {
         /// Length of the sliding window in positions, including the current one.
         sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
-        chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json ["attention_chunk_size"];
+        chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json [];
         /// Period of layers that attend to all positions; the layers between them attend to a
         /// window.
         sliding_window_pattern: u32 = room, gguf [],                          json [];
@@ -204,7 +204,7 @@ parts! {
         /// Soft cap of the attention scores, applied with tanh.
         attn_logit_softcap: f32 = cap,    gguf ["attn_logit_softcapping"],    json ["attn_logit_softcapping"];
         /// Soft cap of the output logits, applied with tanh.
-        final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap"];
+        final_logit_softcap: f32 = cap,   gguf ["final_logit_softcapping"],   json ["final_logit_softcapping"];
         /// Rank of the compressed queries (DeepSeek's multi-head latent attention).
         q_lora_rank: u32 = room,          gguf ["attention.q_lora_rank"],     json ["q_lora_rank"];
         /// Rank of the compressed keys and values.
@@ -224,23 +224,23 @@ parts! {
     /// Experts.
     pub ExpertConfig, "experts", "" {
         /// Experts that each token is routed to.
-        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k", "ffn_config.moe_top_k"];
+        n_experts_used: u32 = largest,    gguf ["expert_used_count"],         json ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe.num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k"];
         /// Number of groups of experts.
         n_expert_groups: u32 = room,      gguf ["expert_group_count"],        json ["n_group", "num_expert_group"];
         /// Groups that the experts of a token are chosen from.
         n_expert_groups_used: u32 = room, gguf ["expert_group_used_count"],   json ["topk_group"];
         /// Experts that every token is routed to.
-        n_shared_experts: u32 = largest,  gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
+        n_shared_experts: u32 = largest,  gguf ["expert_shared_count"],       json ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
         /// Inner width of an expert.
-        expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size", "expert_ffn_hidden_size"];
+        expert_ffn_dim: u32 = widest,     gguf ["expert_feed_forward_length"], json ["moe_intermediate_size"];
         /// Width that experts compute in, if it is not that of the residual stream.
-        expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json ["moe_latent_size", "moe_hidden_size"];
+        expert_latent_dim: u32 = room,    gguf ["moe_latent_size"],           json [];
         /// Inner width of the shared experts in total.
-        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"];
+        shared_expert_ffn_dim: u32 = room, gguf ["expert_shared_feed_forward_length"], json ["shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"];
         /// Factor applied to the expert weights.
-        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "router_scaling_factor", "moe_routed_scaling_factor", "route_scale", "moe_router_scaling_factor"];
+        expert_weights_scale: f32 = positive, gguf ["expert_weights_scale"],  json ["routed_scaling_factor", "route_scale"];
         /// Whether the weights of the chosen experts are normalized to a sum of one.
-        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize", "norm_expert_weight"];
+        expert_weights_norm: bool = flag, gguf ["expert_weights_norm"],       json ["norm_topk_prob", "moe_renormalize"];
         /// The function that makes expert weights of router scores.
         expert_gating: Gating = gating,   gguf ["expert_gating_func"],        json ["scoring_func", "score_function"];
         /// Number of first layers that have no experts.
@@ -256,7 +256,7 @@ parts! {
     /// Factors within the model, and widths other than that of the residual stream.
     pub ScaleConfig, "scales", "" {
         /// Width of the embeddings of tokens, which are projected to that of the residual stream.
-        embedding_dim: u32 = room,        gguf [],                            json ["embedding_size", "input_embedding_size", "word_embed_proj_dim"];
+        embedding_dim: u32 = room,        gguf [],                            json ["embedding_size"];
         /// Factor applied to the embedding.
         embedding_scale: f32 = positive,  gguf ["embedding_scale"],           json ["embedding_multiplier", "scale_emb"];
         /// Factor applied to what each layer adds to the residual stream.
@@ -276,7 +276,7 @@ parts! {
         /// Width of the convolution.
         conv_kernel: u32 = room,          gguf ["ssm.conv_kernel", "shortconv.l_cache"], json ["linear_conv_kernel_dim", "mamba_d_conv", "d_conv", "conv_kernel", "conv_L_cache", "linear_attn_config.short_conv_kernel_size", "short_conv_kernel_size"];
         /// Inner width.
-        inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner", "mamba_d_ssm"];
+        inner_size: u32 = room,           gguf ["ssm.inner_size"],            json ["d_inner"];
         /// Width of the state, or of a key head of linear attention.
         state_size: u32 = room,           gguf ["ssm.state_size", "kda.head_dim"], json ["linear_key_head_dim", "linear_head_dim", "linear_attn_config.head_dim", "mamba_d_state", "d_state", "state_size", "ssm_state_size"];
         /// Rank of the time step; in newer models the number of heads, or of value heads.
@@ -286,22 +286,22 @@ parts! {
         /// Width of a value head of linear attention.
         value_head_dim: u32 = room,       gguf ["kda.head_dim"],              json ["linear_value_head_dim", "linear_head_dim", "linear_attn_config.head_dim"];
         /// Width of a head of a state space.
-        head_dim: u32 = automatic,        gguf [],                            json ["mamba_head_dim", "mamba_d_head", "mamba_headdim"];
+        head_dim: u32 = automatic,        gguf [],                            json ["mamba_d_head", "mamba_headdim"];
     }
 
     /// The encoder beside the decoder (Whisper).
     pub EncoderConfig, "encoder", "" {
         /// Number of layers.
-        enc_n_layers: u32 = size,         gguf ["encoder.block_count"],       json ["encoder_layers", "n_audio_layer"];
+        enc_n_layers: u32 = size,         gguf ["encoder.block_count"],       json ["encoder_layers"];
         /// Number of heads.
-        enc_n_heads: u32 = size,          gguf ["encoder.attention.head_count"], json ["encoder_attention_heads", "n_audio_head"];
+        enc_n_heads: u32 = size,          gguf ["encoder.attention.head_count"], json ["encoder_attention_heads"];
         /// Width of the residual stream.
-        enc_dim: u32 = size,              gguf ["encoder.embedding_length"],  json ["n_audio_state"];
+        enc_dim: u32 = size,              gguf ["encoder.embedding_length"],  json [];
         /// Inner width of the feed-forward network.
         enc_ffn_dim: u32 = size,          gguf ["encoder.feed_forward_length"], json ["encoder_ffn_dim"];
         /// Number of positions, after the convolutions.
-        n_audio_ctx: u32 = size,          gguf ["encoder.context_length"],    json ["max_source_positions", "n_audio_ctx"];
+        n_audio_ctx: u32 = size,          gguf ["encoder.context_length"],    json ["max_source_positions"];
         /// Number of mel bands of the spectrogram.
-        n_mels: u32 = size,               gguf ["encoder.mels_count"],        json ["num_mel_bins", "n_mels"];
+        n_mels: u32 = size,               gguf ["encoder.mels_count"],        json ["num_mel_bins"];
     }
 }

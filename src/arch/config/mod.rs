@@ -15,7 +15,7 @@ mod read;
 mod unused;
 mod values;
 
-pub(crate) use defaults::{Defaults, FamilyDefault};
+pub(crate) use defaults::{Defaults, FamilyDefault, OwnKeys};
 pub(crate) use derive::{PromisedLayers, derived, promised_layers};
 pub use field::{ConfigField, ConfigValue, Field};
 pub(crate) use field::{TEXT_CONFIGS, nested_configs};
@@ -24,7 +24,7 @@ pub use keys::{
 };
 pub(crate) use keys::{KEYS, key};
 pub use model::ModelConfig;
-pub(crate) use read::{ConfigReader, KEPT_CONFIG, KeptDocument, paths, stated};
+pub(crate) use read::{ConfigReader, KEPT_CONFIG, KeptDocument, Key, paths, stated};
 pub(crate) use unused::{computed, unused};
 pub(crate) use values::Reported;
 pub use values::{Gating, LayerKind, LayerLayout, NormKind, RopeScalingKind};

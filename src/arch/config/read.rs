@@ -28,9 +28,6 @@ const OLDER: &str = "rope_scaling";
 /// them, or has defaults. Outside, they are those of another part.
 const OF_TEXT_MODELS: [&str; 3] = ["head_dim", "narrow_head_dim", "max_seq_len"];
 
-/// Rows that count only for classes that have their key: to others it says nothing.
-const OF_CLASSES: [&str; 1] = ["layer_groups"];
-
 /// All paths that a path of the table stands for.
 pub(crate) fn paths(path: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let rest = path.strip_prefix("rope.");
@@ -192,11 +189,16 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// All paths that the paths of a row stand for, without those of unread keys.
-    fn paths<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = Cow<'k, str>> {
+    fn paths<'k>(&self, keys: impl Iterator<Item = &'k str>) -> impl Iterator<Item = Cow<'k, str>> {
         let is_read = |path: &Cow<'_, str>| {
             path.split('.').next().is_none_or(|key| !self.unread.contains(&key))
         };
-        keys.iter().copied().flat_map(paths).filter(is_read)
+        keys.flat_map(paths).filter(is_read)
+    }
+
+    /// The keys of `config.json` that state a field: those that the family alone reads, then those of the table.
+    pub(crate) fn keys(&self, key: &Key) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.defaults.own_keys.and(key.name, key.json)
     }
 
     /// The key that a value of the kept document comes from: the file keeps it, or a GGUF key gives it.
@@ -213,8 +215,11 @@ impl<'a> ConfigReader<'a> {
 
     /// The value that transformers' class takes if `config.json` omits a key. A key that is `null`
     /// is not omitted.
-    pub(crate) fn of_class(&self, keys: &[&str]) -> Option<(&'static str, &Json)> {
-        let (key, value) = keys.iter().find_map(|key| self.of_class.get_key_value(*key))?;
+    pub(crate) fn of_class<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k str> + Clone,
+    ) -> Option<(&'static str, &Json)> {
+        let (key, value) = keys.clone().find_map(|key| self.of_class.get_key_value(key))?;
         let (_, root) = self.documents().into_iter().next()?;
         let (_, config) = nested_configs(root).into_iter().next()?;
         let stated = self.paths(keys).any(|path| {
@@ -225,21 +230,16 @@ impl<'a> ConfigReader<'a> {
     }
 
     fn find(&self, key: &Key) -> Option<(ConfigValue<'_>, String)> {
-        let is_of_class = || key.json.iter().any(|key| self.of_class.contains_key(key));
-        if OF_CLASSES.contains(&key.name) && !is_of_class() {
-            return None;
-        }
         let counted = self.kept.as_ref().is_some_and(|kept| kept.counted.contains(&key.name));
-        let keys = match self.store.encoding() {
-            Encoding::Gguf if counted || self.kept.is_none() => key.gguf,
-            Encoding::Gguf => &[],
+        let (gguf, ggml) = match self.store.encoding() {
+            Encoding::Gguf if counted || self.kept.is_none() => (key.gguf, None),
             // The header of whisper.cpp's files has OpenAI's names, as the JSON documents do.
-            Encoding::Ggml => key.json,
-            Encoding::Safetensors => &[],
+            Encoding::Ggml => (&[][..], Some(self.keys(key))),
+            Encoding::Gguf | Encoding::Safetensors => (&[][..], None),
         };
-        for key in keys {
+        for key in gguf.iter().copied().chain(ggml.into_iter().flatten()) {
             // Some files leave the prefix out.
-            for name in [format!("{}.{key}", self.architecture.value), (*key).to_owned()] {
+            for name in [format!("{}.{key}", self.architecture.value), key.to_owned()] {
                 if let Some(value) = self.store.metadata().get(&name) {
                     return Some((ConfigValue::Metadata(value), name));
                 }
@@ -259,7 +259,7 @@ impl<'a> ConfigReader<'a> {
                 configs.truncate(1);
             }
             for (inside, config) in configs {
-                for path in self.paths(key.json) {
+                for path in self.paths(self.keys(key)) {
                     if let Some(json) = at(config, &path) {
                         let dot = if inside.is_empty() { "" } else { "." };
                         let source = match &self.kept {
@@ -272,11 +272,11 @@ impl<'a> ConfigReader<'a> {
             }
         }
         if let Some(class) = &self.rope_of_class
-            && let Some(json) = self.paths(key.json).find_map(|path| at(class, &path))
+            && let Some(json) = self.paths(self.keys(key)).find_map(|path| at(class, &path))
         {
             return Some((ConfigValue::Json(json), self.default_source()));
         }
-        let (name, value) = self.of_class(key.json)?;
+        let (name, value) = self.of_class(self.keys(key))?;
         Some((
             ConfigValue::Json(value),
             format!("default of {} for {name}", self.architecture.value),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::defaults::OwnKeys;
 use super::field::{ConfigValue, TEXT_CONFIGS};
 use super::keys::KEYS;
 use super::read::{KeptDocument, documents, in_documents, paths};
@@ -27,11 +28,12 @@ pub(crate) fn computed<'s>(
     unused.into_iter().filter(differs).collect()
 }
 
-/// Keys and values of a model's config that no row of the table reads, as the files spell them: those of
+/// Keys and values of a model's config that neither the table nor the family reads, as the files spell them: those of
 /// `config.json`, of `params.json`, and in GGUF those of the architecture.
 pub(crate) fn unused<'s>(
     store: &'s Store,
     architecture: Option<&str>,
+    own_keys: OwnKeys,
     kept: Option<&'s KeptDocument>,
 ) -> Vec<(String, ConfigValue<'s>)> {
     let mut found = Vec::new();
@@ -50,7 +52,7 @@ pub(crate) fn unused<'s>(
     // Keys that the container has read already, and the architecture's name.
     let read = ["model_type", "quantization", "quantization_config"];
     let known: Vec<Cow<'_, str>> = rows()
-        .flat_map(|key| key.json.iter().copied().flat_map(paths))
+        .flat_map(|key| own_keys.and(key.name, key.json).flat_map(paths))
         .chain(read.map(Cow::Borrowed))
         .collect();
     for (document, root) in documents(store, kept) {

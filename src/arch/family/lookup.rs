@@ -6,7 +6,7 @@ use super::parse::families;
 use super::table::{BUILTINS, builtin};
 use super::towers::TOWERS;
 use crate::arch::Architecture;
-use crate::arch::config::Defaults;
+use crate::arch::config::{Defaults, OwnKeys};
 use crate::arch::habits::{Exceptions, MlxModules};
 use crate::arch::source::SourceModel;
 use crate::arch::tower::{Tower, TowerConfig};
@@ -81,14 +81,23 @@ pub(crate) fn class_of(model: &SourceModel<'_>) -> Option<&'static Class> {
     classes.find(|class| class.fits(model))
 }
 
+/// The keys that only the family with this name reads, which is one in GGUF or in `config.json`.
+pub(crate) fn own_keys(name: &str) -> OwnKeys {
+    let rows = files_of(name).flat_map(|file| file.architectures.iter().copied());
+    let mut named = rows.filter(|row| row.gguf.contains(&name) || row.hf.contains(&name));
+    named.find(|row| !row.own_keys.0.is_empty()).map(|row| row.own_keys).unwrap_or_default()
+}
+
 /// Defaults for numbers that a model's files leave out, by the architecture's name in those files.
 pub(crate) fn defaults(name: &str) -> Defaults {
-    let of_class = transformers::defaults(name);
+    let (of_class, own_keys) = (transformers::defaults(name), own_keys(name));
     if let Some(variant) = variant_in_gguf(name) {
-        return Defaults { of_class, of_family: variant.defaults, has_gguf_name: true };
+        let of_family = variant.defaults;
+        return Defaults { of_class, of_family, has_gguf_name: true, own_keys };
     }
     if let Some(variant) = variants_of(name).find(|variant| variant.hf.contains(&name)) {
-        return Defaults { of_class, of_family: variant.defaults, has_gguf_name: false };
+        let of_family = variant.defaults;
+        return Defaults { of_class, of_family, has_gguf_name: false, own_keys };
     }
     // Families known only by the start of their names, such as `gemma*`.
     let is_kin = |variant: &&Variant| {
@@ -100,6 +109,7 @@ pub(crate) fn defaults(name: &str) -> Defaults {
         of_class,
         of_family: kin.map(|kin| kin.defaults).unwrap_or_default(),
         has_gguf_name: false,
+        own_keys,
     }
 }
 
@@ -138,7 +148,11 @@ mod tests {
 
     #[test]
     fn every_line_is_read_again_by_its_own_row() {
-        for class in variants().flat_map(|variant| variant.classes) {
+        let rows = architectures().into_iter();
+        let variants = rows.flat_map(|row| row.variants.iter().map(move |variant| (row, variant)));
+        let classes = variants
+            .flat_map(|(row, variant)| variant.classes.iter().map(move |class| (row, class)));
+        for (row, class) in classes {
             for rule in class.rules.iter().copied().flatten() {
                 let (ConfigRule::Field(field, written) | ConfigRule::Needed(field, written)) = rule
                 else {
@@ -149,7 +163,7 @@ mod tests {
                 }
                 let key =
                     key(field).unwrap_or_else(|| panic!("{}: no row {field}", class.model_type));
-                let own = key.json.contains(written)
+                let own = row.own_keys.and(key.name, key.json).any(|json| json == *written)
                     // Widths that the config shares between two fields.
                     || (*field, *written) == ("expert_ffn_dim", "intermediate_size")
                     || (*field, *written) == ("shared_expert_ffn_dim", "shared_intermediate_size");

@@ -65,6 +65,7 @@ pub use lookup::architectures;
 #[cfg(test)]
 pub(crate) use lookup::towers;
 pub(crate) use lookup::{
-    architecture, class_of, defaults, keys_in_gguf, llama_quantize, mlx_modules, tower, variants,
+    architecture, class_of, defaults, keys_in_gguf, llama_quantize, mlx_modules, own_keys, tower,
+    variants,
 };
 pub(crate) use rankers::{RANKERS, Ranker};

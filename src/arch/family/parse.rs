@@ -4,7 +4,7 @@ use super::families::Families;
 use super::step::Step;
 use super::table::{Tables, number, prefix, value};
 use super::text::{Line, Parsed, Section};
-use crate::arch::config::{ConfigValue, FamilyDefault, key};
+use crate::arch::config::{ConfigValue, FamilyDefault, OwnKeys, key};
 use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
 use crate::arch::tensor::is_norm_of_layers;
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
@@ -124,6 +124,7 @@ struct FamilyDraft {
     mlx_readers: Vec<(&'static str, &'static str)>,
     mlx_modules: Vec<MlxModules>,
     variants: Vec<Variant>,
+    own_keys: Vec<(&'static str, &'static [&'static str])>,
 }
 
 impl FamilyDraft {
@@ -146,6 +147,7 @@ impl FamilyDraft {
             mlx_readers: Vec::new(),
             mlx_modules: Vec::new(),
             variants: Vec::new(),
+            own_keys: Vec::new(),
         };
         for line in lines {
             if !(draft.flag(line) || draft.fact(tables, line)? || draft.row(tables, line)?) {
@@ -245,6 +247,13 @@ impl FamilyDraft {
                 tables.tensor(line, beside)?;
                 self.conditional_names.push(ConditionalName { beside, present, usual, name });
             }
+            "reads" => {
+                let (name, _) = (line.word(0)?, line.word(1)?);
+                if key(name).is_none() {
+                    return Err(line.fault(format!("{name} is no number of the config")));
+                }
+                self.own_keys.push((name, line.list(1)));
+            }
             "auxiliary" => self.auxiliary.push((line.word(0)?, line.text_from(1))),
             "keyed" => {
                 tables.tensor(line, line.word(0)?)?;
@@ -276,6 +285,7 @@ impl FamilyDraft {
             mlx_readers: self.mlx_readers.leak(),
             mlx_modules: self.mlx_modules.leak(),
             variants: self.variants.leak(),
+            own_keys: OwnKeys(self.own_keys.leak()),
             ..self.row
         }))
     }

@@ -253,7 +253,8 @@ pub(super) fn document(
 /// The GGUF key that the value of a path of `config.json` comes from.
 fn gguf_key(store: &Store, architecture: &str, path: &str) -> Option<String> {
     let rows = KEYS.iter().copied().flatten();
-    let rows = rows.filter(|row| row.json.iter().copied().flat_map(paths).any(|p| p == path));
+    let own = family::own_keys(architecture);
+    let rows = rows.filter(|row| own.and(row.name, row.json).flat_map(paths).any(|p| p == path));
     let mut keys = rows.flat_map(|row| row.gguf).map(|key| format!("{architecture}.{key}"));
     keys.find(|key| store.metadata().get(key).is_some())
 }
