@@ -112,9 +112,9 @@ impl Rope {
         }
     }
 
-    /// That of all layers, where the borders of YaRN's ramp are not rounded.
-    pub(crate) fn untruncated(facts: &Facts<'_>) -> Result<Self> {
-        Self::scaled_with(facts, facts.config.rope_theta.value, facts.rotated(), false)
+    /// That of a base, where the borders of YaRN's ramp are not rounded.
+    pub(crate) fn untruncated(facts: &Facts<'_>, base: f32) -> Result<Self> {
+        Self::scaled_with(facts, base, facts.rotated(), false)
     }
 
     /// The same in the other direction.
@@ -316,8 +316,11 @@ fn yarn(
         (_, Some(one), Some(all)) if one.value > 0.0 && all.value > 0.0 => {
             yarn_magnitude(factor, one.value) / yarn_magnitude(factor, all.value)
         }
-        // GGUF has one number for both, whose quotient is 1.
-        _ if scaling.log_multiplier.is_some() => 1.0,
+        // GGUF has one number for both, whose quotient is 1 in latent attention; in other, the first is 1.
+        _ if let Some(all) = &scaling.log_multiplier => {
+            let one = if facts.config.attention.kv_lora_rank.is_some() { all.value } else { 1.0 };
+            yarn_magnitude(factor, one) / yarn_magnitude(factor, all.value)
+        }
         _ => yarn_magnitude(factor, 1.0),
     };
     let inverse = plain.iter().enumerate().map(blend).collect();

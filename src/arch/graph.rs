@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::rule::expand;
-use crate::engines::expression::{Check, Expression, Term};
+use crate::engines::expression::{Check, Expression, Term, whole};
 use crate::engines::llama_cpp::{self, Graph};
 use crate::json::{Json, Map};
 use crate::metadata::Metadata;
@@ -118,8 +118,9 @@ impl Numbers<'_> {
             Term::TokenTypes => self.metadata.u64("tokenizer.ggml.token_type_count"),
             Term::Key(key) => {
                 let key = self.key(key);
-                let flag = || self.metadata.get(&key)?.to_bool().map(u64::from);
-                self.metadata.u64(&key).or_else(flag)
+                let value = self.metadata.get(&key)?;
+                let flag = || value.to_bool().map(u64::from);
+                self.metadata.u64(&key).or_else(flag).or_else(|| whole(value.to_f64()?))
             }
             Term::Element(key, position) => self.each(key, position.unwrap_or(layer)),
             Term::Flag(key) => self.flag(key, layer).map(u64::from),
@@ -244,7 +245,9 @@ pub(crate) fn ignored(
     let layers = 0..numbers.layers().max(1);
     let of_layers = |remark| layers.clone().find_map(|layer| numbers.fault(remark, layer));
     out.extend(graph.remarks.iter().filter_map(of_layers));
-    let faults = graph.stated_remarks.iter().filter_map(|remark| remark.fault_of(stated, None));
+    // Without a document, nothing is known of values that GGUF has no key for.
+    let remarks = graph.stated_remarks.iter().filter(|_| !stated.is_empty());
+    let faults = remarks.filter_map(|remark| remark.fault_of(stated, None));
     out.extend(faults.map(str::to_owned));
     for (key, usual) in BETAS {
         let key = format!("{architecture}.{key}");

@@ -125,15 +125,21 @@ pub(crate) fn source_of_keys<'a>(
 }
 
 /// The part of `config.json` that a GGUF file keeps, with the document and the differences in llama.cpp's computation.
+/// `None` for another file.
 ///
 /// # Errors
 ///
 /// See [`Model::config`](crate::Model::config).
 pub(crate) fn kept_config(store: &Store, resolution: &Resolution) -> Result<Option<Kept>> {
-    if !kept::is_kept(store) {
+    if store.encoding() != Encoding::Gguf {
         return Ok(None);
     }
-    kept::of_file(&source_of_keys(store, resolution)?)
+    let found = source_of_keys(store, resolution).and_then(|keys| kept::of_file(&keys));
+    match found {
+        // A file that keeps nothing may have no config at all.
+        Err(_) if !kept::is_kept(store) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// See [`Model::computed_config`](crate::Model::computed_config).

@@ -80,7 +80,7 @@ impl Check {
 
 /// A number that has no fraction: JSON may write it with a point.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
-fn whole(number: f64) -> Option<u64> {
+pub(crate) fn whole(number: f64) -> Option<u64> {
     (number.fract() == 0.0 && (0.0..9e15).contains(&number)).then_some(number as u64)
 }
 
@@ -245,7 +245,13 @@ impl Parser<'_> {
                 self.take(&[")"])?;
                 return Some(inner);
             }
-            "not" => return Some(Arc::new(Expression::Not(self.operand()?))),
+            "not" => {
+                let inner = self.operand()?;
+                // It binds closer than operators, which would compare the negation.
+                let next = self.tokens.get(self.next).copied().unwrap_or_default();
+                let compares = OPERATORS.iter().skip(3).any(|level| level.contains(&next));
+                return (!compares).then(|| Arc::new(Expression::Not(inner)));
+            }
             "n" => Term::Layer,
             "vocab" => Term::Vocab,
             "layers" => Term::Layers,
@@ -361,7 +367,8 @@ mod tests {
 
     #[test]
     fn what_is_no_expression_is_not_parsed() {
-        for text in ["", "1 +", "(1", "1 2", "has one", "a ? b", "a == \"b", "list[0"] {
+        for text in ["", "not a > 1", "1 +", "(1", "1 2", "has one", "a ? b", "a == \"b", "list[0"]
+        {
             assert!(Expression::parse(text, &Names::new()).is_none(), "{text}");
         }
     }

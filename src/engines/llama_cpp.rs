@@ -119,7 +119,7 @@ impl Graph {
     fn parse(block: Block) -> Self {
         let mut graph = Self::default();
         let names = block.names().chain(["*"]);
-        let exceptions = names.filter_map(|name| EXCEPTIONS.get(name)).flatten().copied();
+        let exceptions = names.flat_map(|name| EXCEPTIONS.all(name)).flatten().copied();
         for line in block.lines().chain(exceptions) {
             let understood = graph.add(line);
             debug_assert!(understood.is_some(), "{}: {line}", block.first);

@@ -49,7 +49,8 @@ pub fn byte_letters() -> impl Iterator<Item = (char, u8)> {
 
 /// The text of tokens: decodes them by the steps of the tokenizer's decoder.
 ///
-/// Special and unused tokens have no text. Bytes that are not UTF-8 become U+FFFD.
+/// Special and unused tokens have no text. Bytes that are not UTF-8 become U+FFFD. An added token has the text that the file
+/// states, where `tokenizers` since 0.23 gives what the normalizer makes of it, and does not skip it then.
 #[derive(Clone, Debug)]
 pub struct Detokenizer {
     steps: Vec<Step>,

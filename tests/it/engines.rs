@@ -659,10 +659,25 @@ fn choices_of_experts_that_llama_cpp_makes_differently_are_noted() {
         let model = Model::open(folder.path()).expect("a directory");
         let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
         let plan = ops::convert(&model, &options).expect("a plan");
-        plan.notes.iter().find(|note| note.contains("topk_method")).cloned().unwrap_or_default()
+        plan.notes
+            .iter()
+            .find(|note| note.contains("a group of experts"))
+            .cloned()
+            .unwrap_or_default()
     };
     let mut config = std::mem::take(&mut list.config);
     assert_eq!(note(&config), "");
-    config["topk_method"] = "group_limited_greedy".into();
-    assert!(note(&config).contains("topk_method is group_limited_greedy, but a group of experts is scored by its two best experts, not by its best"), "{}", note(&config));
+    for (key, value) in [
+        ("topk_method", json!("group_limited_greedy")),
+        ("n_group", json!(2)),
+        ("topk_group", json!(1)),
+    ] {
+        config[key] = value;
+    }
+    assert!(
+        note(&config)
+            .contains("a group of experts is scored by its two best experts, not by its best"),
+        "{}",
+        note(&config)
+    );
 }

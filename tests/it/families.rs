@@ -6,7 +6,9 @@ use crate::models::{Form, NamedModel, Opened, listed_models, metadata, open, own
 use crate::support::{Gguf, Kv, Safetensors, f32s, folder};
 use serde_json::{Value as Json, json};
 use weighbridge::arch::{Dialect, Field, LayerKind};
+use weighbridge::container::GGUF;
 use weighbridge::metadata::{KeyValues, Value};
+use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::translate::{Documents, gguf_metadata, gguf_tensors, hf_documents, mlx_documents};
 use weighbridge::{DType, ErrorKind, Model, OpenOptions};
 
@@ -301,6 +303,29 @@ fn gguf_of_list(model: &NamedModel, keys: &[(&str, Kv)]) -> Model {
         file.tensor(name, DType::F32, &dims, f32s(&tensor.values))
     });
     OpenOptions::new().open_memory("file", file.build()).expect("a model")
+}
+
+/// Files of other programs keep no config, so their keys alone say what llama.cpp computes in another way.
+#[test]
+fn files_of_other_programs_are_noted_for_llama_cpp() {
+    let notes = |name: &str, key: &str, value: &Json, more: &[(&str, Kv)]| {
+        let list = listed_models().into_iter().find(|model| model.name == name);
+        let mut model = list.expect("a list of names");
+        model.config[key] = value.clone();
+        let opened = gguf_of_list(&model, more);
+        ops::convert(&opened, &ConvertOptions::new(&GGUF)).expect("a plan").notes.join("; ")
+    };
+    for (eps, is_told) in [(1e-5, true), (1e-6, false)] {
+        let told = notes("deepseek_v3", "rms_norm_eps", &json!(eps), &[]);
+        let said = "llama.cpp will compute this model differently: norms in latent attention have";
+        assert_eq!(told.contains(said), is_told, "{told}");
+    }
+    let rotated = |count| {
+        let key = ("rope.dimension_count_swa", Kv::U32(count));
+        notes("gemma2", "sliding_window", &json!(8), &[key])
+    };
+    assert!(rotated(2).contains("counts for all layers or for none"), "{}", rotated(2));
+    assert!(!rotated(32).contains("llama.cpp will compute"), "{}", rotated(32));
 }
 
 fn documents_refused(model: &Model) -> String {

@@ -342,13 +342,16 @@ fn parts_that_llama_cpp_lacks_are_named() {
         |prefix: bool| json!({"type": "ByteLevel", "add_prefix_space": prefix, "use_regex": true});
     let unigram = json!({"type": "Unigram", "unk_id": 0, "vocab": [["u", 0.0], ["a", -1.0]]});
     let merges = json!({"type": "BPE", "vocab": {"u": 0, "a": 1}, "merges": []});
+    let collapse = json!({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": block});
     let strip = json!({"type": "Strip", "strip_left": true, "strip_right": true});
     let qwen2 = json!({"type": "Sequence", "pretokenizers": [
         {"type": "Split", "behavior": "Isolated", "invert": false, "pattern": {"Regex": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"}},
         {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
     ]});
     for (model, normalizer, splitter, named) in [
-        (&unigram, Json::Null, metaspace("always"), None),
+        (&unigram, Json::Null, metaspace("always"), Some("Metaspace that puts no second space")),
+        (&unigram, Json::Null, metaspace("never"), None),
+        (&unigram, collapse, metaspace("always"), None),
         (&unigram, Json::Null, metaspace("first"), Some("prepend_scheme first")),
         (
             &unigram,

@@ -279,8 +279,11 @@ fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let rounds = facts.config.rope_scaling.truncate.as_ref().is_some_and(|truncate| truncate.value);
     if facts.model.resolution()?.dialect == Dialect::Gguf && !rounds {
-        let rope = Rope::untruncated(facts)?;
-        plan.ropes.fill(rope);
+        let base = &facts.config.rope_theta;
+        let of_windows = facts.config.rope.local_theta.as_ref().unwrap_or(base);
+        for (rope, base) in plan.ropes.iter_mut().zip([base, of_windows]) {
+            *rope = Rope::untruncated(facts, base.value)?;
+        }
     }
     Ok(())
 }

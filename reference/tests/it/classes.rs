@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use weighbridge::metadata::KeyValues;
 use weighbridge::{Model, WriteOptions, ops};
 use weighbridge_reference::plan::Scoring;
-use weighbridge_reference::{Plan, Reference, Rows};
+use weighbridge_reference::{Frequencies, Plan, Reference, Rope, Rows};
 
 use crate::support::{Container, converted};
 
@@ -110,26 +110,49 @@ fn other_key_heads_of_latent_attention_are_refused() {
     assert!(error.contains("num_key_value_heads"), "{error}");
 }
 
+/// The plan of a model in GGUF, as another program writes it, with these keys.
+fn plan_in_gguf(model: Model, keys: &[(&str, weighbridge::metadata::Value<'_>)]) -> Plan {
+    let (_, folder) = converted(model, Container::Gguf).unwrap_or_else(|error| panic!("{error}"));
+    let folder = folder.expect("a folder");
+    let path = folder.path().join("model.gguf");
+    let edit = |all: &mut KeyValues| {
+        all.remove("weighbridge.config");
+        all.remove("weighbridge.config.derived");
+        keys.iter().for_each(|(key, value)| all.set(key, *value));
+        Ok(())
+    };
+    ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("changed");
+    Plan::of(&Model::open(&path).expect("a model")).expect("a plan")
+}
+
 /// llama.cpp chooses experts as a key says, and does not run the layers that predict further tokens.
 #[test]
 fn keys_of_gguf_are_read_where_the_class_has_none() {
     let (model, _folder) =
         model("deepseek_v3, drawn", |config| config["rope_interleave"] = true.into());
-    let (_, folder) = converted(model, Container::Gguf).unwrap_or_else(|error| panic!("{error}"));
-    let folder = folder.expect("a folder");
-    let path = folder.path().join("model.gguf");
-    let edit = |keys: &mut KeyValues| {
-        keys.remove("weighbridge.config");
-        keys.remove("weighbridge.config.derived");
-        for key in ["expert_gating_func", "nextn_predict_layers"] {
-            keys.set(&format!("deepseek2.{key}"), weighbridge::metadata::Value::U32(1));
-        }
-        Ok(())
-    };
-    ops::edit_metadata(&path, edit, &WriteOptions::new()).expect("changed");
-    let mut plan = Plan::of(&Model::open(&path).expect("a model")).expect("a plan");
+    let one = weighbridge::metadata::Value::U32(1);
+    let keys = [("deepseek2.expert_gating_func", one), ("deepseek2.nextn_predict_layers", one)];
+    let mut plan = plan_in_gguf(model, &keys);
     assert_eq!(plan.layers.len(), 3);
     assert!(plan.routings().all(|routing| routing.scoring == Scoring::Softmax));
+}
+
+/// gpt-oss has one base in its class, and two in llama.cpp.
+#[test]
+fn a_base_of_windows_is_read_from_gguf() {
+    let waves = |keys: &[_]| {
+        let (model, _folder) = model("gpt_oss, with the class's YaRN", |_| ());
+        let ropes = plan_in_gguf(model, keys).ropes.into_iter();
+        let second = |rope: Rope| match rope.frequencies {
+            Frequencies::Fixed { inverse, .. } => inverse[1].to_bits(),
+            other => panic!("{other:?}"),
+        };
+        ropes.map(second).collect::<Vec<_>>()
+    };
+    let [all, same] = waves(&[])[..] else { panic!("two kinds of layers") };
+    let base = weighbridge::metadata::Value::F32(2.0);
+    let [full, windows] = waves(&[("gpt-oss.rope.freq_base_swa", base)])[..] else { panic!() };
+    assert!(all == same && full == all && windows != all);
 }
 
 #[test]

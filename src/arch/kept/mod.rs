@@ -242,7 +242,8 @@ pub(super) fn document(
     keys: &SourceModel<'_>,
     resolution: &Resolution,
 ) -> Result<Option<KeptDocument>> {
-    let Some((kept, mut document)) = kept_and_derived(keys)? else { return Ok(None) };
+    let found = if is_kept(keys.store()) { kept_and_derived(keys)? } else { None };
+    let Some((kept, mut document)) = found else { return Ok(None) };
     kept.restore(&mut document);
     let positions = resolution.architecture.is_some_and(|row| row.rows_before_positions.is_some());
     let counted = if positions { COUNTED_WITH_POSITIONS } else { COUNTED };
@@ -265,10 +266,8 @@ pub(super) fn is_kept(store: &Store) -> bool {
     store.encoding() == Encoding::Gguf && (keeps(CONFIG) || keeps(DERIVED))
 }
 
+/// What a GGUF file keeps, and the document that its keys give.
 fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, Json>)>> {
-    if !is_kept(keys.store()) {
-        return Ok(None);
-    }
     let kept = Kept::read(keys.metadata()).map_err(|error| error.in_file(keys.path()))?;
     match config_json::hf_config(keys) {
         Ok(derived) => Ok(Some((kept, derived))),
@@ -280,22 +279,22 @@ fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, 
 }
 
 /// The values that a GGUF file keeps, with the document and the differences in llama.cpp's
-/// computation. `None` as for [`document`], and for a whole document, whose keys llama.cpp does not
+/// computation. Empty if its keys give no document, and for a whole one, whose keys llama.cpp does not
 /// have.
 ///
 /// # Errors
 ///
 /// Same as [`Model::config`](crate::Model::config).
-pub(super) fn of_file(keys: &SourceModel<'_>) -> Result<Option<Kept>> {
+pub(super) fn of_file(keys: &SourceModel<'_>) -> Result<Kept> {
     let Some((mut kept, derived)) = kept_and_derived(keys)?.filter(|(kept, _)| !kept.whole) else {
-        return Ok(None);
+        return Ok(Kept::default());
     };
     let mut stated = derived.clone();
     kept.restore(&mut stated);
     let layers = keys.own_layers();
     kept.losses = losses(&stated, &meaning(&stated, layers), &meaning(&derived, layers));
     kept.stated = stated;
-    Ok(Some(kept))
+    Ok(kept)
 }
 
 /// The meaning of a document for each layer, by group of keys.

@@ -100,6 +100,9 @@ impl Own<'_> {
                 if flag("split") == Some(false) {
                     return Some("Metaspace that does not split".to_owned());
                 }
+                if scheme != Some("never") && !self.collapses {
+                    return Some("Metaspace that puts no second space before a text".to_owned());
+                }
                 true
             }
             (Unigram, "WhitespaceSplit") => self.has_charsmap,
