@@ -3,7 +3,7 @@
 use super::conditional::ConditionalName;
 use super::config::OwnKeys;
 use super::habits::MlxModules;
-use super::rule::{KeyedTensor, NameRule, Rename};
+use super::rule::{FactorRule, KeyedTensor, NameRule, Rename};
 use super::source::SourceModel;
 use super::tensor::TensorRow;
 use super::variant::Variant;
@@ -59,6 +59,8 @@ pub struct Architecture {
     pub(crate) variants: &'static [Variant],
     /// Small tensors of each layer that GGUF states as keys.
     pub(crate) keyed: &'static [KeyedTensor],
+    /// Tensors that GGUF and MLX have multiplied by factors of the config.
+    pub(crate) factors: &'static [FactorRule],
     /// Values of `model_type` whose classes in transformers store all experts of a layer in one
     /// tensor, where others of the family store a tensor for each.
     pub(crate) joined_experts: &'static [&'static str],
@@ -113,6 +115,7 @@ impl Architecture {
         rows_before_positions: None,
         variants: &[],
         keyed: &[],
+        factors: &[],
         joined_experts: &[],
         mlx_readers: &[],
         mlx_modules: &[],

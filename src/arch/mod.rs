@@ -9,6 +9,7 @@ pub(crate) mod config_json;
 mod cut;
 mod dialect_names;
 mod experts;
+pub(crate) mod factor;
 pub(crate) mod family;
 mod generation;
 pub(crate) mod graph;

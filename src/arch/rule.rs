@@ -141,6 +141,15 @@ impl KeyedTensor {
     }
 }
 
+/// A tensor and the keys of `config.json` whose numbers it is multiplied by in GGUF and MLX: a line `factor` of a family.
+#[derive(Debug)]
+pub(crate) struct FactorRule {
+    /// The canonical name.
+    pub(crate) canonical: &'static str,
+    /// `KEY` or `KEY/N`, an element of a list. A list without a number has a factor for each part of the rows.
+    pub(crate) keys: &'static [&'static str],
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,15 +3,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::repeated;
+use crate::arch::factor;
 use crate::arch::{
     Architecture, Axes, Dialect, DialectTensor, KeyedTensor, Mapping, ModelConfig, NEXT_TOKENS,
-    Resolution, Transform, architecture_name, dialect_tensors, family, source_model,
+    Resolution, Transform, architecture_name, canonical_names, dialect_tensors, family,
+    source_model,
 };
 use crate::dtype::DType;
 use crate::error::{AdvisedOption, Error, Result};
 use crate::json::Json;
 use crate::model::Model;
-use crate::model::{Convention, Sharding, Tensor};
+use crate::model::{Convention, EMBEDDING, OUTPUT, Sharding, Tensor};
 use crate::store::{Encoding, Store};
 
 /// A model's tensors in a dialect.
@@ -112,6 +114,7 @@ pub fn tensors_of_rank(
 ) -> Result<TranslatedTensors> {
     let found = translated(model, dialect, sharding).and_then(|mut found| {
         found.repeated = repeated::add(model, dialect, &mut found.tensors)?;
+        multiply(model, dialect, &mut found.tensors)?;
         Ok(found)
     });
     // A number of ranks that does not divide a tensor is no fault of the model.
@@ -182,6 +185,59 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
         translation.add(tensor, &mut named)?;
     }
     Ok(named)
+}
+
+/// Multiplies tensors by factors of the config, for programs that have none. An output matrix that is the embedding is
+/// written if its factor is another one.
+fn multiply(model: &Model, dialect: Dialect, tensors: &mut Vec<Tensor>) -> Result<()> {
+    let resolution = model.resolution()?;
+    let multiplied = |dialect| matches!(dialect, Dialect::Gguf | Dialect::Mlx);
+    let is_source = multiplied(resolution.dialect);
+    let Some(architecture) = resolution.architecture.filter(|row| !row.factors.is_empty()) else {
+        return Ok(());
+    };
+    if resolution.dialect == dialect || !(is_source || multiplied(dialect)) {
+        return Ok(());
+    }
+    let factors = factor::factors(model.store(), resolution)?;
+    if factors.is_empty() {
+        return Ok(());
+    }
+    if is_source {
+        let fault = "config.json states factors by which mlx-lm has multiplied weights, but not all that transformers \
+                     multiplies";
+        return Err(Error::unsupported(fault).advise("convert the model that it was made of"));
+    }
+    let names = canonical_names(architecture, dialect, tensors.iter().map(Tensor::name));
+    let parts_of = |canonical: &str| {
+        let found = factors.iter().find(|factors| factors.are_of(canonical));
+        found.map(|factors| factors.parts.as_slice())
+    };
+    let stored = |canonical: &str| {
+        let name = names.iter().find(|(name, _)| name == canonical);
+        name.and_then(|(_, stored)| tensors.iter().find(|tensor| tensor.name() == stored))
+    };
+    let rule = architecture.rules.iter().copied().flatten().find(|rule| rule.canonical == OUTPUT);
+    let output =
+        rule.map(|rule| if dialect == Dialect::Gguf { rule.gguf.name } else { rule.hf.name });
+    let mut tied = None;
+    if let (Some(embedding), None, Some(output)) = (stored(EMBEDDING), stored(OUTPUT), output)
+        && parts_of(EMBEDDING) != parts_of(OUTPUT)
+    {
+        let output = embedding.clone().named(output);
+        tied = Some(match parts_of(OUTPUT) {
+            Some(parts) => output.times(parts)?,
+            None => output,
+        });
+    }
+    for tensor in tensors.iter_mut() {
+        let canonical = names.iter().find(|(_, stored)| stored == tensor.name());
+        if let Some(parts) = canonical.and_then(|(canonical, _)| parts_of(canonical)) {
+            *tensor = tensor.clone().times(parts)?;
+        }
+    }
+    tensors.extend(tied);
+    Ok(())
 }
 
 /// The first of the tensors of single experts that transformers' class does not load, since it has those of a layer in

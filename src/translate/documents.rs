@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::pruned::PrunedLayers;
 use super::{card, config, general, key_types, modules, tokenizer};
 use crate::arch::config::nested_configs;
+use crate::arch::factor;
 use crate::arch::kept::{self, GENERATION, Kept};
 use crate::arch::source::KeyWriter;
 use crate::arch::tower::{Tower, TowerConfig};
@@ -15,7 +16,7 @@ use crate::container::gguf::write::model_keys;
 use crate::error::{Error, ErrorKind, Result};
 use crate::json::{Json, Map};
 use crate::metadata::{KeyValues, Value};
-use crate::model::Model;
+use crate::model::{Model, OUTPUT};
 use crate::store::{Encoding, Note, Store, folder};
 use crate::tokenizer::{Tokenizer, TokenizerTables};
 
@@ -427,6 +428,12 @@ pub(crate) fn kept(
     if is_in_words_of_meta(&stated) {
         return Ok(None);
     }
+    // The weights are multiplied by them.
+    let factors = factor::rules(model.resolution()?);
+    let is_multiplied = !factors.is_empty();
+    for key in factor::keys(factors) {
+        stated.remove(key);
+    }
     if let Some(pruned) = pruned {
         pruned.edit_config(&mut stated);
     }
@@ -435,7 +442,7 @@ pub(crate) fn kept(
     let tied = model.config().ok().and_then(|config| config.tie_embeddings.as_ref());
     let scales = stated.get("is_encoder_decoder").and_then(Json::as_bool) == Some(true);
     if let Some(stated) = stated.get_mut("tie_word_embeddings").filter(|_| !scales)
-        && tied.is_some_and(|tied| !tied.value)
+        && (tied.is_some_and(|tied| !tied.value) || is_multiplied && gguf.has(OUTPUT))
     {
         *stated = false.into();
     }

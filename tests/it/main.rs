@@ -51,6 +51,7 @@ mod downloads;
 mod encoders_and_decoders;
 mod engines;
 mod examples;
+mod factors;
 mod families;
 mod fixtures;
 mod formulas;

@@ -1,52 +1,18 @@
-//! Falcon H1: attention and Mamba 2 of the same input, and factors in many places. llama.cpp and mlx-lm
-//! have no factors: their weights are products with them.
+//! Falcon H1: attention and Mamba 2 of the same input.
 
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
-use crate::json::{Json, Map, json};
+use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
+    ("gated_first", Step::Keys(gated_first)),
     ("mixers", Step::Config(mixers)),
-    ("neutral", Step::Keys(neutral)),
-    ("neutral_for_mlx", Step::Mlx(neutral_for_mlx)),
+    ("ungrouped", Step::Mlx(ungrouped)),
 ];
 
-/// Single factors of `config.json`.
-const FACTORS: [&str; 7] = [
-    "attention_in_multiplier",
-    "attention_out_multiplier",
-    "embedding_multiplier",
-    "key_multiplier",
-    "lm_head_multiplier",
-    "ssm_in_multiplier",
-    "ssm_out_multiplier",
-];
-
-/// Lists of factors.
-const LISTS: [&str; 2] = ["mlp_multipliers", "ssm_multipliers"];
-
-/// The first factor that is not 1.
-fn factor(model: &SourceModel<'_>) -> Result<Option<String>> {
-    for name in FACTORS {
-        if let Some(factor) = model.real(name)?.filter(|factor| *factor != 1.0) {
-            return Ok(Some(format!("{name} is {factor}")));
-        }
-    }
-    for name in LISTS {
-        if let Some(factor) = model.reals(name)?.into_iter().find(|factor| *factor != 1.0) {
-            return Ok(Some(format!("{name} has {factor}")));
-        }
-    }
-    Ok(None)
-}
-
-fn neutral(model: &SourceModel<'_>, _: &mut KeyWriter<'_>) -> Result<()> {
-    if let Some(factor) = factor(model)? {
-        let advice = "llama.cpp's convert_hf_to_gguf.py multiplies the weights by these factors";
-        return Err(model.inexpressible_in_gguf(&factor).advise(advice));
-    }
+fn gated_first(model: &SourceModel<'_>, _: &mut KeyWriter<'_>) -> Result<()> {
     let before_gate = model.config_value("mamba_norm_before_gate").and_then(Json::as_bool);
     match before_gate.unwrap_or(true) && model.has_in_layers("ssm.norm.weight") {
         true => Err(model.inexpressible_in_gguf("a norm of the state space before its gate")),
@@ -54,22 +20,16 @@ fn neutral(model: &SourceModel<'_>, _: &mut KeyWriter<'_>) -> Result<()> {
     }
 }
 
-/// mlx-lm's defaults are the factors of one published model. Its norm of the state space has no groups.
-fn neutral_for_mlx(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    if let Some(factor) = factor(model)? {
-        return Err(model.inexpressible_in_mlx_lm(&factor));
-    }
+/// mlx-lm's norm of the state space has no groups.
+fn ungrouped(model: &SourceModel<'_>, _: &mut Map<String, Json>) -> Result<()> {
     let groups = model.config.ssm.group_count.as_ref().map_or(1, |groups| groups.value);
-    if groups > 1 && model.has_in_layers("ssm.norm.weight") {
-        let fault = format!("norms of {groups} groups of a state space");
-        return Err(model.inexpressible_in_mlx_lm(&fault));
+    match groups > 1 && model.has_in_layers("ssm.norm.weight") {
+        true => {
+            let fault = format!("norms of {groups} groups of a state space");
+            Err(model.inexpressible_in_mlx_lm(&fault))
+        }
+        false => Ok(()),
     }
-    for name in FACTORS {
-        out.insert(name.to_owned(), 1.0.into());
-    }
-    out.insert("mlp_multipliers".to_owned(), json!([1.0, 1.0]));
-    out.insert("ssm_multipliers".to_owned(), json!([1.0, 1.0, 1.0, 1.0, 1.0]));
-    Ok(())
 }
 
 /// The heads of the state space, and biases.

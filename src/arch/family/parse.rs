@@ -6,6 +6,7 @@ use super::table::{Tables, number, prefix, value};
 use super::text::{Line, Parsed, Section};
 use crate::arch::config::{ConfigValue, FamilyDefault, OwnKeys, key};
 use crate::arch::habits::{Exceptions, MlxChoice, MlxModules, MlxPath};
+use crate::arch::rule::FactorRule;
 use crate::arch::tensor::is_norm_of_layers;
 use crate::arch::variant::{Class, Condition, ConfigCondition, ConfigRule, KeyRule, Variant};
 use crate::arch::{
@@ -121,6 +122,7 @@ struct FamilyDraft {
     conditional_names: Vec<ConditionalName>,
     auxiliary: Vec<(&'static str, &'static str)>,
     keyed: Vec<KeyedTensor>,
+    factors: Vec<FactorRule>,
     mlx_readers: Vec<(&'static str, &'static str)>,
     mlx_modules: Vec<MlxModules>,
     variants: Vec<Variant>,
@@ -144,6 +146,7 @@ impl FamilyDraft {
             conditional_names: Vec::new(),
             auxiliary: Vec::new(),
             keyed: Vec::new(),
+            factors: Vec::new(),
             mlx_readers: Vec::new(),
             mlx_modules: Vec::new(),
             variants: Vec::new(),
@@ -264,6 +267,11 @@ impl FamilyDraft {
                     shape: shape.collect::<Parsed<Vec<u64>>>()?.leak(),
                 });
             }
+            "factor" => {
+                tables.tensor(line, line.word(0)?)?;
+                let factor = FactorRule { canonical: line.word(0)?, keys: line.list(1) };
+                self.factors.push(factor);
+            }
             "mlx-reader" => self.mlx_readers.push((line.word(0)?, line.word(1)?)),
             "mlx-module" => self.mlx_modules.push(modules(line)?),
             _ => return Ok(false),
@@ -282,6 +290,7 @@ impl FamilyDraft {
             conditional_names: self.conditional_names.leak(),
             auxiliary: self.auxiliary.leak(),
             keyed: self.keyed.leak(),
+            factors: self.factors.leak(),
             mlx_readers: self.mlx_readers.leak(),
             mlx_modules: self.mlx_modules.leak(),
             variants: self.variants.leak(),

@@ -3,7 +3,7 @@
 use crate::arch::Change;
 
 /// The change that is applied to stored values.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Arithmetic {
     None,
     AddOne,
@@ -20,6 +20,8 @@ pub(super) enum Arithmetic {
     Softplus,
     /// x becomes log(e^x - 1).
     LogExpMinusOne,
+    /// x is multiplied.
+    Times(f32),
 }
 
 /// `ln(1 + e^x)`, computed in `f64`. From 20 on, torch takes x itself.
@@ -67,6 +69,7 @@ impl Arithmetic {
             Self::Log => Self::Exp,
             Self::Softplus => Self::LogExpMinusOne,
             Self::LogExpMinusOne => Self::Softplus,
+            Self::Times(factor) => Self::Times(1.0 / factor),
         }
     }
 
@@ -79,6 +82,7 @@ impl Arithmetic {
             Self::LogNeg => values.iter_mut().for_each(|value| *value = (-*value).ln()),
             Self::Exp => values.iter_mut().for_each(|value| *value = value.exp()),
             Self::Log => values.iter_mut().for_each(|value| *value = value.ln()),
+            Self::Times(factor) => values.iter_mut().for_each(|value| *value *= factor),
             Self::Softplus => values.iter_mut().for_each(|value| *value = softplus(*value)),
             Self::LogExpMinusOne => {
                 let inverse = |value: f64| value + (-(-value).exp()).ln_1p();
@@ -92,6 +96,7 @@ impl Arithmetic {
         match (self, next) {
             (one, Self::None) | (Self::None, one) => Some(one),
             (one, next) if one == next.inverse() => Some(Self::None),
+            (Self::Times(one), Self::Times(next)) => Some(Self::Times(one * next)),
             _ => None,
         }
     }

@@ -94,6 +94,48 @@ impl Tensor {
         Ok(tensor)
     }
 
+    /// Multiplies the values. Each part of the rows, in order, has a number of rows and a factor; a single factor is
+    /// that of all rows.
+    ///
+    /// # Errors
+    ///
+    /// `Mismatch` if the tensor has another number of rows; `Unsupported` if its values are changed otherwise.
+    pub(crate) fn times(self, parts: &[(u64, f32)]) -> Result<Self> {
+        let mut tensor = if parts.len() > 1 { self.by_rows() } else { self };
+        let changed = |source: &RowSource, factor: f32| -> Result<RowSource> {
+            let change = source.change.then(Arithmetic::Times(factor));
+            let change = change.ok_or_else(|| {
+                let fault = "factors of values that are stored in another form";
+                Error::unsupported(fault).in_tensor(&tensor.name)
+            })?;
+            Ok(RowSource { change, ..source.clone() })
+        };
+        let whole = [(tensor.rows(), parts.first().map_or(1.0, |(_, factor)| *factor))];
+        let parts = if parts.len() > 1 { parts } else { &whole };
+        let all = parts.iter().try_fold(0u64, |sum, (rows, _)| sum.checked_add(*rows));
+        if all != Some(tensor.rows()) {
+            let fault =
+                format!("{} rows, but the config's factors are those of {all:?}", tensor.rows());
+            return Err(Error::mismatch(fault).in_tensor(&tensor.name));
+        }
+        let (mut sources, mut runs, mut start) = (Vec::new(), Vec::new(), 0u64);
+        for (rows, factor) in parts {
+            let first = u32::try_from(sources.len()).unwrap_or(u32::MAX);
+            for source in &tensor.sources {
+                sources.push(changed(source, *factor)?);
+            }
+            let end = start.saturating_add(*rows);
+            let moved = |(source, span): (u32, RowSpan)| {
+                RowRun::of(source.saturating_add(first), span.into())
+            };
+            runs.extend(tensor.spans(start..end).map(moved));
+            start = end;
+        }
+        (tensor.sources, tensor.runs) = (sources, runs);
+        tensor.check_runs()?;
+        Ok(tensor)
+    }
+
     /// Renames the tensor.
     pub(crate) fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }

@@ -108,6 +108,7 @@ impl Tensor {
             Arithmetic::LogNeg | Arithmetic::Log => {
                 Some("its values are the logarithms of the stored values")
             }
+            Arithmetic::Times(_) => Some("it is multiplied by a factor of the config"),
             Arithmetic::None if source.transposed.is_some() => {
                 Some("its rows are stored as columns")
             }

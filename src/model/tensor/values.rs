@@ -57,10 +57,12 @@ impl Tensor {
     }
 
     /// The dtype that holds the values without loss if they are not served packed: the stored dtype
-    /// if it is F32, F16 or BF16 and the values are only reordered, else F32. A quantized tensor into
+    /// if it is F32, F16 or BF16 and the values are only reordered or multiplied, else F32. A quantized tensor into
     /// which an adapter is merged has F16, as in llama-export-lora.
     pub fn values_dtype(&self) -> DType {
-        let unchanged = self.sources.iter().all(|source| source.change == Arithmetic::None);
+        let kept =
+            |source: &RowSource| matches!(source.change, Arithmetic::None | Arithmetic::Times(_));
+        let unchanged = self.sources.iter().all(kept);
         match self.dtype() {
             Ok(dtype @ (DType::F16 | DType::BF16)) if unchanged => dtype,
             Ok(dtype) if dtype.is_quantized() && self.is_adapted() => DType::F16,

@@ -2,8 +2,9 @@
 //! the numbers of rotary embeddings under the older names as well.
 
 use crate::arch::config::TEXT_CONFIGS;
+use crate::arch::factor;
 use crate::arch::source::SourceModel;
-use crate::arch::{LayerKind, LayerLayout, Resolution, family, source_model};
+use crate::arch::{Dialect, LayerKind, LayerLayout, Resolution, family, source_model};
 use crate::engines::{Constant, mlx_lm, transformers};
 use crate::error::Result;
 use crate::json::{Json, Map};
@@ -37,6 +38,9 @@ pub(crate) fn state_for_mlx_lm(
     let class = mlx_lm::class(&model_type);
     drop_unread_rope(text, &model_type);
     state_rope(text, &model_type);
+    if resolution.dialect != Dialect::Mlx {
+        factor::neutral(&model, factor::rules(resolution), text);
+    }
     let newer = class.is_some_and(|class| class.reads_rope_parameters);
     if newer {
         rope_in_one_object(text);
