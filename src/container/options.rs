@@ -20,7 +20,7 @@ pub enum Strictness {
     #[default]
     Default,
     /// Also accept safetensors files that MLX accepts, with holes, shared bytes and trailing bytes,
-    /// and files of whisper.cpp that lack tensors at the end.
+    /// GGUF files whose tensors overlap, and files of whisper.cpp that lack tensors at the end.
     Lenient,
 }
 

@@ -52,16 +52,16 @@ static NAMES: Table<Vec<&str>> =
 
 static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines().collect());
 
-/// The type that the loader of an architecture requires of a number or flag, by its name. `None` for a key that it
-/// does not read.
-pub(crate) fn key_type(architecture: &str, key: &str) -> Option<&'static str> {
+/// The types of a number or flag that the loader of an architecture accepts: of `llama.context_length`, u32. The last one
+/// is that of most files. Empty for keys that it does not read.
+pub(crate) fn key_types(architecture: &str, key: &str) -> impl Iterator<Item = &'static str> {
     let of_model = key.strip_prefix(architecture).and_then(|rest| rest.strip_prefix('.'));
     let bare = of_model.unwrap_or(key);
-    let is_read = |line: &str| match line.split_once(' ') {
+    let is_read = move |line: &str| match line.split_once(' ') {
         Some((_, readers)) => readers.split(',').any(|reader| reader == architecture),
         None => true,
     };
-    ["u32", "i32", "f32", "bool"].into_iter().find(|name| {
+    ["u32", "i32", "f32", "bool"].into_iter().filter(move |name| {
         let Some(lines) = TYPES.get(name) else { return false };
         let place =
             lines.binary_search_by_key(&bare, |line| line.split(' ').next().unwrap_or(line));

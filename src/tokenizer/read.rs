@@ -87,7 +87,8 @@ fn of_metadata(store: &Store) -> Result<Option<TokenizerSource<'_>>> {
     let Some(texts) = texts else { return Ok(None) };
     let (scores, kinds) = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type");
     let merges = array("tokenizer.ggml.merges", "strings", strings)?;
-    let of_scores = array(scores, "floats", |array| array.floats().is_some())?;
+    let of_scores =
+        array(scores, "numbers", |array| array.floats().is_some() || array.integers().is_some())?;
     let of_kinds = array(kinds, "integers", |array| array.integers().is_some())?;
     same(scores, of_scores, &texts)?;
     same(kinds, of_kinds, &texts)?;

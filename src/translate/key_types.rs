@@ -29,7 +29,9 @@ pub(crate) fn wrong_types<'m>(
         let in_array = matches!(value, Value::Array(_)) && found == ValueType::I32;
         let is_number = !matches!(found, ValueType::String | ValueType::Array);
         let is_flag = found == ValueType::Bool && matches!(value, Value::Array(_));
-        let is_wrong = found != required && is_number && !is_flag;
+        let mut types = llama_cpp::key_types(architecture, key);
+        let is_accepted = types.any(|name| name == found.name());
+        let is_wrong = !is_accepted && is_number && !is_flag;
         (is_wrong && !(in_array && required == ValueType::U32)).then(|| WrongType {
             key: key.to_owned(),
             found,
@@ -43,7 +45,7 @@ pub(crate) fn wrong_types<'m>(
 /// `None` for texts, and for keys that it does not read.
 pub fn required_type(architecture: &str, key: &str) -> Option<ValueType> {
     const TYPES: [ValueType; 4] = [ValueType::U32, ValueType::I32, ValueType::F32, ValueType::Bool];
-    let name = llama_cpp::key_type(architecture, key)?;
+    let name = llama_cpp::key_types(architecture, key).last()?;
     TYPES.into_iter().find(|value_type| value_type.name() == name)
 }
 

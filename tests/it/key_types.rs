@@ -126,6 +126,18 @@ fn numbers_in_arrays_and_numbers_that_do_not_fit() {
         let Some(Value::Array(array)) = back.metadata().get(key) else { panic!("an array") };
         assert_eq!((array.element_type(), array.len()), (wanted, 32), "{key}");
     }
+    // The writer of GGUF's authors has scores as whole numbers if all of them are.
+    let scores = Kv::Array(5, (0..32).map(|n| Kv::I32(-n)).collect());
+    let texts = (0..32).map(|n| Kv::text(&format!("t{n}"))).collect();
+    let source = model(&[
+        ("tokenizer.ggml.model", Kv::text("llama")),
+        ("tokenizer.ggml.tokens", Kv::Array(8, texts)),
+        ("tokenizer.ggml.scores", scores),
+    ]);
+    assert!(!faults(&source).contains("scores"), "{}", faults(&source));
+    let tokenizer = source.tokenizer().expect("a tokenizer").expect("one");
+    let read: Vec<_> = tokenizer.tokens().filter_map(|token| token.score).collect();
+    assert_eq!(read.get(3).copied(), Some(-3.0), "{read:?}");
     let said = faults(&model(&[("general.quantization_version", Kv::U64(1 << 40))]));
     assert!(said.contains("general.quantization_version is u64"), "{said}");
 }

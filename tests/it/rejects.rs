@@ -300,8 +300,8 @@ fn gguf_offsets() {
         [0; 32],
     );
     assert_snapshot!(refused(huge.build()), @r#"
-    Malformed: file: tensor "a": the tensor's 9223372036854775744 bytes would end 9223372036854775680 bytes after the end of the file (160) (at byte 96)
-    help: the file is cut short, perhaps by an unfinished download: 160 of 9223372036854775872 bytes are there (0 %), 9223372036854775712 missing: fetch it again
+    Malformed: file: tensors "a" and "b" overlap: the first ends at 9223372036854775840, the second begins at 128, which llama.cpp refuses (at byte 128)
+    help: Strictness::Lenient accepts the file
     "#);
 }
 
@@ -370,6 +370,16 @@ fn gguf_strictness() {
     two tensors share bytes, which llama.cpp refuses (at byte 160)
     Malformed: file: tensor "b" does not follow the one listed before it, which llama.cpp refuses (at byte 160)
     help: without Strictness::Strict the file is accepted
+    "#);
+    // A size that is wrong, as for a type that another program has under the same number.
+    let within = Gguf::new()
+        .key("general.architecture", Kv::text("llama"))
+        .tensor("a", DType::Q8_0, &[64], vec![0; 68])
+        .tensor("b", DType::F32, &[1], f32s(&[1.0]))
+        .at(32);
+    assert_snapshot!(refused_by(within.build(), Strictness::Default), @r#"
+    Malformed: file: tensors "a" and "b" overlap: the first ends at 228, the second begins at 192; the first has the number of Q8_0, by which another program may mean a type of another size, which llama.cpp refuses (at byte 192)
+    help: Strictness::Lenient accepts the file
     "#);
     assert_snapshot!(said(second().with(|file| file.order = Some(vec![1, 0]))), @r#"
     tensor "a" does not follow the one listed before it, which llama.cpp refuses (at byte 192)

@@ -19,8 +19,8 @@ import lines
 import loader
 
 TYPES = {"uint32": "u32", "int32": "i32", "float32": "f32", "bool": "bool"}
-# Types of the elements of arrays, which the writer takes from Python's.
-ARRAYS = {"tokenizer.ggml.token_type": "i32", "tokenizer.ggml.scores": "f32"}
+# Types of the elements of arrays, which the writer takes from Python's: those that the loader accepts.
+ARRAYS = [("tokenizer.ggml.token_type", "i32"), ("tokenizer.ggml.scores", "i32"), ("tokenizer.ggml.scores", "f32")]
 GENERAL = ("general.", "tokenizer.", "clip.", "quantize.", "imatrix.", "adapter.", "split.")
 
 
@@ -65,7 +65,7 @@ def architectures():
             yield architecture, graph
 
 
-written = {name: {key for key, of in ARRAYS.items() if of == name} for name in TYPES.values()}
+written = {name: {key for key, of in ARRAYS if of == name} for name in TYPES.values()}
 for node in ast.walk(ast.parse(inspect.getsource(gguf.gguf_writer))):
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
         type_ = TYPES.get(node.func.attr.removeprefix("add_"))

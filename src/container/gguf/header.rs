@@ -11,7 +11,7 @@ use crate::index::hash;
 use crate::limits::Limits;
 use crate::metadata::{self, HeaderEncoding, Item, ItemKind, Metadata, ValueType};
 use crate::shape;
-use crate::store::{ArrayListing, Note, check_count, check_range, cut_short};
+use crate::store::{ArrayListing, ListedArray, Note, check_count, check_range, cut_short};
 
 /// The alignment of tensor data without `general.alignment` (`GGUF_DEFAULT_ALIGNMENT`).
 const ALIGNMENT: u64 = 32;
@@ -464,6 +464,9 @@ fn check_layout(header: &mut ParsedHeader, file_len: u64, partial: bool) -> Resu
         return Ok(());
     }
     let needed = listing.iter(header).filter_map(|entry| entry.end()).max().unwrap_or(0);
+    if needed > file_len {
+        report_shared_bytes(listing, header, rules)?;
+    }
     let is_cut = partial && needed > file_len;
     let room = if is_cut { needed } else { file_len };
     // The expected start of the next tensor; unknown after a tensor of an unknown type.
@@ -503,20 +506,49 @@ fn align(position: u64, alignment: u64) -> Option<u64> {
     Some(position.checked_add(below)? & !below)
 }
 
+/// Two tensors of which one starts before the end of the other.
+fn overlap(one: &ListedArray<'_>, other: &ListedArray<'_>, end: u64) -> String {
+    let (name, start) = (other.name, other.offset);
+    let of_type = match one.dtype {
+        Ok(dtype) if dtype.is_quantized() => {
+            format!(
+                "; the first has the number of {dtype}, by which another program may mean a type of another size"
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "tensors \"{}\" and \"{name}\" overlap: the first ends at {end}, the second begins at {start}{of_type}, which \
+         llama.cpp refuses",
+        one.name
+    )
+}
+
 fn report_shared_bytes(
     listing: &ArrayListing,
     header: &[u8],
     rules: &mut RuleViolations,
 ) -> Result<()> {
     let mut spans = try_vec(listing.len())?;
-    spans.extend(listing.iter(header).filter_map(|entry| Some((entry.offset, entry.end()?))));
+    let places = (0usize..).zip(listing.iter(header));
+    spans.extend(places.filter_map(|(place, entry)| Some((entry.offset, entry.end()?, place))));
     spans.sort_unstable();
-    let mut reached = 0;
-    for (start, end) in spans {
+    // The tensor that reaches furthest, from where and to where.
+    let (mut longest, mut from, mut reached) = (0, 0, 0);
+    for (start, end, place) in spans {
         if start < reached && end > start {
-            refused(rules, start, || "two tensors share bytes".into())?;
+            // The same bytes may serve two tensors. Those of one in the middle of another mean that a size is wrong.
+            if start == from {
+                refused(rules, start, || "two tensors share bytes".into())?;
+            } else if let (Some(one), Some(other)) =
+                (listing.get(longest, header), listing.get(place, header))
+            {
+                rules.broken(Strictness::Lenient, start, || overlap(&one, &other, reached))?;
+            }
         }
-        reached = reached.max(end);
+        if end > reached {
+            (longest, from, reached) = (place, start, end);
+        }
     }
     Ok(())
 }
