@@ -330,11 +330,8 @@ impl<'d> ConfigDraft<'d> {
     /// The width of the feed-forward network, and that of each layer if they differ.
     fn network(&mut self, dim: &Field<u32>) -> (Option<Field<u32>>, Option<Field<Vec<u32>>>) {
         let (ffn_dim, ffn_dim_per_layer) = split(self.core.ffn_dim.take());
-        let mut ffn_dim = ffn_dim.or_else(|| self.four_times(dim, "4 * dim"));
-        if holds(&self.core.ffn_adjusted) {
-            ffn_dim = ffn_dim.map(|stated| adjusted(&self.core, &stated));
-        }
-        (ffn_dim, ffn_dim_per_layer)
+        let ffn_dim = ffn_dim.or_else(|| self.four_times(dim, "4 * dim"));
+        (ffn_dim.map(|stated| adjusted(&self.core, stated)), ffn_dim_per_layer)
     }
 
     /// An encoder is as wide as its decoder; configs of transformers state the width once.
@@ -533,8 +530,12 @@ fn product(
     Ok(Field::derived(value, source))
 }
 
-/// LFM2's width of the network: two thirds of the stated one, times a factor, rounded up to a multiple.
-fn adjusted(core: &Core, stated: &Field<u32>) -> Field<u32> {
+/// The width of the network. LFM2's is two thirds of the stated one, times a factor, rounded up to a multiple.
+fn adjusted(core: &Core, stated: Field<u32>) -> Field<u32> {
+    if !holds(&core.ffn_adjusted) {
+        let half = || Field::derived(stated.value / 2, format!("half of {}", stated.source));
+        return if holds(&core.ffn_half) { half() } else { stated };
+    }
     let factor = core.ffn_multiplier.as_ref().map_or(1.0, |factor| f64::from(factor.value));
     let multiple = core.ffn_multiple.as_ref().map_or(1, |multiple| multiple.value);
     // The class rounds down after each step.

@@ -114,6 +114,7 @@ parts! {
         scaled_embedding: bool = flag,  gguf [],                                                           json [];
         scaled_by_dim_layers: u32 = count, gguf [],                                                        json [];
         ffn_four_times: bool = flag,    gguf [],                                                           json [];
+        ffn_half: bool = flag,          gguf [],                                                           json [];
         usual_value_width: bool = flag, gguf [],                                                           json [];
         key_heads_in_windows: u32 = count, gguf [],                                                        json [];
     }

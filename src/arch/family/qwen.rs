@@ -8,6 +8,7 @@ use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
+    ("both_halves", Step::Config(both_halves)),
     ("deepstack", Step::Keys(deepstack)),
     ("interleaved_sections", Step::Config(interleaved_sections)),
     ("sections", Step::Config(sections)),
@@ -18,6 +19,15 @@ fn deepstack(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         model.config_value("vision_config.deepstack_visual_indexes").and_then(Json::as_array);
     let layers = layers.map_or(0, |layers| u32::try_from(layers.len()).unwrap_or(u32::MAX));
     keys.count("n_deepstack_layers", layers);
+    Ok(())
+}
+
+/// The width of a network, which Qwen 1 counts twice: for the gates and for what they let through.
+fn both_halves(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    let half = model.config.ffn_dim.as_ref().map(|width| u64::from(width.value));
+    let both = half.and_then(|half| half.checked_mul(2));
+    let both = both.ok_or_else(|| model.missing_in_model("the width of the network"))?;
+    out.insert("intermediate_size".to_owned(), both.into());
     Ok(())
 }
 
