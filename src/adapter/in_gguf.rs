@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::merge::{check_architecture, factors, lacks, targets};
 use super::{Adapter, LowRankPair, gguf};
+use crate::arch::factor;
 use crate::arch::{Axes, Change, Dialect, RowOrder, Transform, canonical_of};
 use crate::error::{Error, Result};
 use crate::model::{EMBEDDING, Model, OUTPUT, Tensor};
@@ -108,6 +109,7 @@ impl Adapter {
     /// The products by the canonical names of the tensors that they change.
     fn canonical_products(&self, base: &Model) -> Result<BTreeMap<String, CanonicalProduct<'_>>> {
         let config = base.config().ok();
+        let multipliers = factor::factors(base.store(), base.resolution()?)?;
         let mut changed = BTreeMap::new();
         for product in &self.products {
             let targets = targets(base, self, &product.target, ".weight")?;
@@ -121,6 +123,10 @@ impl Adapter {
                 }
                 let (left, right) = factors(self, product, &target, config)?;
                 let name = target.tensor.name().to_owned();
+                let left = match multipliers.iter().find(|factors| factors.are_of(&name)) {
+                    Some(factors) => left.times(&factors.parts)?,
+                    None => left,
+                };
                 changed.insert(name, CanonicalProduct { product, left, right });
             }
         }

@@ -364,7 +364,18 @@ fn added(target: &str) -> Error {
 
 /// Checks that a GGUF adapter states an architecture of the model's family.
 pub(super) fn check_architecture(model: &Model, adapter: &Adapter) -> Result<()> {
-    let Some(architecture) = model.resolution()?.architecture else { return Ok(()) };
+    let resolution = model.resolution()?;
+    let Some(architecture) = resolution.architecture else { return Ok(()) };
+    let multiplied = |dialect| matches!(dialect, Dialect::Gguf | Dialect::Mlx);
+    if !architecture.factors.is_empty()
+        && multiplied(resolution.dialect) != multiplied(adapter.dialect)
+    {
+        let fault =
+            "weights of one of the model and the adapter are multiplied by factors of the config";
+        return Err(
+            Error::unsupported(fault).advise("merge it into the model that it was trained for")
+        );
+    }
     match adapter.model.metadata().str("general.architecture") {
         Some(name) if !architecture.gguf.contains(&name) => {
             let fault =

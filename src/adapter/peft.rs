@@ -27,8 +27,9 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
     }
     let mut parts = AdapterParts::default();
     for tensor in model.stored_tensors() {
-        // PEFT saves the base's own embedding beside a changed one.
-        if tensor.name().ends_with(".base_layer.weight") {
+        // PEFT saves the base's own embedding beside a changed one, and a module beside its trained copy.
+        let name = tensor.name();
+        if name.ends_with(".base_layer.weight") || name.contains(".original_module.") {
             continue;
         }
         if let Err(fault) = parts.add(tensor.name()) {
@@ -69,6 +70,10 @@ pub(super) fn read(model: &Model) -> Result<Option<Adapter>> {
 fn wholes(mut wholes: Vec<WholeTensor>, config: &Map<String, Json>) -> Vec<WholeTensor> {
     let modules = config.get("modules_to_save").and_then(Json::as_array);
     let modules: Vec<&str> = modules.into_iter().flatten().filter_map(Json::as_str).collect();
+    // A copy may also be saved under the name of the module.
+    let copies: Vec<String> =
+        wholes.iter().filter(|whole| whole.is_copy).map(|whole| whole.target.clone()).collect();
+    wholes.retain(|whole| whole.is_copy || !copies.contains(&whole.target));
     for whole in &mut wholes {
         let module = whole.target.rsplit_once('.').map_or(&*whole.target, |(module, _)| module);
         whole.is_copy |=

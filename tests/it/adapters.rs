@@ -199,8 +199,13 @@ fn whole_tensors_and_longer_vocabularies() {
     let (head, embedding) = (stored("lm_head.weight"), stored("model.embed_tokens.weight"));
     let norm = stored("model.norm.modules_to_save.default.weight");
     let (rows, factors) = (numbers(9, 43 * 32), numbers(10, 32));
+    // With a longer vocabulary, PEFT saves such modules three times: as they are, trained, and as they were before.
+    let (trained, before) =
+        (stored("lm_head.modules_to_save.weight"), stored("lm_head.original_module.weight"));
     let tensors = [
-        (&*head, &[43u64, 32][..], rows.clone()),
+        (&*trained, &[43u64, 32][..], rows.clone()),
+        (&*before, &[43, 32], numbers(11, 43 * 32)),
+        (&*head, &[43, 32], rows.clone()),
         (&*embedding, &[43, 32], rows.clone()),
         (&*norm, &[32], factors.clone()),
     ];
