@@ -384,6 +384,21 @@ fn parts_that_llama_cpp_lacks_are_named() {
     }
 }
 
+/// llama.cpp puts a space after special tokens too.
+#[test]
+fn a_space_before_the_first_word_alone_is_told() {
+    for (scheme, is_told) in [("first", true), ("always", false)] {
+        let mut made = merges_with_bytes();
+        made["normalizer"] = Json::Null;
+        made["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": scheme, "split": false});
+        let folder = beside("llama", 9, &[("tokenizer.json", made.to_string())]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let (_, notes) = gguf_metadata_and_notes(&model).expect("keys");
+        let said = notes.iter().any(|note| note.text.contains("prepend_scheme first"));
+        assert_eq!(said, is_told, "{notes:?}");
+    }
+}
+
 /// llama.cpp merges any two tokens that make a token, and these merges lack the second pair of one token.
 #[test]
 fn merges_that_are_not_listed_are_told() {

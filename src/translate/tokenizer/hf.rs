@@ -157,10 +157,13 @@ fn translated(
     };
     // Such tokens are matched as in llama.cpp: before spaces are replaced.
     let plain = parts.normalizer.is_null();
+    // Runs of spaces that are stored as blocks are found after they became blocks, where nothing else is added.
+    let becomes = parts.normalizer.get("type").and_then(Json::as_str) == Some("Replace");
+    let plain = |entry: &JsonToken| plain || becomes && entry.text.contains(BLOCK);
     let added: AddedTokens = entries
         .iter()
         .filter(is_added)
-        .map(|entry| (entry.id, added_token(entry, plain)))
+        .map(|entry| (entry.id, added_token(entry, plain(entry))))
         .collect();
     let with_id = |(id, token): &(u32, Map<String, Json>)| {
         let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);

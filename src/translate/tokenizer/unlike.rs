@@ -27,6 +27,8 @@ pub(super) fn note(
     let own = Own {
         kind,
         collapses: is("tokenizer.ggml.remove_extra_whitespaces"),
+        prefixes: out.get("tokenizer.ggml.add_space_prefix").and_then(|flag| flag.to_bool())
+            != Some(false),
         has_charsmap: out.get("tokenizer.ggml.precompiled_charsmap").is_some(),
     };
     let mut parts = Vec::new();
@@ -35,6 +37,11 @@ pub(super) fn note(
     parts.extend(normalizer.filter(other).map(|step| format!("normalizer {}", step_kind(step))));
     let splitter = files.steps("pre_tokenizer", "pretokenizers").into_iter();
     parts.extend(splitter.filter_map(|step| own.lacks(step)));
+    // transformers' class then puts a space before the first word alone.
+    let is_first = files.config.get("legacy").and_then(Json::as_bool) == Some(false);
+    if *kind == SentencePiece && own.prefixes && is_first && files.tokenizer.is_none() {
+        parts.push("legacy false, without a space after special tokens".to_owned());
+    }
     if *kind == WordPiece {
         let length = files.json_value(&["model", "max_input_chars_per_word"]);
         let length = length.and_then(Json::as_u64).filter(|length| *length != USUAL_LENGTH);
@@ -59,6 +66,8 @@ struct Own<'k> {
     kind: &'k TokenizerKind,
     /// Whether several spaces become one, and those at the ends are left out.
     collapses: bool,
+    /// Whether a space is put before a text, and after each special token.
+    prefixes: bool,
     /// Whether a table of characters makes spaces of other white space.
     has_charsmap: bool,
 }
@@ -88,15 +97,17 @@ impl Own<'_> {
     fn lacks(&self, step: &Json) -> Option<String> {
         let flag = |key: &str| step.get(key).and_then(Json::as_bool);
         let kind = step_kind(step);
+        let scheme = step.get("prepend_scheme").and_then(Json::as_str);
         let has = match (self.kind, kind) {
             (Bpe, "ByteLevel") if flag("add_prefix_space") == Some(true) => {
                 return Some("add_prefix_space of ByteLevel".to_owned());
             }
+            (Unigram | SentencePiece, "Metaspace")
+                if (self.prefixes || *self.kind == Unigram) && scheme == Some("first") =>
+            {
+                return Some("prepend_scheme first of Metaspace".to_owned());
+            }
             (Unigram, "Metaspace") => {
-                let scheme = step.get("prepend_scheme").and_then(Json::as_str);
-                if scheme == Some("first") {
-                    return Some("prepend_scheme first of Metaspace".to_owned());
-                }
                 if flag("split") == Some(false) {
                     return Some("Metaspace that does not split".to_owned());
                 }
