@@ -174,8 +174,8 @@ impl Activation {
     /// The function of that name in `config.json`.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
-            "silu" | "swish" | "gated-silu" => Self::Silu,
-            "gelu" => Self::Gelu,
+            "silu" | "swish" | "swiglu" | "gated-silu" => Self::Silu,
+            "gelu" | "geglu" => Self::Gelu,
             "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_tanh" | "gated-gelu" => {
                 Self::GeluTanh
             }
@@ -292,6 +292,13 @@ impl Function {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Names of gated networks are those of what their gates compute.
+    #[test]
+    fn gated_networks_have_the_activation_of_their_gates() {
+        assert_eq!(Activation::named("swiglu"), Activation::named("silu"));
+        assert_eq!(Activation::named("geglu"), Activation::named("gelu"));
+    }
 
     #[test]
     fn the_error_function_has_its_known_values() {

@@ -14,7 +14,7 @@ const ARCHITECTURES: &[&str] = &[
 ];
 
 const KIND: &str = "the weights of a diffusion model, which makes images or video, not text";
-const ADAPTER: &str = "an adapter of a diffusion model, which makes images or video, not text";
+const ADAPTER: &str = "a LoRA adapter of a diffusion model, which makes images or video, not text";
 
 /// The beginnings of tensors' names in checkpoints of Stable Diffusion, Flux and their relatives, and in adapters of
 /// kohya's scripts.
@@ -29,6 +29,10 @@ const NAMES: &[(&str, &str)] = &[
     ("up_blocks.", KIND),
     ("lora_unet_", ADAPTER),
     ("lora_te", ADAPTER),
+    ("lora_transformer_", ADAPTER),
+    ("unet.", ADAPTER),
+    ("transformer.transformer_blocks.", ADAPTER),
+    ("transformer.single_transformer_blocks.", ADAPTER),
 ];
 
 /// The kind of a model that makes images or video; `None` for language models. `architecture` is the name that its

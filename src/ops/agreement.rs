@@ -157,7 +157,9 @@ impl PlannedDirectory<'_> {
                 let copied = source == Dialect::Mlx
                     && self.dialect != Dialect::Mlx
                     && is_class(mlx_lm::is_untied);
-                let may_be_equal = always || copied || stated == Some(true);
+                let outer = Level::all(config).first().map(|level| level.model_type(config));
+                let usual = || outer.and_then(transformers::ties_by_default);
+                let may_be_equal = always || copied || stated.or_else(usual) == Some(true);
                 let trusted = stated == Some(true) && self.is_converters_copy(&embedding, &head);
                 let equal = may_be_equal && (trusted || same_values(&embedding, &head)?);
                 let name = head.name().to_owned();

@@ -122,6 +122,23 @@ fn module(kind: &str, path: &str) -> Json {
     json!({"path": path, "type": format!("sentence_transformers.models.{kind}")})
 }
 
+#[test]
+fn a_module_whose_files_are_missing_is_a_fault() {
+    let modules = json!([
+        module("Transformer", ""),
+        module("Pooling", "1_Pooling"),
+        module("Normalize", "2_Normalize")
+    ]);
+    let made = llama(&[("modules.json", modules.to_string().as_bytes())]);
+    let said = |made: &TempDir| {
+        let model = Model::open(made.path()).expect("a model");
+        ops::check_consistency(&model, Strictness::Default).expect("a report").faults.join("; ")
+    };
+    assert_eq!(said(&made), "modules.json names 1_Pooling/config.json (Pooling), which is missing");
+    put(made.path(), "1_Pooling/config.json", br#"{"pooling_mode_mean_tokens": true}"#);
+    assert_eq!(said(&made), "");
+}
+
 /// A model of Gemma's embedder with two dense layers.
 fn embedder(activation: &str) -> TempDir {
     const FOUR: [&str; 6] = [

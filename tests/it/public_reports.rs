@@ -737,3 +737,60 @@ fn classes_without_a_mask_are_not_causal() {
         assert_eq!(found.and_then(|value| value.to_bool()), causal, "{class}");
     }
 }
+
+/// The width that Qwen 1 states counts the gates and what they let through.
+#[test]
+fn qwen_1_states_twice_the_width_of_its_network() {
+    let config = json!({
+        "architectures": ["QWenLMHeadModel"], "model_type": "qwen", "hidden_size": 32, "intermediate_size": 128,
+        "kv_channels": 16, "layer_norm_epsilon": 1e-6, "max_position_embeddings": 64, "no_bias": true,
+        "num_attention_heads": 2, "num_hidden_layers": 1, "rotary_emb_base": 10000, "rotary_pct": 1.0,
+        "seq_length": 64, "tie_word_embeddings": false, "vocab_size": 32,
+    });
+    let layer = |name: &str| format!("transformer.h.0.{name}");
+    let tensors: [(String, &[u64]); 11] = [
+        ("transformer.wte.weight".to_owned(), &[32, 32]),
+        ("transformer.ln_f.weight".to_owned(), &[32]),
+        ("lm_head.weight".to_owned(), &[32, 32]),
+        (layer("ln_1.weight"), &[32]),
+        (layer("ln_2.weight"), &[32]),
+        (layer("attn.c_attn.weight"), &[96, 32]),
+        (layer("attn.c_attn.bias"), &[96]),
+        (layer("attn.c_proj.weight"), &[32, 32]),
+        (layer("mlp.w1.weight"), &[64, 32]),
+        (layer("mlp.w2.weight"), &[64, 32]),
+        (layer("mlp.c_proj.weight"), &[32, 64]),
+    ];
+    let tensors = tensors.each_ref().map(|(name, shape)| (name.as_str(), *shape));
+    let files = with_shapes(&config, &tensors);
+    let own = Model::open(files.path()).unwrap();
+    assert_eq!(faults(&own, Strictness::Default), "");
+    let (_folder, model) = in_gguf(files.path());
+    assert_eq!(model.metadata().u64("qwen.feed_forward_length"), Some(128));
+    assert_eq!(model.config().unwrap().ffn_dim.as_ref().unwrap().value, 64);
+    assert_eq!(config_in_safetensors(model.path())["intermediate_size"], 128);
+}
+
+#[test]
+fn adapters_of_diffusion_models_are_called_so() {
+    for name in [
+        "lora_unet_down_blocks_0_attentions_0_to_q.lora_down.weight",
+        "transformer.transformer_blocks.0.attn.to_q.lora_A.weight",
+        "unet.down_blocks.0.attentions.0.attn1.processor.to_q_lora.down.weight",
+    ] {
+        let file = Safetensors::new().tensor(name, "F32", &[4, 8], f32s(&[0.0; 32]));
+        let files = folder(&[("lora.safetensors", file.build())]);
+        let said = converted(&files.path().join("lora.safetensors"), &ConvertOptions::new(&GGUF));
+        let said = said.unwrap_err();
+        assert!(said.contains("a LoRA adapter of a diffusion model"), "{said}");
+    }
+}
+
+/// A model in F32 with this config, whose tensors have these shapes.
+fn with_shapes(config: &Value, tensors: &[(&str, &[u64])]) -> tempfile::TempDir {
+    let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape)| {
+        let count = shape.iter().product::<u64>() as usize;
+        file.tensor(name, "F32", shape, f32s(&vec![1.0; count]))
+    });
+    folder(&[("config.json", config.to_string().into_bytes()), ("model.safetensors", file.build())])
+}

@@ -74,6 +74,25 @@ fn written(model: &Model, options: &ConvertOptions, name: &str) -> (TempDir, Mod
     (out, model, plan.notes.join("; "))
 }
 
+/// Without a statement, the class decides whether an equal output matrix is the embedding.
+#[test]
+fn an_output_matrix_that_equals_the_embedding_of_a_class_that_ties_them() {
+    for (class, is_left_out) in [("gemma", true), ("llama", false)] {
+        let files = model(Some(1.0));
+        for (key, value) in
+            [("model_type", json!(class)), ("hidden_activation", json!("gelu_pytorch_tanh"))]
+        {
+            state(files.path(), key, value);
+        }
+        state(files.path(), "tie_word_embeddings", Json::Null);
+        let own = Model::open(files.path()).expect("a model");
+        let (_out, back, notes) = written(&own, &ConvertOptions::new(&SAFETENSORS), "st");
+        let is_stored = back.stored_tensor("lm_head.weight").is_ok();
+        assert_eq!(!is_stored, is_left_out, "{class}: {notes}");
+        assert!(!notes.contains("differs from the embedding"), "{class}: {notes}");
+    }
+}
+
 /// PEFT trains a copy of a module to save, and leaves the output matrix as it was.
 #[test]
 fn a_trained_embedding_leaves_the_output_matrix_as_it_was() {

@@ -301,7 +301,7 @@ def of_mlx_class(model_type, classes):
     module, _ = mlx_module(model_type)
     source = inspect.getsource(module) if module else ""
     words = [] if model_type in classes else ["inner"]
-    if has_output_matrix(source):
+    if has_output_matrix(source) or MLX_MODULES.get(model_type, {}).get("head") == "own":
         words.append("untied")
     if "as_linear(" in source and not re.search(r"nn\.Linear\([^)]*vocab_size", source):
         words.append("tied")

@@ -450,9 +450,9 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
         ),
         2 => return None,
         _ => (
-            "several files are given, which are no shards of one model".to_owned(),
-            "models are merged by a recipe: `weighbridge help merge`; `cat PIECES > FILE` joins the pieces of one \
-             file"
+            "several files are given, whose names are not those of the shards of one model".to_owned(),
+            "shards of GGUF are found if they are named PREFIX-00001-of-0000N.gguf; models are merged by a recipe: \
+             `weighbridge help merge`; `cat PIECES > FILE` joins a file that was cut into pieces"
                 .to_owned(),
         ),
     })

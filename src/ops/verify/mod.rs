@@ -46,7 +46,8 @@ pub struct Consistency {
 ///
 /// `Io` if a file beside the weights cannot be read.
 pub fn check_consistency(model: &Model, strictness: Strictness) -> Result<Consistency> {
-    let Examination { faults, mut refused, .. } = Examination::of(model)?;
+    let Examination { mut faults, mut refused, .. } = Examination::of(model)?;
+    faults.extend(of(Area::Config, missing_modules(model.store())?));
     // A family that is given at run time may be written under a name that only its programs know.
     refused.extend(of(Area::Loader, unknown_architecture(model.store())));
     let mut found = Consistency::default();
@@ -161,6 +162,22 @@ impl Examination {
         found.refused.extend(of(Area::Vocabulary, refused));
         Ok(found)
     }
+}
+
+/// The modules in `modules.json` that sentence-transformers does not load, since their files are missing.
+fn missing_modules(store: &Store) -> Result<Vec<String>> {
+    const CONFIGURED: [&str; 2] = ["Pooling", "Dense"];
+    let mut faults = Vec::new();
+    for module in store.modules()? {
+        let (kind, folder) = (module.kind.as_str(), &module.folder);
+        let is_here = CONFIGURED.contains(&kind) && store.module_folder(&module).is_some();
+        if is_here && matches!(store.module_config(&module), Ok(None)) {
+            faults.push(format!(
+                "modules.json names {folder}/config.json ({kind}), which is missing"
+            ));
+        }
+    }
+    Ok(faults)
 }
 
 /// The fault of a model with tensors whose values are not known.
