@@ -67,12 +67,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+/// The files with an ending.
+fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            files(&path, ending, found);
+        } else if path.extension().is_some_and(|own| own == ending) {
             found.push(path);
         }
     }
@@ -96,7 +97,7 @@ fn sources_in(folder: &str, start: &str) -> BTreeMap<String, String> {
 fn whole_sources(folder: &str) -> BTreeMap<String, String> {
     let mut found = Vec::new();
     let src = root().join(folder);
-    files(&src, &mut found);
+    files(&src, "rs", &mut found);
     let of_tests =
         |path: &Path| path.ends_with("tests.rs") || path.with_file_name("").ends_with("tests");
     found.retain(|path| !of_tests(path));
@@ -212,9 +213,11 @@ fn files_are_short() {
 
 #[test]
 fn snapshots_are_short() {
-    for folder in ["tests/it/snapshots", "cli/tests/it/snapshots"] {
-        for entry in std::fs::read_dir(root().join(folder)).expect("snapshots") {
-            let path = entry.expect("an entry").path();
+    for tests in ["tests/it", "cli/tests/it"] {
+        let mut found = Vec::new();
+        files(&root().join(tests), "snap", &mut found);
+        assert!(!found.is_empty(), "no snapshots in {tests}");
+        for path in found {
             let bytes = path.metadata().expect("a size").len();
             assert!(bytes <= SNAPSHOT, "{} has {bytes} bytes", path.display());
         }

@@ -1,7 +1,7 @@
 //! A machine's worth of models: small files in the layouts of all programs that `list models` knows,
 //! below a folder that stands for the home directory.
 //!
-//! `cargo xtask machine FOLDER [FILES]` makes them; `cli/tests/it/models.rs` uses the same code.
+//! `cargo xtask machine FOLDER [FILES]` makes them; `cli/tests/it/cmd/models.rs` uses the same code.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,9 @@
+//! Tests of the program's `args`.
+
+mod effects;
+mod family;
+mod help;
+mod mistakes;
+mod names;
+mod overwrite;
+mod rare;

@@ -1,0 +1,4 @@
+//! Tests of the program's `print`.
+
+mod pipes;
+mod terminal;

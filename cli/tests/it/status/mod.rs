@@ -1,0 +1,6 @@
+//! Tests of the program's `status`.
+
+mod errors;
+mod interrupted;
+mod json;
+mod statuses;

@@ -1,0 +1,4 @@
+//! Tests of the library's `adapter`.
+
+mod forms;
+mod merge;

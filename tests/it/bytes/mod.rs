@@ -1,0 +1,4 @@
+//! Tests of the library's `bytes`.
+
+mod content_addressed;
+mod shrink;

@@ -1,0 +1,3 @@
+//! Tests of the library's `engines`.
+
+pub(crate) mod requirements;

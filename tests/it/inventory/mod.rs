@@ -1,0 +1,3 @@
+//! Tests of the library's `inventory`.
+
+mod folders;

@@ -1,0 +1,7 @@
+//! Tests of the library's `model`.
+
+mod derived;
+mod products;
+mod requests;
+pub(crate) mod sharding;
+mod slices;

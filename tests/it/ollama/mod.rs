@@ -1,0 +1,3 @@
+//! Tests of the library's `ollama`.
+
+mod create;

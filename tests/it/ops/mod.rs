@@ -1,0 +1,23 @@
+//! Tests of the library's `ops`.
+
+mod agreement;
+mod check_values;
+pub(crate) mod convert;
+mod convert_names;
+mod create;
+mod dialect;
+mod diff;
+mod inspect;
+mod left_out;
+mod merging;
+mod mmproj;
+#[cfg(feature = "http")]
+pub(crate) mod pull;
+#[cfg(feature = "http")]
+mod pull_cache;
+pub(crate) mod ranks;
+mod refused;
+mod reports;
+mod rewrite;
+mod shapes;
+mod verify;

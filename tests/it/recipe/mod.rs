@@ -1,0 +1,4 @@
+//! Tests of the library's `recipe`.
+
+mod dtypes;
+mod imatrix;

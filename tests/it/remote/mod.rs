@@ -1,0 +1,4 @@
+//! Tests of the library's `remote`.
+
+mod answers;
+mod client;

@@ -1,0 +1,4 @@
+//! Tests of the library's `tokenizer`.
+
+mod decoder;
+pub(crate) mod files;
