@@ -211,10 +211,12 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
 }
 
 /// `FILE quantize Q4_K_M` is `quantize FILE Q4_K_M`.
-fn file_after(program: &Program, words: &mut [OsString], at: usize) {
+fn file_after(program: &mut Program, words: &mut [OsString], at: usize) {
     let (first, second) = (word_at(words, at), word_at(words, at + 1));
+    // A folder may have the name of a verb that has verbs: `run generate`.
+    let of_verb = program.verb(first).is_some_and(|verb| verb.find_subcommand(second).is_some());
     let is_model = || Path::new(first).exists() || order::in_store(first);
-    if is_verb(program, second) && !is_verb(program, first) && is_model() {
+    if !of_verb && is_verb(program, second) && !is_verb(program, first) && is_model() {
         words.swap(at, at + 1);
     }
 }

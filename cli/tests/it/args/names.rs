@@ -36,6 +36,17 @@ fn types_that_need_an_importance_matrix_say_so() {
     assert!(line("IQ2_XXS ").contains("  required  ") && !line("Q4_K_M ").contains("required"));
 }
 
+/// A folder named as a verb is not taken for a model before its verb.
+#[test]
+fn a_folder_may_have_the_name_of_a_verb() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("run")).expect("a folder");
+    let model = support::root().join(GGUF);
+    let words = ["run", "logits", model.to_str().expect("UTF-8"), "--ids", "1"];
+    let ran = support::program(&words).current_dir(folder.path()).output().expect("a program");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
 /// `-` is standard output, not a file of that name.
 #[test]
 fn a_report_goes_to_standard_output() {
