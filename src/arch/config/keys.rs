@@ -163,8 +163,8 @@ parts! {
         mscale: f32 = real,              gguf [],                            json ["rope.mscale"];
         /// YaRN in DeepSeek: like `mscale`, for all dimensions.
         mscale_all_dim: f32 = real,      gguf [],                            json ["rope.mscale_all_dim"];
-        /// YaRN: whether the bounds are rounded to whole dimensions.
-        truncate: bool = flag,           gguf [],                            json ["rope.truncate"];
+        /// YaRN: whether the bounds are rounded to whole dimensions. Objects for kinds of layers are not asked: transformers ignores it there.
+        truncate: bool = flag,           gguf [],                            json ["rope_parameters.truncate", "rope_scaling.truncate"];
         /// Llama 3: wavelengths longer than the trained context divided by this are fully scaled.
         low_freq_factor: f32 = positive, gguf [],                            json ["rope.low_freq_factor"];
         /// Llama 3: wavelengths shorter than the trained context divided by this are not scaled.

@@ -172,8 +172,15 @@ impl Reader<'_> {
         let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(kind)));
         if let Some(nested) = nested {
             let each = kinds.into_iter().filter_map(|kind| {
-                let own = nested.get(kind)?.as_object();
-                Some((kind.to_owned(), self.scaling(own, None)))
+                let mut own = nested.get(kind)?.as_object().cloned();
+                // Transformers 5.24 looks for it outside alone.
+                if let Some(own) = &mut own {
+                    own.remove("truncate");
+                    own.extend(
+                        nested.get("truncate").map(|value| ("truncate".to_owned(), value.clone())),
+                    );
+                }
+                Some((kind.to_owned(), self.scaling(own.as_ref(), None)))
             });
             return Json::Object(each.collect());
         }

@@ -295,6 +295,19 @@ fn bools(flags: &[bool]) -> Kv {
     Kv::Array(7, flags.iter().copied().map(Kv::Bool).collect())
 }
 
+/// Transformers 5.24 looks for `truncate` in `rope_parameters` itself.
+#[test]
+fn yarn_is_rounded_whatever_the_parameters_of_a_kind_of_layer_say() {
+    let yarn = json!({"factor": 8.0, "rope_theta": 1e6, "original_max_position_embeddings": 32,
+        "rope_type": "yarn", "truncate": false});
+    let own = json!({"model_type": "lfm3", "head_dim": 16, "rope_parameters": {
+        "full_attention": yarn, "sliding_attention": {"rope_type": "default", "rope_theta": 1e6}}});
+    let mut config = small(own);
+    assert_eq!(value(&from_json(&config), "rope_scaling_truncate"), Json::Null);
+    config["rope_parameters"]["truncate"] = false.into();
+    assert_eq!(value(&from_json(&config), "rope_scaling_truncate"), false);
+}
+
 #[test]
 fn gpt_oss_is_stretched_by_yarn() {
     let config = from_json(&small(json!({
