@@ -1,5 +1,5 @@
 //! Facts about other programs: the defaults of transformers' classes, the keys that mlx-lm requires,
-//! the tensors that llama.cpp loads.
+//! the tensors that llama.cpp loads, the formats of prompts that Ollama has.
 //!
 //! The facts are text files in the folder `engines/`, one folder for each program, which
 //! `cargo xtask engines` extracts from the installed programs. The files are compiled in as blocks
@@ -8,6 +8,7 @@
 pub(crate) mod expression;
 pub(crate) mod llama_cpp;
 pub(crate) mod mlx_lm;
+pub(crate) mod ollama;
 pub(crate) mod transformers;
 
 use std::sync::OnceLock;

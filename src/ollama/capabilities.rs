@@ -5,7 +5,8 @@ use super::served::shown_capabilities;
 use super::show;
 use crate::adapter::Adapter;
 use crate::arch::other_models;
-use crate::container::ollama::{ConfigBlob, OLLAMA, Sources, gguf_chat_format};
+use crate::container::ollama::{ConfigBlob, OLLAMA, Sources};
+use crate::engines::ollama::chat_of_architecture;
 use crate::model::Model;
 use crate::store::Encoding;
 use crate::tokenizer;
@@ -47,7 +48,7 @@ fn of_gguf(model: &Model) -> Vec<String> {
     {
         return Vec::new();
     }
-    let (format, _) = gguf_chat_format(architecture);
+    let (format, _) = chat_of_architecture(architecture);
     let config = ConfigBlob {
         family: architecture.to_owned(),
         renderer: format.renderer.to_owned(),

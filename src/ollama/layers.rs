@@ -13,10 +13,9 @@ use super::prompt::{PromptFormat, message_layer, stop_words};
 use super::show::base_config;
 use crate::bytes::Access;
 use crate::container::gguf::write::model_keys;
-use crate::container::ollama::{
-    ConfigBlob, ConfigSettings, DraftEntry, OLLAMA, gguf_chat_format, write,
-};
+use crate::container::ollama::{ConfigBlob, ConfigSettings, DraftEntry, OLLAMA, write};
 use crate::container::writer::{DocumentContent, NewDocument};
+use crate::engines::ollama::chat_of_architecture;
 use crate::error::{Error, Result};
 use crate::metadata::Metadata;
 use crate::model::Model;
@@ -155,7 +154,7 @@ fn known_format(keys: &Metadata, builder: &mut Builder) -> Vec<NewDocument> {
     builder.note(format!("adds Ollama's template {name}, which its chat template resembles"));
     vec![
         text_layer("template", format.go_template()),
-        text_layer("params", stop_words(format.stop())),
+        text_layer("params", stop_words(&format.stop())),
     ]
 }
 
@@ -166,7 +165,7 @@ fn default_stop(role: &str, keys: &Metadata, settings: &ConfigSettings) -> &'sta
     let complete =
         is_set(&settings.renderer, &base.renderer) && is_set(&settings.parser, &base.parser);
     match keys.str("general.architecture") {
-        Some(architecture) if role == "model" && !complete => gguf_chat_format(architecture).1,
+        Some(architecture) if role == "model" && !complete => chat_of_architecture(architecture).1,
         _ => &[],
     }
 }

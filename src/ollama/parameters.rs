@@ -3,44 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::container::ollama::quoted;
+use crate::engines::ollama::parameters;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
-
-/// The type of a parameter's value.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum ParameterKind {
-    Integer,
-    /// Stored in 32 bits.
-    Float,
-    Bool,
-    /// A list of texts; each setting adds one.
-    Texts,
-}
-
-use ParameterKind::{Bool, Float, Integer, Texts};
-
-#[rustfmt::skip]
-static PARAMETERS: &[(&str, ParameterKind)] = &[
-    ("num_ctx", Integer), ("num_batch", Integer), ("num_gpu", Integer), ("main_gpu", Integer),
-    ("use_mmap", Bool), ("num_thread", Integer), ("draft_num_predict", Integer),
-    ("num_keep", Integer), ("seed", Integer), ("num_predict", Integer), ("top_k", Integer),
-    ("top_p", Float), ("min_p", Float), ("typical_p", Float), ("repeat_last_n", Integer),
-    ("temperature", Float), ("repeat_penalty", Float), ("presence_penalty", Float),
-    ("frequency_penalty", Float), ("stop", Texts),
-];
-
-/// Parameters of earlier versions, which Ollama ignores.
-const IGNORED: [&str; 9] = [
-    "penalize_newline",
-    "low_vram",
-    "f16_kv",
-    "logits_all",
-    "vocab_only",
-    "use_mlock",
-    "mirostat",
-    "mirostat_tau",
-    "mirostat_eta",
-];
 
 /// Parameters by name, each with its value as JSON.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -54,11 +19,9 @@ impl Parameters {
     ///
     /// `Mismatch` for an unknown name, and for a value of another type.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool> {
-        if IGNORED.contains(&name) {
-            return Ok(false);
-        }
-        let Some((_, kind)) = PARAMETERS.iter().find(|row| row.0 == name) else {
-            let known: Vec<&str> = PARAMETERS.iter().map(|row| row.0).collect();
+        let Some((_, kind)) = parameters().find(|row| row.0 == name) else {
+            let known = parameters().filter(|row| row.1 != "ignored").map(|row| row.0);
+            let known: Vec<&str> = known.collect();
             return Err(Error::mismatch(format!("unknown parameter \"{name}\""))
                 .advise(format!("one of {}", known.join(", "))));
         };
@@ -66,17 +29,18 @@ impl Parameters {
             Error::mismatch(format!("the parameter {name} is {expected}, not \"{value}\""))
         };
         let json = match kind {
-            Integer => value.parse::<i64>().map_err(|_| wrong("an integer"))?.to_string(),
-            Float => {
+            "ignored" => return Ok(false),
+            "integer" => value.parse::<i64>().map_err(|_| wrong("an integer"))?.to_string(),
+            "float" => {
                 let number = value.parse::<f32>().ok().filter(|number| number.is_finite());
                 number_text(f64::from(number.ok_or_else(|| wrong("a number"))?), true)
             }
-            Bool => match value {
+            "bool" => match value {
                 "1" | "t" | "T" | "true" | "TRUE" | "True" => "true".to_owned(),
                 "0" | "f" | "F" | "false" | "FALSE" | "False" => "false".to_owned(),
                 _ => return Err(wrong("true or false")),
             },
-            Texts => match self.0.get(name).and_then(|list| list.strip_suffix(']')) {
+            _ => match self.0.get(name).and_then(|list| list.strip_suffix(']')) {
                 Some(list) => format!("{list},{}]", quoted(value)),
                 None => format!("[{}]", quoted(value)),
             },

@@ -2,7 +2,8 @@
 //! capabilities, and which template it uses (server/images.go of Ollama fb307609).
 
 use super::go_template::GoTemplate;
-use crate::container::ollama::{ConfigBlob, offers_tools, parser_reads, thinks};
+use crate::container::ollama::{ConfigBlob, offers_tools, thinks};
+use crate::engines::ollama::parser_reads;
 
 /// The template that Ollama uses for a model.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

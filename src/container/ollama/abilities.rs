@@ -3,7 +3,9 @@
 //! Ollama fb307609 (2026-08-21) decides this from `config.json` and the chat template
 //! (x/create/client) for tensor blobs, and from the architecture (server/create.go) for GGUF.
 
+use crate::engines::ollama::{self, ChatFormat, NewerFormat};
 use crate::json::Json;
+
 /// The texts that decide: the config, and the chat templates in both places where they are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sources<'s> {
@@ -12,117 +14,6 @@ pub(crate) struct Sources<'s> {
     pub(crate) embedded: &'s str,
     /// The content of `chat_template.jinja`; empty if there is none.
     pub(crate) standalone: &'s str,
-}
-
-/// The names of a renderer, which writes prompts, and of a parser, which reads answers.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct ChatFormat {
-    pub(crate) renderer: &'static str,
-    pub(crate) parser: &'static str,
-}
-
-const fn chat_format(renderer: &'static str, parser: &'static str) -> ChatFormat {
-    ChatFormat { renderer, parser }
-}
-
-/// A test of the lower-case name of a class or model type, in a row of [`FAMILIES`].
-#[derive(Debug)]
-enum NameTest {
-    Starts(&'static str),
-    Is(&'static str),
-    Contains(&'static [&'static str]),
-}
-
-impl NameTest {
-    fn accepts(&self, name: &str) -> bool {
-        match self {
-            Self::Starts(start) => name.starts_with(start),
-            Self::Is(whole) => name == *whole,
-            Self::Contains(pieces) => pieces.iter().any(|piece| name.contains(piece)),
-        }
-    }
-}
-
-/// Another renderer and parser of a family, which the chat template reveals.
-#[derive(Debug)]
-struct NewerFormat {
-    format: ChatFormat,
-    /// The pieces that the template contains, all of them.
-    marks: &'static [&'static str],
-    /// Whether `chat_template.jinja` counts even if `tokenizer_config.json` has a template.
-    in_either: bool,
-}
-
-/// The families that have a renderer and a parser (`parserNameForIdentifier`,
-/// `rendererNameForIdentifier`), in Ollama's order.
-#[rustfmt::skip]
-static FAMILIES: &[(NameTest, ChatFormat, Option<NewerFormat>)] = &[
-    (NameTest::Starts("museglimmer"), chat_format("glimmer", "glimmer"), None),
-    (NameTest::Is("muse_glimmer"), chat_format("glimmer", "glimmer"), None),
-    (NameTest::Contains(&["laguna"]), chat_format("laguna", "laguna"), Some(NewerFormat {
-        format: chat_format("poolside-v1", "poolside-v1"), marks: &["laguna_glm_thinking_v8"], in_either: true,
-    })),
-    (NameTest::Contains(&["cohere2moe", "cohere2_moe"]), chat_format("cohere", "cohere"), None),
-    (NameTest::Contains(&["gemma4"]), chat_format("gemma4", "gemma4"), None),
-    (NameTest::Contains(&["glm4", "glm-4"]), chat_format("glm-4.7", "glm-4.7"), None),
-    (NameTest::Contains(&["deepseek"]), chat_format("deepseek3", "deepseek3"), None),
-    (NameTest::Contains(THINKERS), chat_format("qwen3.5", "qwen3.5"), Some(NewerFormat {
-        format: chat_format("qwen3.8", "qwen3.5"), marks: &["resolved_reasoning_effort", "preserve_thinking"], in_either: false,
-    })),
-    (NameTest::Contains(&["qwen3"]), chat_format("qwen3-coder", "qwen3"), None),
-    (NameTest::Contains(&["nemotronh", "nemotron_h"]), chat_format("nemotron-3-nano", "nemotron-3-nano"), Some(NewerFormat {
-        format: chat_format("nemotron-3.5-nano", "nemotron-3.5-nano"), marks: &["{reasoning effort: efficient}"], in_either: true,
-    })),
-];
-
-/// Names of models that think whatever their template contains (`isQwen35Family`).
-const THINKERS: &[&str] = &["qwen3_5", "qwen3next"];
-
-/// Renderers and parsers by GGUF architecture (`createModel` of server/create.go), and the words
-/// that end an answer unless the Modelfile sets some.
-#[rustfmt::skip]
-static GGUF_FORMATS: &[(&[&str], ChatFormat, &[&str])] = &[
-    (&["gemma4"], chat_format("gemma4", "gemma4"), &["<turn|>"]),
-    (&["laguna"], chat_format("laguna", "laguna"), &[]),
-    (&["nemotron_h", "nemotron_h_moe", "nemotron_h_omni"], chat_format("nemotron-3-nano", "nemotron-3-nano"), &[]),
-];
-
-/// The parsers, each with whether it reads tool calls and thoughts (model/parsers).
-#[rustfmt::skip]
-static PARSERS: &[(&str, bool, bool)] = &[
-    ("cogito", true, true),
-    ("cohere", true, true),
-    ("deepseek3", true, true),
-    ("functiongemma", true, false),
-    ("gemma4", true, true),
-    ("gemma4-no-thinking", true, false),
-    ("glimmer", true, true),
-    ("glm-4.7", true, true),
-    ("glm-ocr", true, false),
-    ("harmony", true, true),
-    ("laguna", true, true),
-    ("lfm2", true, false),
-    ("lfm2-thinking", true, true),
-    ("ministral", true, false),
-    ("nemotron-3-nano", true, true),
-    ("nemotron-3.5-nano", true, true),
-    ("olmo3", true, false),
-    ("olmo3-think", false, true),
-    ("ornith", true, true),
-    ("passthrough", false, false),
-    ("poolside-v1", true, true),
-    ("qwen3", true, false),
-    ("qwen3-coder", true, false),
-    ("qwen3-thinking", true, true),
-    ("qwen3-vl-instruct", true, false),
-    ("qwen3-vl-thinking", true, true),
-    ("qwen3.5", true, true),
-];
-
-/// Whether a parser reads tool calls, and whether it reads thoughts.
-pub(crate) fn parser_reads(parser: &str) -> (bool, bool) {
-    let row = PARSERS.iter().find(|row| row.0 == parser);
-    row.map_or((false, false), |row| (row.1, row.2))
 }
 
 impl<'s> Sources<'s> {
@@ -143,13 +34,14 @@ impl<'s> Sources<'s> {
     /// The renderer and the parser of the model's family; empty names if it has none.
     pub(crate) fn chat_format(&self) -> ChatFormat {
         let names = self.names();
-        let row = names.iter().find_map(|name| FAMILIES.iter().find(|row| row.0.accepts(name)));
-        let Some((_, usual, newer)) = row else { return ChatFormat::default() };
-        let has = |newer: &&NewerFormat| {
+        let family =
+            names.iter().find_map(|name| ollama::chat_families().find(|row| row.has(name)));
+        let Some(family) = family else { return ChatFormat::default() };
+        let has = |newer: &NewerFormat| {
             let within = |text: &str| newer.marks.iter().all(|mark| text.contains(mark));
             within(self.template()) || newer.in_either && within(self.standalone)
         };
-        newer.as_ref().filter(has).map_or(*usual, |newer| newer.format)
+        family.newer.filter(has).map_or(family.format, |newer| newer.format)
     }
 
     /// The capabilities of a model of tensor blobs that answers through `parser`
@@ -158,13 +50,13 @@ impl<'s> Sources<'s> {
         let has =
             |key: &str| self.config.and_then(|config| config.get(key)).is_some_and(Json::is_object);
         let says = |key: &str| self.config.and_then(|config| config.get(key)?.as_bool());
-        let (tools, thinking) = parser_reads(parser);
+        let (tools, thinking) = ollama::parser_reads(parser);
         // Ollama looks at the model type of the whole model here, but not of the language model.
         let thinker = |config: &Json| {
             let classes = config.get("architectures").and_then(Json::as_array);
             let names = classes.into_iter().flatten().chain(config.get("model_type"));
             let mut names = names.filter_map(Json::as_str).map(str::to_ascii_lowercase);
-            names.any(|name| THINKERS.iter().any(|thinker| name.contains(thinker)))
+            names.any(|name| ollama::chat_families().any(|row| row.thinks && row.has(&name)))
         };
         let thinking = thinking || thinks(self.template()) || self.config.is_some_and(thinker);
         let all = [
@@ -176,12 +68,6 @@ impl<'s> Sources<'s> {
         ];
         all.into_iter().filter(|(_, held)| *held).map(|(name, _)| name).collect()
     }
-}
-
-/// The renderer and parser of a GGUF architecture, and the words that end its answers.
-pub(crate) fn gguf_chat_format(architecture: &str) -> (ChatFormat, &'static [&'static str]) {
-    let row = GGUF_FORMATS.iter().find(|(names, ..)| names.contains(&architecture));
-    row.map_or((ChatFormat::default(), &[]), |row| (row.1, row.2))
 }
 
 /// Whether a chat template writes thoughts (`chatTemplateHasThinkingSupport`), or at least cuts
@@ -277,13 +163,5 @@ mod tests {
         assert_eq!(spoken(&llama, "", "<think></think>"), " : completion thinking");
         assert_eq!(spoken(&llama, "plain", "<think></think>"), " : completion");
         assert!(offers_tools("{% if tools %}") && !offers_tools("{{ messages }}"));
-    }
-
-    #[test]
-    fn gguf_architectures() {
-        assert_eq!(gguf_chat_format("gemma4"), (chat_format("gemma4", "gemma4"), &["<turn|>"][..]));
-        assert_eq!(gguf_chat_format("nemotron_h_moe").0.parser, "nemotron-3-nano");
-        assert_eq!(gguf_chat_format("laguna").0.renderer, "laguna");
-        assert_eq!(gguf_chat_format("llama").0, ChatFormat::default());
     }
 }

@@ -1,7 +1,8 @@
 //! The config blob of a model, in the form that Ollama fb307609 (2026-08-21) writes.
 
-use super::abilities::{ChatFormat, Sources, gguf_chat_format};
+use super::abilities::Sources;
 use super::manifest::quoted;
+use crate::engines::ollama::{ChatFormat, chat_of_architecture};
 use crate::json::Json;
 
 /// The config blob of a model (`ConfigV2` of types/model/config.go). Empty fields are omitted where
@@ -162,7 +163,7 @@ impl ConfigBlob {
         file_type: &str,
         settings: &ConfigSettings,
     ) -> Self {
-        let (found, _) = gguf_chat_format(family);
+        let (found, _) = chat_of_architecture(family);
         let base = settings.base.as_ref().map(Self::parse);
         let base = base.as_ref();
         Self {

@@ -12,7 +12,7 @@ pub(crate) mod write;
 
 use super::Container;
 
-pub(crate) use abilities::{Sources, gguf_chat_format, offers_tools, parser_reads, thinks};
+pub(crate) use abilities::{Sources, offers_tools, thinks};
 pub(crate) use config::{ConfigBlob, ConfigSettings, DraftEntry, human};
 pub use list::{StoredModel, models, name_of};
 #[cfg(feature = "http")]
