@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use weighbridge::bytes::Text;
 use weighbridge::ops;
-use weighbridge::write::{Method, PlanReport, PlannedTensor, ReportedFile, ReportedTensor};
+use weighbridge::write::{
+    Method, Outcome, PlanReport, PlannedTensor, ReportedFile, ReportedTensor,
+};
 use weighbridge::{Model, Progress, WriteOptions, WritePlan};
 
 use crate::args::write::{Whole, Writing};
@@ -213,7 +215,7 @@ fn write_plan(
         writeln!(out)?;
         write_tensors(report, plan, shards, all, &mut out)?;
     }
-    write_reasons(plan, &mut out)?;
+    write_reasons(plan, all, &mut out)?;
     if !report.replaced.is_empty() {
         writeln!(out)?;
         write_replaced("would replace or delete", &report.replaced, &mut out)?;
@@ -345,27 +347,32 @@ fn write_tensors(
     Ok(())
 }
 
-/// Writes the reasons for which tensors are produced as they are, one line each.
-fn write_reasons(plan: &WritePlan, out: &mut Screen<impl Write>) -> Result<(), Stop> {
-    let mut reasons: Vec<(Method, &str, Vec<&str>)> = Vec::new();
-    for tensor in &plan.tensors {
-        let Some(reason) = &tensor.reason else { continue };
-        match reasons.iter_mut().find(|(how, why, _)| (*how, *why) == (tensor.method, reason)) {
-            Some((.., names)) => names.push(&tensor.name),
-            None => reasons.push((tensor.method, reason, vec![&tensor.name])),
+/// Writes why tensors are produced as they are, and what of the source is left out, one line for each reason.
+fn write_reasons(plan: &WritePlan, all: bool, out: &mut Screen<impl Write>) -> Result<(), Stop> {
+    let tensors = plan.tensors.iter().filter_map(|tensor| {
+        Some((method(tensor.method), tensor.reason.as_deref()?, tensor.name.as_str()))
+    });
+    let left_out = plan.account.items.iter().filter(|item| item.outcome == Outcome::LeftOut);
+    let left_out = left_out.map(|item| ("left out", item.detail.as_str(), item.name.as_str()));
+    let mut reasons: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for (how, why, name) in tensors.chain(left_out) {
+        match reasons.iter_mut().find(|row| (row.0, row.1) == (how, why)) {
+            Some((.., names)) => names.push(name),
+            None => reasons.push((how, why, vec![name])),
         }
     }
     if !reasons.is_empty() {
         writeln!(out)?;
     }
     for (how, why, names) in reasons {
-        let first = names.first().copied().unwrap_or_default();
-        let more = match names.len() {
-            1 => String::new(),
-            tensors => format!(" and {} more", tensors - 1),
+        let shown = if all { names.len() } else { 1 };
+        let first = names.iter().take(shown).map(|name| Text::new(name.as_bytes()).brief());
+        let first = first.collect::<Vec<_>>().join(", ");
+        let more = match names.len().saturating_sub(shown) {
+            0 => String::new(),
+            others => format!(" and {others} more"),
         };
-        let (how, why) = (method(how), Text::new(why.as_bytes()).brief());
-        writeln!(out, "{how}: {why} ({}{more})", Text::new(first.as_bytes()).brief())?;
+        writeln!(out, "{how}: {} ({first}{more})", Text::new(why.as_bytes()).brief())?;
     }
     Ok(())
 }

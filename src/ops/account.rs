@@ -56,6 +56,7 @@ const CONFIG: &str = "config.json";
 const DESCRIBES_WEIGHTS: &str = "describes the stored weights";
 const GGUF_KEYS: &str = "the keys of the GGUF file";
 const NO_DOCUMENTS: &str = "a single file has no documents";
+const NO_DOCUMENT: &str = "no document is written that states it";
 
 /// The reasons why stored tensors and files are left out, by name.
 fn reasons(source: &Model, builder: &Builder) -> Result<HashMap<String, String>> {
@@ -162,7 +163,7 @@ fn key_in_directory(
         Some((_, document, detail)) if document.is_empty() || has(document) => {
             (Outcome::Derived, detail)
         }
-        Some(_) => (Outcome::LeftOut, NO_DOCUMENTS),
+        Some(_) => (Outcome::LeftOut, NO_DOCUMENT),
         None if is_numbered => (Outcome::LeftOut, "config.json has no key for it"),
         None => (Outcome::LeftOut, "describes the file of the source"),
     }

@@ -24,7 +24,7 @@ pub(crate) struct Writing {
     /// Show what would be done with each tensor; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// With --dry-run: show one row per tensor instead of grouping equal layers
+    /// With --dry-run: one row for each tensor, and the name of everything left out
     #[arg(hide_short_help = true, long, requires = "dry_run")]
     pub(crate) all: bool,
     /// Replace an existing destination once the new one is complete

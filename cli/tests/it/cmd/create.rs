@@ -62,6 +62,8 @@ fn reports() {
     model.layers.[0-1].self_attn.v_proj.weight          128 x 256  BF16  MLX_AFFINE8 g64  quantized   68.0 KiB
     model.norm.weight                                         256  BF16  BF16             copied         512 B
 
+    left out: describes the stored weights (format)
+
     dry run: nothing was written
     ");
     assert!(std::fs::read_dir(store).unwrap().next().is_none());

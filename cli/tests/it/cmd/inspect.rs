@@ -455,6 +455,8 @@ fn dry_runs_give_reasons() {
     rounded: all floats of an MLX directory have one dtype (model.norm.weight and 4 more)
     requantized: MLX has no lossless equivalent of Q6_K (model.embed_tokens.weight and 2 more)
     rounded: its scales are rounded to BF16 (model.layers.0.self_attn.k_proj.weight and 11 more)
+    left out: describes the file of the source (general.type and 3 more)
+    left out: no document is written that states it (general.name)
     ");
 }
 
