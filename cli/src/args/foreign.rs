@@ -20,11 +20,15 @@ pub(super) enum Meaning {
 }
 use Meaning::{Is, Moved, Near, Says};
 
-const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
+pub(super) const SERVES: &str = "Weighbridge serves no models to other programs, as `ollama serve`, `llama-server` and \
     `mlx_lm.server` do; `weighbridge view MODEL` shows one in the browser";
 pub(super) const DELETES: &str = "Weighbridge deletes no models: use `ollama rm` or `hf cache rm`; `weighbridge models` shows where \
     each is, `weighbridge models --duplicates` which are the same";
-pub(super) const UPLOADS: &str = "Weighbridge uploads to no hub: use `hf upload` or `ollama push`";
+pub(super) const UPLOADS: &str = "Weighbridge changes no hub: use `hf upload` or `ollama push`";
+const ENDS: &str = "GGUF, safetensors and MLX are written: `weighbridge convert DIR DST --to gguf`";
+pub(super) const TASKS: &str = "`weighbridge quality MODEL --text FILE` measures on a text of your own; tasks such as MMLU are not run";
+pub(super) const RENDERS: &str = "`weighbridge run MODEL TEXT` applies the chat template, \
+    `weighbridge meta get MODEL chat_template` prints it; the text that it makes is not printed";
 const LOGIN: &str = "Weighbridge needs no login: set HF_TOKEN, or use `hf auth login`, for models of the hub that are not public";
 const TRAINS: &str =
     "Weighbridge does not train; `weighbridge convert MODEL DST --lora ADAPTER` merges an adapter";
@@ -73,9 +77,16 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("lms.ls", Is("models lmstudio")),
     ("hf.cache ls|hf.cache list|hf.cache scan|hf.scan-cache", Is("models huggingface")),
     // Other programs. They chat if the model has a template.
-    ("llama-cli|llama-run|ollama.run|mlx-lm.generate|mlx-lm.chat", Is("run generate --chat")),
-    ("llama-completion", Is("run generate")),
-    ("lms.load|lms.unload|lms.status|lms.log|lms.runtime|lms.ps", Says(RUNS)),
+    (
+        "llama-cli|llama-run|llama.cli|llama-mtmd-cli|llama-simple-chat|ollama.run|mlx-lm.generate|mlx-lm.chat|llamafile|\
+        llava-cli|gemma3-cli|qwen2vl-cli|minicpmv-cli",
+        Is("run generate --chat"),
+    ),
+    ("llama-completion|speculative*|lookup|lookahead|batched|parallel", Is("run generate")),
+    (
+        "lms.load|lms.unload|lms.status|lms.log|lms.runtime|lms.ps|lms.dev|lms.link|lms.daemon|lms.bootstrap|launch",
+        Says(RUNS),
+    ),
     (
         "lms.import",
         Says(
@@ -83,7 +94,9 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "info|summary|describe|details|read|open|safe-open|header|headers|tensors|layers|tree|size|params|parameters|count|peek|stat|print|cat|head|tail|gguf|file|keys|models info|model info|show-model|safetensors-info",
+        "info|summary|describe|details|read|open|safe-open|header|headers|tensors|layers|tree|size|params|parameters|\
+        nparams|bpw|count|peek|stat|print|cat|head|tail|less|file|keys|models info|model info|show-model|whatis|\
+        gguf|gguf-info|gguf-show|gguf-py|safetensors-info|safetensors-cli|st-info|read-tensors",
         Is("inspect"),
     ),
     ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
@@ -95,8 +108,9 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     ("gguf-dump --no-tensors", Is("meta get")),
+    ("gguf-editor|gguf-editor-gui|set-chat-template|set-template", Says(EDITS)),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
-    ("stats|statistics|outliers", Is("inspect --stats")),
+    ("stats|statistics|outliers|minmax", Is("inspect --stats")),
     ("nan|nans|check-nan|check-nans|find-nan|check-tensors", Is("verify --deep")),
     (
         "metadata|kv|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
@@ -108,13 +122,19 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
-    ("gguf-editor-gui|set-chat-template|set-template", Says(EDITS)),
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
-    ("cmp|delta|same|equal|equals", Is("diff")),
-    ("extract|tensor|values|export-tensor", Is("dump")),
+    ("cmp|delta|same|equal|equals|identical|mse|rmse|snr", Is("diff")),
+    (
+        "extract|tensor|values|export-tensor|save|gguf-tools.inspect-tensor|gguf-tools.inspect-weights",
+        Is("dump"),
+    ),
+    ("gguf-tools.compare", Is("diff")),
     ("hexdump|xxd", Says("`weighbridge dump MODEL TENSOR --as raw | xxd` shows the stored bytes")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
-    ("vram|ram|mem|fit|fits|fit-params|estimate|gguf-parser|kv-cache", Is("memory")),
+    (
+        "vram|ram|mem|fit|fits|can-run|fit-params|estimate|gguf-parser|gguf-parser-go|kv-cache",
+        Is("memory"),
+    ),
     ("accelerate", Says("`weighbridge memory MODEL` shows how much memory it takes")),
     ("cache verify", Is("verify")),
     ("check|validate|lint|fsck|doctor|test", Is("verify")),
@@ -126,18 +146,20 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "sha256|sha256sum|md5sum|shasum|checksum|digest",
+        "sha256|sha256sum|md5|md5sum|shasum|checksum|check-hash|digest",
         Says(
             "`weighbridge verify FILE --sha256 HEX` compares a file with a digest; `weighbridge hash MODEL` prints that of \
              each tensor",
         ),
     ),
     ("convert-lora|convert-lora-to-gguf|export", Is("convert")),
-    ("convert-hf-to-gguf|hf-to-gguf|to-gguf", Is("convert --to gguf")),
+    ("to-gguf", Is("convert --to gguf")),
     ("to-mlx", Is("convert --to mlx")),
+    ("to-safetensors|to-hf|to-transformers", Is("convert --to safetensors")),
+    ("to-onnx|onnx|optimum-cli|trtllm-build|ct2-transformers-converter", Says(ENDS)),
     (
-        "to-safetensors|to-hf|gguf-to-safetensors|gguf2safetensors|gguf-to-hf",
-        Is("convert --to safetensors"),
+        "gguf-my-repo|gguf-my-lora",
+        Says("`weighbridge pull ORG/NAME`, then `weighbridge quantize ORG/NAME Q4_K_M`"),
     ),
     (
         "convert-llama-ggml-to-gguf|convert-ggml-to-gguf",
@@ -161,13 +183,13 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("join|unsplit|unshard|concat|combine|merge-shards|consolidate", Is("merge")),
     ("dedupe|dedup|duplicates|dupes|find-duplicates", Is("models --duplicates")),
     (
-        "license|arch|architecture|context|ctx|name",
+        "license|arch|architecture|context|context-length|ctx|name|grep|strings",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE` prints each key"),
     ),
     ("tokenizer|vocab|vocabulary|get-vocab", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
     (
-        "download|fetch|get|clone|snapshot-download|hf-hub-download|lfs pull|ollama-dl|wget|git clone",
+        "download|fetch|get|clone|install|snapshot-download|hf-hub-download|lfs pull|ollama-dl|hfd|wget|curl|aria2c",
         Is("pull"),
     ),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
@@ -177,16 +199,16 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("import", Is("create")),
     ("chat|ask|converse|interactive", Is("run generate --chat")),
-    ("gen|complete|infer|prompt|sample|cli|simple", Is("run generate")),
-    ("tokenize|encode|count-tokens", Is("run tokens")),
+    ("gen|complete|infer|prompt|sample|cli|simple|main", Is("run generate")),
+    ("tokenize|encode|count-tokens|token", Is("run tokens")),
     (
         "detokenize|decode",
         Says("`weighbridge run tokens MODEL --ids 1,2,3` prints the text of tokens"),
     ),
     ("embedding|embeddings", Is("run embed")),
-    ("benchmark|time", Is("bench")),
+    ("benchmark|time|speed", Is("bench")),
     (
-        "llama-bench|mlx-lm.benchmark",
+        "llama-bench|batched-bench|mlx-lm.benchmark|mistralrs.bench",
         Says(
             "`weighbridge run generate MODEL --prompt TEXT` prints tokens a second; `weighbridge bench` times loading",
         ),
@@ -195,14 +217,17 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("types|ftypes|list quants|list quantizations|list ftypes|list qtypes", Is("list types")),
     ("architectures|families|list families|list archs", Is("list architectures")),
     ("containers|formats|list formats", Is("list containers")),
-    ("devices|list gpus|gpus", Is("list devices")),
-    ("completion|autocomplete|install-completion", Is("completions")),
-    ("version", Is("--version")),
-    ("serve|server|start|vllm", Says(SERVES)),
+    ("devices|list-devices|list gpus|gpu|gpus", Is("list devices")),
+    ("completion|autocomplete|install-completion|show-completion", Is("completions")),
+    ("version|env", Is("--version")),
     (
-        "mlx-vlm.convert|mlx-vlm.generate",
+        "serve|server|start|vllm|sglang|tgi|text-generation-launcher|llamafiler|koboldcpp|mistralrs-server|rpc-server|tabbyapi",
+        Says(SERVES),
+    ),
+    (
+        "mlx-vlm*|mlx-audio*|mlx-whisper*",
         Says(
-            "Weighbridge has nothing of mlx-vlm: `weighbridge convert DIR DST --to mlx` writes language models",
+            "Weighbridge has nothing of it: `weighbridge convert DIR DST --to mlx` writes language models for mlx-lm",
         ),
     ),
     ("rm|remove|delete", Says(DELETES)),
@@ -211,17 +236,15 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "similarity|similar|cosine",
         Says("`weighbridge run embed MODEL --text A --text B` prints the similarity of texts"),
     ),
-    ("next|next-token", Says(LOGITS)),
-    (
-        "supported|supports|is-supported",
-        Says("`weighbridge list families` lists the families that are known"),
-    ),
+    ("next|next-token|logprobs|probs", Says(LOGITS)),
+    ("supported|supported-models|supports|is-supported", Is("list architectures")),
     (
         "where|which|path|locate|cache info",
         Says("`weighbridge models NAME --json` has the path of each"),
     ),
     ("hist|histogram|plot|heatmap|html", Says(PICTURES)),
-    ("numpy|npy|npz", Says(ARRAYS)),
+    ("numpy|npy|npz|to-numpy|to-npy", Says(ARRAYS)),
+    ("lm-eval|evalplus|mlx-lm.evaluate", Says(TASKS)),
     ("modelfile", Says("`weighbridge show MODEL --modelfile` prints it")),
     (
         "update|upgrade|self-update|uninstall",
@@ -233,30 +256,28 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
             "`weighbridge create NEW OLD` gives a model of Ollama's store another name; other models are files: use `cp -r`",
         ),
     ),
-    ("push|upload|upload-large-folder|repo|repos|lms.clone|mlx-lm.share", Says(UPLOADS)),
+    (
+        "push|upload|upload-large-folder|repo|repos|repo-files|tag|sync|lfs-enable-largefiles|lms.clone|mlx-lm.share",
+        Says(UPLOADS),
+    ),
     ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
     ("ps|stop", Says(RUNS)),
     (
         "search|find|hf.models ls|hf.models list",
         Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
     ),
-    ("train|finetune|lora", Says(TRAINS)),
+    ("train|finetune|lora|unsloth", Says(TRAINS)),
     ("repair|fix|recover", Says(REPAIRS)),
     ("export-lora", Is("convert")),
     ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
-    (
-        "apply-chat-template",
-        Says(
-            "`weighbridge run MODEL TEXT` applies it; `weighbridge meta get MODEL chat_template` prints it",
-        ),
-    ),
+    ("apply-chat-template|apply-template|render", Says(RENDERS)),
     (
         "mergekit-extract-lora|extract-lora",
         Says(
             "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
         ),
     ),
-    ("fuse|merge-lora|lora-merge|mergekit|mergekit-yaml", Is("merge")),
+    ("fuse|merge-lora|apply-lora|lora-merge|merge-and-unload|mergekit|mergekit-yaml", Is("merge")),
     (
         "imatrix",
         Says(
@@ -264,7 +285,11 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
              `weighbridge inspect FILE` shows one",
         ),
     ),
-    ("gptq|awq|dwq|exl2|exl3|dynamic-quant", Says(CALIBRATES)),
+    (
+        "gptq|awq|dwq|exl2|exl3|exllamav2|dynamic-quant|autoawq|auto-gptq|autogptq|gptqmodel|auto-round|llmcompressor|\
+        llm-compressor|bitsandbytes|hqq|quanto|torchao|convert-exl2",
+        Says(CALIBRATES),
+    ),
     ("dequantize|dequant", Is("convert --dtype F16")),
     ("cast", Is("convert")),
     ("mlx-lm.convert", Is("convert --to mlx")),
@@ -275,24 +300,39 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
 pub(super) const ESCAPES: [&str; 4] =
     ["llama-cli", "llama-completion", "llama-embedding", "llama-tokenize"];
 
-/// Words before a program that runs in them: `python -m mlx_lm.convert`.
-pub(super) const LAUNCHERS: [&str; 7] =
-    ["python -m", "python3 -m", "python", "python3", "uv run", "uvx", "pipx run"];
-
-/// Programs whose verbs are words of their own: `hf download`, `ollama list`.
-pub(super) const PROGRAMS: [&str; 6] =
-    ["hf", "huggingface-cli", "lms", "mlx_lm", "ollama", "safetensors"];
-
-/// Programs whose verbs follow their names: `llama-quantize`, `mlx_lm.convert`. `hf download` is read as
-/// `hf.download`.
-pub(super) const PREFIXES: [&str; 9] = [
-    "gguf.scripts.",
-    "llama-",
-    "mlx-lm.",
-    "hf.",
-    "huggingface-cli.",
-    "lms.",
-    "ollama.",
-    "safetensors.",
-    "mergekit-",
+/// Words before a program that runs in them, or whose verbs are those of Ollama or of `hf`.
+pub(super) const LAUNCHERS: [&str; 9] = [
+    "python -m",
+    "python3 -m",
+    "python",
+    "python3",
+    "uv run",
+    "uvx",
+    "pipx run",
+    "git",
+    "docker model",
 ];
+
+/// Programs whose verbs are words of their own: `hf download`, `ollama list`. `hf download` is read as `hf.download`.
+pub(super) const PROGRAMS: [&str; 13] = [
+    "axolotl",
+    "gguf-tools",
+    "hf",
+    "huggingface-cli",
+    "llama",
+    "lms",
+    "mistralrs",
+    "mlx_lm",
+    "ollama",
+    "ramalama",
+    "safetensors",
+    "transformers",
+    "transformers-cli",
+];
+
+/// The starts of programs whose verbs follow: `llama-quantize`, `mlx_lm.quant.awq`.
+pub(super) const PREFIXES: [&str; 4] = ["gguf.scripts.", "mlx-lm.quant.", "llama-", "mergekit-"];
+
+/// Formats that a name such as `hf2gguf` converts from.
+pub(super) const FORMATS: [&str; 8] =
+    ["hf", "safetensors", "gguf", "mlx", "torch", "pt", "pth", "bin"];

@@ -2,7 +2,8 @@
 
 use super::foreign::Meaning::{self, Ignored, Is, Needless, Says, Value};
 use super::foreign::{
-    ARRAYS, CALIBRATES, DELETES, KEYS, LOGITS, RECIPES, REPAIRS, TOKENS, UPLOADS,
+    ARRAYS, CALIBRATES, DELETES, KEYS, LOGITS, RECIPES, RENDERS, REPAIRS, SERVES, TASKS, TOKENS,
+    UPLOADS,
 };
 
 const SHARDS: &str = "`--max-shard-size 4G` or `--max-tensors 128` limits each shard";
@@ -24,7 +25,15 @@ const THREADS: &str = "all processors are used";
 const SAMPLES: &str = "tokens are drawn by --temp, --top-k, --top-p and --seed";
 const SAME: &str = "it changes no result";
 const OWN: &str = "leave it out: the model's own setting is used; `weighbridge meta set FILE KEY=VALUE -o COPY` changes that of a copy";
-const TASKS: &str = "`--text FILE` measures on a text of your own; tasks such as MMLU are not run";
+const SIZES: &str = "`weighbridge quantize MODEL --list-types` shows the size in each type";
+const KEPT: &str =
+    "`--tensor-type REGEX=F16` keeps tensors as they are, `--leave-output-tensor` the output";
+const STATUS: &str = "leave it out: the exit status says it";
+const GPUS: &str = "`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs";
+const HALF: &str = "`--room SIZE` says how many layers fit";
+const TIME: &str = "it would only save time";
+pub(super) const FORM: &str =
+    "leave it out: the model writes what it likes, not a given form such as JSON";
 const CONVERSES: &str =
     "each command answers one prompt: `weighbridge run MODEL 'Why is the sky dark?'`";
 const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half of it";
@@ -34,12 +43,13 @@ const MODELS: &str = "-m|--model|--model-path|-i|--in|--infile|--input|--src|--s
     --repo|--repo-id|--name|--tensor|--tensor-name|-u|--url|-mu|--model-url|--ol-model";
 
 /// Options whose value is what is written.
-const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-path|--dest|--save-path|--fused-model-path|--mlx-path";
+const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-dir|--out-path|--dest|--save-path|--fused-model-path|--mlx-path";
 
 /// Options of `mlx_lm.convert` that are one type here.
 const QUANTIZES: &str = "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size";
 
-/// Options: the verb, the option's spellings separated by `|`, and what they mean.
+/// Options: the verb, the option's spellings separated by `|`, and what they mean. A spelling that ends in `=` always
+/// has a value, whatever that looks like; `*` stands for more letters.
 pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("bench", "-t", Is("--threads")),
     (
@@ -48,7 +58,6 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("it times loading; `weighbridge run generate` prints tokens a second"),
     ),
     ("convert", "--outtype|--torch-dtype|--output-type|--precision", Is("--dtype")),
-    ("convert", "--lora-scaled", Says(MOUNTED)),
     ("convert", "--format", Is("--to")),
     ("convert", "--from|--input-format", Says("leave it out: the container of SRC is detected")),
     ("convert", "--mlx|--gguf|--safetensors|--hf", Says(CONTAINERS)),
@@ -58,8 +67,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--print-supported-models", Says("`weighbridge list families` lists the families")),
     ("convert", "--remote", Says("`hf://ORG/NAME` as SRC is a model on the hub")),
     ("convert", "--base-model|--base-model-id", Is("--base")),
-    ("convert", "--adapter|--adapter-path", Is("--lora")),
-    ("convert", "--upload-repo", Says(UPLOADS)),
+    ("convert", "--fp8-as-q8", Says("`--dtype Q8_0` writes all matrices so")),
+    ("convert", "-qa|--quantize-activations", Says("leave it out: weights alone are quantized")),
     ("convert", QUANTIZES, Says(BITS)),
     ("quantize", QUANTIZES, Says(BITS)),
     (
@@ -85,6 +94,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("create", "--experimental", Needless),
     ("create", "-s|--system-prompt", Is("--system")),
+    ("create", "--system-file|--system-prompt-file", Says("`--system @FILE`")),
+    ("create", "--modelfile", Is("-f")),
+    ("create", "-p", Is("--parameter")),
     (
         "create",
         "--num-ctx|--temperature|--temp|--top-p|--top-k",
@@ -111,14 +123,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--rtol|--fail-above|--max-rel",
         Says("`--tolerance T` bounds the absolute difference"),
     ),
-    ("diff", "--only-diff|--changed", Needless),
-    ("diff", "--layers|--per-layer|--layer", Is("--by-layer")),
+    ("diff", "--only-diff|--only-changed|--changed", Needless),
+    ("diff", "--layers|--per-layer|--layer|--group-by=", Is("--by-layer")),
     ("diff", "-v|--verbose|--debug", Is("--all")),
     ("diff", "--tensor|--name|-f", Is("--filter")),
     ("diff", "--metadata|--meta|--kv|--keys|--config", Says(KEYS)),
     (
         "diff",
-        "-q|--quiet|--brief|--name-only",
+        "-q|--quiet|--brief|--name-only|--exit-code",
         Says("the exit status says it: 0 for equal models, 1 for different ones"),
     ),
     ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
@@ -126,6 +138,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("dump", "--slice|--range|--row", Is("--rows")),
     ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
+    ("dump", "--columns|--cols", Says("rows are whole: `-o FILE.npy`, and cut the array")),
+    ("dump", "--precision", Says("numbers are exact: `-o FILE.npy` writes an array of NumPy")),
+    ("dump", "--list", Says("`weighbridge inspect PATH --all` lists the tensors")),
     ("hash", OUTPUTS, Is("--save")),
     ("hash", "--sha256|--all", Needless),
     (
@@ -139,10 +154,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("hash", "--xxh64|--sha1|--md5|--uuid", Says(OFFICIAL)),
     ("inspect", "--json-array", Is("--json")),
     ("inspect", "-f", Is("--filter")),
-    ("inspect", "--format|--output-format|--markdown", Says("`--json` prints JSON")),
     (
         "inspect",
-        "-v|--verbose|--debug|--tensors|--list-tensors|--names-only|--names|-l|--dtypes|--shapes|--tensor-info",
+        "-a|-v|--verbose|--debug|--tensors|--list-tensors|--names-only|--names|-l|--dtypes|--shapes|--tensor-info",
         Is("--all"),
     ),
     ("inspect", "--offsets|--data-offset|--data-alignment", Says(OFFSETS)),
@@ -172,11 +186,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("`weighbridge meta get FILE` prints the metadata alone, with `--json` as JSON"),
     ),
     ("man", OUTPUTS, Value),
-    (
-        "memory",
-        "--quant|--quantization|--type|--dtype",
-        Says("`weighbridge quantize MODEL --list-types` shows the size in each type"),
-    ),
+    ("memory", "--quant|--quantization|--type|--dtype", Says(SIZES)),
     (
         "memory",
         "-c|--ctx|--ctx-size|--num-ctx|--n-ctx|--context-length|--tokens|--max-tokens|--max-model-len|--seq-len",
@@ -188,11 +198,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Is("--room"),
     ),
     ("memory", "--gpu-memory-utilization", Says("`--room 21.6G` is 0.9 of 24 GB")),
-    (
-        "memory",
-        "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size",
-        Says("`--device gpu0=24GiB --device gpu1=24GiB` divides the layers among GPUs"),
-    ),
+    ("memory", "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size", Says(GPUS)),
     (
         "memory",
         "-ot|--override-tensor|-cmoe|--cpu-moe|-ncmoe|--n-cpu-moe",
@@ -213,12 +219,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--kv-bits|--kv-group-size",
         Says("`--kv q8_0` is as large as 8 bits in groups of 64, `--kv q4_0` as 4 bits"),
     ),
-    ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says("`--room SIZE` says how many layers fit")),
+    ("memory", "-ngl|--n-gpu-layers|--gpu-layers", Says(HALF)),
     ("merge", "--merge", Needless),
     ("merge", "--scale|--lora-scale|--lora-scaled", Says(MOUNTED)),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
     ("meta get", "-a|--all", Needless),
-    ("merge", "--base|--base-model|--lora|--adapter|--adapter-path", Value),
+    ("merge", "--base|--base-model|--lora|--adapter|--adapter-path|--lora-path", Value),
+    ("merge", "--linear|--slerp|--ties|--dare|--dare-ties", Says(RECIPES)),
     (
         "merge",
         "--cuda|--lazy-unpickle|--copy-tokenizer|--allow-crimes|--low-cpu-memory|--multi-gpu|--read-to-gpu|\
@@ -245,7 +252,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "merge",
-        "--dequantize|--de-quantize|--export-gguf",
+        "--dequantize|--de-quantize|--export-gguf|--gguf-path",
         Says(
             "`weighbridge convert MODEL DST --lora ADAPTER --dtype F16` decodes, and with DST.gguf writes GGUF",
         ),
@@ -258,8 +265,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("meta get", "--get", Needless),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
+    ("models", "-q|--quiet", Says("`--json | jq -r '.models[].name'` prints the names alone")),
     ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
-    ("models", "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions", Needless),
+    (
+        "models",
+        "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions|--detailed|--show-warnings",
+        Needless,
+    ),
     ("models", "--delete|--rm", Says(DELETES)),
     ("models", "--pattern|-f", Is("--filter")),
     ("models", "--program", Value),
@@ -271,7 +283,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("models", "--unused|--older-than", Says("`--sort used` puts the latest first")),
     ("models", "--dupes|--duplicate|--dups", Is("--duplicates")),
     ("models", "--path|--paths", Says("`--json` has the path of each")),
-    ("pull", "--local-dir|-d", Is("-o")),
+    ("pull", "--local-dir|--dir|-d", Is("-o")),
+    (
+        "pull",
+        "-L|-O|-LO|-OL|-c|--gguf|-a|--always-show-*|--no-force-download|--library-name=|--library-version=|--user-agent=",
+        Needless,
+    ),
+    ("pull", "--mlx", Says("the name says it: `weighbridge pull mlx-community/Qwen3-0.6B-4bit`")),
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
     ("pull", "--max-workers", Is("--jobs")),
@@ -282,8 +300,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("pull", "--list|--list-files", Says("`--include '*' --dry-run` lists all files")),
     (
         "pull",
-        "--local-dir-use-symlinks|--insecure|--etag-timeout",
-        Ignored("it changes nothing here"),
+        "--local-dir-use-symlinks=|--etag-timeout=",
+        Ignored("files are files here, and no links"),
     ),
     ("pull", "--allow-patterns|--allow-pattern|--files|--file", Is("--include")),
     ("pull", "--ignore-patterns|--ignore-pattern", Is("--exclude")),
@@ -292,7 +310,6 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--force-download",
         Says("delete the files first: existing ones are not downloaded again"),
     ),
-    ("pull", "--token", Says("set HF_TOKEN in the environment")),
     (
         "pull",
         "--cache-dir",
@@ -301,19 +318,25 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
     ("quality", "-f|--file|--data-path", Is("--text")),
     ("quality", "-c|--ctx-size", Is("--context")),
+    ("quality", "--hellaswag*|--winogrande*|--multiple-choice*", Says(TASKS)),
     (
         "quality",
-        "--hellaswag|--winogrande|--multiple-choice|--hellaswag-tasks|--winogrande-tasks",
-        Says(TASKS),
-    ),
-    (
-        "quality",
-        "--ppl-stride|--ppl-output-type|--save-all-logits",
+        "--ppl-stride|--stride|--ppl-output-type|--save-all-logits",
         Says("leave it out: windows do not overlap"),
     ),
     ("quality", "--sequence-length|--seq-len", Is("--context")),
-    ("quality", "--chunks|--num-samples", Says("`--tokens N` limits the tokens of the text")),
-    ("quality", "--kl-divergence", Needless),
+    (
+        "quality",
+        "--chunks|--num-samples|--samples",
+        Says("`--tokens N` limits the tokens of the text"),
+    ),
+    (
+        "quality",
+        "--kl-divergence",
+        Ignored("it is printed for two models: `weighbridge quality ORIGINAL MODEL`"),
+    ),
+    ("quality", "--seed=", Ignored("nothing is drawn")),
+    ("quality", "--only-changed", Says("`weighbridge diff A B` compares tensors")),
     ("quality", "-n|--n-tokens|--limit", Is("--tokens")),
     ("quality", "--dataset|--data|--corpus|--tasks", Says(TASKS)),
     (
@@ -322,7 +345,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
     ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
-    ("quantize", "--gguf", Is("--type")),
+    ("quantize", "--gguf|--isq", Is("--type")),
+    ("quantize", "--target-*|--fit|--state-file|--keep-bpw-state|--no-importance", Says(SIZES)),
+    ("quantize", "--exclude|--ignore|--skip|--keep|--keep-output", Says(KEPT)),
     (
         "quantize",
         "--to|--format",
@@ -341,9 +366,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--dtype",
         Says("the type says it; `weighbridge convert SRC DST --dtype F16` does not quantize"),
     ),
-    ("quantize", "--upload-repo", Says(UPLOADS)),
     ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
-    ("quantize", "--lora-scaled", Says(MOUNTED)),
     ("run embed", "-p|--prompt", Is("--text")),
     (
         "run embed",
@@ -353,6 +376,12 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         ),
     ),
     ("run embed", "--normalize", Needless),
+    ("run embed", "--attention", Says(OWN)),
+    (
+        "run embed",
+        "--embd-separator|--cls-separator",
+        Says("`--text A --text B` gives several texts"),
+    ),
     (
         "run embed",
         "--embd-normalize",
@@ -380,8 +409,16 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out: the chat template, or --prompt, has all of the text"),
     ),
     ("run generate", "-s", Is("--seed")),
-    ("run generate", "--stream", Needless),
     ("run generate", "-sys|--system-prompt", Is("--system")),
+    ("run generate", "-sysf|--system-prompt-file", Says("`--system \"$(cat FILE)\"`")),
+    (
+        "run generate",
+        "--greedy",
+        Says("leave it out: without --temp, the likeliest token is taken"),
+    ),
+    ("run generate", "--print-prompt|--show-prompt|--render", Says(RENDERS)),
+    ("run generate", "--isq", Says("`weighbridge quantize MODEL TYPE` writes a quantized copy")),
+    ("run generate", "--server|--host|--port|--api-key", Says(SERVES)),
     ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
     (
         "run generate",
@@ -395,8 +432,8 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "run generate",
-        "--no-warmup|-st|--single-turn|-e|--escape|--no-escape|--no-perf|--perf|--no-context-shift|--nowordwrap|--insecure|\
-        --use-default-chat-template|-co",
+        "--stream|--no-stream|-st|--single-turn|--nowordwrap|--use-default-chat-template|-co|--cli|-ptc=|--print-token-count=|\
+        --skip-chat-parsing|--prefill-assistant|--no-prefill-assistant|--mmproj-auto|--no-mmproj*|--experimental*",
         Needless,
     ),
     ("run generate", "-sp|--special", Ignored("special tokens are not printed")),
@@ -406,9 +443,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Ignored("`weighbridge run tokens MODEL --text TEXT` prints the tokens of a prompt"),
     ),
     (
-        "run generate",
-        "-c|--ctx-size|--num-ctx|--max-kv-size|--keep",
-        Ignored("the context holds the prompt and the tokens of --max-tokens"),
+        "run",
+        "-c=|--ctx-size=|--num-ctx=|--contextsize=|--max-kv-size=|--keep=|--truncate",
+        Ignored("the context is as long as the text needs"),
     ),
     (
         "run generate",
@@ -417,25 +454,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "run generate",
-        "--min-p|--repeat-penalty|--repetition-penalty|--repeat-last-n|--presence-penalty|--frequency-penalty|--typical|\
-        --typical-p|--mirostat|--mirostat-lr|--mirostat-ent|--dynatemp-range|--xtc-probability|--xtc-threshold|\
-        --dry-multiplier|--top-nsigma|--min-tokens-to-keep|--samplers|--sampling-seq|--logit-bias",
+        "--min-p=|--repeat-*=|--repetition-*=|--presence-penalty=|--frequency-penalty=|--typical*=|--mirostat*=|--dynatemp-*=|\
+        --xtc-*=|--dry-*=|--top-nsigma=|--top-n-sigma=|--adaptive-*=|--min-tokens-to-keep=|--samplers=|--sampler-seq=|\
+        --sampling-seq=|-l=|--logit-bias=",
         Ignored(SAMPLES),
     ),
     (
         "run generate",
-        "-fa|--flash-attn|-sm|--split-mode|-mg|--main-gpu|-ts|--tensor-split|--numa|--prio|--poll|-np|--parallel|\
-        --keepalive|-nkvo|--no-kv-offload|--prefill-step-size",
-        Ignored(SAME),
-    ),
-    (
-        "run generate",
-        "--kv-bits|--kv-group-size|--quantized-kv-start|-ctk|-ctv|--cache-type-k|--cache-type-v",
-        Ignored("keys and values are not quantized"),
-    ),
-    (
-        "run generate",
-        "--think|--hidethinking|--reasoning-format|--reasoning-budget",
+        "--think|--hidethinking|-rea|--reasoning-format=|--reasoning-effort=|--reasoning*",
         Ignored("the text is printed as the model writes it"),
     ),
     (
@@ -448,43 +474,39 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--prefill-response",
         Says("`--no-chat --prompt TEXT` continues a text, which may end in the start of an answer"),
     ),
+    ("run generate", "--grammar*|--json-schema*|-jf|--format|--output-format", Says(FORM)),
     (
         "run generate",
-        "--grammar|--grammar-file|--json-schema|--json-schema-file|--format|--output-format",
-        Says("leave it out: the model writes what it likes, not a given form such as JSON"),
-    ),
-    (
-        "run generate",
-        "--image|--images|--mmproj|--audio|--video",
+        "--image*|-mm|-mmu|--mmproj*|--audio|--video",
         Says("leave it out: the prompt is text alone; `--features FILE` gives Whisper a spectrum"),
     ),
     (
         "run generate",
-        "--lora|--adapter|--adapter-path|--lora-scaled",
-        Says("`weighbridge convert MODEL DST --lora ADAPTER` merges it; then run DST"),
+        "--chat-template-kwargs|--chat-template-args",
+        Says("leave it out: a template gets the prompt and the text of --system alone"),
     ),
-    ("run generate", "--chat-template|--chat-template-file|--chat-template-config", Says(TEMPLATE)),
+    ("run generate", "--chat-template*", Says(TEMPLATE)),
     (
         "run generate",
-        "--rope-scaling|--rope-scale|--rope-freq-base|--rope-freq-scale|--yarn-orig-ctx|--yarn-ext-factor|--override-kv",
-        Says(OWN),
-    ),
-    (
-        "run generate",
-        "-md|--model-draft|--draft-model|--draft|--draft-max|--num-draft-tokens|--prompt-cache|--prompt-cache-file",
-        Says("leave it out: it would only save time"),
+        "-md=|--model-draft=|-hfd=|--hf-repo-draft=|-td=|-tbd=|--threads-draft=|--draft*=|-cd=|--ctx-size-draft=|-devd=|\
+        -ngld=|--gpu-layers-draft=|-ctkd=|-ctvd=|--cache-type-k-draft=|--cache-type-v-draft=|--spec-*=|--num-draft-tokens=|\
+        -lcs=|-lcd=|--lookup-cache-*=|--prompt-cache-all|--prompt-cache-ro|--prompt-cache*=",
+        Ignored(TIME),
     ),
     ("run logits", "-p|--prompt|--text", Says(LOGITS)),
+    ("run logits", "--top|--top-k|-k|-n", Says("`--json` has the values of all tokens")),
+    ("run logits", "--npy", Says("`-o FILE.npy` writes an array of NumPy")),
     ("run tokens", "-p|--prompt", Is("--text")),
-    ("run embed", "-e|--escape|--no-escape", Needless),
-    ("run tokens", "--count|--show-count|-e|--escape|--no-escape", Needless),
+    ("run tokens", "--chat", Says(RENDERS)),
+    ("run tokens", "--search|--find", Says("`--text WORD` splits a text into tokens")),
+    ("run tokens", "--count|--show-count", Needless),
     ("run tokens", "--special|--special-tokens", Needless),
     ("run tokens", "-f|--file", Says("`--text - < FILE` reads the text from a file")),
     ("run tokens", "--stdin", Is("--text=-")),
     ("run tokens", "--ids-only|--no-text", Is("--print-ids")),
     (
         "run tokens",
-        "--no-bos|--no-parse-special",
+        "--no-bos|--no-special|--no-parse-special",
         Says("leave it out: a text is split as the model expects it"),
     ),
     ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
@@ -492,6 +514,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("split", "--split-max-size", Is("--max-shard-size")),
     ("split", "--split-max-tensors", Is("--max-tensors")),
     ("split", "--split", Needless),
+    ("split", "--by-layer|--per-layer", Says(SHARDS)),
     ("split", "--merge", Is("--join")),
     ("view", "-p", Is("--port")),
     (
@@ -508,13 +531,25 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("verify", "--load", Is("--run")),
     ("verify", "-r|--recursive", Says("`weighbridge verify *.gguf` checks several files")),
     ("verify", "--quick|--fast|--shallow", Needless),
+    ("verify", "--exit-code|-s|--status", Says(STATUS)),
+    ("verify", "--repo|--repo-id|--hf-repo", Is("--hub")),
+    (
+        "verify",
+        "--fail-on-missing-files|--fail-on-extra-files",
+        Says("`--hub ORG/NAME` compares the files with the hub's"),
+    ),
+    (
+        "verify",
+        "--original|--reference|--base",
+        Says("`weighbridge diff ORIGINAL MODEL` compares two models"),
+    ),
     ("verify", "--md5|--sha1", Says(OFFICIAL)),
     ("verify", "-c|--check|--checksums", Says(SUMS)),
     ("verify", "--fix|--repair", Says(REPAIRS)),
     ("view", "--html", Is("-o")),
     ("view", "--no-browser", Is("--no-open")),
     // Of any verb that has no such option.
-    (ANY, "--csv|--yaml|--tsv", Says("`--json` prints JSON")),
+    (ANY, "--csv|--yaml|--tsv|--markdown|--format|--output-format", Says("`--json` prints JSON")),
     (ANY, "--revision", Says("the name has it: `hf://ORG/NAME@REVISION`")),
     (
         ANY,
@@ -522,22 +557,53 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("leave it out: the first shard has tensors, as the others"),
     ),
     (ANY, "--hf-file|-hff", Says("the name has it: `hf://ORG/NAME/FILE`")),
-    (ANY, "--list-devices", Says("`weighbridge list devices` lists them")),
+    (ANY, "-hft|--hf-token|--token", Says("set HF_TOKEN in the environment")),
+    (ANY, "--cache-dir", Says("set HF_HUB_CACHE in the environment")),
+    (ANY, "--upload-repo|--push|--push-to-hub", Says(UPLOADS)),
+    (ANY, "--adapter|--adapter-path", Is("--lora")),
+    (ANY, "--lora-scaled", Says(MOUNTED)),
     (
         ANY,
-        "--trust-remote-code|--log-disable|--progress|--no-progress|--no-display-prompt|--simple-io|--mlock|--no-mmap|--no-warmup|--no-color",
+        "--lora|--adapter|--adapter-path",
+        Says("`weighbridge convert MODEL DST --lora ADAPTER` merges an adapter"),
+    ),
+    (ANY, "--control-vector*", Says("leave it out: control vectors are not applied")),
+    (ANY, "--rope-*|--yarn-*|-gan|-gaw|--grp-attn-*|--override-kv", Says(OWN)),
+    (
+        ANY,
+        "--trust-remote-code|--no-trust-remote-code|--log-file=|--log-colors=|--log-level=|--log-verbosity=|-lv=|--verbosity=|\
+        --log-*|--no-log-*|--progress*|--no-progress|--display-prompt|--no-display-prompt|--simple-io|--perf|--no-perf|\
+        --show-timings|--no-show-timings|--mlock|--mmap|--no-mmap|--warmup|--no-warmup|--no-color|--no-truncate|--insecure|-e|\
+        --escape|--no-escape",
         Needless,
     ),
+    (ANY, "-dev", Is("--device")),
     (
         ANY,
-        "-ngl|--n-gpu-layers|--gpu-layers|-ot|--override-tensor|-cmoe|--cpu-moe|-ncmoe|--n-cpu-moe",
+        "-ngl=|--n-gpu-layers=|--gpu-layers=|--gpulayers=|-ot=|--override-tensor=|-cmoe|--cpu-moe|-ncmoe=|--n-cpu-moe=|-ncffn=|\
+        --n-cpu-ffn=|-dev=",
         Ignored(LAYERS),
     ),
-    (ANY, "-ub|--ubatch-size|-b|--batch-size|-tb|--threads-batch|-fa|--flash-attn", Ignored(SAME)),
+    (
+        ANY,
+        "-C=|-Cr=|-Cb=|-Crb=|--cpu-mask*=|--cpu-range*=|--cpu-strict*=|--prio*=|--poll*=|-ub=|--ubatch-size=|-b=|--batch-size=|\
+        -tb=|--threads-batch=|-fa|--flash-attn|-sm=|--split-mode=|-mg=|--main-gpu=|-ts=|--tensor-split=|--numa=|-np=|\
+        --parallel=|-cb|--cont-batching|-nocb|--no-cont-batching|-kvo|--kv-offload|-nkvo|--no-kv-offload|--repack|-nr|\
+        --no-repack|--no-host|--op-offload|-nopo|--no-op-offload|-dt=|--defrag-thold=|--rpc=|-lm=|--load-mode=|-lzm=|\
+        --lazy-mode=|-dio|--direct-io|--no-direct-io|-fit|--fit|-fitt=|-fitc=|--fit-*=|-kvu|--kv-unified|--no-kv-unified|\
+        -ctxcp=|--ctx-checkpoints=|-cram=|--cache-ram=|--swa-full|--moe-cache*=|--context-shift|--no-context-shift|-bs|\
+        --backend-sampling|--keepalive=|--prefill-step-size=|--pipeline",
+        Ignored(SAME),
+    ),
+    (
+        ANY,
+        "--kv-bits=|--kv-group-size=|--quantized-kv-start=|-ctk=|-ctv=|--cache-type-k=|--cache-type-v=",
+        Ignored("keys and values are not quantized"),
+    ),
     (ANY, "-f|--force|-y|--yes", Is("--overwrite")),
     (ANY, "-f|--force|-y|--yes", Says("leave it out: nothing is asked, and nothing replaced")),
     (ANY, "-t|-j|--nthread|--nthreads|--num-threads|--n-threads", Is("--threads")),
-    (ANY, "-t|-j|--threads|--nthreads|--num-threads|--n-threads", Ignored(THREADS)),
+    (ANY, "-t=|-j=|--threads=|--nthreads=|--num-threads=|--n-threads=", Ignored(THREADS)),
     (ANY, "-v|--verbose|--debug", Needless),
     (ANY, MODELS, Value),
     (ANY, OUTPUTS, Is("--dst")),
@@ -546,22 +612,6 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (ANY, "--sort-by|--order-by", Is("--sort")),
     (ANY, "--grep|--match|--pattern|--search|--only", Is("--filter")),
     (ANY, "-q|--quiet|--silent", Ignored("`> /dev/null` hides the report")),
-];
-
-/// Options that nothing here has and that always have a value, whatever it looks like.
-pub(super) const VALUED_ELSEWHERE: [&str; 12] = [
-    "-ot",
-    "--override-tensor",
-    "--numa",
-    "--samplers",
-    "--sampling-seq",
-    "--logit-bias",
-    "--keepalive",
-    "--reasoning-format",
-    "-ctk",
-    "-ctv",
-    "--cache-type-k",
-    "--cache-type-v",
 ];
 
 /// Rows of [`OPTIONS`] for every verb.

@@ -65,7 +65,7 @@ fn a_sentence_says_what_to_type() {
         (&["meta", "get", GGUF, "tokenizer.ggml.eos"], "\"tokenizer.ggml.eos_token_id\""),
         // Of two wrong names, the first.
         (&["convert", "none.gguf", "out"], "none.gguf: no such file"),
-        (&["hf", "env"], "Weighbridge has nothing for `hf env`"),
+        (&["hf", "datasets"], "Weighbridge has nothing for `hf datasets`"),
         (&["mlx_lm.cache_prompt"], "Weighbridge has nothing for `mlx_lm cache_prompt`"),
         (&["mergekit-moe", "x.yml"], "Weighbridge has nothing for `mergekit-moe`"),
         (&["asets"], "did you mean assets?"),
@@ -84,7 +84,7 @@ fn a_sentence_says_what_to_type() {
         (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the joined model has no name"),
         (&["inspect", GGUF, "-o", "x.json"], "`> FILE` writes what is printed"),
         (&["gguf-new-metadata", GGUF, "x.gguf"], "`weighbridge meta set SRC"),
-        (&["llama-mtmd-cli", "-m", GGUF], "Weighbridge has nothing for `llama-mtmd-cli`"),
+        (&["llama-tts", "-m", GGUF], "Weighbridge has nothing for `llama-tts`"),
         (&["inspect", GGUF, "--verify"], "`weighbridge verify ...` is a command of its own"),
         (&["convert", HF, "--imatrix", "x"], "`quantize` has --imatrix"),
         (&["inspect", GGUF, "-fx"], "`inspect` has no option -fx"),
@@ -188,6 +188,14 @@ fn a_sentence_says_what_to_type() {
         (&["memory", GGUF, "--gpu-memory-utilization", "0.9"], "`--room 21.6G` is 0.9 of 24 GB"),
         (&["mergekit-yaml", "x.yml", "x", "--dtype", "float16"], "`dtype: bfloat16` in a recipe"),
         (&["lms", "load", "x"], "Weighbridge keeps no model running"),
+        (&["quantize", HF, "--q4_k_m"], "without the dashes: Q4_K_M"),
+        (&["quantize", HF, "Q4_0", "--target-bpw", "4.5"], "--list-types` shows the size"),
+        (&["quantize", HF, "Q4_0", "--exclude", "output"], "`--tensor-type REGEX=F16`"),
+        (&["run", GGUF, "x", "-j", "{}"], "the model writes what it likes"),
+        (&["inspect", GGUF, "--list-devices"], "`weighbridge list devices` is a command"),
+        (&["optimum-cli", "export", "onnx"], "GGUF, safetensors and MLX are written"),
+        (&["mlx_lm.evaluate", "--model", HF], "tasks such as MMLU are not run"),
+        (&["mlx_lm.quant.awq", "--model", HF], "quantizes without calibration"),
     ];
     for (words, sentence) in rows {
         let said = refused(words);
