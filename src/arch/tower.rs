@@ -1,5 +1,5 @@
-//! Vision models beside a language model, as llama.cpp reads them: a GGUF file of their own, which
-//! its converter calls a multimodal projector (mmproj).
+//! Vision and audio models beside a language model, as llama.cpp reads them: a GGUF file of their own,
+//! which its converter calls a multimodal projector (mmproj).
 //!
 //! Everything here follows from running llama.cpp's converter with `--mmproj` (`conversion/*.py`,
 //! version in docs/formats/gguf.md). The tables are in
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::store::Store;
 
-/// A kind of vision model, and its form in GGUF.
+/// A kind of vision or audio model, and its form in GGUF.
 #[derive(Debug)]
 pub(crate) struct Tower {
     /// Values of `model_type` at the top of `config.json`.
@@ -38,7 +38,7 @@ pub(crate) struct Tower {
     pub(crate) wide: &'static [&'static str],
     /// Pieces of the table's names of tensors that are always `F16`.
     pub(crate) half: &'static [&'static str],
-    /// The sizes that every vision model has.
+    /// The sizes that every such model has.
     pub(crate) sizes: fn(&TowerConfig<'_>) -> Result<Sizes>,
     /// Further keys, in order.
     pub(crate) keys: fn(&TowerConfig<'_>, &mut KeyWriter<'_>) -> Result<()>,
@@ -61,6 +61,8 @@ pub(crate) enum TowerForm {
     Pixels,
     /// Without the second axis, whose length is 1.
     Squeezed,
+    /// With a second axis of length 1.
+    Column,
     /// `ln(1 + e^x)` of each value.
     Softplus,
     /// Unchanged; the number in the name is an index into this list of `vision_config`.
@@ -69,9 +71,10 @@ pub(crate) enum TowerForm {
     LeftOut,
 }
 
-/// The sizes of a vision model.
+/// The sizes of a vision or audio model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
+    /// Those of an image and of a patch; 0 for audio.
     pub(crate) image: u32,
     pub(crate) patch: u32,
     pub(crate) width: u32,
@@ -80,27 +83,33 @@ pub(crate) struct Sizes {
     pub(crate) heads: u32,
 }
 
-/// The facts about a model's vision model, from its files.
+/// The facts about a model's vision model, or its audio model if it has no vision model, from its files.
 #[derive(Debug)]
 pub(crate) struct TowerConfig<'a> {
     path: &'a Path,
     root: &'a Json,
-    vision: &'a Map<String, Json>,
+    /// The object of `config.json`, and its name.
+    section: &'static str,
+    object: &'a Map<String, Json>,
     preprocessor: Map<String, Json>,
 }
 
 const VISION: &str = "vision_config";
+const AUDIO: &str = "audio_config";
 
 impl<'a> TowerConfig<'a> {
-    /// Reads `config.json` and the documents of the image processor. `None` for a model without
-    /// `vision_config`.
+    /// Reads `config.json` and the documents of the image processor. `None` for a model with neither
+    /// `vision_config` nor `audio_config`.
     ///
     /// # Errors
     ///
     /// `Malformed`, `LimitExceeded` and `Io` if a document cannot be read.
     pub(crate) fn of(store: &'a Store) -> Result<Option<Self>> {
         let Some(root) = store.document("config.json") else { return Ok(None) };
-        let Some(vision) = root.get(VISION).and_then(Json::as_object) else { return Ok(None) };
+        let object = |name| Some((name, root.get(name)?.as_object()?));
+        let Some((section, object)) = [VISION, AUDIO].into_iter().find_map(object) else {
+            return Ok(None);
+        };
         let mut preprocessor = Map::new();
         // The later document has precedence, and what is nested in it.
         for (name, nested) in [
@@ -113,7 +122,12 @@ impl<'a> TowerConfig<'a> {
             preprocessor.extend(document);
             preprocessor.extend(inner.into_iter().flatten());
         }
-        Ok(Some(Self { path: store.path(), root, vision, preprocessor }))
+        Ok(Some(Self { path: store.path(), root, section, object, preprocessor }))
+    }
+
+    /// The word for the part in names of keys: `vision` or `audio`. Names of tensors begin with its first letter.
+    pub(crate) fn part(&self) -> &'static str {
+        self.section.strip_suffix("_config").unwrap_or(self.section)
     }
 
     /// The name of the kind of model.
@@ -144,33 +158,34 @@ impl<'a> TowerConfig<'a> {
         self.preprocessor.get(key).filter(|value| !value.is_null())
     }
 
-    /// A value of `audio_config`.
+    /// A value of `audio_config`, beside that of a vision model.
     pub(crate) fn audio(&self, key: &str) -> Option<&Json> {
-        self.root.get("audio_config")?.get(key).filter(|value| !value.is_null())
+        self.root.get(AUDIO)?.get(key).filter(|value| !value.is_null())
     }
 
-    /// A value of `vision_config`.
-    pub(crate) fn vision(&self, key: &str) -> Option<&Json> {
-        self.vision.get(key).filter(|value| !value.is_null())
+    /// A value of the model's config.
+    pub(crate) fn value(&self, key: &str) -> Option<&Json> {
+        self.object.get(key).filter(|value| !value.is_null())
     }
 
-    /// A text of `vision_config`.
+    /// A text of the model's config.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
-        self.vision(key).and_then(Json::as_str)
+        self.value(key).and_then(Json::as_str)
     }
 
-    /// A count of `vision_config`, under the first of these names.
+    /// A count of the model's config, under the first of these names.
     ///
     /// # Errors
     ///
     /// `Unsupported` if no name is there; `Malformed` if it is not a count.
     pub(crate) fn count(&self, keys: &[&str]) -> Result<u32> {
-        let found = keys.iter().find_map(|key| Some((*key, self.vision(key)?)));
+        let found = keys.iter().find_map(|key| Some((*key, self.value(key)?)));
+        let section = self.section;
         let Some((key, value)) = found else {
             let key = keys.first().copied().unwrap_or_default();
-            return Err(self.missing(&format!("{VISION}.{key}"), "config.json"));
+            return Err(self.missing(&format!("{section}.{key}"), "config.json"));
         };
-        self.counted(value, &format!("config.json {VISION}.{key}"))
+        self.counted(value, &format!("config.json {section}.{key}"))
     }
 
     /// A count that may be absent.
@@ -190,15 +205,16 @@ impl<'a> TowerConfig<'a> {
         real.ok_or_else(|| self.invalid(value, key, "a number"))
     }
 
-    /// A list of counts of `vision_config`.
+    /// A list of counts of the model's config.
     ///
     /// # Errors
     ///
     /// `Unsupported` if it is absent; `Malformed` if it is not a list of counts.
     pub(crate) fn counts(&self, key: &str) -> Result<Vec<u32>> {
-        let value = self.vision(key);
-        let value = value.ok_or_else(|| self.missing(&format!("{VISION}.{key}"), "config.json"))?;
-        let key = format!("config.json {VISION}.{key}");
+        let (value, section) = (self.value(key), self.section);
+        let value =
+            value.ok_or_else(|| self.missing(&format!("{section}.{key}"), "config.json"))?;
+        let key = format!("config.json {section}.{key}");
         let list = value.as_array().ok_or_else(|| self.invalid(value, &key, "a list of counts"))?;
         list.iter().map(|item| self.counted(item, &key)).collect()
     }
@@ -221,23 +237,26 @@ impl<'a> TowerConfig<'a> {
         Error::unsupported(fault).in_file(self.path)
     }
 
-    /// Writes the keys of the vision model, in the order of llama.cpp's converter. `text` is the
-    /// width of the language model.
+    /// Writes the keys of the model, in the order of llama.cpp's converter. `text` is the width of the
+    /// language model.
     ///
     /// # Errors
     ///
     /// `Unsupported` if a required value is absent; `Malformed` for an invalid one.
     pub(crate) fn keys(&self, tower: &Tower, text: u32, keys: &mut KeyWriter<'_>) -> Result<()> {
         let sizes = (tower.sizes)(self)?;
-        keys.set("has_vision_encoder", &true.into());
-        keys.count("vision.projection_dim", text);
-        keys.count("vision.image_size", sizes.image);
-        keys.count("vision.patch_size", sizes.patch);
-        keys.count("vision.embedding_length", sizes.width);
-        keys.count("vision.feed_forward_length", sizes.ffn);
-        keys.count("vision.block_count", sizes.layers);
-        keys.count("vision.attention.head_count", sizes.heads);
-        for name in ["image_mean", "image_std"] {
+        let (part, sees) = (self.part(), self.section == VISION);
+        keys.set(&format!("has_{part}_encoder"), &true.into());
+        keys.count(&format!("{part}.projection_dim"), text);
+        if sees {
+            keys.count("vision.image_size", sizes.image);
+            keys.count("vision.patch_size", sizes.patch);
+        }
+        keys.count(&format!("{part}.embedding_length"), sizes.width);
+        keys.count(&format!("{part}.feed_forward_length"), sizes.ffn);
+        keys.count(&format!("{part}.block_count"), sizes.layers);
+        keys.count(&format!("{part}.attention.head_count"), sizes.heads);
+        for name in ["image_mean", "image_std"].into_iter().filter(|_| sees) {
             let list = self.preprocessor(name).filter(|value| value.is_array());
             let list = list.ok_or_else(|| self.missing(name, "preprocessor_config.json"))?;
             keys.set(&format!("vision.{name}"), list);
@@ -301,6 +320,7 @@ impl TowerForm {
             "frame" => Self::Frame(of.parse().ok()?),
             "pixels" => Self::Pixels,
             "squeezed" => Self::Squeezed,
+            "column" => Self::Column,
             "softplus" => Self::Softplus,
             "numbered" => Self::Numbered(of),
             "left_out" => Self::LeftOut,

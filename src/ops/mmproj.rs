@@ -1,5 +1,5 @@
-//! Plans a GGUF file with the vision model of a model with images. llama.cpp reads it beside the
-//! file of the language model, and calls it a multimodal projector (mmproj).
+//! Plans a GGUF file with the vision or audio model of a model with images or sounds. llama.cpp reads it
+//! beside the file of the language model, and calls it a multimodal projector (mmproj).
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -61,7 +61,7 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
             return Err(Error::unsupported(fault).advise(CONVERTER));
         }
         if of_towers(model.resolution()?).next().is_some() {
-            let fault = "the model has no vision_config, and other models than vision models are not supported (mmproj)";
+            let fault = "config.json has neither vision_config nor audio_config, which the file requires (mmproj)";
             return Err(Error::unsupported(fault).advise(CONVERTER));
         }
         let fault = "the model has no vision model, so that there is no mmproj file to write";
@@ -70,7 +70,8 @@ fn tower(model: &Model) -> Result<(&'static Tower, TowerConfig<'_>)> {
     let tower = family::tower(&config).ok_or_else(|| {
         let name = config.text("model_type").unwrap_or("?");
         let fault = format!(
-            "no mmproj file can be written for a vision model \"{name}\" of a model \"{}\"",
+            "no mmproj file can be written for {} model \"{name}\" of a model \"{}\"",
+            if config.part() == "vision" { "a vision" } else { "an audio" },
             config.model_type()
         );
         Error::unsupported(fault).advise(CONVERTER)
@@ -128,6 +129,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
     let ours: HashSet<&str> = of_towers(resolution).map(|tensor| tensor.stored.as_str()).collect();
     let embedding = model.mapping("token_embedding.weight")?;
     let embedding = embedding.and_then(|mapping| mapping.stored.first()).map(String::as_str);
+    let blocks = if config.part() == "vision" { "v.blk." } else { "a.blk." };
     let (mut left, mut layers) = (Vec::new(), BTreeSet::new());
     for view in model.stored_tensors() {
         let stored = view.name().to_owned();
@@ -143,7 +145,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
         }
         let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
         let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
-            let fault = "not a known tensor of this vision model (mmproj)";
+            let fault = "not a known tensor of this vision or audio model (mmproj)";
             here(Error::unsupported(fault).advise(CONVERTER))
         })?;
         for tensor in tensors {
@@ -151,7 +153,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
                 left.push((stored.clone(), "llama.cpp has no use for it".to_owned()));
                 continue;
             }
-            let layer = tensor.name.strip_prefix("v.blk.").and_then(|rest| rest.split('.').next());
+            let layer = tensor.name.strip_prefix(blocks).and_then(|rest| rest.split('.').next());
             layers.extend(layer.and_then(|layer| layer.parse::<u32>().ok()));
             let formed = formed(view.clone(), &tensor, sizes.heads).map_err(here)?;
             let output = output(formed, &tensor, most, precision).map_err(here)?;
@@ -160,10 +162,11 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
     }
     let (stated, found) = (sizes.layers as usize, layers.len());
     if stated != found || layers.last().is_some_and(|last| *last >= sizes.layers) {
-        let fault = format!("{stated} layers, but the vision model has {found}");
+        let part = config.part();
+        let fault = format!("{stated} layers, but the {part} model has {found}");
         return Err(Error::malformed(fault)
             .in_file(model.path())
-            .in_key("config.json vision_config"));
+            .in_key(format!("config.json {part}_config")));
     }
     let weights = builder.tensors().iter().map(|tensor| elements(&tensor.output));
     let weights = weights.fold(0, u64::saturating_add);
@@ -214,6 +217,10 @@ fn formed(view: Tensor, tensor: &TowerTensor, heads: u32) -> Result<Tensor> {
         TowerForm::PlusOne => as_stored(view, PLUS_ONE),
         TowerForm::Softplus => as_stored(view, SOFTPLUS),
         TowerForm::Squeezed => as_stored(view, SQUEEZED),
+        TowerForm::Column => {
+            let shape = [view.shape(), &[1]].concat();
+            Ok(view.with_shape(&shape).named(&tensor.name))
+        }
         // GGUF has no tensors without axes.
         _ if view.shape().is_empty() => Ok(view.with_shape(&[1]).named(&tensor.name)),
         _ => Ok(view.named(&tensor.name)),

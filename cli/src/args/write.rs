@@ -497,7 +497,7 @@ pub(crate) struct Convert {
     /// keys for
     #[arg(hide_short_help = true, long)]
     pub(crate) no_extra_keys: bool,
-    /// For GGUF: write the vision model, which llama.cpp reads from a separate file (mmproj), instead of
+    /// For GGUF: write the vision or audio model, which llama.cpp reads from a separate file (mmproj), instead of
     /// the language model
     #[arg(long, conflicts_with = "max_shard_size")]
     pub(crate) mmproj: bool,

@@ -1,4 +1,4 @@
-//! Vision models whose form in GGUF is known: names and keys as llama.cpp's converter writes them
+//! Vision and audio models whose form in GGUF is known: names and keys as llama.cpp's converter writes them
 //! with `--mmproj`.
 
 use crate::arch::source::KeyWriter;
@@ -104,12 +104,76 @@ pub(super) static TOWERS: &[Tower] = &[
         sizes: internvl_sizes,
         keys: internvl,
     },
+    Tower {
+        models: &["glm4v", "glm4v_moe", "glm_ocr"],
+        vision: &[],
+        prefixes: &[("model.", "")],
+        pieces: &[],
+        rules: "glm4v",
+        tokens: &[],
+        wide: &[],
+        half: &[],
+        sizes: usual_sizes,
+        keys: glm4v,
+    },
+    Tower {
+        models: &["lfm2_vl"],
+        vision: &[],
+        prefixes: &[("model.", ""), ("vision_tower.vision_model.", "vision_tower.")],
+        pieces: &[],
+        rules: "lfm2_vl",
+        tokens: &[],
+        wide: &[],
+        half: &[],
+        sizes: lfm2_vl_sizes,
+        keys: lfm2_vl,
+    },
+    Tower {
+        models: &["lighton_ocr"],
+        vision: &[],
+        prefixes: &[
+            ("model.", ""),
+            ("vision_encoder.", "vision_tower."),
+            ("vision_projection.", "multi_modal_projector."),
+        ],
+        pieces: &[],
+        rules: "pixtral",
+        tokens: &[],
+        wide: &[],
+        half: &[],
+        sizes: usual_sizes,
+        keys: pixtral,
+    },
+    Tower {
+        models: &["qwen2_audio", "voxtral"],
+        vision: &[],
+        prefixes: &[("model.", "")],
+        pieces: &[],
+        rules: "whisper",
+        tokens: &[],
+        wide: &[],
+        half: &["conv1.weight", "conv2.weight"],
+        sizes: whisper_sizes,
+        keys: whisper,
+    },
+    Tower {
+        models: &["audioflamingo3"],
+        vision: &[],
+        prefixes: &[("model.", "")],
+        pieces: &[],
+        rules: "whisper",
+        tokens: &[],
+        wide: &["conv1.weight", "conv2.weight"],
+        half: &[],
+        sizes: whisper_sizes,
+        keys: whisper,
+    },
 ];
 
 fn epsilon(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>, usual: f32) -> Result<()> {
     let name = "layer_norm_eps";
     let value =
-        config.real(config.vision(name), "config.json vision_config.layer_norm_eps", usual)?;
+        config.real(config.value(name), "config.json vision_config.layer_norm_eps", usual)?;
     keys.real("vision.attention.layer_norm_epsilon", value);
     Ok(())
 }
@@ -130,7 +194,8 @@ fn gemma3(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 }
 
 fn pixtral(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
-    keys.set("projector_type", &"pixtral".into());
+    let is_light_on = config.model_type() == "lighton_ocr";
+    keys.set("projector_type", &if is_light_on { "lightonocr" } else { "pixtral" }.into());
     epsilon(config, keys, 1e-5)?;
     config.activation(keys)?;
     let name = "spatial_merge_size";
@@ -143,11 +208,11 @@ fn pixtral(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 fn qwen2_vl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
     // Qwen2-VL's `hidden_size` is the width of the language model, which the converter writes as
     // that of the feed-forward network. llama.cpp takes the latter from the tensors.
-    let first = config.vision("embed_dim").is_some();
+    let first = config.value("embed_dim").is_some();
     let (width, ffn) =
         if first { ("embed_dim", "hidden_size") } else { ("hidden_size", "intermediate_size") };
     let image =
-        config.optional(config.vision("image_size"), "config.json vision_config.image_size")?;
+        config.optional(config.value("image_size"), "config.json vision_config.image_size")?;
     Ok(Sizes {
         image: image.unwrap_or(560),
         patch: config.count(&["patch_size"])?,
@@ -187,7 +252,7 @@ fn qwen2_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 fn qwen3_vl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
     let patch = config.count(&["patch_size"])?;
     let image =
-        config.optional(config.vision("image_size"), "config.json vision_config.image_size")?;
+        config.optional(config.value("image_size"), "config.json vision_config.image_size")?;
     let image = match image {
         Some(image) => image,
         // The positions form a square.
@@ -219,7 +284,7 @@ fn qwen3_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.set("use_gelu", &true.into());
     let name = "spatial_merge_size";
     let merged =
-        config.optional(config.vision(name), "config.json vision_config.spatial_merge_size")?;
+        config.optional(config.value(name), "config.json vision_config.spatial_merge_size")?;
     if let Some(size) = merged {
         keys.count("vision.spatial_merge_size", size);
     }
@@ -227,7 +292,7 @@ fn qwen3_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let eps = config.real(eps, "config.json text_config.rms_norm_eps", 1e-6)?;
     keys.real("vision.attention.layer_norm_epsilon", eps);
     let layers = config.count(&["depth"])?;
-    let deep = match config.vision(DEEPSTACK) {
+    let deep = match config.value(DEEPSTACK) {
         Some(_) => config.counts(DEEPSTACK)?,
         None => Vec::new(),
     };
@@ -244,7 +309,7 @@ fn qwen3_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 
 /// Defaults of transformers for SmolVLM 2, whose `config.json` omits these numbers.
 fn idefics3_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
-    let or = |key: &str, usual| match config.vision(key) {
+    let or = |key: &str, usual| match config.value(key) {
         None if config.text("model_type") == Some("smolvlm_vision") => Ok(usual),
         _ => config.count(&[key]),
     };
@@ -333,9 +398,9 @@ fn reciprocal(config: &TowerConfig<'_>, value: Option<&Json>, key: &str) -> Resu
 fn llama4(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.set("projector_type", &"llama4".into());
     let value =
-        config.real(config.vision("norm_eps"), "config.json vision_config.norm_eps", 1e-5)?;
+        config.real(config.value("norm_eps"), "config.json vision_config.norm_eps", 1e-5)?;
     keys.real("vision.attention.layer_norm_epsilon", value);
-    let ratio = config.vision("pixel_shuffle_ratio");
+    let ratio = config.value("pixel_shuffle_ratio");
     let factor = reciprocal(config, ratio, "vision_config.pixel_shuffle_ratio")?;
     keys.count("vision.projector.scale_factor", factor);
     config.activation(keys)
@@ -344,7 +409,7 @@ fn llama4(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 fn internvl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
     let count = |names: &[&str]| config.count(names);
     // Transformers writes height and width.
-    let side = |name: &str| match config.vision(name).and_then(Json::as_array) {
+    let side = |name: &str| match config.value(name).and_then(Json::as_array) {
         None => count(&[name]),
         Some(_) => {
             let sides = config.counts(name)?;
@@ -375,6 +440,71 @@ fn internvl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
         if let Some(tiles) = tiles.filter(|tiles| *tiles > 0) {
             keys.count(key, tiles);
         }
+    }
+    Ok(())
+}
+
+fn glm4v(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    keys.set("projector_type", &"glm4v".into());
+    config.activation(keys)?;
+    let name = "config.json vision_config.rms_norm_eps";
+    let epsilon = config.real(config.value("rms_norm_eps"), name, 1e-5)?;
+    keys.real("vision.attention.layer_norm_epsilon", epsilon);
+    Ok(())
+}
+
+/// The size of an image varies. llama.cpp's converter writes this number, and llama.cpp requires one.
+fn lfm2_vl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
+    let count = |name: &str| config.count(&[name]);
+    // The layer whose output counts, from the last one, which is -1.
+    let layer = config.outer("vision_feature_layer").and_then(Json::as_i64).unwrap_or(-1);
+    let unused = layer.checked_add(1).and_then(|behind| u32::try_from(behind.unsigned_abs()).ok());
+    let layers = count("num_hidden_layers")?;
+    Ok(Sizes {
+        image: 256,
+        patch: count("patch_size")?,
+        width: count("hidden_size")?,
+        ffn: count("intermediate_size")?,
+        layers: unused.and_then(|unused| layers.checked_sub(unused)).unwrap_or(layers),
+        heads: count("num_attention_heads")?,
+    })
+}
+
+fn lfm2_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    keys.set("projector_type", &"lfm2".into());
+    epsilon(config, keys, 1e-6)?;
+    let name = "downsample_factor";
+    let factor = config.optional(config.outer(name), "config.json downsample_factor")?;
+    keys.count("vision.projector.scale_factor", factor.unwrap_or(2));
+    keys.set("use_gelu", &true.into());
+    Ok(())
+}
+
+/// Encoders of audio as Whisper's.
+fn whisper_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
+    Ok(Sizes {
+        image: 0,
+        patch: 0,
+        width: config.count(&["hidden_size", "d_model"])?,
+        ffn: config.count(&["intermediate_size", "encoder_ffn_dim"])?,
+        layers: config.count(&["num_hidden_layers", "encoder_layers"])?,
+        heads: config.count(&["num_attention_heads", "encoder_attention_heads"])?,
+    })
+}
+
+fn whisper(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    let kind = match config.model_type() {
+        "qwen2_audio" => "qwen2a",
+        "voxtral" => "voxtral",
+        _ => "musicflamingo",
+    };
+    keys.set("projector_type", &kind.into());
+    keys.count("audio.num_mel_bins", config.count(&["num_mel_bins"])?);
+    let name = "config.json audio_config.layer_norm_eps";
+    let epsilon = config.real(config.value("layer_norm_eps"), name, 1e-5)?;
+    keys.real("audio.attention.layer_norm_epsilon", epsilon);
+    if kind == "voxtral" {
+        keys.count("audio.projector.stack_factor", 4);
     }
     Ok(())
 }

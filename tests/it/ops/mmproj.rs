@@ -543,6 +543,86 @@ fn internvl_under_both_of_its_names() {
     insta::assert_snapshot!(contents(&written));
 }
 
+#[test]
+fn glm4v_merges_patches_by_a_convolution() {
+    let mut config = json!({"model_type": "glm4v", "text_config": language("glm4v_text")});
+    config["vision_config"] = json!({
+        "model_type": "glm4v_vision", "hidden_size": 4, "intermediate_size": 8, "depth": 1, "num_heads": 1,
+        "image_size": 8, "patch_size": 2, "hidden_act": "silu", "rms_norm_eps": 1e-5
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.visual.patch_embed.proj.weight", &[4, 3, 2, 2, 2]),
+        ("model.visual.post_conv_layernorm.weight", &[4]),
+        ("model.visual.blocks.0.attn.qkv.weight", &[12, 4]),
+        ("model.visual.blocks.0.attn.q_norm.weight", &[4]),
+        ("model.visual.downsample.weight", &[8, 4, 2, 2]),
+        ("model.visual.merger.post_projection_norm.bias", &[8]),
+        ("model.visual.merger.proj.weight", &[8, 8]),
+    ];
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let source = model(&config, vision);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+}
+
+#[test]
+fn lfm2_vl_drops_the_layers_behind_the_one_that_counts() {
+    let mut config =
+        json!({"model_type": "lfm2_vl", "downsample_factor": 2, "text_config": language("lfm2")});
+    config["text_config"]["layer_types"] = json!(["full_attention"]);
+    config["vision_config"] = json!({
+        "model_type": "siglip2_vision_model", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "patch_size": 2, "layer_norm_eps": 1e-6
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.vision_tower.vision_model.embeddings.patch_embedding.weight", &[4, 12]),
+        ("model.vision_tower.vision_model.encoder.layers.0.mlp.fc1.bias", &[8]),
+        ("model.vision_tower.post_layernorm.weight", &[4]),
+        ("model.multi_modal_projector.layer_norm.weight", &[16]),
+        ("model.multi_modal_projector.linear_1.weight", &[8, 16]),
+    ];
+    let options = ConvertOptions::new(&GGUF).dtype(DType::F16);
+    let source = model(&config, vision);
+    let (_folder, written, _) = projector(source.path(), options).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    config["vision_config"]["num_hidden_layers"] = json!(2);
+    config["vision_feature_layer"] = json!(-2);
+    assert_eq!(key_or_fault(&model(&config, vision), "clip.vision.block_count"), "U32(1)");
+}
+
+#[test]
+fn audio_models_like_whisper() {
+    let vision: &[(&str, &[u64])] = &[
+        ("audio_tower.conv1.weight", &[4, 8, 3]),
+        ("audio_tower.conv1.bias", &[4]),
+        ("audio_tower.embed_positions.weight", &[6, 4]),
+        ("audio_tower.layers.0.final_layer_norm.bias", &[4]),
+        ("audio_tower.layers.0.self_attn.k_proj.weight", &[4, 4]),
+        ("multi_modal_projector.linear_1.weight", &[8, 8]),
+    ];
+    let mut config = json!({"model_type": "voxtral", "text_config": language("llama")});
+    config["audio_config"] = json!({
+        "model_type": "voxtral_encoder", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "num_mel_bins": 8
+    });
+    let options = || ConvertOptions::new(&GGUF).dtype(DType::BF16);
+    let source = model(&config, vision);
+    let (_folder, written, _) = projector(source.path(), options()).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    config["audio_config"]["num_mel_bins"].take();
+    insta::assert_snapshot!(refused(&model(&config, vision), options()));
+    // The names of Whisper's own config.
+    config["model_type"] = json!("qwen2_audio");
+    config["audio_config"] = json!({
+        "model_type": "qwen2_audio_encoder", "d_model": 4, "encoder_ffn_dim": 8, "encoder_layers": 1,
+        "encoder_attention_heads": 1, "num_mel_bins": 8
+    });
+    let plain = [&vision[..5], &[("multi_modal_projector.linear.weight", &[8, 4])]].concat();
+    assert_eq!(key_or_fault(&model(&config, &plain), "clip.projector_type"), "String(\"qwen2a\")");
+    config["model_type"] = json!("vibevoice");
+    insta::assert_snapshot!(refused(&model(&config, vision), options()));
+}
+
 /// One key of the file that a model gives, or the refusal.
 fn key_or_fault(source: &TempDir, key: &str) -> String {
     match projector(source.path(), ConvertOptions::new(&GGUF)) {
