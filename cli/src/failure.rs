@@ -275,6 +275,14 @@ pub(crate) fn note(message: &str) {
     }
 }
 
+/// Notes a text that is the name of a file, and how to give what that file holds: `@` before the name.
+pub(crate) fn note_file(text: &str) {
+    if Path::new(text).is_file() {
+        let name = print::shown(Path::new(text));
+        note(&format!("the value is the text \"{name}\"; write @{name} for what that file holds"));
+    }
+}
+
 pub(crate) fn print_note(message: &str) {
     let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
     let note = format!("{yellow}note{yellow:#}: {message}");

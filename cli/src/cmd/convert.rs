@@ -7,13 +7,15 @@ use weighbridge::adapter::Adapter;
 use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::model::Encoding;
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::{Error, ErrorKind, Model};
+use weighbridge::recipe::FileType;
+use weighbridge::{DType, Error, ErrorKind, Model};
 
 use super::Done;
+use crate::args::TargetType;
 use crate::args::write::Convert;
 use crate::print::{self, shown};
 use crate::writing::{self, Prepared};
-use crate::{Stop, remark};
+use crate::{Stop, note, remark};
 
 pub(crate) fn run(args: &Convert) -> Done {
     if let Some(base) = &args.lora_from {
@@ -168,8 +170,25 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
         options = options.shares(mesh);
     }
     let plan = ops::convert(&model, &options)?;
+    note_name(args, &model, &dst);
     let others = args.source.adapters().collect();
     Ok(Prepared { model, plan, dst, others })
+}
+
+/// Notes a name that says another type than is written: `foo-Q5_K_M.gguf`.
+fn note_name(args: &Convert, model: &Model, dst: &Path) {
+    let name = dst.file_name().unwrap_or_default().to_string_lossy();
+    let Some(named) = TargetType::in_name(&name).map(FileType::name) else { return };
+    let summary = ops::summarize(model);
+    let stored = summary.file_type.or(summary.main_dtype);
+    let Some(written) = args.dtype.map(DType::name).or(stored.as_deref()) else { return };
+    if !written.eq_ignore_ascii_case(named) {
+        let (src, dst) = (shown(&args.src), shown(dst));
+        note(&format!(
+            "{dst} is the name of a file in {named}, but holds {written}: `weighbridge quantize {src} {dst} {named}` \
+             writes that type"
+        ));
+    }
 }
 
 /// The destination: the container, whether it is one safetensors file, and its path.

@@ -45,7 +45,13 @@ fn source(args: &Create) -> Result<(Model, CreateOptions), Stop> {
 fn with_arguments(options: CreateOptions, args: &Create) -> Result<CreateOptions, Stop> {
     let mut options = options.quantize(args.quantize).quantize_draft(args.draft_quantize);
     if let Some(text) = &args.template {
-        options = options.template(content(text)?)?;
+        let template = content(text)?;
+        if template.contains("{%") {
+            let fault = "{% is of a Jinja template, but Ollama's are Go templates: `weighbridge meta set FILE \
+                chat_template=@TEMPLATE -o COPY` writes a GGUF file with a Jinja template";
+            return Err(Stop::Usage(fault.to_owned()));
+        }
+        options = options.template(template)?;
     }
     if let Some(text) = &args.system {
         options = options.system(content(text)?);
@@ -79,12 +85,9 @@ fn with_arguments(options: CreateOptions, args: &Create) -> Result<CreateOptions
 
 /// A text, or with `@` before it, the text of a file.
 fn content(text: &str) -> Result<String, Stop> {
-    match text.strip_prefix('@') {
-        Some(path) => {
-            let path = Path::new(path);
-            std::fs::read_to_string(path)
-                .map_err(|error| failure::io(path, "cannot read the file", error))
-        }
-        None => Ok(text.to_owned()),
-    }
+    let Some(path) = text.strip_prefix('@').map(Path::new) else {
+        failure::note_file(text);
+        return Ok(text.to_owned());
+    };
+    std::fs::read_to_string(path).map_err(|error| failure::io(path, "cannot read the file", error))
 }

@@ -1,11 +1,13 @@
 //! `diff`: compares two models.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use weighbridge::Model;
 use weighbridge::bytes::Text;
+use weighbridge::container::GGUF;
 use weighbridge::ops::{
     Clipping, DiffOptions, DiffOutcome, DiffReport, MeanError, ModelDiff, TensorDiff, TensorPairs,
     ValueDiff,
@@ -92,6 +94,9 @@ fn write_text(
         writeln!(out, "{letter} {bold}{path}{bold:#}: {}", model.container())?;
     }
     out.paragraph(&summary(report), 0)?;
+    if let Some(line) = differing_metadata(a, b).filter(|_| diff.is_equal()) {
+        out.paragraph(&line, 0)?;
+    }
     if let Some(worst) = worst(diff) {
         writeln!(out, "{worst}")?;
     }
@@ -123,6 +128,28 @@ fn write_text(
 
 /// `11 of 20 tensors differ, 2 only in A, relative RMS 0.5 % (mean over 15 matrices, weighted by
 /// size)`.
+/// The keys in which the metadata of two GGUF files differ.
+fn differing_metadata(a: &Model, b: &Model) -> Option<String> {
+    if [a, b].iter().any(|model| model.container() != GGUF.name) {
+        return None;
+    }
+    let differs = |from: &Model, to: &Model| {
+        let keys = from.metadata().iter().filter(|(key, value)| {
+            to.metadata()
+                .get(&key.spelling())
+                .is_none_or(|other| format!("{other:?}") != format!("{value:?}"))
+        });
+        keys.map(|(key, _)| key.spelling().into_owned()).collect::<BTreeSet<String>>()
+    };
+    let keys: Vec<String> = differs(a, b).union(&differs(b, a)).cloned().collect();
+    let first = keys.iter().take(3).map(|key| Text::new(key.as_bytes()).brief());
+    let first = first.collect::<Vec<_>>().join(", ");
+    let more = if keys.len() > 3 { ", ..." } else { "" };
+    let number = plural(keys.len(), "key");
+    (!keys.is_empty())
+        .then(|| format!("their metadata differs in {number} (`meta get`): {first}{more}"))
+}
+
 fn summary(report: &DiffReport<'_>) -> String {
     let bound = match report.tolerance {
         0.0 => String::new(),

@@ -50,12 +50,18 @@ fn dump(args: &Dump, tensor: &Tensor, stored: bool) -> Done {
         let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
         return write(args, tensor, stored, rows, &mut out);
     };
-    if args.form() == DumpForm::Text && named_otherwise(path) {
-        let fault = format!(
-            "{} is the name of another format: .npy, .bin and .txt are written, or --as says which",
-            shown(path)
-        );
-        return Err(Stop::Usage(fault));
+    let is_array = path.extension().is_some_and(|ending| ending == "npy");
+    let fault = match args.form() {
+        DumpForm::Text if named_otherwise(path) => {
+            "another format: .npy, .bin and .txt are written, or --as says which"
+        }
+        DumpForm::F16 | DumpForm::Bf16 | DumpForm::F32 | DumpForm::Raw if is_array => {
+            "an array of NumPy, but --as gives bytes without a header: `--as npy` writes an array of f32"
+        }
+        _ => "",
+    };
+    if !fault.is_empty() {
+        return Err(Stop::Usage(format!("{} is the name of {fault}", shown(path))));
     }
     let mut file = NewFile::create(path, |_| Ok(args.overwrite))?;
     let done = write(args, tensor, stored, rows, &mut file).map_err(|stop| match stop {

@@ -14,7 +14,7 @@ use weighbridge_reference::{
 use super::Done;
 use crate::args::run::Quality;
 use crate::json::{self, Versioned};
-use crate::print::{self, Steps, Table, bits, bytes, grouped, left, right, shown};
+use crate::print::{self, Steps, Table, bits, bytes, grouped, left, plural, right, shown};
 use crate::{Status, Stop, device, failure};
 
 /// Tokens in a window, unless another number is given.
@@ -354,13 +354,23 @@ fn reports(
     Ok(reports)
 }
 
+/// Positions of which a mean says little.
+const FEW: usize = 64;
+
 /// Says if the first model of a vocabulary predicts the text worse than chance.
 fn write_chance(
     models: &[ModelReport],
     vocabulary: Option<u32>,
+    positions: usize,
     out: &mut print::Screen<impl Write>,
 ) -> std::io::Result<()> {
     let (Some(first), Some(tokens)) = (models.first(), vocabulary) else { return Ok(()) };
+    if positions < FEW {
+        return out.paragraph(
+            &format!("\n{} say little: give a longer text", plural(positions, "position")),
+            0,
+        );
+    }
     let is_single = models.len() == 1;
     if first.perplexity <= tokens.into() {
         return Ok(());
@@ -424,7 +434,7 @@ fn write_text(report: &Report) -> Result<(), Stop> {
     )?;
     writeln!(out)?;
     write_table(models, &mut out)?;
-    write_chance(models, *vocabulary, &mut out)?;
+    write_chance(models, *vocabulary, *positions, &mut out)?;
     let [_, second] = models.as_slice() else { return Ok(out.flush()?) };
     let Some(divergence) = &second.divergence else { return Ok(out.flush()?) };
     writeln!(out)?;

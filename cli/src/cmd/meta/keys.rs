@@ -51,7 +51,21 @@ pub(super) fn named(key: &str, model: &Model) -> String {
     // Only GGUF files state their architecture so.
     let is_gguf = metadata.get("general.architecture").is_some();
     let known = || full.find(|full| is_gguf && known_type(full, model).is_some());
-    token.or(found).or_else(known).unwrap_or_else(|| key.to_owned())
+    let found = token.or(found).or_else(known).or_else(|| with_dots(key, model));
+    found.unwrap_or_else(|| key.to_owned())
+}
+
+/// The key that has dots where this one has other marks: `rope_freq_base`, `chat-template`. Ollama's name for the
+/// chat template is `template`.
+fn with_dots(key: &str, model: &Model) -> Option<String> {
+    let plain = |key: &str| key.replace(['.', '-'], "_");
+    let typed = if key == "template" { "chat_template".to_owned() } else { plain(key) };
+    let architecture = with_architecture("{arch}.", model);
+    let is_it = |full: &String| {
+        let short = full.strip_prefix(&architecture).or_else(|| short(full));
+        [Some(full.as_str()), short].into_iter().flatten().any(|it| plain(it) == typed)
+    };
+    known_keys(model).find(is_it)
 }
 
 /// The type of a key that the file lacks, if it is known.
@@ -68,8 +82,12 @@ pub(super) fn nearest(key: &str, model: &Model) -> Option<String> {
 
 /// Like [`nearest`], also among the keys that the file lacks and that need no type.
 pub(super) fn nearest_or_known(key: &str, model: &Model) -> Option<String> {
-    let known = TEXTS.iter().map(|(full, _)| with_architecture(full, model));
-    nearest_of(key, keys(model).chain(known), model)
+    nearest_of(key, known_keys(model), model)
+}
+
+/// The keys of the file, and those that need no type.
+fn known_keys(model: &Model) -> impl Iterator<Item = String> {
+    keys(model).chain(TEXTS.iter().map(|(full, _)| with_architecture(full, model)))
 }
 
 fn keys(model: &Model) -> impl Iterator<Item = String> {

@@ -11,7 +11,6 @@ use weighbridge::tokenizer::is_special_token_key;
 use weighbridge::{Error, ErrorKind, Model};
 
 use super::keys::{known_type, named, nearest_or_known};
-use crate::failure::note;
 use crate::{Stop, failure};
 
 /// The most bytes of a file that a value is read from.
@@ -60,11 +59,8 @@ impl Setting {
         };
         let text = if key == "general.file_type" { file_type(text) } else { text };
         let is_file = value.starts_with('@') && !value.starts_with("@@");
-        if !is_file && Path::new(value).is_file() {
-            note(&format!(
-                "the value is the text \"{0}\"; write @{0} for what that file holds",
-                shortened(value)
-            ));
+        if !is_file {
+            failure::note_file(value);
         }
         let old = model.metadata().get(&key);
         let is_token = is_special_token_key(&key)
