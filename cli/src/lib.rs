@@ -69,7 +69,11 @@ fn parse_and_run(typed: Vec<OsString>) -> Done {
                 complain(failure);
                 return Ok(Status::Usage);
             }
-            parsed_nothing(&error, |message| args::as_typed(message, &typed, &arguments))
+            let example = match error.kind() {
+                ErrorKind::MissingRequiredArgument => args::example(&arguments),
+                _ => None,
+            };
+            parsed_nothing(&error, example, |message| args::as_typed(message, &typed, &arguments))
         }
     }
 }
@@ -93,10 +97,15 @@ fn meant(error: &clap::Error) -> Option<String> {
 }
 
 /// Prints the help or the version if they were requested; otherwise the command line is wrong.
-fn parsed_nothing(error: &clap::Error, as_typed: impl Fn(&str) -> String) -> Done {
+fn parsed_nothing(
+    error: &clap::Error,
+    example: Option<String>,
+    as_typed: impl Fn(&str) -> String,
+) -> Done {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.use_stderr() && (failure::is_json() || !is_help) {
-        complain(Failure::usage(&in_words(&as_typed(&error.to_string()))).or_advice(meant(error)));
+        let failure = Failure::usage(&in_words(&as_typed(&error.to_string())));
+        complain(failure.or_advice(example).or_advice(meant(error)));
     } else if error.use_stderr() {
         let mut err = print::stderr();
         for line in error.render().ansi().to_string().lines() {

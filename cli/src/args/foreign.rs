@@ -100,6 +100,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         Is("inspect"),
     ),
     ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
+    ("gguf-dump --no-tensors", Is("meta get")),
     (
         "gguf-dump --json",
         Near(
@@ -107,7 +108,6 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
             "this is not gguf-dump's JSON; `weighbridge meta get FILE --json` prints each key with its value",
         ),
     ),
-    ("gguf-dump --no-tensors", Is("meta get")),
     ("gguf-editor|gguf-editor-gui|set-chat-template|set-template", Says(EDITS)),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
     ("stats|statistics|outliers|minmax", Is("inspect --stats")),
@@ -118,7 +118,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("meta import|meta copy|meta merge|meta rename|meta move", Says(EDITS)),
     ("meta diff|meta compare", Says(KEYS)),
-    ("meta remove|meta delete|meta del|meta unset", Is("meta rm")),
+    ("meta remove|meta delete|meta del|meta unset|meta clear|meta strip|strip", Is("meta rm")),
     ("meta add|meta edit|meta update|meta change", Is("meta set")),
     ("list tensors|list layers", Is("inspect")),
     ("set|edit|gguf-set-metadata|set-metadata|metadata set", Is("meta set")),
@@ -168,6 +168,17 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("quant|quantise", Is("quantize")),
     ("requant|requantize|requantise", Is("quantize --allow-requantize")),
     (
+        "gguf-new-metadata --special-token|gguf-new-metadata --special-token-by-id",
+        Says(
+            "`weighbridge meta set SRC eos='</s>' -o DST`, by the text or the number of the token",
+        ),
+    ),
+    (
+        "gguf-new-metadata --chat-template|gguf-new-metadata --chat-template-file|gguf-new-metadata --chat-template-config",
+        Says("`weighbridge meta set SRC chat_template=@FILE -o DST`"),
+    ),
+    ("gguf-new-metadata --remove-metadata", Says("`weighbridge meta rm SRC KEY -o DST`")),
+    (
         "gguf-new-metadata|new-metadata",
         Says(
             "`weighbridge meta set SRC name='My model' -o DST` writes a changed copy; KEY=@FILE takes a value from a file",
@@ -186,7 +197,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "license|arch|architecture|context|context-length|ctx|name|grep|strings",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE` prints each key"),
     ),
-    ("tokenizer|vocab|vocabulary|get-vocab", Says(TOKENS)),
+    ("tokenizer|extract-tokenizer|vocab|vocabulary|vocab-size|get-vocab", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
     (
         "download|fetch|get|clone|install|snapshot-download|hf-hub-download|lfs pull|ollama-dl|hfd|wget|curl|aria2c",
@@ -220,6 +231,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("devices|list-devices|list gpus|gpu|gpus", Is("list devices")),
     ("completion|autocomplete|install-completion|show-completion", Is("completions")),
     ("version|env", Is("--version")),
+    ("examples|usage", Is("--help")),
     (
         "serve|server|start|vllm|sglang|tgi|text-generation-launcher|llamafiler|koboldcpp|mistralrs-server|rpc-server|tabbyapi",
         Says(SERVES),
@@ -264,7 +276,10 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("ps|stop", Says(RUNS)),
     (
         "search|find|hf.models ls|hf.models list",
-        Says("Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model"),
+        Says(
+            "Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model, `weighbridge models NAME` \
+             lists those on this machine",
+        ),
     ),
     ("train|finetune|lora|unsloth", Says(TRAINS)),
     ("repair|fix|recover", Says(REPAIRS)),

@@ -87,6 +87,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", "--chat-template|--chat-template-file", Says(TEMPLATE)),
     ("convert", "--tensor-parallel-size|--tensor-parallel|--tp|-tp", Says(RANKS)),
     ("split", "--tensor-parallel-size|--tensor-parallel|--tp|-tp", Says(RANKS)),
+    ("completions", "--shell", Value),
     (
         "completions",
         "--install",
@@ -168,6 +169,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("`--filter 'layers.0.*'` chooses the tensors of a layer"),
     ),
     ("inspect", "--meta|--kv|--keys", Is("--metadata")),
+    ("inspect", "--key", Says("`weighbridge meta get FILE KEY` prints the value of a key")),
+    (
+        "inspect",
+        "--nan|--nans|--check-nan",
+        Says("`weighbridge verify FILE --deep` looks for them"),
+    ),
+    ("inspect", "--find", Is("--filter")),
     ("inspect", "--vocab|--tokens|--tokenizer|--special-tokens", Says(TOKENS)),
     (
         "inspect",
@@ -273,6 +281,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Needless,
     ),
     ("models", "--delete|--rm", Says(DELETES)),
+    ("models", "--apply|--link", Says("nothing is changed: paste the lines that are printed")),
     ("models", "--pattern|-f", Is("--filter")),
     ("models", "--program", Value),
     (
@@ -393,7 +402,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("`--json` prints JSON, `-o FILE.npy` writes an array of NumPy"),
     ),
     ("run generate", "-p", Is("--prompt")),
-    ("run generate", "-n|--n-predict|--predict|--num-predict|--max-new-tokens", Is("--max-tokens")),
+    (
+        "run generate",
+        "-n|--n-predict|--predict|--num-predict|--max-new-tokens|--max-length",
+        Is("--max-tokens"),
+    ),
     ("run generate", "--temperature", Is("--temp")),
     ("run generate", "--do-sample", Says("`--temp 0.8` draws tokens")),
     (
@@ -422,7 +435,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
     (
         "run generate",
-        "-no-cnv|--no-conversation|--no-jinja|--ignore-chat-template|--raw",
+        "-no-cnv|--no-conversation|--no-jinja|--ignore-chat-template|--no-template|--raw",
         Is("--no-chat"),
     ),
     (
@@ -432,7 +445,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "run generate",
-        "--stream|--no-stream|-st|--single-turn|--nowordwrap|--use-default-chat-template|-co|--cli|-ptc=|--print-token-count=|\
+        "--speed|--stream|--no-stream|-st|--single-turn|--nowordwrap|--use-default-chat-template|-co|--cli|-ptc=|--print-token-count=|\
         --skip-chat-parsing|--prefill-assistant|--no-prefill-assistant|--mmproj-auto|--no-mmproj*|--experimental*",
         Needless,
     ),
@@ -444,18 +457,18 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "run",
-        "-c=|--ctx-size=|--num-ctx=|--contextsize=|--max-kv-size=|--keep=|--truncate",
+        "-c=|--ctx-size=|--n-ctx=|--num-ctx=|--contextsize=|--max-kv-size=|--keep=|--truncate",
         Ignored("the context is as long as the text needs"),
     ),
     (
         "run generate",
-        "-f|--file|-bf|--binary-file",
+        "-f|--file|--prompt-file|-bf|--binary-file",
         Says("`--prompt - < FILE` reads the prompt from a file"),
     ),
     (
         "run generate",
         "--min-p=|--repeat-*=|--repetition-*=|--presence-penalty=|--frequency-penalty=|--typical*=|--mirostat*=|--dynatemp-*=|\
-        --xtc-*=|--dry-*=|--top-nsigma=|--top-n-sigma=|--adaptive-*=|--min-tokens-to-keep=|--samplers=|--sampler-seq=|\
+        --xtc-*=|--dry-*=|--top-nsigma=|--top-n-sigma=|--adaptive-*=|--min-tokens-to-keep=|--samplers=|--num-beams=|--sampler-seq=|\
         --sampling-seq=|-l=|--logit-bias=",
         Ignored(SAMPLES),
     ),
@@ -493,6 +506,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         -lcs=|-lcd=|--lookup-cache-*=|--prompt-cache-all|--prompt-cache-ro|--prompt-cache*=",
         Ignored(TIME),
     ),
+    ("run embed", "--dim|--dimensions", Says("leave it out: vectors have the model's own length")),
     ("run logits", "-p|--prompt|--text", Says(LOGITS)),
     ("run logits", "--top|--top-k|-k|-n", Says("`--json` has the values of all tokens")),
     ("run logits", "--npy", Says("`-o FILE.npy` writes an array of NumPy")),

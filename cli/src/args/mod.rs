@@ -26,7 +26,7 @@ pub(crate) use open::Open;
 pub(crate) use open::network;
 pub(crate) use order::in_store;
 pub(crate) use values::{DeviceName, is_program};
-pub(crate) use words::{as_typed, translated, unknown_option};
+pub(crate) use words::{as_typed, example, translated, unknown_option};
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -545,14 +545,16 @@ pub(crate) enum DuplicatesBy {
 #[command(after_help = "Examples:
   weighbridge list dtypes
   weighbridge list types
+  weighbridge list architectures qwen3   # whether a model is known
   weighbridge list architectures --json")]
 pub(crate) struct List {
     /// The table to print
     #[arg(value_enum)]
     pub(crate) what: Listing,
-    /// With `types`: the model whose size in each type is shown; `quantize MODEL --list-types` does the same
-    #[arg(value_name = "MODEL", hide = true)]
-    pub(crate) model: Option<PathBuf>,
+    /// Show only rows with this text. With `types`, a model instead: its size in each type, as with `quantize
+    /// MODEL --list-types`
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -51,12 +51,16 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
 const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
 
 /// Types of other programs, and what comes nearest to them here.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 10] = [
     (
         "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
         "Weighbridge does not write it: Q4_K_M for GGUF or mlx4 for MLX are about as large",
     ),
     ("mlx", "with the bits: mlx4, mlx8, or mlx4,64 with the group size"),
+    (
+        "mixed_2_6|mixed_3_4|mixed_3_6|mixed_4_6",
+        "`mlx4 --quant-predicate mixed_4_6` writes a mix of mlx-lm",
+    ),
     ("int8|q8|w8a8|w8a16", "the types of 8 bits are Q8_0 for GGUF and mlx8 for MLX"),
     ("q6|int6", "the types of 6 bits are Q6_K for GGUF and mlx6 for MLX"),
     ("q5|q3|q2", "GGUF has Q5_K_M, Q3_K_M and Q2_K, MLX has mlx5, mlx3 and mlx2"),
@@ -313,6 +317,9 @@ pub(crate) fn writable() -> Named<&'static Container> {
                 name => name,
             };
             let found = rows().find(|(row, _)| row.name == name).map(|(row, _)| row);
+            if found.is_none() && matches!(TargetType::find(text), Some(Ok(_))) {
+                return Err(format!("a type: `weighbridge quantize SRC DST {text}` writes it"));
+            }
             found.map_or_else(|| none_of(rows().map(|(row, _)| row.name)), Ok)
         },
         names: || rows().map(|(row, help)| (row.name, help)).collect(),

@@ -14,9 +14,9 @@ use weighbridge::{Model, OpenOptions};
 
 use super::names::float_name;
 use super::program::{Program, is_option, takes_value, unknown_option, word_at};
-use super::values::{is_program, sha256, size_for_path};
+use super::values::{is_program, sha256, size, size_for_path};
 use super::{Listing, TargetType};
-use crate::failure::{Failure, nearest_entry};
+use crate::failure::{Failure, nearest_entry, note};
 
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
 /// MODEL --chat --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
@@ -125,6 +125,32 @@ fn unescaped(text: &str) -> String {
     escaped + rest
 }
 
+/// Puts commas into lists of tokens as other programs print them, `[1, 2]`, and notes texts that are names of files.
+pub(super) fn lists(words: &mut [OsString], at: usize) {
+    const LISTS: [&str; 3] = ["--ids", "--encoder-ids", "--token-type-ids"];
+    const TEXTS: [&str; 3] = ["--prompt", "--system", "--text"];
+    if word_at(words, at) != "run" {
+        return;
+    }
+    for place in at..words.len() {
+        let word = word_at(words, place);
+        let (option, value) = word.split_once('=').unwrap_or((word_at(words, place - 1), word));
+        let is_part = |it: char| it.is_ascii_digit() || "[], ".contains(it);
+        if LISTS.contains(&option) && value.chars().all(is_part) {
+            let parts = value.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());
+            let list = parts.collect::<Vec<_>>().join(",");
+            words[place] = (word[..word.len() - value.len()].to_owned() + &list).into();
+        } else if TEXTS.contains(&option) {
+            let file = value.strip_prefix('@').unwrap_or(value);
+            if Path::new(file).is_file() {
+                note(&format!(
+                    "the text is \"{value}\"; write \"$(cat {file})\" for what that file holds"
+                ));
+            }
+        }
+    }
+}
+
 /// Puts the text on standard input for the text `-` of a verb of `run`.
 pub(super) fn from_input(words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     const TEXTS: [&str; 2] = ["--prompt", "--text"];
@@ -166,7 +192,23 @@ pub(super) fn arrange(
     if unknown_option(verb, words, from).is_some() {
         return Ok(());
     }
-    let places = arguments(verb, words, from);
+    let mut places = arguments(verb, words, from);
+    match (name.as_str(), places.as_slice()) {
+        // `8 GB`.
+        ("memory", [.., number, unit])
+            if is_number(word_at(words, *number)) && is_unit(word_at(words, *unit)) =>
+        {
+            let size = format!("{}{}", word_at(words, *number), word_at(words, *unit));
+            words.splice(*number..=*unit, [size.into()]);
+            places = arguments(verb, words, from);
+        }
+        // Any shard stands for all.
+        ("verify", [first, .., last]) if is_set(words, &places) => {
+            words.drain(first + 1..=*last);
+            places.truncate(1);
+        }
+        _ => {}
+    }
     if let ("merge", [first, second, ..]) = (name.as_str(), places.as_slice())
         && is_adapter(word_at(words, *first))
     {
@@ -324,12 +366,15 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
                 );
                 return Err(Failure::advised("the merged model has no name".to_owned(), advice));
             }
+            let has_type = others.len() == 2 && is_type_name(nth(3));
             words.insert(*second, "--lora".into());
-            let verb = match words.iter().position(|word| word == "--quantize") {
+            let option = words.iter().position(|word| word == "--quantize" || word == "--type");
+            let verb = match option {
                 Some(option) => {
                     words[option] = "--type".into();
                     "quantize"
                 }
+                None if has_type => "quantize",
                 None => "convert",
             };
             words.splice(at..=at, [verb.into()]);
@@ -341,7 +386,7 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
         shards if is_set(words, shards) => {
             let advice =
                 format!("`weighbridge merge {} DST`: any of the files stands for all", nth(0));
-            return Err(Failure::advised("the joined model has no name".to_owned(), advice));
+            return Err(Failure::advised("the new model has no name".to_owned(), advice));
         }
         [shards @ .., dst] if is_set(words, shards) => {
             words.drain(dst + 1 - shards.len()..*dst).for_each(drop);
@@ -355,6 +400,7 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
 fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
     let fault = match name {
         "merge" => joined(words, places),
+        "memory" => fitted(words, places),
         _ => written(name, words, places).or_else(|| shown(name, words, places)),
     };
     match fault {
@@ -396,10 +442,6 @@ fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, 
             format!("{} is given, and -o too", nth(1)),
             format!("one of them: `weighbridge {name} SRC DST` or `weighbridge {name} SRC -o DST`"),
         ),
-        ("quantize", 0) if !has(words, &["-h", "--help", "--lora", "--src"]) => (
-            "no model is given".to_owned(),
-            "`weighbridge quantize MODEL Q4_K_M`; `weighbridge list types` lists the types".to_owned(),
-        ),
         ("quantize", 1..) if Path::new(nth(0)).join("adapter_config.json").is_file() && is_adapter(nth(0)) => (
             format!("{} is an adapter", nth(0)),
             format!("`weighbridge convert {0} DST.gguf --base MODEL --dtype Q8_0` writes it for llama.cpp, \
@@ -433,7 +475,7 @@ fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
     Some(match places.len() {
         0 => return None,
         1 if !has(words, &["--dst", "-h", "--help"]) => (
-            "the joined model has no name".to_owned(),
+            "the new model has no name".to_owned(),
             format!("`weighbridge merge {} DST`", nth(0)),
         ),
         1 => return None,
@@ -470,10 +512,6 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 format!("`weighbridge {verb} {} {quote}{}{quote}`", nth(0), nth(1)),
             )
         }
-        ("memory", 2..) if places.last().is_some_and(|it| is_type(word_at(words, *it))) => (
-            "the size in another type is not computed here".to_owned(),
-            format!("`weighbridge quantize {} --list-types` shows the size in each", nth(0)),
-        ),
         ("diff", 3..) if is_known(nth(2)) => (
             "two models are compared, but several are given".to_owned(),
             "`weighbridge view` and `weighbridge quality` take more".to_owned(),
@@ -485,7 +523,7 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
                 format!(
                     "`weighbridge dump {} {name} --rows {}`",
                     nth(0),
-                    rows.trim_end_matches(']')
+                    rows.trim_end_matches(']').split(',').next().unwrap_or_default()
                 ),
             )
         }
@@ -505,6 +543,17 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
             format!("{} is a file, not the text", nth(1)),
             format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
         ),
+        ("pull", 2)
+            if nth(0).contains('/')
+                && !nth(1).contains(['/', ':'])
+                && !is_file_name(nth(1))
+                && !is_type(nth(1)) =>
+        {
+            (
+                format!("{} is neither a repository nor a file of one", nth(1)),
+                format!("`weighbridge pull {} -o {}` downloads to that folder", nth(0), nth(1)),
+            )
+        }
         ("pull", 1) if Path::new(nth(0)).is_file() => (
             format!("{} is a file on this machine", nth(0)),
             format!("`weighbridge {0}` shows it, `weighbridge meta get {0}` its metadata", nth(0)),
@@ -512,13 +561,9 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
         ("run generate", 1) if !has(words, &PROMPTS) => (
             "there is no prompt".to_owned(),
             format!(
-                "`weighbridge run generate {} --prompt 'Once upon a time'`; each command answers one prompt",
+                "`weighbridge run {} 'Why is the sky dark?'`: each command answers one prompt",
                 nth(0)
             ),
-        ),
-        ("completions", 0) if !has(words, &["-h", "--help"]) => (
-            "no shell is named".to_owned(),
-            "`weighbridge completions bash`, zsh, fish, elvish or powershell".to_owned(),
         ),
         ("run logits", 2) => (
             "logits are those of tokens: give their numbers as --ids".to_owned(),
@@ -528,12 +573,27 @@ fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, St
     })
 }
 
+/// The fault of the last argument of `memory`, and what to type instead.
+fn fitted(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let [model, .., last] = places else { return None };
+    let (model, last) = (word_at(words, *model), word_at(words, *last));
+    let is_size = |size: &str| size_for_path(Path::new(size)).is_some();
+    if last.split_once('x').is_some_and(|(count, size)| is_number(count) && is_size(size)) {
+        let advice = "`--device gpu0=24G --device gpu1=24G` divides the layers among GPUs";
+        return Some((format!("{last} is no size"), advice.to_owned()));
+    }
+    is_type_name(last).then(|| {
+        let fault = "the size in another type is not computed here".to_owned();
+        (fault, format!("`weighbridge quantize {model} --list-types` shows the size in each"))
+    })
+}
+
 /// The verb that takes such a word after a model.
 fn verb_with(word: &str) -> Option<&'static str> {
     let is_new = || word.ends_with(".gguf") && nearest_entry(Path::new(word)).is_none();
     let verbs = [
-        ("quantize", is_type(word)),
-        ("memory", size_for_path(Path::new(word)).is_some()),
+        ("quantize", is_type_name(word)),
+        ("memory", size_for_path(Path::new(word)).is_some() && !is_number(word)),
         ("run", word.contains(' ')),
         ("convert", is_new()),
     ];
@@ -680,6 +740,10 @@ pub(super) fn has(words: &[OsString], options: &[&str]) -> bool {
 /// Whether a word is a type by its name; the number of threads would be one by its number.
 pub(super) fn is_type_name(word: &str) -> bool {
     is_type(word) && !is_number(word)
+}
+
+fn is_unit(word: &str) -> bool {
+    !word.is_empty() && size(&format!("1{word}")).is_ok() && !Path::new(word).exists()
 }
 
 fn is_number(word: &str) -> bool {

@@ -50,6 +50,7 @@ pub(crate) fn translated(
     if escapes {
         order::unescape(&mut words, at);
     }
+    order::lists(&mut words, at);
     order::from_input(&mut words, at)?;
     Ok(words)
 }
@@ -245,12 +246,17 @@ fn without_typed<'h>(here: &'h str, words: &[OsString]) -> &'h str {
 
 /// Puts an option that makes another verb of one after it: `gguf-dump FILE --no-tensors`.
 fn option_after(words: &mut [OsString], at: usize, verb: &str) {
-    let is_it = |word: &OsString| {
-        word.to_str()
-            .is_some_and(|it| it.starts_with("--") && row(&format!("{verb} {it}")).is_some())
+    let row_of = |option: &str| {
+        let name = format!("{verb} {option}");
+        VERBS.iter().position(|(spellings, _)| spellings.split('|').any(|it| it == name))
     };
-    if let Some(place) = words.iter().skip(at).position(is_it) {
-        words[at + 1..=at + place].rotate_right(1);
+    let options = words.iter().enumerate().skip(at).filter_map(|(place, word)| {
+        let option = word.to_str()?.split('=').next().filter(|it| it.starts_with("--"))?;
+        Some((row_of(option)?, place))
+    });
+    // Of several, the first in the table counts.
+    if let Some((_, place)) = options.min() {
+        words[at + 1..=place].rotate_right(1);
     }
 }
 
@@ -314,6 +320,11 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     if Path::new(&joined).exists() {
         let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
         return Err(says(&format!("no command is named `{name}`"), &advice));
+    }
+    let next = word_at(words, at + 1);
+    if order::is_type_name(name) && Path::new(next).exists() {
+        let advice = format!("`weighbridge quantize {next} {name}`");
+        return Err(says(&format!("{name} is a type, not a command"), &advice));
     }
     let advice = match (nearest_entry(path), help::nearest_verb(name)) {
         (Some(file), _) => format!("did you mean {file}?"),
@@ -566,6 +577,16 @@ pub(crate) fn as_typed(message: &str, typed: &[OsString], words: &[OsString]) ->
         }
     }
     message
+}
+
+/// The first example of the help of the command that the words call.
+pub(crate) fn example(words: &[OsString]) -> Option<String> {
+    let program = super::program::command();
+    let (verb, _) = called(&program, words);
+    let text = verb.get_after_help()?.to_string();
+    let line = text.lines().find_map(|line| line.strip_prefix("  weighbridge "))?;
+    let line = line.split("   ").next().unwrap_or(line).trim();
+    Some(format!("for example `weighbridge {line}`"))
 }
 
 /// The command that the words call, and its name without the program's.

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weighbridge::OpenOptions;
 use weighbridge::arch;
 use weighbridge::bytes::Text;
 use weighbridge::container::CONTAINERS;
@@ -13,6 +12,7 @@ use weighbridge::device::{Cpu, Device};
 use weighbridge::dtype::DTYPES;
 use weighbridge::ops;
 use weighbridge::recipe::{FILE_TYPES, FileType, FileTypeDescriptor};
+use weighbridge::{Error, ErrorKind, OpenOptions};
 
 use super::Done;
 use crate::args::{self, Completions, List, Listing};
@@ -24,19 +24,20 @@ use crate::{Status, Stop, remark};
 type Row = Vec<(&'static str, Value)>;
 
 pub(crate) fn run(args: &List) -> Done {
-    if args.model.is_some() && !matches!(args.what, Listing::Types) {
-        return Err(Stop::Usage(
-            "only `list types` takes an argument, a model; `| grep NAME` finds a row".to_owned(),
-        ));
-    }
-    let (head, rows) = match args.what {
-        Listing::Types => return types(args.model.as_deref(), args.json),
+    let text = args.text.as_deref();
+    let model = text.filter(|text| text.exists() || args::in_store(&text.to_string_lossy()));
+    let (head, mut rows) = match args.what {
+        Listing::Types if text.is_none() || model.is_some() => return types(model, args.json),
+        Listing::Types => file_types(),
         Listing::Containers => containers(),
         Listing::Architectures => architectures(),
         Listing::Dtypes => dtypes(),
         Listing::Devices => devices(),
         Listing::Kernels => kernels(),
     };
+    if let Some(text) = text {
+        rows = with_text(rows, &text.to_string_lossy())?;
+    }
     if args.json {
         let rows: Vec<Value> = rows
             .into_iter()
@@ -55,8 +56,35 @@ pub(crate) fn run(args: &List) -> Done {
     Ok(Status::Fine)
 }
 
+/// The rows with a text in a cell: `qwen3`, or the name of a class of transformers.
+fn with_text(rows: Vec<Row>, text: &str) -> Result<Vec<Row>, Stop> {
+    let lower = text.to_lowercase();
+    let ends = ["forcausallm", "forconditionalgeneration", "model"];
+    let class =
+        ends.iter().find_map(|end| lower.strip_suffix(end)).filter(|class| !class.is_empty());
+    let has = |row: &Row, text: &str| {
+        row.iter().any(|(_, value)| cell(value).to_lowercase().contains(text))
+    };
+    for text in [Some(lower.as_str()), class].into_iter().flatten() {
+        if rows.iter().any(|row| has(row, text)) {
+            return Ok(rows.into_iter().filter(|row| has(row, text)).collect());
+        }
+    }
+    let fault = format!("no row has \"{}\"", Text::new(text.as_bytes()).brief());
+    Err(Error::new(ErrorKind::NotFound, fault).into())
+}
+
 /// A listing: its columns and rows.
 type TableRows = (Vec<Column>, Vec<Row>);
+
+/// The file types of `quantize`, without sizes.
+fn file_types() -> TableRows {
+    let row = |row: &FileTypeDescriptor| {
+        vec![("name", json!(row.name)), ("summary", json!(row.summary.replace('`', "")))]
+    };
+    let head = vec![left("NAME"), left("DESCRIPTION").end(30)];
+    (head, FILE_TYPES.iter().map(row).collect())
+}
 
 fn containers() -> TableRows {
     (

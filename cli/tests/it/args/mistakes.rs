@@ -81,7 +81,7 @@ fn a_sentence_says_what_to_type() {
         (&["quantize", HF, "Q4_K_M", "Q8_0"], "several types are given"),
         (&["split", GGUF, "3"], "`--max-shard-size 4G`"),
         (&["tokenize", GGUF, "README.md"], "README.md is a file, not the text"),
-        (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the joined model has no name"),
+        (&["merge", "m-1-of-2.gguf", "m-2-of-2.gguf"], "the new model has no name"),
         (&["inspect", GGUF, "-o", "x.json"], "`> FILE` writes what is printed"),
         (&["gguf-new-metadata", GGUF, "x.gguf"], "`weighbridge meta set SRC"),
         (&["llama-tts", "-m", GGUF], "Weighbridge has nothing for `llama-tts`"),
@@ -89,7 +89,6 @@ fn a_sentence_says_what_to_type() {
         (&["convert", HF, "--imatrix", "x"], "`quantize` has --imatrix"),
         (&["inspect", GGUF, "-fx"], "`inspect` has no option -fx"),
         (&["inspect", GGUF, "-hx"], "`inspect` has no option -hx"),
-        (&["completions"], "zsh, fish"),
         (&["hf", "models", "ls"], "Weighbridge does not search the hub"),
         (&["dump", GGUF, "output_norm.weight", "-o", "x.pt"], "x.pt is the name of another format"),
         (&["pull", "org/name", "-o", "x.gguf"], "x.gguf: the name of a file"),
@@ -116,7 +115,7 @@ fn a_sentence_says_what_to_type() {
         ),
         (&["quantize", HF, HF, HF, "Q4_0"], "one command each"),
         (&["convert", HF, "--to", "gguf", "x/"], "x/ is a folder, but GGUF is a file"),
-        (&["merge", GGUF], "the joined model has no name"),
+        (&["merge", GGUF], "the new model has no name"),
         (&["~/x.gguf"], "\"$HOME/x.gguf\" works in them"),
         (&["file:///x.gguf"], "a file is given by its path: /x.gguf"),
         (&["*.gguf"], "the shell replaces * outside of quotes only"),
@@ -134,7 +133,7 @@ fn a_sentence_says_what_to_type() {
         (&["convert", HF, "x", "--tensor-parallel-size", "2"], "`convert` has no option"),
         (&["convert", HF, "x", "--tensor-parallel-size", "2"], "--shards tp=2"),
         (&["convert", HF, "Q4_K_M", "--frobnicate"], "`convert` has no option --frobnicate"),
-        (&["verify", "--all"], "Usage: weighbridge verify --all <PATH>"),
+        (&["verify", "--all"], "for example `weighbridge verify model.gguf"),
         (&["convert", HF, "-o", "-"], "invalid value '-' for '-o <DST>'"),
         (&["convert", HF, "ollama://tale"], "`weighbridge convert SRC NAME --to ollama`"),
         (
@@ -161,7 +160,7 @@ fn a_sentence_says_what_to_type() {
         (&["merge", HF, "--foo", "x", "-o", "y"], "`merge` has no option --foo"),
         (&["run", GGUF, "Once", "--max-token", "5"], "did you mean --max-tokens?"),
         (&["quantize", HF], "the type is missing"),
-        (&["llama-quantize"], "`weighbridge list types` lists the types"),
+        (&["llama-quantize"], "for example `weighbridge quantize"),
         (
             &["merge", "x.gguf-split-aa", "x.gguf-split-ab", "x.gguf-split-ac", "x"],
             "`cat PIECES > FILE`",
@@ -174,10 +173,19 @@ fn a_sentence_says_what_to_type() {
             &["meta", "set", GGUF, "tokenizer.ggml.tokens[5]=str:x"],
             "one element of an array is not set",
         ),
-        (
-            &["meta", "set", GGUF, "rope_freq_base=1e6"],
-            "the nearest key is \"llama.rope.freq_base\"",
-        ),
+        (&["meta", "set", GGUF, "ropefreqbase=1e6"], "the nearest key is \"llama.rope.freq_base\""),
+        (&["memory", GGUF, "24"], "24 is a number of bytes: add a unit"),
+        (&["memory", GGUF, "2x24G"], "`--device gpu0=24G --device gpu1=24G`"),
+        (&["pull", "org/name", "folder"], "`weighbridge pull org/name -o folder`"),
+        (&["dump", GGUF, "output_norm.weight[0,0:8]"], "output_norm.weight --rows 0`"),
+        (&["dump", GGUF, "output_norm.weight", "--as", "f16", "-o", "x.npy"], "an array of NumPy"),
+        (&["create", "tale", GGUF, "--template", "{% if x %}"], "`weighbridge meta set FILE"),
+        (&["run", GGUF], "`weighbridge run assets/sample/sample-Q8_0.gguf 'Why"),
+        (&["q8_0", HF], "`weighbridge quantize assets/sample/hf q8_0`"),
+        (&["quantize", HF, "mixed_4_6"], "`mlx4 --quant-predicate mixed_4_6`"),
+        (&["convert", HF, "x", "--to", "mlx4"], "`weighbridge quantize SRC DST mlx4`"),
+        (&["completions"], "for example `weighbridge completions bash"),
+        (&["convert"], "for example `weighbridge convert"),
         (&["meta", "set", GGUF, "general.name", "=", "x"], "=: expected KEY=VALUE, without spaces"),
         (&["meta", "set", GGUF, "add_bos_token=yes"], "\"yes\" is not a valid bool: true or false"),
         // Before any table is printed.
@@ -250,6 +258,14 @@ fn words_of_other_programs_mean_the_same() {
             &["gguf_set_metadata.py", GGUF, "general.name", "X", "--force", "--dry-run"],
             &["meta", "set", GGUF, "general.name=X", "--dry-run"],
         ),
+        (
+            &["meta", "set", GGUF, "rope_freq_base=5", "chat-template=x", "--dry-run"],
+            &["meta", "set", GGUF, "llama.rope.freq_base=5", "chat_template=x", "--dry-run"],
+        ),
+        (&["types", "q4_k"], &["list", "types", "Q4_K"]),
+        (&["supports", "Qwen3ForCausalLM"], &["list", "architectures", "qwen3"]),
+        (&["memory", GGUF, "8", "GB"], &["memory", GGUF, "--room", "8GB"]),
+        (&["run", "tokens", GGUF, "--ids", "[1, 262]"], &["run", "tokens", GGUF, "--ids", "1,262"]),
         (&["dequantize", GGUF, "--dry-run"], &["convert", GGUF, "--dtype", "F16", "--dry-run"]),
         (&["quantize", "Q4_K_M", HF, "--dry-run"], &["quantize", HF, "Q4_K_M", "--dry-run"]),
         (
@@ -340,4 +356,36 @@ fn a_file_that_exists_is_refused_before_the_plan() {
         let ran = run(&[words, &["--overwrite"]].concat());
         assert!(!ran.err.contains("already exists"), "{words:?}: {}", ran.err);
     }
+}
+
+#[test]
+fn a_note_says_what_was_probably_meant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let said = |words: &[&str]| {
+        let ran = run(words);
+        assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.err);
+        ran.out + &ran.err
+    };
+    let named = said(&["convert", HF, &path("x-Q5_K_M.gguf"), "--dry-run"]);
+    assert!(named.contains("is the name of a file in Q5_K_M, but holds BF16"), "{named}");
+    for name in ["x-bf16.gguf", "x.gguf"] {
+        let plain = said(&["convert", HF, &path(name), "--dry-run"]);
+        assert!(!plain.contains("is the name of"), "{plain}");
+    }
+    let text = said(&["run", GGUF, "--prompt", "README.md", "-n", "1"]);
+    assert!(text.contains("write \"$(cat README.md)\""), "{text}");
+    let store = path("store");
+    let text =
+        said(&["create", "x", GGUF, "--system", "README.md", "--store", &store, "--dry-run"]);
+    assert!(text.contains("write @README.md"), "{text}");
+    let copy = path("copy.gguf");
+    said(&["meta", "set", GGUF, "name=other", "author=me", "-o", &copy]);
+    let equal = said(&["diff", GGUF, &copy]);
+    let keys = "their metadata differs in 2 keys (`meta get`): general.author, general.name";
+    assert!(equal.contains(keys), "{equal}");
+    let shards = path("shards");
+    said(&["split", GGUF, &shards, "--max-tensors", "10"]);
+    let both = [1, 2].map(|number| format!("{shards}-0000{number}-of-00002.gguf"));
+    assert_eq!(said(&["verify", &both[0], &both[1]]), said(&["verify", &both[0]]));
 }

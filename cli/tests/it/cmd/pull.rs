@@ -388,7 +388,7 @@ fn one_model_has_one_hash() {
     let azure = hub::container(stored, AZURE);
     let machine =
         Machine { s3: store.address.clone(), ..Machine::new(&hub.hub.address, &registry.address) };
-    machine.printed(&["pull", "org/tale", "tale"]);
+    machine.printed(&["pull", "org/tale", "tale:latest"]);
     machine.printed(&["pull", "org/tale", "--to", &machine.path("folder").display().to_string()]);
     let ways = [
         GGUF.to_owned(),

@@ -28,7 +28,7 @@ fn every_verb() {
         &["meta", "get", none],
         &["meta", "set", none, "a=b"],
         &["meta", "rm", none, "a"],
-        &["list", "types", none],
+        &["quantize", none, "--list-types"],
     ] {
         let error = failure(&[arguments, &["--json"]].concat());
         assert_eq!((&error["kind"], &error["path"]), (&json!("not_found"), &json!(none)));

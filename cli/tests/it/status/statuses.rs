@@ -136,7 +136,6 @@ fn requests_that_do_not_fit() {
             &["hash", &path, "--save", taken],
             &["run", "logits", &path, "--ids", "1", "-o", taken],
             &["merge", &path, taken],
-            &["list", "dtypes", &path],
         ],
     );
     assert_eq!(std::fs::read(&list).expect("the file"), b"not a list of hashes");
