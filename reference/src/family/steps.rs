@@ -275,10 +275,11 @@ fn clamped_swiglu(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     Ok(())
 }
 
-/// The borders of YaRN's ramp are not rounded, unless a config that the GGUF file keeps says so.
+/// The borders of YaRN's ramp are not rounded. GGUF has no key for it; a config that the file keeps says it otherwise.
 fn untruncated_rope(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
-    let rounds = facts.config.rope_scaling.truncate.as_ref().is_some_and(|truncate| truncate.value);
-    if facts.model.resolution()?.dialect == Dialect::Gguf && !rounds {
+    let kind = facts.config.rope_scaling.kind.as_ref();
+    let is_kept = kind.is_some_and(|kind| kind.source.starts_with("weighbridge.config "));
+    if facts.model.resolution()?.dialect == Dialect::Gguf && !is_kept {
         let base = &facts.config.rope_theta;
         let of_windows = facts.config.rope.local_theta.as_ref().unwrap_or(base);
         for (rope, base) in plan.ropes.iter_mut().zip([base, of_windows]) {

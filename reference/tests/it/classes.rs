@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use weighbridge::metadata::KeyValues;
 use weighbridge::{Model, WriteOptions, ops};
@@ -153,6 +153,20 @@ fn a_base_of_windows_is_read_from_gguf() {
     let base = weighbridge::metadata::Value::F32(2.0);
     let [full, windows] = waves(&[("gpt-oss.rope.freq_base_swa", base)])[..] else { panic!() };
     assert!(all == same && full == all && windows != all);
+}
+
+/// What a GGUF file keeps of its config counts more than what all files of the family have.
+#[test]
+fn bounds_of_yarn_are_rounded_in_gguf_too_where_the_config_rounds_them() {
+    let (source, _folder) = model("gpt_oss, with the class's YaRN", |config| {
+        config["rope_parameters"] = json!({"rope_type": "yarn", "rope_theta": 4.0, "factor": 8.0,
+            "original_max_position_embeddings": 16});
+    });
+    let expected = format!("{:?}", Plan::of(&source).expect("a plan").ropes);
+    let (gguf, _files) = converted(source, Container::Gguf).expect("a file");
+    assert_eq!(format!("{:?}", Plan::of(&gguf).expect("a plan").ropes), expected);
+    let other = plan_in_gguf(gguf, &[]);
+    assert_ne!(format!("{:?}", other.ropes), expected, "as other programs write it");
 }
 
 #[test]
