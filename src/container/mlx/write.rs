@@ -58,19 +58,65 @@ fn part_name(tensor: &NewTensor, part: &NewPart) -> String {
 /// The `quantization` of `config.json`: the parameters that most tensors have, and, under their
 /// paths, the parameters of the others.
 fn quantization(tensors: &[NewTensor]) -> Option<Json> {
-    let mut found: Vec<(&str, Json)> = Vec::new();
+    let mut found: Vec<(&NewTensor, Json)> = Vec::new();
     for tensor in tensors {
         let forms = MODES.iter().flat_map(|mode| mode.forms.iter().map(move |form| (mode, form)));
         let row = forms.into_iter().find(|(_, (.., dtype))| *dtype == tensor.dtype);
         let (Some((mode, (bits, ..))), Some(size)) = (row, tensor.group_size) else { continue };
-        let path = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
-        found.push((path, json!({ "group_size": size, "bits": bits, "mode": mode.name })));
+        found.push((tensor, json!({ "group_size": size, "bits": bits, "mode": mode.name })));
     }
     let count = |json: &Json| found.iter().filter(|(_, other)| other == json).count();
     let usual = found.iter().map(|(_, json)| json).max_by_key(|json| count(json))?.clone();
     let mut config: Map<String, Json> = usual.as_object().cloned().unwrap_or_default();
-    for (path, json) in found.iter().filter(|(_, json)| *json != usual) {
-        config.insert((*path).to_owned(), json.clone());
+    for (tensor, mut json) in found.into_iter().filter(|(_, json)| *json != usual) {
+        // mlx-lm looks for the array itself only where nothing is listed.
+        if tensor.parts.iter().any(|part| part.part == Part::GlobalAmax) {
+            json["global_scale"] = true.into();
+        }
+        let path = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
+        config.insert(path.to_owned(), json);
     }
     Some(Json::Object(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::container::writer::NewPart;
+
+    fn tensor(name: &str, dtype: DType, group_size: u32, parts: &[Part]) -> NewTensor {
+        let part = |part: &Part| NewPart {
+            part: *part,
+            dtype: DType::F32,
+            shape: Vec::new(),
+            bytes: 0,
+            stored_name: None,
+        };
+        NewTensor {
+            name: name.to_owned(),
+            dtype,
+            group_size: Some(group_size),
+            shape: Vec::new(),
+            parts: parts.iter().map(part).collect(),
+            experts: None,
+            rank: None,
+        }
+    }
+
+    #[test]
+    fn listed_experts_say_that_they_have_global_scales() {
+        let (nvfp4, affine) = (DType::MLX_NVFP4, DType::MLX_AFFINE8);
+        let experts = [Part::Weight, Part::Scale, Part::GlobalAmax];
+        let few = [
+            tensor("a.weight", affine, 64, &[Part::Weight]),
+            tensor("b.weight", affine, 64, &[Part::Weight]),
+            tensor("experts.weight", nvfp4, 16, &experts),
+        ];
+        let expected = json!({"group_size": 64, "bits": 8, "mode": "affine",
+            "experts": {"group_size": 16, "bits": 4, "mode": "nvfp4", "global_scale": true}});
+        assert_eq!(quantization(&few), Some(expected));
+        // What is not listed is known by its arrays.
+        let usual = json!({"group_size": 16, "bits": 4, "mode": "nvfp4"});
+        assert_eq!(quantization(&few[2..]), Some(usual));
+    }
 }

@@ -19,7 +19,10 @@ pub(super) fn faults(store: &Store, resolution: &Resolution) -> Vec<String> {
         (_, "mlx") => match MlxReader::of(store, resolution) {
             Some(MlxReader { fault, program: None }) => vec![fault],
             Some(_) => Vec::new(),
-            None => bare_modules(store).into_iter().chain(global_scales(store)).collect(),
+            None => {
+                let faults = [bare_modules(store), global_scales(store), unstated_scales(store)];
+                faults.into_iter().flatten().collect()
+            }
         },
         _ => Vec::new(),
     }
@@ -54,6 +57,24 @@ fn global_scales(store: &Store) -> Option<String> {
     };
     Some(format!(
         "{first} has a global scale{more}, which mlx-lm's linear layers do not take: it does not load the model"
+    ))
+}
+
+/// The fault of a directory with a global scale that the entry of its module in `config.json` does not state.
+fn unstated_scales(store: &Store) -> Option<String> {
+    let listed = store.document("config.json")?.get("quantization")?.as_object()?;
+    let is_unstated = |path: &str| {
+        let entry = listed.get(path).filter(|entry| entry.is_object());
+        entry.is_some_and(|entry| entry["global_scale"].as_bool() != Some(true))
+    };
+    let path = store.tensors().find_map(|tensor| {
+        let mut segments = tensor.segments();
+        let has_global = segments.any(|segment| segment.part == Part::GlobalAmax);
+        let path = tensor.name().to_string().strip_suffix(".weight").map(str::to_owned)?;
+        (has_global && is_unstated(&path)).then_some(path)
+    })?;
+    Some(format!(
+        "config.json lists {path} without global_scale, which is stored: mlx-lm does not load the model"
     ))
 }
 

@@ -410,6 +410,18 @@ fn global_scales_of_matrices_are_not_written_for_mlx_lm() {
         let faults = verified.faults.iter().filter(|fault| fault.contains("has a global scale"));
         assert_eq!(faults.count(), count, "{verified:?}");
     }
+    // Where the module is listed, mlx-lm looks for a flag, and otherwise for the array.
+    let mut config = config_of(files.path());
+    let mut entry = config["quantization"].clone();
+    for (states, count) in [(false, 1), (true, 0)] {
+        entry["global_scale"] = states.into();
+        config["quantization"]["model.layers.0.mlp.up_proj"] = entry.clone();
+        crate::support::put(files.path(), "config.json", config.to_string());
+        let verified = ops::check_consistency(&provider(files.path()), Strictness::Strict);
+        let faults = verified.expect("it").faults;
+        let faults = faults.iter().filter(|fault| fault.contains("without global_scale"));
+        assert_eq!(faults.count(), count);
+    }
 }
 
 /// Files of the other byte order hold the same numbers, and are written in this one.
