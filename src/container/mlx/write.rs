@@ -70,8 +70,9 @@ fn quantization(tensors: &[NewTensor]) -> Option<Json> {
     let mut config: Map<String, Json> = usual.as_object().cloned().unwrap_or_default();
     for (tensor, mut json) in found.into_iter().filter(|(_, json)| *json != usual) {
         // mlx-lm looks for the array itself only where nothing is listed.
-        if tensor.parts.iter().any(|part| part.part == Part::GlobalAmax) {
-            json["global_scale"] = true.into();
+        let has_global = tensor.parts.iter().any(|part| part.part == Part::GlobalAmax);
+        if let Some(entry) = json.as_object_mut().filter(|_| has_global) {
+            entry.insert("global_scale".to_owned(), true.into());
         }
         let path = tensor.name.strip_suffix(".weight").unwrap_or(&tensor.name);
         config.insert(path.to_owned(), json);
