@@ -69,13 +69,20 @@ MODELS = {
     "gemma4": ("gemma4", dict(TEXT, pad_token_id=0, vocab_size_per_layer_input=320), dict(VISION, head_dim=32, num_key_value_heads=2, patch_size=4, position_embedding_size=16),
         dict(audio_config=dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, output_proj_dims=48))),
     "internvl": ("internvl", dict(TEXT, model_type="qwen2"), dict(VISION, image_size=[56, 56], patch_size=[14, 14]), dict(image_token_id=310)),
+    "glm4v": ("glm4v", dict(TEXT, pad_token_id=0, rope_parameters=SECTIONS), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
+    "glm_ocr": ("glm_ocr", dict(TEXT, pad_token_id=0, rope_parameters=SECTIONS), dict(depth=3, hidden_size=64, intermediate_size=96, num_heads=2, out_hidden_size=128, image_size=56), TOKENS),
+    "lfm2_vl": ("lfm2_vl", dict(TEXT, block_ff_dim=192, layer_types=["conv", "full_attention", "conv"]),
+        dict(VISION, model_type="siglip2_vision_model", patch_size=16, num_patches=16, vision_use_head=False), dict(projector_hidden_size=80, image_token_id=310)),
     # llama.cpp aborts if every layer of Llama 4 rotates; the fourth does not.
     "llama4": ("llama4", dict(TEXT, num_hidden_layers=4, intermediate_size_mlp=192, num_local_experts=2), dict(VISION, intermediate_size=256,
         projector_input_dim=64, projector_output_dim=64, vision_output_dim=64), dict(image_token_index=310)),
 }
 
 # What the published files of a model have instead of the start of a name that transformers 5 saves.
-PUBLISHED = {"gemma3": [("vision_tower.", "vision_tower.vision_model.")]}
+PUBLISHED = {
+    "gemma3": [("vision_tower.", "vision_tower.vision_model.")],
+    "lfm2_vl": [("model.vision_tower.", "model.vision_tower.vision_model.")],
+}
 
 
 def fill(model, seed):
