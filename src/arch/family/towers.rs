@@ -145,6 +145,18 @@ pub(super) static TOWERS: &[Tower] = &[
         keys: pixtral,
     },
     Tower {
+        models: &["minicpmv4_6"],
+        vision: &[],
+        prefixes: &[("model.", ""), ("vision_tower.vision_model.", "vision_tower.")],
+        pieces: &[],
+        rules: "minicpmv4_6",
+        tokens: &[],
+        wide: &[],
+        half: &[],
+        sizes: minicpmv4_6_sizes,
+        keys: minicpmv4_6,
+    },
+    Tower {
         models: &["qwen2_audio", "voxtral"],
         vision: &[],
         prefixes: &[("model.", "")],
@@ -478,6 +490,30 @@ fn lfm2_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     keys.count("vision.projector.scale_factor", factor.unwrap_or(2));
     keys.set("use_gelu", &true.into());
     Ok(())
+}
+
+/// The size of an image is that of the slices that the processor makes.
+fn minicpmv4_6_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
+    let name = "preprocessor_config.json scale_resolution";
+    let slice = config.optional(config.preprocessor("scale_resolution"), name)?;
+    let sizes = usual_sizes(config)?;
+    Ok(Sizes { image: slice.unwrap_or(sizes.image), ..sizes })
+}
+
+fn minicpmv4_6(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    if let Some(mode) = config.preprocessor("downsample_mode").filter(|mode| *mode != "16x") {
+        let key = "preprocessor_config.json downsample_mode";
+        return Err(config.invalid(mode, key, "16x"));
+    }
+    keys.set("projector_type", &"minicpmv4_6".into());
+    keys.count("vision.projector.scale_factor", 4);
+    // The layer behind which patches are merged.
+    let name = "insert_layer_id";
+    let layer = config.outer(name).or_else(|| config.value(name));
+    let layer = config.optional(layer, "config.json insert_layer_id")?.unwrap_or(6);
+    keys.set("vision.wa_layer_indexes", &Json::from(vec![layer]));
+    keys.set("use_gelu", &true.into());
+    epsilon(config, keys, 1e-6)
 }
 
 /// Encoders of audio as Whisper's.

@@ -591,6 +591,27 @@ fn lfm2_vl_drops_the_layers_behind_the_one_that_counts() {
 }
 
 #[test]
+fn minicpmv_merges_patches_behind_a_layer() {
+    let mut config = json!({"model_type": "minicpmv4_6", "insert_layer_id": 3, "text_config": language("qwen2")});
+    config["vision_config"] = json!({
+        "model_type": "minicpmv4_6_vision", "hidden_size": 4, "intermediate_size": 8, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "image_size": 8, "patch_size": 2
+    });
+    let vision: &[(&str, &[u64])] = &[
+        ("model.vision_tower.embeddings.patch_embedding.weight", &[4, 3, 2, 2]),
+        ("model.vision_tower.encoder.layers.0.mlp.fc1.bias", &[8]),
+        ("model.vision_tower.vit_merger.linear_1.weight", &[8, 16]),
+        ("model.merger.mlp.0.pre_norm.weight", &[16]),
+    ];
+    let source = model(&config, vision);
+    let (_folder, written, _) =
+        projector(source.path(), ConvertOptions::new(&GGUF)).expect("a projector");
+    insta::assert_snapshot!(contents(&written));
+    put(source.path(), "processor_config.json", r#"{"downsample_mode": "4x"}"#);
+    insta::assert_snapshot!(refused(&source, ConvertOptions::new(&GGUF)));
+}
+
+#[test]
 fn audio_models_like_whisper() {
     let vision: &[(&str, &[u64])] = &[
         ("audio_tower.conv1.weight", &[4, 8, 3]),
