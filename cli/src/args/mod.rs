@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weighbridge::model::Mesh;
 
-use values::sha256;
+use values::sha256_or_file;
 
 pub(crate) use names::TargetType;
 pub(crate) use open::Open;
@@ -377,7 +377,7 @@ pub(crate) struct Verify {
     pub(crate) run: bool,
     /// Compare the model's file with this SHA-256, in hexadecimal. Blobs of Ollama's store and of the hub's
     /// cache are compared with their names without it
-    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    #[arg(long, value_name = "HEX", value_parser = sha256_or_file)]
     pub(crate) sha256: Option<String>,
     /// Compare the model's files with those of this repository of the hub, by the digests that the hub
     /// states: ORG/NAME, ORG/NAME@REVISION, or ORG/NAME/FILE for a file that has another name here

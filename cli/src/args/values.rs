@@ -17,7 +17,8 @@ impl std::str::FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            None if text == "cpu" => Ok(Self::Cpu),
+            // llama.cpp's `none` is no other device.
+            None if ["cpu", "none"].contains(&text) => Ok(Self::Cpu),
             None if text == "gpu" => Ok(Self::Gpu(None)),
             Some(("gpu", which)) if !which.is_empty() => Ok(Self::Gpu(Some(which.to_owned()))),
             _ => Err("expected cpu, gpu, gpu:NUMBER or gpu:NAME".to_owned()),
@@ -126,6 +127,22 @@ pub(crate) fn with_advice<T>(value: weighbridge::Result<T>) -> Result<T, String>
         Some(advice) => format!("{error} ({advice})"),
         None => error.to_string(),
     })
+}
+
+/// Bytes that a file with one SHA-256 may have.
+const LONGEST: u64 = 4096;
+
+/// Parses a SHA-256, also as `sha256sum` prints it, or the name of a file that holds one.
+pub(super) fn sha256_or_file(text: &str) -> Result<String, String> {
+    let is_file = std::fs::metadata(text).is_ok_and(|it| it.is_file() && it.len() <= LONGEST);
+    let held = if is_file { std::fs::read_to_string(text).ok() } else { None };
+    let held = held.as_deref().unwrap_or(text).trim();
+    match held.lines().count() {
+        0 | 1 => sha256(held.split_whitespace().next().unwrap_or_default()),
+        number => {
+            Err(format!("{number} digests: `sha256sum -c {text}` compares the files of a list"))
+        }
+    }
 }
 
 /// Parses a SHA-256.
