@@ -70,7 +70,9 @@ fn parse_and_run(typed: Vec<OsString>) -> Done {
                 return Ok(Status::Usage);
             }
             let example = match error.kind() {
-                ErrorKind::MissingRequiredArgument => args::example(&arguments),
+                ErrorKind::MissingRequiredArgument if lacks_place(&error) => {
+                    args::example(&arguments)
+                }
                 _ => None,
             };
             parsed_nothing(&error, example, |message| args::as_typed(message, &typed, &arguments))
@@ -84,6 +86,12 @@ fn in_words(message: &str) -> String {
         .replace("invalid digit found in string", "a whole number is needed")
         .replace("cannot parse integer from empty string", "a whole number is needed")
         .replace("invalid float literal", "a number is needed")
+}
+
+/// Whether an argument without an option is missing.
+fn lacks_place(error: &clap::Error) -> bool {
+    let missing = error.get(ContextKind::InvalidArg);
+    matches!(missing, Some(ContextValue::Strings(names)) if names.iter().any(|it| !it.starts_with('-')))
 }
 
 /// The value that was meant by a wrong one, of those that an argument may have.

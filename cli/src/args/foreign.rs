@@ -82,7 +82,10 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         llava-cli|gemma3-cli|qwen2vl-cli|minicpmv-cli",
         Is("run generate --chat"),
     ),
-    ("llama-completion|speculative*|lookup|lookahead|batched|parallel", Is("run generate")),
+    (
+        "llama-completion|llama.completion|speculative*|lookup|lookahead|batched|parallel",
+        Is("run generate"),
+    ),
     (
         "lms.load|lms.unload|lms.status|lms.log|lms.runtime|lms.ps|lms.dev|lms.link|lms.daemon|lms.bootstrap|launch",
         Says(RUNS),

@@ -325,7 +325,10 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("set HF_HUB_CACHE in the environment, or `-o FOLDER` for plain files"),
     ),
     ("pull", "--repo-type", Says("leave it out: only repositories of models are downloaded")),
-    ("quality", "-f|--file|--data-path", Is("--text")),
+    ("quality", "-f|--file|-bf|--binary-file|--data-path", Is("--text")),
+    ("quality", "-p|--prompt", Says("`--text FILE` measures on the text of a file")),
+    ("quality", "--keep=", Ignored(SAME)),
+    ("run generate", "-qa|--quantize-activations", Ignored("activations are not quantized")),
     ("quality", "-c|--ctx-size", Is("--context")),
     ("quality", "--hellaswag*|--winogrande*|--multiple-choice*", Says(TASKS)),
     (

@@ -174,6 +174,7 @@ fn a_sentence_says_what_to_type() {
             "one element of an array is not set",
         ),
         (&["meta", "set", GGUF, "ropefreqbase=1e6"], "the nearest key is \"llama.rope.freq_base\""),
+        (&["quality", GGUF, "-p", "text"], "`--text FILE` measures on the text"),
         (&["memory", GGUF, "24"], "24 is a number of bytes: add a unit"),
         (&["memory", GGUF, "2x24G"], "`--device gpu0=24G --device gpu1=24G`"),
         (&["pull", "org/name", "folder"], "`weighbridge pull org/name -o folder`"),
@@ -388,4 +389,17 @@ fn a_note_says_what_was_probably_meant() {
     said(&["split", GGUF, &shards, "--max-tensors", "10"]);
     let both = [1, 2].map(|number| format!("{shards}-0000{number}-of-00002.gguf"));
     assert_eq!(said(&["verify", &both[0], &both[1]]), said(&["verify", &both[0]]));
+}
+
+/// As sha256sum writes it next to a file.
+#[test]
+fn a_digest_may_be_in_a_file() {
+    let digest = "0".repeat(64);
+    let (_folder, path) = file("sum", format!("{digest} *sample-Q8_0.gguf\n").as_bytes());
+    let [held, typed] = [&path, &digest].map(|it| run(&["verify", GGUF, "--sha256", it]));
+    assert_eq!((held.status, held.err), (Some(1), typed.err));
+    assert_eq!(held.out, typed.out);
+    let (_folder, path) = file("SUMS", format!("{digest}  a\n{digest}  b\n").as_bytes());
+    let said = refused(&["verify", GGUF, "--sha256", &path]);
+    assert!(said.contains("2 digests: `sha256sum -c"), "{said}");
 }
