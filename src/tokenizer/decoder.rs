@@ -5,14 +5,11 @@
 
 use std::collections::HashMap;
 
-use super::kinds::{TokenKind, TokenizerKind};
+use super::kinds::{BLOCK, TokenKind, TokenizerKind};
 use super::tokens::{Tokenizer, Tokens};
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use crate::json::{Json, json};
-
-/// SentencePiece's character for a space.
-pub(crate) const BLOCK: char = '\u{2581}';
 
 /// The decoder of a kind of tokenizer, as `tokenizer.json` states it. `adds_space` says whether a
 /// space is put before a text, which the decoder then removes.

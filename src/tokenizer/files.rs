@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::kinds::TokenKind;
 use super::vocabulary::Vocabulary;
 use super::{json, lines, sentencepiece};
 use crate::error::{Error, Result};
@@ -53,16 +54,32 @@ pub(crate) fn beside(store: &Store) -> Result<Option<(Vocabulary<'static>, &'sta
             }
             vocabulary = vocabulary.in_order_of_fairseq(number("vocab_size"))?;
         }
-        // `tokenizer.json` has them.
-        if name != "tokenizer.json"
-            && let Some(added) = store.read_document("added_tokens.json")?
-        {
-            let all = added.as_object().into_iter().flatten();
-            let number = |id: &Json| u32::try_from(id.as_u64()?).ok();
-            let all = all.filter_map(|(text, id)| Some((text.as_str(), number(id)?)));
-            vocabulary = vocabulary.with_added(all)?;
+        if name != "tokenizer.json" {
+            vocabulary = with_added(store, vocabulary)?;
         }
         return Ok(Some((vocabulary, name)));
     }
     Ok(None)
+}
+
+/// Adds the tokens that `tokenizer_config.json` and `added_tokens.json` list, as `tokenizer.json` has them itself.
+fn with_added<'a>(store: &Store, mut vocabulary: Vocabulary<'a>) -> Result<Vocabulary<'a>> {
+    let config = store.read_document("tokenizer_config.json")?;
+    let listed = config.as_ref().and_then(|json| json.get("added_tokens_decoder")?.as_object());
+    let token = |(id, token): (&'_ String, &'_ Json)| {
+        let special = token.get("special").and_then(Json::as_bool) == Some(true);
+        let kind = if special { TokenKind::Control } else { TokenKind::UserDefined };
+        Some((id.parse().ok()?, token.get("content")?.as_str()?.to_owned(), kind))
+    };
+    let listed: Vec<(u32, String, TokenKind)> =
+        listed.into_iter().flatten().filter_map(token).collect();
+    vocabulary =
+        vocabulary.with_added(listed.iter().map(|(id, text, kind)| (*id, text.as_str(), *kind)))?;
+    let Some(added) = store.read_document("added_tokens.json")? else { return Ok(vocabulary) };
+    let number = |id: &Json| u32::try_from(id.as_u64()?).ok();
+    let all = added.as_object().into_iter().flatten();
+    let all =
+        all.filter_map(|(text, id)| Some((number(id)?, text.as_str(), TokenKind::UserDefined)));
+    let free: Vec<_> = all.filter(|(id, ..)| !vocabulary.has(*id)).collect();
+    vocabulary.with_added(free.into_iter())
 }

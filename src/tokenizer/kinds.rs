@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// SentencePiece's character for a space.
+pub(crate) const BLOCK: char = '\u{2581}';
+
 /// The algorithm that turns text into tokens.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -61,6 +64,17 @@ impl TokenKind {
             6 => Self::Byte,
             _ => return None,
         })
+    }
+
+    /// The kind in a tokenizer that merges by scores. SentencePiece finds user-defined runs of spaces after spaces became
+    /// blocks, as merges do, and not in the text itself.
+    pub(super) fn merged(self, text: &[u8]) -> Self {
+        let is_run =
+            || std::str::from_utf8(text).is_ok_and(|text| text.chars().all(|c| c == BLOCK));
+        match self {
+            Self::UserDefined if is_run() => Self::Normal,
+            kind => kind,
+        }
     }
 }
 

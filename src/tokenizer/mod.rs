@@ -19,9 +19,9 @@ mod template;
 mod tokens;
 pub(crate) mod vocabulary;
 
-pub(crate) use decoder::BLOCK;
 pub use decoder::{Detokenizer, TextStream, byte_letters};
 pub(crate) use files::FAIRSEQ;
+pub(crate) use kinds::BLOCK;
 pub use kinds::{Merge, Token, TokenKind, TokenizerKind};
 #[cfg(feature = "chat-template")]
 pub(crate) use special::chat_templates;

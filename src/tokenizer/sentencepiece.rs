@@ -166,6 +166,12 @@ pub(crate) fn tokenizer<'a>(bytes: Cow<'a, [u8]>, limits: &Limits) -> Result<Voc
         4 => TokenizerKind::Other("characters".to_owned()),
         other => TokenizerKind::Other(other.to_string()),
     };
+    if kind == TokenizerKind::SentencePiece {
+        for piece in &mut pieces {
+            let text = piece.place.bytes(&bytes);
+            piece.kind = piece.kind.map(|kind| kind.merged(&text));
+        }
+    }
     let count = pieces.len();
     let mut vocabulary = Vocabulary::new(kind, bytes, pieces, Vec::new())?;
     let there = |(name, id): (&'static str, i64)| {

@@ -63,6 +63,7 @@ impl<'a> Tokenizer<'a> {
             Tokens::Arrays { texts, scores, kinds, .. } => {
                 let mut scores = scores.map(|scores| scores.values());
                 let mut kinds = kinds.map(|kinds| kinds.values());
+                let is_merged = self.kind.value == TokenizerKind::SentencePiece;
                 let texts = texts.texts().into_iter().flatten();
                 Box::new((0u32..).zip(texts).map(move |(id, text)| {
                     let next = |values: &mut Option<_>| values.as_mut().and_then(Iterator::next);
@@ -71,7 +72,10 @@ impl<'a> Tokenizer<'a> {
                         .and_then(|value: Value<'_>| value.to_f64())
                         .map(|score| score as f32);
                     let kind = next(&mut kinds).and_then(|value: Value<'_>| value.to_i128());
-                    let kind = kind.and_then(TokenKind::from_code);
+                    let kind = kind.and_then(TokenKind::from_code).map(|kind| match is_merged {
+                        true => kind.merged(text.as_bytes()),
+                        false => kind,
+                    });
                     Token { id, text: Cow::Borrowed(text.as_bytes()), score, kind }
                 }))
             }

@@ -35,7 +35,7 @@ impl TextRange {
         Self::new(span.range.clone(), span.escaped)
     }
 
-    fn bytes(self, file: &[u8]) -> Cow<'_, [u8]> {
+    pub(super) fn bytes(self, file: &[u8]) -> Cow<'_, [u8]> {
         let (start, len) = (self.start as usize, (self.len & !ESCAPED) as usize);
         let raw = file.get(start..start.saturating_add(len)).unwrap_or_default();
         if self.len & ESCAPED == 0 {
@@ -157,26 +157,33 @@ impl<'a> Vocabulary<'a> {
         Ok(self)
     }
 
-    /// Adds tokens of another file, by their text and number, where the number is free.
+    /// Adds tokens that another file lists by number, which take the places of others.
     pub(crate) fn with_added<'t>(
         mut self,
-        tokens: impl Iterator<Item = (&'t str, u32)>,
+        tokens: impl Iterator<Item = (u32, &'t str, TokenKind)>,
     ) -> Result<Self> {
-        let mut added = Vec::new();
-        for (text, id) in tokens {
-            if self.has(id) {
+        for (id, text, kind) in tokens {
+            let at = self.pieces.binary_search_by_key(&id, |piece| piece.id);
+            let listed = at.ok().and_then(|at| self.pieces.get_mut(at));
+            let mut listed =
+                listed.filter(|piece| *piece.place.bytes(&self.bytes) == *text.as_bytes());
+            if let Some(piece) = &mut listed {
+                // A file of pieces says more about those that are no text.
+                if piece.kind.is_none_or(|kind| kind == TokenKind::Normal) {
+                    piece.kind = Some(kind.merged(text.as_bytes()));
+                }
                 continue;
             }
             let bytes = self.bytes.to_mut();
             let start = bytes.len();
             bytes.extend_from_slice(text.as_bytes());
             let place = TextRange::new(start..bytes.len(), false)?;
-            let kind = Some(TokenKind::UserDefined);
-            added.push(VocabularyEntry { id, place, score: 0.0, kind });
+            let added = VocabularyEntry { id, place, score: 0.0, kind: Some(kind) };
+            match at {
+                Ok(at) => self.pieces.get_mut(at).into_iter().for_each(|piece| *piece = added),
+                Err(at) => self.pieces.insert(at, added),
+            }
         }
-        self.pieces.extend(added);
-        self.pieces.sort_by_key(|piece| piece.id);
-        self.pieces.dedup_by_key(|piece| piece.id);
         Ok(self)
     }
 

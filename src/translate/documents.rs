@@ -277,7 +277,14 @@ pub fn tokenizer_tables(model: &Model) -> Result<Option<TokenizerTables>> {
             return Ok(Some(tables));
         }
     }
-    tokenizer::hf::tables(store)
+    let mut tables = tokenizer::hf::tables(store)?;
+    if store.encoding() != Encoding::Gguf
+        && let (Some(tables), Some(config)) =
+            (&mut tables, store.read_document("tokenizer_config.json")?)
+    {
+        tables.add_tokens(&config);
+    }
+    Ok(tables)
 }
 
 /// The documents beside the weights, or those that follow from GGUF's metadata.

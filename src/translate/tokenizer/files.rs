@@ -125,6 +125,19 @@ pub(super) fn class(
     Ok(named(config.as_deref(), "tokenizer_class").or_else(of_model))
 }
 
+/// Where transformers' class puts a space if `tokenizer_config.json` says so, or if the class does: before a text alone, or
+/// after each added token too. `None` for others, as SentencePiece does.
+pub(super) fn prepend_scheme(config: &Map<String, Json>) -> Option<&'static str> {
+    let class = config.get("tokenizer_class").and_then(Json::as_str).unwrap_or_default();
+    let is_llama = class.trim_end_matches("Fast") == "LlamaTokenizer";
+    match config.get("legacy").and_then(Json::as_bool) {
+        Some(true) if is_llama => Some("always"),
+        Some(false) => Some("first"),
+        None if is_llama => Some("first"),
+        _ => None,
+    }
+}
+
 /// The type of a step of `tokenizer.json`.
 pub(super) fn step_kind(step: &Json) -> &str {
     step.get("type").and_then(Json::as_str).unwrap_or_default()

@@ -66,6 +66,10 @@ pub(crate) fn gguf_keys(
         }
         table.add_all(&files)?;
         sentencepiece_keys(table, &files, exceptions, out);
+        let prefix = "tokenizer.ggml.add_space_prefix";
+        if vocabulary.normalizer.as_ref().is_some_and(|own| !own.adds_space) {
+            out.set(prefix, Value::Bool(false));
+        }
         special_keys(store, &files, exceptions, rows, out)?;
         ends::unusual(store, rows, out)?;
         templates(store, out)?;

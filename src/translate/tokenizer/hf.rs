@@ -130,7 +130,7 @@ fn translated(
 ) -> Result<(TokenizerTables, AddedTokens)> {
     let parts = match &tokenizer.kind.value {
         TokenizerKind::Bpe => byte_level(store, tokenizer, entries)?,
-        TokenizerKind::SentencePiece => sentencepiece(tokenizer, entries)?,
+        TokenizerKind::SentencePiece => sentencepiece(store, tokenizer, entries)?,
         TokenizerKind::WordPiece => wordpiece(store, tokenizer, entries)?,
         TokenizerKind::Unigram => unigram(store, tokenizer, entries)?,
         TokenizerKind::Other(name) if has_merges(name) => bpe_with_bytes(tokenizer, entries)?,
@@ -156,14 +156,11 @@ fn translated(
         matches!(entry.kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
     };
     // Such tokens are matched as in llama.cpp: before spaces are replaced.
-    let plain = parts.normalizer.is_null();
-    // Runs of spaces that are stored as blocks are found after they became blocks, where nothing else is added.
-    let becomes = parts.normalizer.get("type").and_then(Json::as_str) == Some("Replace");
-    let plain = |entry: &JsonToken| plain || becomes && entry.text.contains(BLOCK);
+    let plain = parts.normalizer.is_null() && tokenizer.kind.value != TokenizerKind::SentencePiece;
     let added: AddedTokens = entries
         .iter()
         .filter(is_added)
-        .map(|entry| (entry.id, added_token(entry, plain(entry))))
+        .map(|entry| (entry.id, added_token(entry, plain)))
         .collect();
     let with_id = |(id, token): &(u32, Map<String, Json>)| {
         let mut whole = Map::from_iter([("id".to_owned(), (*id).into())]);
@@ -364,18 +361,32 @@ fn unknown<'e>(tokenizer: &Tokenizer<'_>, entries: &'e [JsonToken]) -> Option<&'
     entries.iter().find(is)
 }
 
-fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<TokenizerParts> {
-    let normalizer = match tokenizer.adds_space {
-        true => {
+fn sentencepiece(
+    store: &Store,
+    tokenizer: &Tokenizer<'_>,
+    entries: &[JsonToken],
+) -> Result<TokenizerParts> {
+    let config = match store.encoding() {
+        Encoding::Gguf => None,
+        _ => store.read_document("tokenizer_config.json")?,
+    };
+    let scheme = config.as_ref().and_then(|config| files::prepend_scheme(config.as_object()?));
+    let (normalizer, pre_tokenizer) = match (tokenizer.adds_space, scheme) {
+        (true, Some(scheme)) => (
+            Json::Null,
+            json!({"type": "Metaspace", "replacement": BLOCK, "prepend_scheme": scheme, "split": false}),
+        ),
+        (true, None) => {
             let prepend = json!({"type": "Prepend", "prepend": BLOCK});
-            json!({"type": "Sequence", "normalizers": [prepend, to_blocks()]})
+            let normalizers = json!({"type": "Sequence", "normalizers": [prepend, to_blocks()]});
+            (normalizers, Json::Null)
         }
-        false => to_blocks(),
+        (false, _) => (to_blocks(), Json::Null),
     };
     let vocabulary = vocabulary(entries)?;
     Ok(TokenizerParts {
         normalizer,
-        pre_tokenizer: Json::Null,
+        pre_tokenizer,
         model: bpe(unknown(tokenizer, entries), true, false),
         merges: of_scores(entries, &vocabulary),
         vocabulary,
@@ -386,7 +397,7 @@ fn sentencepiece(tokenizer: &Tokenizer<'_>, entries: &[JsonToken]) -> Result<Tok
 
 /// Merges derived from scores. SentencePiece merges the two neighbors whose token has the highest
 /// score. So every split of a token into two tokens is a merge, and the merges of a token with a
-/// higher score come first.
+/// higher score come first. Runs of spaces often have one score: the longest comes first, as SentencePiece finds it.
 fn of_scores(entries: &[JsonToken], vocabulary: &VocabularyTable) -> Vec<MergedPair> {
     let mut merged: Vec<&JsonToken> =
         entries.iter().filter(|entry| entry.kind == TokenKind::Normal).collect();
@@ -401,7 +412,10 @@ fn of_scores(entries: &[JsonToken], vocabulary: &VocabularyTable) -> Vec<MergedP
         let id = vocabulary.id(text.as_bytes())?;
         is_text.get(id as usize).copied().unwrap_or(false).then_some(id)
     };
-    merged.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let order = |a: &&JsonToken, b: &&JsonToken| {
+        b.score.total_cmp(&a.score).then(b.text.len().cmp(&a.text.len()))
+    };
+    merged.sort_by(order);
     let mut merges = Vec::new();
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for entry in merged {

@@ -1,6 +1,6 @@
 //! What the files of a tokenizer state and llama.cpp does not do.
 
-use super::files::{TokenizerFiles, step_kind};
+use super::files::{self, TokenizerFiles, step_kind};
 use crate::arch::habits::Exceptions;
 use crate::bytes::Text;
 use crate::json::Json;
@@ -38,9 +38,13 @@ pub(super) fn note(
     let splitter = files.steps("pre_tokenizer", "pretokenizers").into_iter();
     parts.extend(splitter.filter_map(|step| own.lacks(step)));
     // transformers' class then puts a space before the first word alone.
-    let is_first = files.config.get("legacy").and_then(Json::as_bool) == Some(false);
+    let is_first = files::prepend_scheme(&files.config) == Some("first");
     if *kind == SentencePiece && own.prefixes && is_first && files.tokenizer.is_none() {
-        parts.push("legacy false, without a space after special tokens".to_owned());
+        let source = match files.config.get("legacy") {
+            Some(_) => "legacy false",
+            None => "legacy unstated, which is false in transformers 5",
+        };
+        parts.push(format!("{source}, without a space after special tokens"));
     }
     if *kind == WordPiece {
         let length = files.json_value(&["model", "max_input_chars_per_word"]);

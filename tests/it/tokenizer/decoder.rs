@@ -200,15 +200,16 @@ fn unknown_steps_are_refused() {
 }
 
 /// A model of SentencePiece spells its own symbols with blocks. They are matched in a text before
-/// its spaces become blocks, so their text has spaces, as in GGUF.
+/// its spaces become blocks, so their text has spaces, as in GGUF. Runs of spaces are merged.
 #[test]
 fn symbols_of_sentencepiece_have_spaces() {
     let pieces = [
         piece("<unk>", 0.0, Some(2)),
         piece("<s>", 0.0, Some(3)),
         piece("</s>", 0.0, Some(3)),
-        piece("\u{2581}\u{2581}", -1.0, Some(4)),
+        piece("a\u{2581}b", -1.0, Some(4)),
         piece("\u{2581}the", -2.0, None),
+        piece("\u{2581}\u{2581}", 0.0, Some(4)),
         field(2, &[3 << 3, 2]),
     ];
     let weights = Safetensors::new().tensor("t", "F32", &[1], f32s(&[1.0])).build();
@@ -217,10 +218,13 @@ fn symbols_of_sentencepiece_have_spaces() {
     let made = tokenizer_json(&model).expect("a tokenizer").expect("a tokenizer");
     let added = made["added_tokens"].as_array().expect("tokens");
     let symbol = added.iter().find(|token| token["id"] == 3).expect("the symbol");
-    assert_eq!((&symbol["content"], &symbol["special"]), (&json!("  "), &json!(false)));
+    assert_eq!((&symbol["content"], &symbol["special"]), (&json!("a b"), &json!(false)));
+    assert!(added.iter().all(|token| token["id"] != 5), "{made}");
     assert_eq!(
-        (&made["model"]["vocab"]["  "], &made["model"]["vocab"]["▁the"]),
-        (&json!(3), &json!(4))
+        (&made["model"]["vocab"]["a b"], &made["model"]["vocab"]["▁▁"]),
+        (&json!(3), &json!(5))
     );
-    assert_eq!(detokenizer(&model).decode(&[4, 3, 4]), "the   the");
+    let detokenizer = detokenizer(&model);
+    assert_eq!(detokenizer.decode(&[4, 5, 4]), "the   the");
+    assert_eq!(detokenizer.decode(&[4, 3]), "thea b");
 }

@@ -219,6 +219,35 @@ fn added_tokens_of_a_tokenizer_model() {
     }
 }
 
+/// `tokenizer_config.json` lists them too, also in the places of pieces.
+#[test]
+fn added_tokens_of_a_tokenizer_config() {
+    let config = br#"{"added_tokens_decoder": {
+        "1": {"content": "<s>", "special": true},
+        "4": {"content": "<|end|>", "special": true},
+        "5": {"content": "<|start|>", "special": false}
+    }}"#;
+    let files = [("tokenizer.model", sentencepiece()), ("tokenizer_config.json", config.to_vec())];
+    let (_folder, store) = beside(&files);
+    let said = said(&store);
+    for line in ["1: <s> 0 Control", "4: <|end|> 0 Control", "5: <|start|> 0 UserDefined"] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
+/// SentencePiece finds runs of spaces after spaces became blocks; other user-defined pieces are matched in the text.
+#[test]
+fn runs_of_spaces_are_merged() {
+    let runs =
+        [sentencepiece(), piece("\u{2581}\u{2581}", 0.0, Some(4)), piece("\n\n", 0.0, Some(4))]
+            .concat();
+    let (_folder, store) = beside(&[("tokenizer.model", runs)]);
+    let said = said(&store);
+    for line in ["5: \u{2581}\u{2581} 0 Normal", "6: \\n\\n 0 UserDefined"] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
 /// The pieces of an XLM-RoBERTa, a trainer that states Unigram, and a normalizer with flags.
 pub(crate) fn fairseq(normalizer: &[u8]) -> Vec<u8> {
     [

@@ -532,6 +532,29 @@ fn special_tokens_that_are_named_alone() {
     assert!(named("<pad>") && named("<img>") && named("ab"));
 }
 
+/// Without a `tokenizer.json`, the class and `legacy` say where a space is put (checked with transformers 5.24).
+#[test]
+fn spaces_before_texts_and_after_special_tokens() {
+    for (config, scheme) in [
+        (json!({"tokenizer_class": "LlamaTokenizer", "legacy": false}), Some("first")),
+        (json!({"tokenizer_class": "LlamaTokenizerFast", "legacy": true}), Some("always")),
+        (json!({"tokenizer_class": "LlamaTokenizer"}), Some("first")),
+        (json!({"legacy": false}), Some("first")),
+        (json!({"legacy": true}), None),
+        (json!({}), None),
+    ] {
+        let text = config.to_string().into_bytes();
+        let folder =
+            beside("llama", 5, &[("tokenizer.model", pieces(2)), ("tokenizer_config.json", text)]);
+        let model = Model::open(folder.path()).expect("a directory");
+        let tables =
+            weighbridge::translate::tokenizer_tables(&model).expect("tables").expect("a tokenizer");
+        let (before, steps) = (&tables.settings["normalizer"], &tables.settings["pre_tokenizer"]);
+        assert_eq!(steps["prepend_scheme"].as_str(), scheme, "{config}");
+        assert_eq!(before.is_null(), scheme.is_some(), "{config}");
+    }
+}
+
 /// `vocab.json` and `merges.txt` do not state how text is split: the class does (checked with transformers 5.24).
 #[test]
 fn classes_split_text_in_their_own_way() {
