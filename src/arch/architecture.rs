@@ -22,8 +22,8 @@ pub struct Architecture {
     pub gguf: &'static [&'static str],
     /// Values of `model_type` in `config.json`.
     pub hf: &'static [&'static str],
-    /// Another row for some models with the same `model_type`.
-    pub(crate) instead: Option<Instead>,
+    /// Other rows for some models with the same `model_type`.
+    pub(crate) instead: &'static [Instead],
     /// The order of rows that rotary embeddings expect in a Hugging Face checkpoint.
     pub rope: RopeLayout,
     /// Tables of names; the first table that has a name takes precedence.
@@ -99,7 +99,7 @@ impl Architecture {
         summary: "",
         gguf: &[],
         hf: &[],
-        instead: None,
+        instead: &[],
         rope: RopeLayout::None,
         rules: &[],
         canonical: &[],

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use super::architecture::{Architecture, Prefix};
+use super::architecture::{Architecture, Prefix, RopeLayout};
 use super::auxiliary;
 use super::config::{self, ConfigReader, ConfigValue, Field, KeptDocument, ModelConfig};
 use super::experts::{Experts, add_experts};
@@ -106,7 +106,17 @@ pub(crate) fn source_model<'a>(
     let defaults = family::defaults(class);
     let reader = ConfigReader::of_kept(store, keys.config.architecture.clone(), defaults, kept);
     let config = config::derived(&reader, resolution)?;
-    Ok(SourceModel::new(reader, config, &resolution.mapped))
+    Ok(source(reader, config, resolution))
+}
+
+fn source<'a>(
+    reader: ConfigReader<'a>,
+    config: ModelConfig,
+    resolution: &'a Resolution,
+) -> SourceModel<'a> {
+    let row = resolution.architecture;
+    let turns_neighbors = row.is_some_and(|row| row.rope == RopeLayout::Interleaved);
+    SourceModel::new(reader, config, &resolution.mapped, turns_neighbors)
 }
 
 /// A model to be translated, by the keys that every program reads: without those that a GGUF file keeps of
@@ -121,7 +131,7 @@ pub(crate) fn source_of_keys<'a>(
 ) -> Result<SourceModel<'a>> {
     let reader = config_reader(store)?;
     let config = config::derived(&reader, resolution)?;
-    Ok(SourceModel::new(reader, config, &resolution.mapped))
+    Ok(source(reader, config, resolution))
 }
 
 /// The part of `config.json` that a GGUF file keeps, with the document and the differences in llama.cpp's computation.
@@ -399,9 +409,9 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
 fn architecture(name: &str, store: &Store) -> Option<&'static Architecture> {
     let row = family::architecture(name, is_gguf(store))?;
     let config = store.document("config.json");
-    let instead = row.instead.as_ref().zip(config).filter(|(other, config)| (other.when)(config));
+    let instead = config.and_then(|config| row.instead.iter().find(|other| (other.when)(config)));
     match instead {
-        Some((other, _)) => family::architecture(other.architecture, true),
+        Some(other) => family::architecture(other.architecture, true),
         None => Some(row),
     }
 }

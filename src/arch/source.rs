@@ -18,6 +18,8 @@ pub(crate) struct SourceModel<'a> {
     reader: ConfigReader<'a>,
     pub(crate) config: ModelConfig,
     pub(super) mapped: &'a [Mapping],
+    /// Whether rotary embeddings turn neighbors of a head, and not its halves, in a Hugging Face checkpoint.
+    pub(crate) turns_neighbors: bool,
 }
 
 impl<'a> SourceModel<'a> {
@@ -26,8 +28,9 @@ impl<'a> SourceModel<'a> {
         reader: ConfigReader<'a>,
         config: ModelConfig,
         mapped: &'a [Mapping],
+        turns_neighbors: bool,
     ) -> Self {
-        Self { reader, config, mapped }
+        Self { reader, config, mapped, turns_neighbors }
     }
 
     pub(super) fn into_config(self) -> (ModelConfig, Option<KeptDocument>) {

@@ -290,8 +290,10 @@ impl RowOrder {
             _ => heads,
         };
         match self {
-            Self::PairsQ => heads.pairs(0, rows, heads.heads).map(|runs| selection(runs, rows)),
-            Self::PairsK => heads.pairs(0, rows, heads.kv_heads).map(|runs| selection(runs, rows)),
+            Self::PairsQ | Self::PairsK => {
+                let count = heads.own_count(self == Self::PairsK);
+                heads.pairs(0, rows, count).map(|runs| selection(runs, rows))
+            }
             Self::Qkv(part) => heads.qkv(part, false),
             Self::PairsQkv(part) => heads.qkv(part, true),
             Self::GroupedQkv(part) => heads.grouped_qkv(part),
@@ -356,6 +358,17 @@ impl<'c> HeadRows<'c> {
             }
             _ => self,
         }
+    }
+
+    /// The number of heads of a matrix of queries or keys alone, by its rows if layers differ.
+    fn own_count(&self, is_of_keys: bool) -> u64 {
+        let attention = &self.config.attention;
+        let (count, listed) = match is_of_keys {
+            true => (self.kv_heads, &attention.n_kv_heads_per_layer),
+            false => (self.heads, &attention.n_heads_per_layer),
+        };
+        let own = self.rows.checked_div(self.config.head_dim.value.into());
+        own.filter(|_| listed.is_some()).unwrap_or(count)
     }
 
     fn misfit(&self, what: String) -> Error {

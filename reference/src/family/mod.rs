@@ -191,6 +191,11 @@ fn attention(facts: &Facts<'_>, plan: &mut Plan, values: &[&str]) -> Option<Resu
             ["bidirectional", "if", key] => {
                 attention.causal &= facts.flag(&[key]) != Some(true);
             }
+            ["bidirectional", "if", key, "unless", model] => {
+                let own = facts.model.document("config.json");
+                let own = own.and_then(|config| config.get("model_type")?.as_str());
+                attention.causal &= own == Some(model) || facts.flag(&[key]) != Some(true);
+            }
             ["bidirectional", "unless", key] => {
                 attention.causal = facts.flag(&[key]).unwrap_or(false);
             }

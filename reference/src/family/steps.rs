@@ -108,15 +108,17 @@ fn halved_window(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
 fn searched_layers(facts: &Facts<'_>, plan: &mut Plan) -> Result<()> {
     let blocks = facts.list("block_configs");
     let wrong = |fault: String| Error::Mismatch(format!("block_configs {fault}"));
-    if blocks.len() != plan.layers.len() {
+    // Files of other programs state none.
+    if !blocks.is_empty() && blocks.len() != plan.layers.len() {
         let fault = format!("has {} values for {} layers", blocks.len(), plan.layers.len());
         return Err(wrong(fault));
     }
-    for (place, (layer, block)) in plan.layers.iter_mut().zip(blocks).enumerate() {
+    for (place, layer) in plan.layers.iter_mut().enumerate() {
         let has = |part: &str, tensor: &str| {
+            let name = format!("layers.{place}.{tensor}.weight");
+            let Some(block) = blocks.get(place) else { return Ok(facts.model.has(&name)) };
             let is_none = block.get(part).and_then(|part| part.get("no_op"));
             let stated = is_none.and_then(Json::as_bool) != Some(true);
-            let name = format!("layers.{place}.{tensor}.weight");
             match stated == facts.model.has(&name) {
                 true => Ok(stated),
                 false => {

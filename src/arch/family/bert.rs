@@ -10,6 +10,7 @@ use crate::store::Encoding;
 /// The functions that the families' files name.
 pub(super) const STEPS: Steps = &[
     ("has_classifier", Step::Fits(has_classifier)),
+    ("has_no_segments", Step::Fits(has_no_segments)),
     ("is_plain", Step::Fits(is_plain)),
     ("is_roberta", Step::Fits(is_roberta)),
     ("is_xlm_roberta", Step::Fits(is_xlm_roberta)),
@@ -49,6 +50,11 @@ fn is_kept(model: &SourceModel<'_>, model_type: &str) -> bool {
 /// BERT, or a form that no other class reads.
 fn is_plain(model: &SourceModel<'_>) -> bool {
     is_bert(model) || !model.has("classifier.dense.weight")
+}
+
+/// DistilBERT, as llama.cpp runs it.
+fn has_no_segments(model: &SourceModel<'_>) -> bool {
+    model.has("position_embedding.weight") && !model.has("token_type_embedding.weight")
 }
 
 fn has_classifier(model: &SourceModel<'_>) -> bool {

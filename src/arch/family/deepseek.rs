@@ -29,10 +29,10 @@ pub(super) const STEPS: Steps = &[
 /// default for.
 fn dense_layers(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
     let dense = model.config.experts.n_leading_dense_layers.as_ref().map_or(0, |n| n.value);
-    keys.count("leading_dense_block_count", dense);
+    let has_experts = model.config.n_experts.value > 0;
+    keys.count("leading_dense_block_count", if has_experts { dense } else { model.own_layers() });
     // llama.cpp's loader requires a width of experts even then.
-    if let Some(width) = model.config.ffn_dim.as_ref().filter(|_| model.config.n_experts.value == 0)
-    {
+    if let Some(width) = model.config.ffn_dim.as_ref().filter(|_| !has_experts) {
         keys.count("expert_feed_forward_length", width.value);
     }
     // llama.cpp's loader requires the rank, unless the model has the size of a published one without.

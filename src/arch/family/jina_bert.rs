@@ -9,12 +9,18 @@ use crate::error::Result;
 use crate::json::{Json, Map, json};
 
 /// The functions that the families' files name.
-pub(super) const STEPS: Steps = &[("code", Step::Config(code)), ("is_own", Step::Is(is_own))];
+pub(super) const STEPS: Steps =
+    &[("code", Step::Config(code)), ("is_own", Step::Is(is_own)), ("is_third", Step::Is(is_third))];
 
 /// Whether a `config.json` of BERT is that of Jina's class.
 pub(super) fn is_own(config: &Json) -> bool {
     let class = config.get("architectures").and_then(|list| list[0].as_str());
     class.is_some_and(|class| class.starts_with("JinaBert"))
+}
+
+/// Whether a `config.json` of XLM-RoBERTa is that of Jina Embeddings 3, as published.
+fn is_third(config: &Json) -> bool {
+    config.get("position_embedding_type").and_then(Json::as_str) == Some("rotary")
 }
 
 /// The repository in which transformers finds the classes, as the published configs name it.

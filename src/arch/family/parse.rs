@@ -115,6 +115,7 @@ struct FamilyDraft {
     row: Architecture,
     gguf: Vec<&'static str>,
     hf: Vec<&'static str>,
+    instead: Vec<Instead>,
     rules: Vec<&'static [NameRule]>,
     optional: Vec<&'static str>,
     prefixes: Vec<Prefix>,
@@ -139,6 +140,7 @@ impl FamilyDraft {
             },
             gguf: Vec::new(),
             hf: Vec::new(),
+            instead: Vec::new(),
             rules: Vec::new(),
             optional: Vec::new(),
             prefixes: Vec::new(),
@@ -193,15 +195,6 @@ impl FamilyDraft {
             "written" => row.conditional_rules = tables.tensors(line, line.word(0)?)?,
             "joined-experts" => row.joined_experts = line.list(0),
             "mlx-uncast" => row.mlx_uncast = line.list(0),
-            "instead" => {
-                let [architecture, when, condition] = line.words()?;
-                if when != "when" {
-                    return Err(line.fault("FAMILY when FUNCTION is needed"));
-                }
-                let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
-                row.instead =
-                    Some(Instead { when: tables.step(line, condition, is)?, architecture });
-            }
             "rows-before-positions" => {
                 let rows = |step| if let Step::Rows(step) = step { Some(step) } else { None };
                 row.rows_before_positions = Some(tables.step(line, line.word(0)?, rows)?);
@@ -228,6 +221,15 @@ impl FamilyDraft {
                         false => self.optional.extend(tables.optional(line, name)?),
                     }
                 }
+            }
+            "instead" => {
+                let [architecture, when, condition] = line.words()?;
+                if when != "when" {
+                    return Err(line.fault("FAMILY when FUNCTION is needed"));
+                }
+                let is = |step| if let Step::Is(step) = step { Some(step) } else { None };
+                let when = tables.step(line, condition, is)?;
+                self.instead.push(Instead { when, architecture });
             }
             "prefixes" => self.prefixes.extend(tables.prefixes(line, line.word(0)?)?),
             "prefix" => self.prefixes.push(prefix(line, line.word(0)?, line.from(1))?),
@@ -284,6 +286,7 @@ impl FamilyDraft {
             gguf: self.gguf.leak(),
             hf: self.hf.leak(),
             rules: self.rules.leak(),
+            instead: self.instead.leak(),
             optional: self.optional.leak(),
             prefixes: self.prefixes.leak(),
             renames: self.renames.leak(),

@@ -4,8 +4,8 @@ use super::step::{Step, Steps};
 use super::{
     bert, bloom, cohere, decoder, deepseek, ernie, exaone, exaone4, falcon, falcon_h1, gemma,
     gpt_neox, gpt_oss, gpt2, granite, hunyuan, jamba, jina_bert, kimi_linear, lfm2, llama, llama4,
-    mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nomic_bert, olmo, phi,
-    qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
+    mamba, mimo_v2, minicpm3, minimax, modernbert, nemotron, nemotron_h, nemotron_nas, nomic_bert,
+    olmo, openelm, phi, qwen, qwen3_next, seed_oss, stablelm, starcoder2, t5, whisper,
 };
 
 /// Lists the functions of modules by the name of the file that they are for.
@@ -23,7 +23,7 @@ macro_rules! steps {
 static STEPS: &[(&str, Steps)] = steps! {
     bert bloom cohere deepseek ernie exaone exaone4 falcon falcon_h1 gemma gpt2 gpt_neox
     gpt_oss granite hunyuan jamba jina_bert kimi_linear lfm2 llama llama4 mamba mimo_v2 minicpm3
-    minimax modernbert nemotron nemotron_h nomic_bert olmo phi qwen qwen3_next seed_oss stablelm starcoder2 t5
+    minimax modernbert nemotron nemotron_h nemotron_nas nomic_bert olmo openelm phi qwen qwen3_next seed_oss stablelm starcoder2 t5
     whisper
 };
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::arch::{LayerKind, family};
+use crate::arch::{LayerKind, config, family};
 use crate::engines::transformers;
 use crate::json::{Json, Map, json};
 
@@ -60,7 +60,8 @@ const WINDOW: &[&str] = &[
 const EXPERT_GROUPS: &[&str] = &["n_group", "topk_group"];
 
 /// Keys that state which layers have experts.
-const EXPERT_LAYERS: &[&str] = &["decoder_sparse_step", "mlp_only_layers"];
+const EXPERT_LAYERS: &[&str] =
+    &["decoder_sparse_step", "first_k_dense_replace", "mlp_layer_types", "mlp_only_layers"];
 
 /// Keys that state which layers have rotary embeddings.
 const ROTATED_LAYERS: &[&str] = &["no_rope_layers", "no_rope_layer_interval"];
@@ -165,8 +166,9 @@ impl Reader<'_> {
         let of_class = transformers::rope_of_class(self.model_type);
         let stated =
             self.rope_object("rope_scaling").or_else(|| self.rope_object("rope_parameters"));
-        // A stated base takes precedence over the class's.
-        let theta = stated.is_none().then(|| self.outer("rope_theta")).flatten();
+        // Stated numbers take precedence over the class's.
+        let own = |key: &str| stated.is_none().then(|| self.outer(key)).flatten();
+        let own = (own("rope_theta"), own("partial_rotary_factor"));
         let stated = stated.or_else(|| of_class.as_ref()?.as_object());
         let kinds = ["full_attention", "sliding_attention"];
         let nested = stated.filter(|stated| kinds.iter().any(|kind| stated.contains_key(kind)));
@@ -180,24 +182,28 @@ impl Reader<'_> {
                         nested.get("truncate").map(|value| ("truncate".to_owned(), value.clone())),
                     );
                 }
-                Some((kind.to_owned(), self.scaling(own.as_ref(), None)))
+                Some((kind.to_owned(), self.scaling(own.as_ref(), (None, None))))
             });
             return Json::Object(each.collect());
         }
-        let whole = self.scaling(stated, theta);
+        let whole = self.scaling(stated, own);
         let usual = family::defaults(self.model_type).value("rope_local_theta");
         let local = self.get("rope_local_base_freq").or(usual.as_ref()).and_then(Json::as_f64);
         match local {
             Some(local) => json!({
                 "full_attention": whole,
-                "sliding_attention": self.scaling(None, Some(local)),
+                "sliding_attention": self.scaling(None, (Some(local), None)),
             }),
             None => whole,
         }
     }
 
     /// One set of rotary embeddings: the base, the rotated part, and the numbers of its scaling.
-    fn scaling(&self, stated: Option<&Map<String, Json>>, theta: Option<f64>) -> Json {
+    fn scaling(
+        &self,
+        stated: Option<&Map<String, Json>>,
+        (theta, part): (Option<f64>, Option<f64>),
+    ) -> Json {
         let of =
             |key: &str| stated.and_then(|stated| stated.get(key)).filter(|value| !value.is_null());
         let real = |key: &str| of(key).and_then(Json::as_f64);
@@ -209,7 +215,7 @@ impl Reader<'_> {
             let stretched = theta.unwrap_or(10_000.0) * alpha.powf(width / (width - 2.0));
             return json!({ "rope_theta": stretched, "partial_rotary_factor": 1.0 });
         }
-        let part = real("partial_rotary_factor");
+        let part = part.or_else(|| real("partial_rotary_factor"));
         let part = part.or_else(|| self.outer("partial_rotary_factor"));
         let kind = of("rope_type").or_else(|| of("type")).and_then(Json::as_str);
         // Without a factor, nothing is scaled.
@@ -280,7 +286,10 @@ impl Reader<'_> {
         let objects = ["rope_scaling", "rope_parameters"];
         let is_beside = objects.iter().any(|key| self.rope_object(key).is_some());
         match transformers::reads_older(self.model_type, key, is_beside) {
-            true => self.real(key),
+            true => {
+                let named = config::key(key).map_or(&[][..], |key| key.json);
+                self.real(key).or_else(|| named.iter().find_map(|name| self.real(name)))
+            }
             false => self.class?.get(key).and_then(Json::as_f64),
         }
     }
@@ -405,8 +414,19 @@ impl Reader<'_> {
     fn expert_layers(&self, layers: u32) -> Json {
         let period = self.count("decoder_sparse_step");
         let dense = self.get("mlp_only_layers").and_then(Json::as_array);
+        // Other classes do not read them.
+        let own = |key: &str| {
+            self.class.filter(|class| class.contains_key(key)).and_then(|_| self.get(key))
+        };
+        let kinds = own("mlp_layer_types").and_then(Json::as_array);
+        let leading = own("first_k_dense_replace").and_then(Json::as_u64).unwrap_or(0);
         let sparse = |layer: u32| {
+            let kind = kinds.and_then(|kinds| kinds.get(usize::try_from(layer).ok()?)?.as_str());
+            if let Some(kind) = kind {
+                return kind != "dense";
+            }
             let listed = dense.is_some_and(|dense| dense.contains(&json!(layer)));
+            let listed = listed || u64::from(layer) < leading;
             let next = u64::from(layer).saturating_add(1);
             !listed && period.is_none_or(|period| next.checked_rem(period) == Some(0))
         };

@@ -248,6 +248,7 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("falcon_h1", "gguf"),
     ("gpt-oss", "hugging face"),
     ("hy3", "hugging face"),
+    ("jina_embeddings_v3", "hugging face"),
     ("kimi_linear", "gguf"),
     ("kimi_linear", "mlx"),
     ("longcat_flash", "hugging face"),

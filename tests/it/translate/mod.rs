@@ -1,5 +1,6 @@
 //! Tests of the library's `translate`.
 
+mod architectures;
 mod config;
 mod documents;
 mod encoders;

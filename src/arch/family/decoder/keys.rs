@@ -96,6 +96,10 @@ pub(crate) fn sections_or(
     model: &SourceModel<'_>,
     keys: &mut KeyWriter<'_>,
 ) -> Result<()> {
+    // llama.cpp turns halves by sections, and neighbors never.
+    if model.turns_neighbors {
+        return Ok(());
+    }
     let found = model.config.rope.sections.as_ref().map(|sections| sections.value.clone());
     // llama.cpp aborts where sections are wider than a head. In a model of text alone, all positions
     // are equal, and any sections give the same result.
