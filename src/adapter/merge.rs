@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::tokenizer::with_tokenizer;
 use super::{Adapter, Layout, LowRankPair, TokenRows, WholeTensor};
 use crate::arch::{Axes, Change, Dialect, ModelConfig, RowOrder, Transform, canonical_of};
 use crate::bytes::Text;
@@ -54,7 +55,7 @@ impl Adapter {
     /// adapters are merged one after another. Values are computed when they are read.
     ///
     /// An adapter may have whole tensors instead of the model's. Those of the vocabulary may have more
-    /// rows; then the tokenizer is the one next to the adapter, if there is one.
+    /// rows. The tokenizer is the one next to the adapter, if that has tokens or a chat template that the model's lacks.
     ///
     /// # Errors
     ///
@@ -88,6 +89,7 @@ impl Adapter {
             notes.push(format!("{path}: {UNTIED}"));
         }
         let model = with_whole_tensors(untied.as_ref().unwrap_or(model), self, &mut notes)?;
+        let model = with_tokenizer(&model, self, &mut notes);
         let mut all = model.changes();
         add_products(&mut all, &model, self, factor)?;
         for rows in &self.rows {
@@ -264,7 +266,6 @@ fn with_whole_tensors(model: &Model, adapter: &Adapter, notes: &mut Vec<String>)
         return Ok(model.clone());
     }
     let store = model.store().replacing(adapter.model.store(), &pairs)?;
-    let store = if is_longer { store.with_tokenizer_of(adapter.model.store()) } else { store };
     let merged = model.with_replaced(store, &names);
     let rows = |name: &str| merged.tensor(name).ok()?.shape().first().copied();
     match (rows(EMBEDDING), rows(OUTPUT)) {

@@ -12,6 +12,7 @@ mod mlx;
 mod open;
 mod pairs;
 mod peft;
+mod tokenizer;
 
 use std::path::Path;
 

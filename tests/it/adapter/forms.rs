@@ -12,7 +12,7 @@ use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::LlamaOptions;
 use weighbridge::{ErrorKind, Model, WriteOptions};
 
-use crate::support::{Safetensors, f32s, fixture, folder};
+use crate::support::{Safetensors, copy_of, f32s, fixture, folder, put};
 
 const Q: &str = "model.layers.0.self_attn.q_proj";
 
@@ -229,6 +229,47 @@ fn whole_tensors_and_longer_vocabularies() {
     let one = [(&*head, &[43u64, 32][..], rows.clone())];
     let error = merged(adapter("adapter_model.safetensors", &one, &peft(&json!({}))).path());
     assert_eq!(error.expect_err("one of two").kind(), ErrorKind::Mismatch);
+}
+
+/// Programs that train tokens or a chat template save the tokenizer next to the adapter. The base has 40 rows of tokens.
+#[test]
+fn the_tokenizer_next_to_an_adapter() {
+    let tokenizer = |texts: &[&str]| {
+        let numbered = texts.iter().enumerate().map(|(n, text)| ((*text).to_owned(), n.into()));
+        let vocabulary: serde_json::Map<String, Json> = numbered.collect();
+        json!({"model": {"type": "BPE", "vocab": vocabulary, "merges": []}}).to_string()
+    };
+    let base = copy_of(fixture("lora/llama/base").expect("the repository has it"));
+    put(base.path(), "tokenizer.json", tokenizer(&["a", "b"]));
+    let base = Model::open(base.path()).expect("a model");
+    let (name_a, name_b) = (
+        format!("base_model.model.{Q}.lora_A.weight"),
+        format!("base_model.model.{Q}.lora_B.weight"),
+    );
+    let pair = [(&*name_a, &[2u64, 32][..], numbers(1, 64)), (&*name_b, &[32, 2], numbers(2, 64))];
+    let many: Vec<String> = (0..41).map(|n| format!("t{n}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (texts, template, said, is_used) in [
+        (&["a", "b"][..], "", "", false),
+        (&["a", "b", "c"], "", "the token \"c\" that the model's lacks, and takes its place", true),
+        (&["a", "b"], "{{ x }}", "a chat template that the model's lacks", true),
+        (&many, "", "41 tokens, \"t0\" first that the model's lacks, and is not used", false),
+    ] {
+        let files = adapter("adapter_model.safetensors", &pair, &peft(&json!({})));
+        put(files.path(), "tokenizer.json", tokenizer(texts));
+        if !template.is_empty() {
+            put(files.path(), "chat_template.jinja", template);
+        }
+        let opened = Adapter::open(files.path()).expect("an adapter");
+        let model = Adapter::merged(&base, &[(opened, 1.0)]).expect("merged");
+        let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).expect("a plan");
+        let notes = plan.notes.join("; ");
+        assert_eq!(notes.contains("the tokenizer next to it"), !said.is_empty(), "{notes}");
+        assert!(notes.contains(said), "{notes}");
+        let found = model.tokenizer().expect("a tokenizer").expect("a tokenizer");
+        let len = if is_used { texts.len() as u64 } else { 2 };
+        assert_eq!((found.len(), found.chat_template().unwrap_or_default()), (len, template));
+    }
 }
 
 /// torchtune saves adapters under its own names, unless it is asked for PEFT's.
