@@ -22,13 +22,14 @@ pub(crate) enum Companion {
 }
 
 /// The documents that describe only the quantization of stored weights, next to `config.json`: those of
-/// ModelOpt, AutoGPTQ, AutoAWQ's older releases, auto-round and quanto.
+/// ModelOpt, AutoGPTQ, AutoAWQ's older releases, auto-round, quanto and ModelSlim.
 pub(crate) const QUANTIZATION_DOCUMENTS: &[&str] = &[
     "hf_quant_config.json",
     "quantize_config.json",
     "quant_config.json",
     "quantization_config.json",
     "quanto_qmap.json",
+    "quant_model_description.json",
 ];
 
 /// The files by relative path, in lower case. `*` stands for any text without a slash, and a path

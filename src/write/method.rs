@@ -41,7 +41,8 @@ pub(crate) fn choose(view: &Tensor, writer: &Writer, precision: Precision) -> Re
     let other =
         |dtype: &DType| stored.as_ref().ok() != Some(dtype) || view.why_computed().is_some();
     let floats = precision.floats.filter(|_| plain && !integer && !precision.lossless);
-    if let Some(dtype) = precision.dtype.filter(|_| matrix && !integer).or(floats) {
+    let requested = precision.dtype.filter(|dtype| matrix && !integer && !is_kernel(view, *dtype));
+    if let Some(dtype) = requested.or(floats) {
         check_encodable(dtype)?;
         if other(&dtype) {
             let cast = "all floats of an MLX directory have one dtype";
@@ -165,6 +166,11 @@ fn repacked(repacking: TensorRepack, precision: Precision) -> Output {
 fn plain(view: &Tensor) -> bool {
     let plain = |dtype: DType| dtype.descriptor().packing == Packing::Plain;
     view.stored_tensors().all(|tensor| tensor.dtype().is_ok_and(plain))
+}
+
+/// Whether a tensor is a kernel of a convolution, whose rows are a few values and no blocks.
+fn is_kernel(view: &Tensor, dtype: DType) -> bool {
+    view.shape().len() > 2 && dtype.row_bytes(shape::columns(view.shape())).is_none()
 }
 
 /// Checks that values can be written in a dtype without an importance matrix.

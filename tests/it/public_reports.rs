@@ -1,6 +1,8 @@
 //! Situations of public bug reports that were read, converted or described wrongly.
 
-use crate::support::{Gguf, Kv, Safetensors, copy_of, f32s, folder, notes, put, sample, told};
+use crate::support::{
+    Gguf, Kv, Safetensors, copy_of, f32s, fixture, folder, notes, put, sample, told,
+};
 use serde_json::{Value, json};
 use weighbridge::adapter::Adapter;
 use weighbridge::arch::Dialect;
@@ -41,12 +43,12 @@ fn converted(files: &std::path::Path, options: &ConvertOptions) -> Result<String
     plan.map(|plan| plan.notes.join("; ")).map_err(|error| told(&error))
 }
 
-fn faults(model: &Model, strictness: Strictness) -> String {
+pub(crate) fn faults(model: &Model, strictness: Strictness) -> String {
     ops::check_consistency(model, strictness).unwrap().faults.join("; ")
 }
 
 /// The metadata of the GGUF file that a directory becomes.
-fn in_gguf(files: &std::path::Path) -> (tempfile::TempDir, Model) {
+pub(crate) fn in_gguf(files: &std::path::Path) -> (tempfile::TempDir, Model) {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("m.gguf");
     let plan = ops::convert(&Model::open(files).unwrap(), &ConvertOptions::new(&GGUF)).unwrap();
@@ -56,7 +58,7 @@ fn in_gguf(files: &std::path::Path) -> (tempfile::TempDir, Model) {
 }
 
 /// The config of the safetensors directory that another directory becomes.
-fn config_in_safetensors(files: &std::path::Path) -> Value {
+pub(crate) fn config_in_safetensors(files: &std::path::Path) -> Value {
     let out = tempfile::tempdir().unwrap();
     let plan = ops::convert(&Model::open(files).unwrap(), &ConvertOptions::new(&SAFETENSORS));
     plan.unwrap().run(&out.path().join("m"), &WriteOptions::new()).unwrap();
@@ -521,6 +523,20 @@ fn whisper_in_gguf_is_not_quantized_for_a_true_reason() {
     }
 }
 
+/// Kernels of convolutions have rows of three values, which are no blocks.
+#[test]
+fn whisper_in_blocks_keeps_its_kernels() {
+    let Some(path) = fixture("hf/whisper-f32") else { return };
+    let options = ConvertOptions::new(&GGUF).dtype(DType::Q8_0);
+    let plan = ops::convert(&Model::open(path).unwrap(), &options).unwrap();
+    let dtype = |name: &str| {
+        let mut tensors = plan.tensors.iter();
+        tensors.find(|tensor| tensor.name == name).unwrap_or_else(|| panic!("{name}")).dtype
+    };
+    assert_eq!(dtype("encoder.conv1.weight"), DType::F32);
+    assert_eq!(dtype("encoder.blocks.0.mlp.0.weight"), DType::Q8_0);
+}
+
 /// Mamba-Codestral as Mistral published it.
 #[test]
 fn a_params_json_of_another_kind_of_model_is_named() {
@@ -738,39 +754,6 @@ fn classes_without_a_mask_are_not_causal() {
     }
 }
 
-/// The width that Qwen 1 states counts the gates and what they let through.
-#[test]
-fn qwen_1_states_twice_the_width_of_its_network() {
-    let config = json!({
-        "architectures": ["QWenLMHeadModel"], "model_type": "qwen", "hidden_size": 32, "intermediate_size": 128,
-        "kv_channels": 16, "layer_norm_epsilon": 1e-6, "max_position_embeddings": 64, "no_bias": true,
-        "num_attention_heads": 2, "num_hidden_layers": 1, "rotary_emb_base": 10000, "rotary_pct": 1.0,
-        "seq_length": 64, "tie_word_embeddings": false, "vocab_size": 32,
-    });
-    let layer = |name: &str| format!("transformer.h.0.{name}");
-    let tensors: [(String, &[u64]); 11] = [
-        ("transformer.wte.weight".to_owned(), &[32, 32]),
-        ("transformer.ln_f.weight".to_owned(), &[32]),
-        ("lm_head.weight".to_owned(), &[32, 32]),
-        (layer("ln_1.weight"), &[32]),
-        (layer("ln_2.weight"), &[32]),
-        (layer("attn.c_attn.weight"), &[96, 32]),
-        (layer("attn.c_attn.bias"), &[96]),
-        (layer("attn.c_proj.weight"), &[32, 32]),
-        (layer("mlp.w1.weight"), &[64, 32]),
-        (layer("mlp.w2.weight"), &[64, 32]),
-        (layer("mlp.c_proj.weight"), &[32, 64]),
-    ];
-    let tensors = tensors.each_ref().map(|(name, shape)| (name.as_str(), *shape));
-    let files = with_shapes(&config, &tensors);
-    let own = Model::open(files.path()).unwrap();
-    assert_eq!(faults(&own, Strictness::Default), "");
-    let (_folder, model) = in_gguf(files.path());
-    assert_eq!(model.metadata().u64("qwen.feed_forward_length"), Some(128));
-    assert_eq!(model.config().unwrap().ffn_dim.as_ref().unwrap().value, 64);
-    assert_eq!(config_in_safetensors(model.path())["intermediate_size"], 128);
-}
-
 #[test]
 fn adapters_of_diffusion_models_are_called_so() {
     for name in [
@@ -784,13 +767,4 @@ fn adapters_of_diffusion_models_are_called_so() {
         let said = said.unwrap_err();
         assert!(said.contains("a LoRA adapter of a diffusion model"), "{said}");
     }
-}
-
-/// A model in F32 with this config, whose tensors have these shapes.
-fn with_shapes(config: &Value, tensors: &[(&str, &[u64])]) -> tempfile::TempDir {
-    let file = tensors.iter().fold(Safetensors::new(), |file, (name, shape)| {
-        let count = shape.iter().product::<u64>() as usize;
-        file.tensor(name, "F32", shape, f32s(&vec![1.0; count]))
-    });
-    folder(&[("config.json", config.to_string().into_bytes()), ("model.safetensors", file.build())])
 }

@@ -81,10 +81,11 @@ pub(crate) fn run(args: &Embed) -> Done {
     if !args.ids.is_empty() {
         inputs.push((None, args.ids.clone()));
     }
+    let normalized = normalizes(args, embedder.width());
     let mut values = Vec::new();
     for (_, tokens) in &inputs {
         let mut vector = embedder.embed(tokens, skipped)?;
-        if !args.no_normalize {
+        if normalized {
             normalize(&mut vector);
         }
         values.extend(vector);
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &Embed) -> Done {
                 schema: SCHEMA,
                 path: args.path.display().to_string(),
                 pooling: name,
-                normalized: !args.no_normalize,
+                normalized,
                 embeddings: inputs.into_iter().zip(rows.rows()).map(report).collect(),
                 notes: failure::take_notes(),
             })?;
@@ -111,6 +112,14 @@ pub(crate) fn run(args: &Embed) -> Done {
         None => show(&inputs, &rows, &name)?,
     }
     Ok(Status::Fine)
+}
+
+/// Whether vectors get length 1. The score of a reranker, which is one number, has no direction.
+fn normalizes(args: &Embed, width: usize) -> bool {
+    if width == 1 && !args.no_normalize {
+        note("each text has one number, a score, which is not normalized");
+    }
+    width > 1 && !args.no_normalize
 }
 
 /// For people: the first values of each vector, and how near it is to the first text's.

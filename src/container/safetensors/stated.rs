@@ -124,6 +124,9 @@ impl<'d> StatedScheme<'d> {
     }
 }
 
+/// The description of ModelSlim, whose codes are not read.
+pub(super) const MODEL_SLIM: &str = "quant_model_description.json";
+
 /// The description of a scheme in a document, with the document's name.
 fn description(document: &Document) -> Option<(&str, &Json)> {
     let (name, json) = (document.name.as_str(), &document.json);
@@ -135,6 +138,7 @@ fn description(document: &Document) -> Option<(&str, &Json)> {
         // Mistral's own file.
         "params.json" => json.get("quantization"),
         "hf_quant_config.json" => Some(json.get("quantization").unwrap_or(json)),
+        MODEL_SLIM => None,
         _ if QUANTIZATION_DOCUMENTS.contains(&name) => Some(json),
         _ => None,
     };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::stated::StatedScheme;
+use super::stated::{MODEL_SLIM, StatedScheme};
 use crate::bytes::Text;
 use crate::dtype::{DType, Packing};
 use crate::store::{Indexed, ListedArray};
@@ -204,7 +204,7 @@ impl<'i> Modules<'i> {
                 let scheme = stated.name();
                 format!("codes of {scheme} in a packing that is not supported ({arrays}){fault}")
             }
-            None => match self.of_comfy(module) {
+            None => match self.of_comfy(module).or_else(|| self.of_model_slim()) {
                 Some(scheme) => {
                     format!("codes of {scheme}, which is not supported ({arrays}){fault}")
                 }
@@ -213,6 +213,15 @@ impl<'i> Modules<'i> {
                 }
             },
         })
+    }
+
+    /// The scheme that ModelSlim states for all modules.
+    fn of_model_slim(&self) -> Option<String> {
+        let mut documents = self.indexed.documents().iter();
+        let stated = documents.find(|document| document.name == MODEL_SLIM)?;
+        let kind = stated.json.get("model_quant_type").and_then(crate::json::Json::as_str);
+        let kind = Text::new(kind.unwrap_or("?").as_bytes()).brief();
+        Some(format!("ModelSlim's scheme {kind} ({MODEL_SLIM})"))
     }
 
     /// The scheme that ComfyUI states in an array of the module.

@@ -244,6 +244,21 @@ fn nothing_is_joined_unless_the_config_states_it() {
     }
 }
 
+/// ModelSlim describes its codes in a document of its own. They have offsets besides scales.
+#[test]
+fn codes_of_model_slim_are_named() {
+    let arrays = file(&[
+        ("l.weight", "I8", &[2, 3]),
+        ("l.weight_scale", "F32", &[2, 1]),
+        ("l.weight_offset", "F32", &[2, 1]),
+    ]);
+    let stated = ("quant_model_description.json", r#"{"model_quant_type": "W8A8"}"#.into());
+    let folder = folder(&[("model.safetensors", arrays.build()), stated]);
+    let model = Model::open(folder.path()).expect("a model");
+    let error = model.stored_tensor("l.weight").expect("a tensor").dequantize().unwrap_err();
+    assert!(error.to_string().contains("ModelSlim's scheme W8A8"), "{error}");
+}
+
 /// GPTQ's second format stores zero points as they are.
 #[test]
 fn the_format_of_gptq() {

@@ -143,6 +143,13 @@ fn dense_layers_behind_the_pooling_are_computed() {
     let found = report(&words.map(|word: &str| word));
     near(&numbers(&found["embeddings"][0]["embedding"]), &expected.collect::<Vec<_>>());
 
+    // The score of a reranker is one number, which has no direction.
+    let (weight, bias) = dense(&folder.path().join("2_Dense"), [1, 64], "linear.Identity");
+    let score: f64 = weight.iter().enumerate().map(|(i, weight)| weight * mean(i)).sum();
+    let found = report(&[&*model, "--ids", IDS, "--pooling", "mean"]);
+    near(&numbers(&found["embeddings"][0]["embedding"]), &[score + bias[0]]);
+    assert_eq!(found["normalized"], false);
+
     // Layers that do not fit, or compute something else, and folders elsewhere.
     for (size, activation, path, status, said) in [
         (
