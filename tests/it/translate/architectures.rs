@@ -3,7 +3,7 @@
 use crate::public_reports::{config_in_safetensors, faults, in_gguf};
 use crate::support::{Safetensors, f32s, folder};
 use serde_json::{Value, json};
-use weighbridge::container::{SAFETENSORS, Strictness};
+use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::{Model, WriteOptions};
 
@@ -153,6 +153,12 @@ fn the_text_of_glm_4v_has_no_sections() {
     assert_eq!(model.metadata().str("general.architecture"), Some("glm4"));
     assert_eq!(model.metadata().u64("glm4.rope.dimension_count"), Some(8));
     assert!(model.metadata().get("glm4.rope.dimension_sections").is_none());
+    let named: Vec<(&str, &[u64])> =
+        tensors.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
+    let files = with_shapes(&config, &named);
+    let plan = ops::convert(&Model::open(files.path()).unwrap(), &ConvertOptions::new(&GGUF));
+    let notes = plan.unwrap().notes.join("; ");
+    assert!(notes.contains("positions of images have three axes"), "{notes}");
 }
 
 /// The GGUF file of a model with these tensors, which llama.cpp lacks nothing of but the tokenizer.
