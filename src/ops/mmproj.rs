@@ -145,7 +145,7 @@ pub(super) fn projector(model: &Model, precision: Precision) -> Result<Builder> 
         }
         let here = |error: Error| error.in_tensor(&stored).in_file(model.path());
         let tensors = tower.tensors(&resolution.bare(&stored), &config)?.ok_or_else(|| {
-            let fault = "not a known tensor of this vision or audio model (mmproj)";
+            let fault = format!("not a known tensor of this {} model (mmproj)", config.part());
             here(Error::unsupported(fault).advise(CONVERTER))
         })?;
         for tensor in tensors {
