@@ -169,8 +169,11 @@ fn one(args: &Args, path: &Path) -> Done {
         [] => None,
         devices => Some(measured.place(devices)?),
     };
+    let fits = rooms.iter().all(|room| room.fits != Some(false));
+    let status = if fits { Status::Fine } else { Status::Found };
     if !args.json {
-        return show(args, &measured, &rooms, placed.as_ref());
+        show(args, &measured, &rooms, placed.as_ref())?;
+        return Ok(status);
     }
     let of_devices = || {
         let sizes: Vec<u64> = args.device.iter().map(|device| device.room.bytes).collect();
@@ -210,7 +213,7 @@ fn one(args: &Args, path: &Path) -> Done {
         }),
         notes: failure::take_notes(),
     })?;
-    Ok(Status::Fine)
+    Ok(status)
 }
 
 /// The context for a model that does not say for which it was trained.
@@ -359,7 +362,7 @@ fn show(
     measured: &Measured<'_>,
     rooms: &[RoomReport],
     placed: Option<&(Placement, Option<&'static str>)>,
-) -> Done {
+) -> Result<(), Stop> {
     let Measured { memory, options, trained, .. } = measured;
     let mut out = print::stdout();
     for (given, room) in args.room.iter().zip(rooms) {
@@ -401,7 +404,7 @@ fn show(
         writeln!(out)?;
         write_layers(measured, &mut out)?;
     }
-    Ok(out.flush().map(|()| Status::Fine)?)
+    Ok(out.flush()?)
 }
 
 fn write_placement(

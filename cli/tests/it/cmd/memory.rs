@@ -1,7 +1,7 @@
 //! `memory`: what running a model takes, and how it fits on devices.
 
 use crate::support;
-use crate::support::{json, printed, refused};
+use crate::support::{Ran, json, printed, refused, run};
 use serde_json::{Value, json};
 
 const GGUF: &str = "assets/sample/sample-Q8_0.gguf";
@@ -70,14 +70,26 @@ fn layers_are_divided_among_devices() {
     assert!(refused(&["memory", GGUF, "--device", "8GiB"]).starts_with("2\n"));
 }
 
+/// What JSON has for a room that is too small.
+const NO: &str = "\"fits\":false";
+
+/// The output of a run, whose status is 1 if it says so.
+fn answered(words: &[&str], no: &str) -> String {
+    let Ran { status, out, err, .. } = run(words);
+    let expected = i32::from(out.contains(no));
+    assert_eq!((status, err.as_str()), (Some(expected), ""), "{words:?}: {out}");
+    out
+}
+
 /// The answer for a context comes first, then what would fit.
 #[test]
 fn rooms() {
     let told = |context: &str, room: &str| {
-        printed(&["memory", GGUF, "--context", context, "--room", room])
+        answered(&["memory", GGUF, "--context", context, "--room", room], ": no: ")
     };
     let reported = |room: &str| {
-        let report = json(&["memory", GGUF, "--context", "16", "--room", room, "--json"]);
+        let words = ["memory", GGUF, "--context", "16", "--room", room, "--json"];
+        let report: Value = serde_json::from_str(&answered(&words, NO)).expect("JSON");
         report["rooms"][0].clone()
     };
     let all = told("16", "1GiB");
@@ -174,7 +186,8 @@ fn text(value: &str) -> Vec<u8> {
 fn the_cache_of_an_unknown_architecture_follows_from_its_keys() {
     let memory = |changed: &[(&str, Option<&[u32]>)], more: &[&str]| {
         let (_folder, path) = unknown(changed);
-        json(&[&["memory", &path, "--json"], more].concat())
+        let words = [&["memory", &path, "--json"], more].concat();
+        serde_json::from_str::<Value>(&answered(&words, NO)).expect("JSON")
     };
     let known = memory(&[], &["--context", "512", "--room", "300KiB"]);
     assert_eq!(known["cache"], 512 * 2 * (2 + 4) * (24 + 8));
@@ -205,7 +218,8 @@ fn the_cache_of_an_unknown_architecture_follows_from_its_keys() {
         assert_eq!((&all["fits"], &all["max_context"]), (&Value::Null, &Value::Null));
         assert_eq!((&none["fits"], &none["quantize_to"]), (&json!(false), &Value::Null));
         let (_folder, path) = unknown(changed);
-        let said = printed(&["memory", &path, "--room", "2MiB", "--room", "8KiB", "--layers"]);
+        let rooms = ["memory", &path, "--room", "2MiB", "--room", "8KiB", "--layers"];
+        let said = answered(&rooms, ": no: ");
         assert!(said.contains("  unknown: ") && said.contains("more than 16.0 KiB"), "{said}");
         assert!(
             said.contains("2 MiB: unknown: the weights fit, the size of the cache is unknown"),
