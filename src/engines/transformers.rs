@@ -102,6 +102,13 @@ pub(crate) fn computed(model_type: &str, key: &str) -> Option<Json> {
     Json::parse(default.as_bytes()).ok()
 }
 
+/// The sizes that the class of a `model_type` has if its config states none.
+pub(crate) fn sizes(model_type: &str) -> impl Iterator<Item = (&'static str, Json)> + use<'_> {
+    const SIZES: [&str; 4] =
+        ["hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"];
+    SIZES.into_iter().filter_map(|key| Some((key, default_of_read(model_type, key)?)))
+}
+
 /// The default of a field that the causal class of a `model_type` reads, whatever it changes.
 fn default_of_read(model_type: &str, key: &str) -> Option<Json> {
     let [.., default] = READ.get(model_type)?.iter().find(|[name, ..]| *name == key)?;

@@ -143,15 +143,20 @@ pub(crate) struct ConfigReader<'a> {
     pub(crate) kept: Option<KeptDocument>,
 }
 
-/// The values that transformers' class takes for keys that `config.json` omits.
-fn of_class(defaults: Defaults) -> HashMap<&'static str, Json> {
-    defaults.of_class.iter().map(|(key, value)| (*key, (*value).into())).collect()
+/// The values that transformers' class takes for keys that the config `root` omits. Without the sizes of the model, a config is
+/// damaged, but one inside of another states what differs from its class alone.
+fn of_class(defaults: Defaults, root: &Json) -> HashMap<&'static str, Json> {
+    let stated = defaults.of_class.iter().map(|(key, value)| (*key, (*value).into()));
+    let inner = nested_configs(root).into_iter().next().filter(|(path, _)| !path.is_empty());
+    let model_type = inner.and_then(|(_, config)| config.get("model_type")?.as_str());
+    stated.chain(model_type.into_iter().flat_map(transformers::sizes)).collect()
 }
 
 impl<'a> ConfigReader<'a> {
     /// Creates a reader of the files of a model, which state this architecture.
     pub(crate) fn new(store: &'a Store, architecture: Field<String>, defaults: Defaults) -> Self {
-        let of_class = store.document(CONFIG).map(|_| of_class(defaults)).unwrap_or_default();
+        let config = store.document(CONFIG);
+        let of_class = config.map(|root| of_class(defaults, root)).unwrap_or_default();
         Self::with(store, architecture, of_class, defaults, None)
     }
 
@@ -162,7 +167,8 @@ impl<'a> ConfigReader<'a> {
         defaults: Defaults,
         kept: KeptDocument,
     ) -> Self {
-        Self::with(store, architecture, of_class(defaults), defaults, Some(kept))
+        let of_class = of_class(defaults, &kept.document);
+        Self::with(store, architecture, of_class, defaults, Some(kept))
     }
 
     fn with(

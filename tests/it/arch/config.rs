@@ -295,6 +295,20 @@ fn bools(flags: &[bool]) -> Kv {
     Kv::Array(7, flags.iter().copied().map(Kv::Bool).collect())
 }
 
+/// A config inside of another states what differs from its class alone, as that of LLaVA 1.5 does.
+#[test]
+fn a_text_model_inside_of_another_has_the_sizes_of_its_class() {
+    let text = json!({"model_type": "llama", "max_position_embeddings": 4096});
+    let config = from_json(&json!({"model_type": "llava", "text_config": text}));
+    let found = ["dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "ffn_dim"];
+    assert_eq!(
+        found.map(|name| value(&config, name)),
+        [4096, 32, 32, 32, 128, 11008].map(Json::from)
+    );
+    // What states the sizes is damaged without them.
+    assert!(of(&directory(&json!({"model_type": "llama"})).1).is_err());
+}
+
 /// Transformers 5.24 looks for `truncate` in `rope_parameters` itself.
 #[test]
 fn yarn_is_rounded_whatever_the_parameters_of_a_kind_of_layer_say() {
