@@ -69,8 +69,8 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                 continue;
             }
             KeyRule::Rotated(usual) => {
-                let part =
-                    model.config.rope.partial_factor.as_ref().map_or(*usual, |part| part.value);
+                let rope = &model.config.rope;
+                let part = rope.partial_factor.as_ref().map_or(*usual, |part| part.value);
                 // The fraction is at most 1, so the product fits.
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -78,7 +78,9 @@ pub(crate) fn gguf_keys(store: &Store, resolution: &Resolution, out: &mut KeyVal
                     reason = "see above"
                 )]
                 let rotated = (f64::from(model.config.head_dim.value) * f64::from(part)) as u32;
-                keys.count("rope.dimension_count", rotated);
+                let count = rope.dimension_count.as_ref();
+                let stated = count.filter(|count| !count.source.starts_with("head_dim"));
+                keys.count("rope.dimension_count", stated.map_or(rotated, |count| count.value));
                 continue;
             }
             KeyRule::FileType => {

@@ -373,6 +373,27 @@ fn widths_of_heads_are_never_left_to_the_class() {
     assert!(error.to_string().contains("4 heads of width 32 in a model of width 64"), "{error}");
 }
 
+/// MiniMax M2 was published with a number of rotated elements, and transformers now saves a fraction of the head.
+#[test]
+fn the_stated_number_of_rotated_elements_is_that_of_gguf() {
+    let config = |more: &str| {
+        format!(
+            "{{\"model_type\": \"minimax_m2\", \"hidden_size\": 64, \"num_hidden_layers\": 1, \"num_attention_heads\": 4,
+            \"num_key_value_heads\": 2, \"head_dim\": 16, \"intermediate_size\": 32, \"num_local_experts\": 4,
+            \"num_experts_per_tok\": 2, \"vocab_size\": 64, \"max_position_embeddings\": 64, {more}}}"
+        )
+    };
+    for (more, rotated) in [
+        ("\"rotary_dim\": 8", "8"),
+        ("\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}", "4"),
+        ("\"rope_theta\": 10000.0", "16"),
+    ] {
+        let (_folder, model) = directory(config(more).as_bytes());
+        let keys = listed(&metadata(&model));
+        assert_eq!(keys["minimax-m2.rope.dimension_count"], format!("U32({rotated})"), "{more}");
+    }
+}
+
 /// GGUF counts the layer that predicts a further token among the others; `config.json` does not.
 #[test]
 fn layers_behind_the_others_are_not_counted() {
