@@ -75,7 +75,11 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("tokens", Is("run tokens")),
     ("ollama.list|ollama.ls", Is("models ollama")),
     ("lms.ls", Is("models lmstudio")),
-    ("hf.cache ls|hf.cache list|hf.cache scan|hf.scan-cache", Is("models huggingface")),
+    (
+        "hf.cache ls|hf.cache list|hf.cache scan|hf.scan-cache|huggingface-cli.scan-cache|huggingface-cli.cache ls|\
+        huggingface-cli.cache scan|mlx-lm.manage",
+        Is("models huggingface"),
+    ),
     // Other programs. They chat if the model has a template.
     (
         "llama-cli|llama-run|llama.cli|llama-mtmd-cli|llama-simple-chat|ollama.run|mlx-lm.generate|mlx-lm.chat|llamafile|\
@@ -103,7 +107,13 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         Is("inspect"),
     ),
     ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
-    ("gguf-dump --no-tensors", Is("meta get")),
+    (
+        "gguf-dump --no-tensors",
+        Near(
+            "meta get",
+            "the keys are those of `meta get`: with --json one object of keys and values",
+        ),
+    ),
     (
         "gguf-dump --json",
         Near(
@@ -195,7 +205,10 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("gguf-split|shard|reshard", Is("split")),
     ("join|unsplit|unshard|concat|combine|merge-shards|consolidate", Is("merge")),
-    ("dedupe|dedup|duplicates|dupes|find-duplicates", Is("models --duplicates")),
+    (
+        "dedupe|dedup|duplicates|dupes|find-duplicates|fdupes|jdupes|rdfind|rmlint",
+        Is("models --duplicates"),
+    ),
     (
         "license|arch|architecture|context|context-length|ctx|name|grep|strings",
         Says("`weighbridge inspect FILE` shows it; `weighbridge meta get FILE` prints each key"),

@@ -524,7 +524,14 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (
         "run tokens",
         "--no-bos|--no-special|--no-parse-special",
-        Says("leave it out: a text is split as the model expects it"),
+        Says(
+            "a text is split as the model expects it: `| tail -n +2` leaves out the token before it",
+        ),
+    ),
+    (
+        "show",
+        "-v|--verbose",
+        Says("`weighbridge inspect NAME --metadata --all` lists its keys and tensors"),
     ),
     ("split", "-n|--shards|--num-shards|--parts|--into", Says(SHARDS)),
     ("split", "-b|--bytes|--size|--shard-size", Is("--max-shard-size")),

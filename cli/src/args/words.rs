@@ -883,6 +883,8 @@ mod tests {
         ("w llama-cli --version", "w --version"),
         ("w ollama-dl -d x m", "w pull -o x m"),
         ("w hf cache ls --json", "w models huggingface --json"),
+        ("w huggingface-cli scan-cache", "w models huggingface"),
+        ("w mlx_lm.manage --scan", "w models huggingface"),
         ("w lms ls", "w models lmstudio"),
         ("w gguf_dump.py m --json", "w inspect --metadata --json m"),
         ("w gguf-dump m --no-tensors", "w meta get m"),
