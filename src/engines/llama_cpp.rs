@@ -55,8 +55,12 @@ static TYPES: Table<Vec<&str>> = table!("llama.cpp/types", |block| block.lines()
 /// The types of a number or flag that the loader of an architecture accepts: of `llama.context_length`, u32. The last one
 /// is that of most files. Empty for keys that it does not read.
 pub(crate) fn key_types(architecture: &str, key: &str) -> impl Iterator<Item = &'static str> {
+    // Keys that no architecture's name precedes.
+    let is_absolute =
+        |key: &&str| ["clip.", "general.", "tokenizer."].iter().any(|start| key.starts_with(start));
     let of_model = key.strip_prefix(architecture).and_then(|rest| rest.strip_prefix('.'));
-    let bare = of_model.unwrap_or(key);
+    let of_model = of_model.filter(|rest| !is_absolute(rest));
+    let bare = Some(key).filter(is_absolute).or(of_model).unwrap_or_default();
     let is_read = move |line: &str| match line.split_once(' ') {
         Some((_, readers)) => readers.split(',').any(|reader| reader == architecture),
         None => true,

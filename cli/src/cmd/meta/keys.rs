@@ -50,7 +50,10 @@ pub(super) fn named(key: &str, model: &Model) -> String {
     let found = full.clone().find(|full| metadata.get(full).is_some());
     // Only GGUF files state their architecture so.
     let is_gguf = metadata.get("general.architecture").is_some();
-    let known = || full.find(|full| is_gguf && known_type(full, model).is_some());
+    let known = || {
+        let mut all = std::iter::once(key.to_owned()).chain(&mut full);
+        all.find(|full| is_gguf && known_type(full, model).is_some())
+    };
     let found = token.or(found).or_else(known).or_else(|| with_dots(key, model));
     found.unwrap_or_else(|| key.to_owned())
 }

@@ -276,6 +276,24 @@ fn new_keys_require_a_type() {
     assert_eq!(get(&path, "my.text"), "{{ x }}");
 }
 
+/// A key that is given in full is that key, also if the file lacks it.
+#[test]
+fn keys_in_full_get_no_prefix() {
+    let (_folder, path) = sample();
+    let absent = ["tokenizer.ggml.add_eos_token", "general.sampling.temp"];
+    let values =
+        absent.map(|key| format!("{key}={}", if key.ends_with("temp") { "0.5" } else { "true" }));
+    set(&path, &values.each_ref().map(String::as_str));
+    let keys: Json =
+        serde_json::from_str(&printed(&["meta", "get", &path, "--json"])).expect("JSON");
+    let keys = keys.as_object().expect("an object");
+    assert!(absent.iter().all(|key| keys.contains_key(*key)), "{keys:?}");
+    let others = keys
+        .keys()
+        .filter(|key| key.starts_with("llama.tokenizer") || key.starts_with("llama.general"));
+    assert_eq!(others.count(), 0, "{keys:?}");
+}
+
 /// Keys may be given without their prefix, if the file has them or their type is known.
 #[test]
 fn keys_without_their_prefix() {
