@@ -66,9 +66,6 @@ impl Kept {
     ) -> Self {
         let mut kept = Self::default();
         let (wanted, given) = (meaning(stated, layers), meaning(derived, layers));
-        let null = Json::Null;
-        let alike =
-            |name: &str| same(wanted.get(name).unwrap_or(&null), given.get(name).unwrap_or(&null));
         let named = |key: &str| matches!(key, "architectures" | "model_type");
         let class = stated.get("model_type").and_then(Json::as_str).and_then(defaults);
         // A model that is of another architecture in GGUF comes back with the names of that one.
@@ -77,8 +74,17 @@ impl Kept {
             family::architectures().iter().position(|row| row.hf.contains(&name))
         };
         let moved = row(stated).zip(row(derived)).is_some_and(|(own, other)| own != other);
+        // What is not kept has the defaults of the class that is.
+        let mut restored = derived.clone();
+        let class_is_kept = whole && !moved;
+        restored.extend(stated.iter().filter(|(key, _)| class_is_kept && named(key)).map(owned));
+        let restored = meaning(&restored, layers);
+        let null = Json::Null;
+        let alike = |name: &str| {
+            same(wanted.get(name).unwrap_or(&null), restored.get(name).unwrap_or(&null))
+        };
         for (key, value) in stated {
-            let skipped = describes_files(key) || (named(key) && (!whole || moved));
+            let skipped = describes_files(key) || (named(key) && !class_is_kept);
             let unchanged = match group(key) == key {
                 true => derived.get(key).is_some_and(|given| same(value, given)),
                 // A group whose meaning is the same needs none of its keys.
@@ -109,8 +115,7 @@ impl Kept {
 
     /// Keeps a whole document, for a model whose `config.json` cannot be derived from its GGUF keys.
     pub(crate) fn whole(stated: &Map<String, Json>) -> Self {
-        let config = stated.iter().filter(|(key, _)| !describes_files(key));
-        let config = config.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let config = stated.iter().filter(|(key, _)| !describes_files(key)).map(owned).collect();
         Self { config, whole: true, stated: stated.clone(), ..Self::default() }
     }
 
@@ -222,6 +227,10 @@ impl Kept {
             document.insert("architectures".to_owned(), json!([class]));
         }
     }
+}
+
+fn owned((key, value): (&String, &Json)) -> (String, Json) {
+    (key.clone(), value.clone())
 }
 
 /// Rows of the config's table that GGUF and `config.json` count differently, since GGUF counts the layers
@@ -487,6 +496,19 @@ mod tests {
         map(json!({
             "model_type": "llama", "hidden_size": 64, "hidden_act": "gelu", "rope_theta": 1e4,
         }))
+    }
+
+    /// A llama has no window; a mistral has one unless it says otherwise.
+    #[test]
+    fn what_is_not_kept_has_the_defaults_of_the_class_that_is() {
+        let mut stated = mistral();
+        stated.insert("sliding_window".to_owned(), Json::Null);
+        let kept = Kept::of(&stated, &derived(), 2, true);
+        assert_eq!(kept.config.get("sliding_window"), Some(&Json::Null));
+        assert!(!kept.losses.join("; ").contains("window"), "{:?}", kept.losses);
+        let mut document = derived();
+        kept.restore(&mut document);
+        assert_eq!(document.get("sliding_window"), Some(&Json::Null));
     }
 
     /// Llama 4's fourth layer does not rotate; a model with three has none that does not.
