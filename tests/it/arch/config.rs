@@ -309,6 +309,14 @@ fn a_text_model_inside_of_another_has_the_sizes_of_its_class() {
     assert!(of(&directory(&json!({"model_type": "llama"})).1).is_err());
 }
 
+/// Gemma 3 in Ollama's library states no numbers of rotary embeddings.
+#[test]
+fn gemma3_has_its_bases_without_keys() {
+    let config = from_gguf("gemma3", &[("attention.sliding_window", Kv::U32(8))]);
+    let found = ["rope_theta", "rope_local_theta"].map(|name| value(&config, name));
+    assert_eq!(found, [1e6, 1e4].map(Json::from));
+}
+
 /// Transformers 5.24 looks for `truncate` in `rope_parameters` itself.
 #[test]
 fn yarn_is_rounded_whatever_the_parameters_of_a_kind_of_layer_say() {
