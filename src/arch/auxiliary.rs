@@ -132,6 +132,7 @@ static AUXILIARY: &[(&str, &str)] = &[
     ("*.input_scale",                "a scale for activations, not for weights"),
     ("*.activation_scale",           "a scale for activations, not for weights"),
     ("*.qscale_act",                 "a scale for activations, not for weights"),
+    ("*.kv_scale",                   "a scale for the cache of keys and values, not for weights"),
     ("*.k_scale",                    "a scale for the key cache, not for weights"),
     ("*.v_scale",                    "a scale for the value cache, not for weights"),
 ];
@@ -152,5 +153,18 @@ fn matches(pattern: &str, name: &str) -> bool {
         (Some(end), _) => name.ends_with(end),
         (_, Some(start)) => name.starts_with(start),
         _ => name == pattern,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn scales_of_the_cache_are_no_weights() {
+        for name in ["k_scale", "v_scale", "kv_scale"] {
+            let found = reason(&format!("model.layers.0.self_attn.{name}"), &[]);
+            assert!(found.is_some_and(|reason| reason.contains("cache")), "{name}: {found:?}");
+        }
     }
 }
