@@ -17,6 +17,8 @@ const MERGE: &str = "merge the adapter into its model instead";
 pub(crate) struct GgufMatrices {
     /// `NAME.lora_a` and `NAME.lora_b` for each changed tensor.
     pub(crate) tensors: Vec<Tensor>,
+    /// The canonical names of changed tensors that the base loses in GGUF, as a pooler.
+    pub(crate) lost: Vec<String>,
     /// Each product is multiplied by this number divided by its rank; 0 if no product is multiplied.
     pub(crate) alpha: f32,
     /// The tokens after which they apply, and their key; none if they apply to all tokens.
@@ -54,14 +56,15 @@ impl Adapter {
         for name in names {
             tensors.extend(pair(base, name, &mut changed).map_err(within)?.into_iter().flatten());
         }
-        match changed.keys().next() {
+        let lost: Vec<String> = changed.into_keys().collect();
+        match lost.first().filter(|_| tensors.is_empty()) {
             Some(name) => {
                 Err(within(Error::unsupported("GGUF has no place for it").in_tensor(name)))
             }
             None => {
                 let tokens = self.activation.as_ref().map(|activation| activation.tokens.clone());
                 let invocation = tokens.map(|tokens| (gguf::INVOCATION, tokens));
-                Ok(GgufMatrices { tensors, alpha, invocation })
+                Ok(GgufMatrices { tensors, lost, alpha, invocation })
             }
         }
     }

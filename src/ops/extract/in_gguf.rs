@@ -36,6 +36,8 @@ pub fn adapter_in_gguf(adapter: &Adapter, base: &Model, dtype: Option<DType>) ->
         keys.set("general.base_model.count", Value::U32(1));
         keys.set_text("general.base_model.0.name", name);
     }
+    let reason = "GGUF has no place for what it changes".to_owned();
+    builder.leave_out(matrices.lost.into_iter().map(|name| (name, reason.clone())).collect());
     for tensor in &matrices.tensors {
         match dtype {
             Some(dtype) => {

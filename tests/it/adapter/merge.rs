@@ -668,6 +668,40 @@ fn an_adapter_for_some_inputs_alone_is_not_merged() {
     }
 }
 
+/// A BERT's pooler is not in its GGUF file either.
+#[test]
+fn what_the_base_loses_in_gguf_is_left_out_of_an_adapter() {
+    let Some(base) = fixture("hf/bert-f32") else { return };
+    let adapter = |modules: &[&str]| {
+        let config =
+            br#"{"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["dense"]}"#;
+        let mut file = Safetensors::new();
+        for module in modules {
+            for (half, shape) in [("A", [1, 64]), ("B", [64, 1])] {
+                let name = format!("base_model.model.{module}.lora_{half}.weight");
+                file = file.tensor(&name, "F32", &shape, f32s(&[0.5; 64]));
+            }
+        }
+        let weights = file.build();
+        folder(&[("adapter_config.json", config.to_vec()), ("adapter_model.safetensors", weights)])
+    };
+    let plan = |modules: &[&str]| {
+        let (adapter, base) = (adapter(modules), Model::open(&base)?);
+        ops::adapter_in_gguf(&Adapter::open(adapter.path())?, &base, None)
+    };
+    let (query, pooler) = ("encoder.layer.0.attention.self.query", "pooler.dense");
+    let both = plan(&[query, pooler]).expect("a plan");
+    let names: Vec<&str> = both.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    assert_eq!(names, ["blk.0.attn_q.weight.lora_a", "blk.0.attn_q.weight.lora_b"]);
+    assert!(
+        both.notes.iter().any(|note| note.contains("left out: pooler.weight")),
+        "{:?}",
+        both.notes
+    );
+    let error = plan(&[pooler]).expect_err("nothing is left");
+    assert_eq!((error.kind(), error.tensor()), (ErrorKind::Unsupported, Some("pooler.weight")));
+}
+
 /// The rows of q are permuted in GGUF. An adapter is merged before or after they are put back.
 #[test]
 fn long_rows_in_another_order_are_merged() {
