@@ -468,21 +468,28 @@ fn glm4v(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
 /// The size of an image varies. llama.cpp's converter writes this number, and llama.cpp requires one.
 fn lfm2_vl_sizes(config: &TowerConfig<'_>) -> Result<Sizes> {
     let count = |name: &str| config.count(&[name]);
-    // The layer whose output counts, from the last one, which is -1.
-    let layer = config.outer("vision_feature_layer").and_then(Json::as_i64).unwrap_or(-1);
-    let unused = layer.checked_add(1).and_then(|behind| u32::try_from(behind.unsigned_abs()).ok());
-    let layers = count("num_hidden_layers")?;
     Ok(Sizes {
         image: 256,
         patch: count("patch_size")?,
         width: count("hidden_size")?,
         ffn: count("intermediate_size")?,
-        layers: unused.and_then(|unused| layers.checked_sub(unused)).unwrap_or(layers),
+        layers: count("num_hidden_layers")?,
         heads: count("num_attention_heads")?,
     })
 }
 
 fn lfm2_vl(config: &TowerConfig<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
+    // The layer whose output counts, from the last one, which is -1. The file has those behind it too.
+    let layers = config.count(&["num_hidden_layers"])?;
+    if let Some(layer) = config.outer("vision_feature_layer") {
+        let used = layer.as_i64().filter(|layer| *layer < 0);
+        let used = used.and_then(|layer| i64::from(layers).checked_add(layer)?.checked_add(1));
+        let used = used.and_then(|used| u32::try_from(used).ok()).filter(|used| *used > 0);
+        let needed = format!("a number from -{layers} to -1");
+        let key = "config.json vision_feature_layer";
+        let used = used.ok_or_else(|| config.invalid(layer, key, &needed))?;
+        keys.count("vision.block_count", used);
+    }
     keys.set("projector_type", &"lfm2".into());
     epsilon(config, keys, 1e-6)?;
     let name = "downsample_factor";

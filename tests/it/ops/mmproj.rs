@@ -566,7 +566,7 @@ fn glm4v_merges_patches_by_a_convolution() {
 }
 
 #[test]
-fn lfm2_vl_drops_the_layers_behind_the_one_that_counts() {
+fn lfm2_vl_counts_the_layers_up_to_the_one_that_is_used() {
     let mut config =
         json!({"model_type": "lfm2_vl", "downsample_factor": 2, "text_config": language("lfm2")});
     config["text_config"]["layer_types"] = json!(["full_attention"]);
@@ -585,9 +585,19 @@ fn lfm2_vl_drops_the_layers_behind_the_one_that_counts() {
     let source = model(&config, vision);
     let (_folder, written, _) = projector(source.path(), options).expect("a projector");
     insta::assert_snapshot!(contents(&written));
+    // The layers that are not used are in the file, and are not counted.
+    let second = "model.vision_tower.vision_model.encoder.layers.1.mlp.fc1.bias";
+    let both = [vision, &[(second, &[8])]].concat();
     config["vision_config"]["num_hidden_layers"] = json!(2);
-    config["vision_feature_layer"] = json!(-2);
-    assert_eq!(key_or_fault(&model(&config, vision), "clip.vision.block_count"), "U32(1)");
+    let mut found = |layer: i32| {
+        config["vision_feature_layer"] = json!(layer);
+        key_or_fault(&model(&config, &both), "clip.vision.block_count")
+    };
+    assert_eq!([-1, -2].map(&mut found), ["U32(2)", "U32(1)"]);
+    for layer in [0, 1, -3] {
+        let said = found(layer);
+        assert!(said.contains("vision_feature_layer") && said.contains("-2 to -1"), "{said}");
+    }
 }
 
 #[test]
