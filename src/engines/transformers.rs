@@ -20,8 +20,9 @@ pub(crate) struct Class {
 
 static CLASSES: Table<Class> = table!("transformers/defaults", Class::parse);
 
-/// Fields that the model's code reads: a name, what they change, and the default, as JSON. Also keys of older files that
-/// change `nothing`, or nothing without `rope_scaling` (`scaling`).
+/// Fields that the model's code reads: a name, what they change, and the default, as JSON. Also keys of older files, which
+/// the class takes for a field: those that change something, those that change `nothing`, or nothing without `rope_scaling`
+/// (`scaling`), and other names of a field (`is`).
 static READ: Table<Vec<[&str; 3]>> = table!("transformers/read", |block| {
     let words = |line: &'static str| {
         let mut words = line.splitn(3, ' ');
@@ -115,10 +116,21 @@ fn default_of_read(model_type: &str, key: &str) -> Option<Json> {
     Json::parse(default.as_bytes()).ok()
 }
 
+/// The fields of the class of a `model_type` that have another name, which its config accepts as well: the other name, and
+/// the field's.
+pub(crate) fn other_names(
+    model_type: &str,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<'_> {
+    let lines = READ.get(model_type).into_iter().flatten();
+    lines.filter_map(|[other, change, field]| (*change == "is").then_some((*other, *field)))
+}
+
 /// Whether a value of `config.json` changes what the causal class of a `model_type` computes, compared with the
 /// default of the class, and none of its tensors.
 pub(crate) fn changes_logits(model_type: &str, key: &str, value: &Json) -> bool {
-    let Some(usual) = computed(model_type, key) else { return false };
+    let field = other_names(model_type).find(|(other, _)| *other == key);
+    let field = field.map_or(key, |(_, field)| field);
+    let Some(usual) = computed(model_type, field) else { return false };
     match (usual.as_f64(), value.as_f64()) {
         (Some(usual), Some(value)) => usual.to_bits() != value.to_bits(),
         _ => usual != *value && !(value.is_null() && usual.as_bool() == Some(false)),

@@ -271,6 +271,9 @@ def ignored_by_mlx_lm(model_type, module):
     unread = [key for key in fields if not is_read(key, source)]
     if any(key == "rope_parameters" for key, *_ in FIELDS.get(model_type, [])):
         own = source_of(module, ("base", "cache", "rope_utils"))
+        # What checks the numbers does not compute with them.
+        checks = r"( *)if self\.rope_scaling:\n\1 +required_keys.*\n(\1 .*\n|\n)*"
+        own = re.sub(checks, "", own)
         # A class may read nothing but the base in `rope_parameters`.
         if re.search(r"\.rope_scaling\b|scaling_config|[\"']factor[\"']|\.rope_parameters[,)]", own):
             unread += [f"rope.{key}" for key in ("attention_factor", "truncate") if not is_read(key, source)]

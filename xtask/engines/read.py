@@ -28,6 +28,8 @@ from transformers import AutoModelForCausalLM, CONFIG_MAPPING  # noqa: E402
 # Modules whose code is the model's.
 CODE = ("transformers.models.", "transformers.masking_utils", "transformers.modeling_rope_utils")
 TOKENS = list(range(3, 27))
+# Keys of older files with numbers of rotary embeddings.
+ROPE = ("partial_rotary_factor", "rope_theta", "rope_scaling")
 # A number that no class has.
 NUMBER = 0.123
 
@@ -59,10 +61,10 @@ def model_of(config):
         return model
 
 
-def changes(name, own, key, model, expected):
-    """What another value of a field changes: `tensors`, `logits`, or nothing."""
+def changes(name, own, key, model, expected, value=None):
+    """What another value of a field, or of a key with this default, changes: `tensors`, `logits`, or nothing."""
     try:
-        value = getattr(model.config, key, None)
+        value = getattr(model.config, key, value)
     except Exception:  # each layer has its own
         value = own.get(key)
     for other in draws.other_values(key, value, own, random.Random(key)):
@@ -106,7 +108,7 @@ def default(name, key, usual):
 def older_keys(name):
     """The keys of older files with numbers of rotary embeddings that the class does not read; `scaling` if it reads a number beside
     `rope_scaling`."""
-    for key in ("partial_rotary_factor", "rope_theta"):
+    for key in ROPE[:2]:
         if not reads(name, **{key: NUMBER}):
             beside = reads(name, **{key: NUMBER}, rope_scaling={"rope_type": "linear", "factor": 2.0})
             yield f"{key} {'scaling' if beside else 'nothing'} null"
@@ -148,6 +150,12 @@ def fields(name):
     for key in sorted(seen & set(usual)):
         if not draws.APART.search(key):
             yield f"{key} {changes(name, own, key, model, expected)} {default(name, key, usual[key])}"
+    for alias, key in CONFIG_MAPPING[name].attribute_map.items():
+        if key in seen and alias not in usual:
+            yield f"{alias} is {key}"
+    for key, value in draws.constructor_keys(CONFIG_MAPPING[name], usual):
+        if key not in ROPE and (changed := changes(name, own, key, model, expected, value)) != "nothing":
+            yield f"{key} {changed} {json.dumps(value)}"
     if isinstance(usual.get("rope_parameters"), dict):
         yield from older_keys(name)
         if rotates_whole(name, own, usual["rope_parameters"]):

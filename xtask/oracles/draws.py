@@ -13,8 +13,10 @@ The exit status is 1 if anything differs without a word of the program.
 """
 
 import argparse
+import ast
 import copy
 import importlib.util
+import inspect
 import json
 import multiprocessing
 import os
@@ -74,7 +76,7 @@ OWN = {
     "gpt_neo": {"attention_types": [[[["global", "local"], 2]], [[["local"], 4]]]},
     "granitemoehybrid": {"layer_types": [["mamba"] * 4, ["mamba", "attention"] * 2, ["attention"] * 4], "position_embedding_type": [None, "rope"]},
     "helium": {"num_attention_heads": [4], "hidden_size": [64], "head_dim": [16]},
-    "llama4_text": {"attention_chunk_size": [8, 8192]},
+    "llama4_text": {"attention_chunk_size": [8192, 8]},
     "lfm2_moe": {"layer_types": [["conv", "full_attention"] * 2, ["full_attention", "conv", "conv", "conv"]]},
     "zaya": {"num_experts_per_tok": [1]},
 }
@@ -213,8 +215,10 @@ def build(name, own, seed):
 def loaded(folder, tokens):
     """What the class computes of the files: a spelling may mean another config than that which the model was made with."""
     with Alarm(40):
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        found = logits(model, tokens)
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        if any(info.values()):
+            raise ValueError(f"other weights: {info}")
+        found = logits(model.eval(), tokens)
         return following(model, tokens), [found, *apart(model, tokens)]
 
 
@@ -254,20 +258,53 @@ def apart(model, tokens):
         return []
 
 
-def spell(folder, name, own, how):
-    """Changes `config.json` from the form that transformers saves to that of what was chosen alone, or to the older one."""
+def spell(folder, name, own, r):
+    """Changes `config.json` from the form that transformers saves to that of what was chosen alone, or to that of a publisher's."""
     path = folder / "config.json"
     saved = json.loads(path.read_text())
+    how = r.choice(["saved", "raw", "published", "published"])
     if how == "saved":
         return
     stated = {"architectures": saved["architectures"], "model_type": saved["model_type"], **own}
+    if how == "published":
+        stated = published(transformers.CONFIG_MAPPING[name], stated, r)
+    path.write_text(json.dumps(stated))
+
+
+def published(class_, stated, r):
+    """The config in the words of a publisher's own code: rope's numbers at the top, a field's other names, the keys that only
+    the constructor reads, and null for what is not there."""
+    base = class_().to_dict()
     scaling = stated.get("rope_parameters") or {}
-    if how == "older" and "rope_type" in scaling:
+    if "rope_type" in scaling:
         del stated["rope_parameters"]
         stated["rope_theta"] = scaling.pop("rope_theta")
         stated |= {key: scaling.pop(key) for key in ("partial_rotary_factor",) if key in scaling}
-        stated |= {"rope_scaling": scaling} if scaling["rope_type"] != "default" else {}
-    path.write_text(json.dumps(stated))
+        kind = scaling.pop("rope_type")
+        stated["rope_scaling"] = {r.choice(["rope_type", "type"]): kind, **scaling} if kind != "default" else None
+    for alias, key in class_.attribute_map.items():
+        if key in stated and alias not in stated and r.random() < 0.5:
+            stated[alias] = stated.pop(key)
+    for key, value in constructor_keys(class_, base):
+        if key not in stated and r.random() < 0.3:
+            changed = other(key, value, r, base) if key not in SIZES else r.choice(SIZES[key])
+            stated |= {} if changed is None else {key: changed}
+    return stated | {key: None for key, value in base.items() if value is None and key not in stated and r.random() < 0.3}
+
+
+def constructor_keys(class_, base):
+    """The keys that a config class takes and that are none of its fields, with their defaults where these are constants."""
+    code = inspect.getsource(sys.modules[class_.__module__])
+    found = dict(re.findall(r'kwargs\.(?:pop|get|setdefault)\("(\w+)"(?:, ([\w.]+)\))?', code))
+    return {key: literal(value) for key, value in found.items() if key not in base and not APART.search(key)}.items()
+
+
+def literal(text):
+    """The value of a Python number or word; None of an expression."""
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
 
 
 def logits(model, tokens):
@@ -468,7 +505,7 @@ def compared(options, name, own, seed):
         try:
             model, tokens = build(name, own, seed)
             model.save_pretrained(source)
-            spell(source, name, copy.deepcopy(own), random.Random(seed).choice(["saved", "raw", "older"]))
+            spell(source, name, copy.deepcopy(own), random.Random(seed))
             following, expected = loaded(source, tokens)
         except (Late, Exception):
             return None

@@ -174,13 +174,18 @@ impl<'a> ConfigReader<'a> {
     fn with(
         store: &'a Store,
         architecture: Field<String>,
-        of_class: HashMap<&'static str, Json>,
+        mut of_class: HashMap<&'static str, Json>,
         defaults: Defaults,
         kept: Option<KeptDocument>,
     ) -> Self {
         let (rope_of_class, unread) = rope_of_class(store, kept.as_ref());
         let named = in_documents(store, kept.as_ref(), "model_type").and_then(Json::as_str);
         let rotates_whole = named.is_some_and(transformers::rotates_whole);
+        for (other, field) in named.into_iter().flat_map(transformers::other_names) {
+            if in_documents(store, kept.as_ref(), other).is_some() {
+                of_class.remove(field);
+            }
+        }
         Self { store, architecture, of_class, rope_of_class, unread, rotates_whole, defaults, kept }
     }
 

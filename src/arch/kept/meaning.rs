@@ -103,7 +103,13 @@ pub(super) fn is_group(name: &str) -> bool {
 pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<String, Json> {
     let model_type = document.get("model_type").and_then(Json::as_str).unwrap_or_default();
     let class = defaults(model_type);
-    let reader = Reader { document, class: class.as_ref(), model_type };
+    let mut document = document.clone();
+    for (other, field) in transformers::other_names(model_type) {
+        if let Some(value) = document.remove(other) {
+            document.entry(field).or_insert(value);
+        }
+    }
+    let reader = Reader { document: &document, class: class.as_ref(), model_type };
     let mut out = BTreeMap::new();
     for key in document.keys().chain(class.iter().flat_map(Map::keys)) {
         if group(key) == key {

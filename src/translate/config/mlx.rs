@@ -36,6 +36,12 @@ pub(crate) fn state_for_mlx_lm(
     }
     let model_type = text.get("model_type").and_then(Json::as_str).unwrap_or_default().to_owned();
     let class = mlx_lm::class(&model_type);
+    // mlx-lm's classes know the fields' names alone.
+    for (other, field) in transformers::other_names(&model_type) {
+        if let Some(value) = text.get(other).filter(|_| !text.contains_key(field)).cloned() {
+            text.insert(field.to_owned(), value);
+        }
+    }
     drop_unread_rope(text, &model_type);
     state_rope(text, &model_type);
     if resolution.dialect != Dialect::Mlx {

@@ -330,6 +330,23 @@ fn yarn_is_rounded_whatever_the_parameters_of_a_kind_of_layer_say() {
     assert_eq!(value(&from_json(&config), "rope_scaling_truncate"), false);
 }
 
+/// Ettin's published files state a period that begins with the layer without a window.
+#[test]
+fn ettin_has_the_period_that_its_files_state() {
+    let own = json!({"model_type": "modernbert-decoder", "local_attention": 8, "global_attn_every_n_layers": 5});
+    let config = from_json(&small(own));
+    let windows: Vec<bool> =
+        (0..4).map(|layer| config.layer_kind(layer) == Some(&LayerKind::Sliding)).collect();
+    assert_eq!(windows, [false, true, true, true]);
+}
+
+/// EXAONE's published files have names of their own, which transformers' class accepts for its fields.
+#[test]
+fn another_name_of_a_field_comes_before_the_default() {
+    let config = from_json(&small(json!({"model_type": "exaone", "layer_norm_epsilon": 2e-5})));
+    assert_eq!(value(&config, "norm_eps"), 2e-5);
+}
+
 #[test]
 fn gpt_oss_is_stretched_by_yarn() {
     let config = from_json(&small(json!({

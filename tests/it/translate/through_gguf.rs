@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use tempfile::TempDir;
 use weighbridge::container::{GGUF, SAFETENSORS, Strictness};
 use weighbridge::ops::{self, ConvertOptions};
-use weighbridge::translate::gguf_metadata;
+use weighbridge::translate::{gguf_metadata, mlx_documents};
 use weighbridge::{ErrorKind, Model, WriteOptions};
 
 /// Keys that describe the files.
@@ -313,6 +313,24 @@ fn factors_for_long_prompts_are_noted_for_llama_cpp() {
         let told = notes(256, window);
         assert!(!told.contains("will compute this model differently"), "{told}");
     }
+}
+
+/// A field that is stated under its class's other name counts for llama.cpp, and has its own name for mlx-lm.
+#[test]
+fn another_name_of_a_field_is_understood() {
+    let with = |list: &str, key: &str, value: Json, gone: &str| {
+        let mut model = models().into_iter().find(|model| model.name == list).expect("a list");
+        model.config[key] = value;
+        model.config.as_object_mut().unwrap().remove(gone);
+        crate::models::open(&model, Form::HuggingFace, &model.forms[0].1)
+    };
+    let opened = with("exaone", "activation_function", json!("gelu"), "hidden_act");
+    let notes = ops::convert(&opened.model, &ConvertOptions::new(&GGUF)).unwrap().notes.join("; ");
+    assert!(notes.contains("hidden_act: gelu in config.json, silu in GGUF"), "{notes}");
+    let opened = with("gpt_oss", "num_experts", json!(4), "num_local_experts");
+    let config = mlx_documents(&opened.model).unwrap().config.into_bytes();
+    let config: Json = serde_json::from_slice(&config).unwrap();
+    assert_eq!(config["num_local_experts"], 4);
 }
 
 /// llama.cpp's graph of MiMo V2 Flash adds no biases, and weighs the chosen experts in one way.
