@@ -405,8 +405,16 @@ fn reason(store: &Store, named: Option<&Field<String>>, is_known: bool) -> Strin
     }
 }
 
-/// The architecture of this name.
+/// The architecture of this name. A GGUF file that keeps a whole document is of that document's, if it is written under this
+/// name.
 fn architecture(name: &str, store: &Store) -> Option<&'static Architecture> {
+    if is_gguf(store)
+        && let Some(own) = Kept::whole_model_type(store.metadata())
+        && let Some(row) = family::architecture(&own, false)
+        && row.variants.iter().any(|variant| variant.gguf == name)
+    {
+        return Some(row);
+    }
     let row = family::architecture(name, is_gguf(store))?;
     let config = store.document("config.json");
     let instead = config.and_then(|config| row.instead.iter().find(|other| (other.when)(config)));

@@ -306,9 +306,9 @@ fn documents(model: &Model) -> Result<Documents> {
         return Ok(documents);
     }
     let kept = Kept::read(store.metadata()).map_err(|error| error.in_file(store.path()))?;
-    let mut config = match (derived_config(store, model.resolution()?), kept.whole) {
-        (Err(error), true) if error.kind() == ErrorKind::Unsupported => Map::new(),
-        (derived, _) => derived?,
+    let mut config = match kept.whole {
+        true => Map::new(),
+        false => derived_config(store, model.resolution()?)?,
     };
     kept.restore(&mut config);
     // RoBERTa's `max_position_embeddings` also counts rows that belong to no position.
@@ -473,18 +473,26 @@ pub(crate) fn kept(
     }
 }
 
-/// Fields that two configs state with different values, of a model whose GGUF keys give no document.
-/// Rotary embeddings are left out: their factors are tensors.
+/// Fields that two configs state with different values, of a model whose GGUF keys do not give its document.
 fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
     // A model without attention has heads in name only.
     let attends = given.n_kv_heads.source != given.n_heads.source;
     let routes = given.n_experts.value > 0;
     let has_windows = own.has_windows();
+    // The quotient of the two is what counts.
+    let scaling = &own.rope_scaling;
+    let multipliers = [&scaling.mscale, &scaling.mscale_all_dim];
+    let [one, all] = multipliers.map(|field| field.as_ref().map(|field| field.value));
     let given = given.fields();
     let other = |name: &str| given.iter().find(|field| field.name == name);
+    // The factors of rotary embeddings may be a tensor in GGUF.
+    let in_tensor = other("rope_scaling_kind").is_some_and(|kind| kind.value == "tensor");
     let own = own.fields().into_iter().filter(|field| {
         let of_attention = ["n_kv_heads", "kv_dim"].contains(&field.name);
-        !["rope", "encoder"].contains(&field.group)
+        let of_scaling = field.name.starts_with("rope_scaling_");
+        field.group != "encoder"
+            && !(of_scaling && in_tensor)
+            && !(of_scaling && field.name.contains("mscale") && one == all)
             && !NAMED.contains(&field.name)
             && (attends || !of_attention)
             // The tensors say which layers have attention, state spaces or experts.
@@ -506,8 +514,14 @@ fn unlike(own: &ModelConfig, given: &ModelConfig) -> Vec<String> {
 }
 
 /// Fields that name a model, or say how long its texts are, and those that tensors or others determine.
-const NAMED: &[&str] =
-    &["architecture", "family", "max_seq_len", "ssm_head_dim", "type_vocab_size"];
+const NAMED: &[&str] = &[
+    "architecture",
+    "family",
+    "max_seq_len",
+    "rope_partial_factor",
+    "ssm_head_dim",
+    "type_vocab_size",
+];
 
 /// Like [`hf_documents`], for an MLX directory. `config.json` also has the keys that mlx-lm requires
 /// or reads under other names. mlx-lm supports the text models of Qwen 3.5 and Gemma 3n only as

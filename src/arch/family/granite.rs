@@ -21,6 +21,7 @@ pub(super) const STEPS: Steps = &[
     ("rotated_layers", Step::Keys(rotated_layers)),
     ("rotates", Step::Keys(rotates)),
     ("routes", Step::Is(routes)),
+    ("scores", Step::Config(scores)),
     ("shared_or_none", Step::Config(shared_or_none)),
     ("shared_width", Step::Keys(shared_width)),
     ("widths", Step::Config(widths)),
@@ -51,6 +52,16 @@ fn attends_everywhere(config: &Json) -> bool {
 /// Whether such a `config.json` states experts.
 fn routes(config: &Json) -> bool {
     config.get("num_experts_per_tok").and_then(Json::as_u64).is_some_and(|used| used > 0)
+}
+
+/// Without a stated factor of scores, GGUF means that of the width of a head, and transformers' classes mean 1.
+fn scores(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
+    if model.config.attention.attention_scale.is_none() {
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let scale = (model.config.head_dim.value as f32).sqrt().recip();
+        out.insert("attention_multiplier".to_owned(), scale.reported());
+    }
+    Ok(())
 }
 
 fn has_states(model: &SourceModel<'_>) -> bool {

@@ -27,10 +27,12 @@ const INERT: &[&str] = &[
     "mamba_chunk_size",
     "max_position_embeddings",
     "n_positions",
+    "num_logits_to_keep",
     "pad_token_id",
     "rope_parameters",
     "tie_word_embeddings",
     "time_step_init_scheme",
+    "z_loss_coefficient",
 ];
 
 /// Keys that state rotary embeddings, in older and newer documents.

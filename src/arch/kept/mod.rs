@@ -84,7 +84,9 @@ impl Kept {
             same(wanted.get(name).unwrap_or(&null), restored.get(name).unwrap_or(&null))
         };
         for (key, value) in stated {
-            let skipped = describes_files(key) || (named(key) && !class_is_kept);
+            // Another class does not know the keys of this one.
+            let unknown = moved && !derived.contains_key(key);
+            let skipped = describes_files(key) || unknown || (named(key) && !class_is_kept);
             let unchanged = match group(key) == key {
                 true => derived.get(key).is_some_and(|given| same(value, given)),
                 // A group whose meaning is the same needs none of its keys.
@@ -95,7 +97,7 @@ impl Kept {
             }
             kept.keep(key, value.clone(), derived.get(key));
         }
-        for (key, value) in derived.iter().filter(|(key, _)| !stated.contains_key(key)) {
+        for (key, value) in derived.iter().filter(|(key, _)| !moved && !stated.contains_key(key)) {
             let wrong = match group(key) == key {
                 // The class's default is what the document means.
                 true => class
@@ -173,6 +175,12 @@ impl Kept {
     pub(crate) fn read(metadata: &Metadata) -> Result<Self> {
         let whole = metadata.get(WHOLE).and_then(|value| value.to_bool()) == Some(true);
         Ok(Self { whole, ..Self::read_from(metadata, [CONFIG, DERIVED])? })
+    }
+
+    /// The `model_type` of the whole document that a GGUF file keeps.
+    pub(crate) fn whole_model_type(metadata: &Metadata) -> Option<String> {
+        let kept = Self::read(metadata).ok().filter(|kept| kept.whole)?;
+        Some(kept.config.get("model_type")?.as_str()?.to_owned())
     }
 
     /// Reads the same from other keys.
@@ -278,11 +286,12 @@ pub(super) fn is_kept(store: &Store) -> bool {
 /// What a GGUF file keeps, and the document that its keys give.
 fn kept_and_derived(keys: &SourceModel<'_>) -> Result<Option<(Kept, Map<String, Json>)>> {
     let kept = Kept::read(keys.metadata()).map_err(|error| error.in_file(keys.path()))?;
+    if kept.whole {
+        return Ok(Some((kept, Map::new())));
+    }
     match config_json::hf_config(keys) {
         Ok(derived) => Ok(Some((kept, derived))),
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Ok(kept.whole.then(|| (kept, Map::new())))
-        }
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -314,6 +323,7 @@ pub(crate) fn layer_meanings(document: &Map<String, Json>, layers: u32) -> BTree
 /// Keys that tensors and their shapes determine, whatever a document says.
 const OF_SHAPES: &[&str] = &[
     "attention_bias",
+    "attn_layer_indices",
     "attn_layer_offset",
     "attn_layer_period",
     "bias",

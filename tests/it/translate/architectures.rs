@@ -1,5 +1,6 @@
 //! Models of architectures that llama.cpp names or describes in another way than their classes.
 
+use crate::models::{Form, of_classes, open};
 use crate::public_reports::{config_in_safetensors, faults, in_gguf};
 use crate::support::{Safetensors, f32s, folder};
 use serde_json::{Value, json};
@@ -207,14 +208,47 @@ fn distilbert_is_a_bert_without_segments() {
     let (_folder, model) = loadable_in_gguf(&config, &tensors);
     let epsilon = model.metadata().f64("bert.attention.layer_norm_epsilon");
     assert_eq!(epsilon.map(|epsilon| epsilon as f32), Some(1e-12));
-    let out = tempfile::tempdir().unwrap();
-    let plan = ops::convert(&model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
-    plan.run(&out.path().join("m"), &WriteOptions::new()).unwrap();
-    let back = Model::open(out.path().join("m")).unwrap();
+    let (_back, back) = in_safetensors(&model);
     for (name, shape) in tensors {
         assert_eq!(back.stored_tensor(&name).unwrap().shape(), shape, "{name}");
     }
     assert_eq!(config_in_safetensors(model.path())["model_type"], "distilbert");
+}
+
+fn in_safetensors(model: &Model) -> (tempfile::TempDir, Model) {
+    let out = tempfile::tempdir().unwrap();
+    let plan = ops::convert(model, &ConvertOptions::new(&SAFETENSORS)).unwrap();
+    plan.run(&out.path().join("m"), &WriteOptions::new()).unwrap();
+    let back = Model::open(out.path().join("m")).unwrap();
+    (out, back)
+}
+
+/// llama.cpp runs Bamba as Granite 4, whose class in transformers has no rotary embeddings of half of a head. From the GGUF file
+/// of another program, whose heads are rotated as a whole, it is a Granite 4, with the usual factor of scores.
+#[test]
+fn bamba_has_its_own_names_after_gguf() {
+    let mut drawn = of_classes().into_iter().filter(|model| model.name == "bamba");
+    let list = drawn.next().expect("a case");
+    let opened = open(&list, Form::HuggingFace, &list.forms[0].1);
+    let (_folder, gguf) = in_gguf(opened.model.path());
+    let (_back, back) = in_safetensors(&gguf);
+    let names = |model: &Model| {
+        let mut names: Vec<String> =
+            model.stored_tensors().map(|tensor| tensor.name().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&back), names(&opened.model));
+    let mut whole = list.clone();
+    whole.config["rope_parameters"] =
+        json!({"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 1.0});
+    let opened = open(&whole, Form::HuggingFace, &whole.forms[0].1);
+    let (_folder, gguf) = in_gguf(opened.model.path());
+    let config = config_in_safetensors(gguf.path());
+    let width = opened.model.config().unwrap().head_dim.value;
+    let factor = config["attention_multiplier"].as_f64().expect("a number");
+    assert_eq!(factor as f32, (width as f32).sqrt().recip());
+    assert_eq!(config["layer_types"], json!(["mamba", "attention"]));
 }
 
 /// The matrices of the published Jina Embeddings 3 have adapters for tasks, and its config is one of XLM-RoBERTa.
