@@ -3,11 +3,9 @@
 use super::step::{Step, Steps};
 use crate::arch::source::{KeyWriter, SourceModel};
 use crate::error::Result;
-use crate::json::{Json, Map};
 
 /// The functions that the families' files name.
-pub(super) const STEPS: Steps =
-    &[("last", Step::Config(last)), ("shared_width", Step::Keys(shared_width))];
+pub(super) const STEPS: Steps = &[("shared_width", Step::Keys(shared_width))];
 
 /// The width of the shared experts together.
 fn shared_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()> {
@@ -19,12 +17,5 @@ fn shared_width(model: &SourceModel<'_>, keys: &mut KeyWriter<'_>) -> Result<()>
         let all = width.value.saturating_mul(shared.value);
         keys.count("expert_shared_feed_forward_length", all);
     }
-    Ok(())
-}
-
-/// The last layer with experts.
-fn last(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
-    let last = model.own_layers().saturating_sub(1);
-    out.insert("moe_layer_end_index".to_owned(), last.into());
     Ok(())
 }

@@ -124,8 +124,10 @@ fn bases(model: &SourceModel<'_>, out: &mut Map<String, Json>) -> Result<()> {
     let (base, rotates) = (model.config.rope_theta.value, &model.config.rope.layers);
     let all = || vec![true; model.own_layers() as usize];
     let rotates = rotates.as_ref().map_or_else(all, |rotates| rotates.value.clone());
-    let each = rotates.iter().map(|rotates| if *rotates { base } else { 0.0 });
-    out.insert("layer_rope_theta".to_owned(), each.map(|base| base.reported()).collect());
+    if rotates.contains(&false) {
+        let each = rotates.iter().map(|rotates| if *rotates { base } else { 0.0 });
+        out.insert("layer_rope_theta".to_owned(), each.map(|base| base.reported()).collect());
+    }
     Ok(())
 }
 

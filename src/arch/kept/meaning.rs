@@ -21,15 +21,20 @@ pub(super) fn defaults(model_type: &str) -> Option<Map<String, Json>> {
 /// those that are compared elsewhere.
 const INERT: &[&str] = &[
     "attention_probs_dropout_prob",
+    "attention_softmax_in_fp32",
     "chunk_size",
     "hidden_dropout_prob",
     "input_jitter_noise",
+    "learned_pos_emb",
     "mamba_chunk_size",
     "max_position_embeddings",
     "n_positions",
     "num_logits_to_keep",
     "pad_token_id",
+    "residual_in_fp32",
     "rope_parameters",
+    "scale_attention_softmax_in_fp32",
+    "slow_but_exact",
     "tie_word_embeddings",
     "time_step_init_scheme",
     "z_loss_coefficient",
@@ -52,6 +57,7 @@ const WINDOW: &[&str] = &[
     "sliding_window",
     "sliding_window_pattern",
     "_sliding_window_pattern",
+    "prefix_dense_sliding_window_pattern",
     "layer_types",
     "use_sliding_window",
     "max_window_layers",
@@ -115,7 +121,15 @@ pub(super) fn meaning(document: &Map<String, Json>, layers: u32) -> BTreeMap<Str
     let mut out = BTreeMap::new();
     for key in document.keys().chain(class.iter().flat_map(Map::keys)) {
         if group(key) == key {
-            let said = reader.get(key).cloned().unwrap_or(Json::Null);
+            // Layers that all have the usual base need no list of bases.
+            let usual = |bases: &&Json| {
+                let base = reader.get("rope_theta");
+                let mut bases = bases.as_array().into_iter().flatten();
+                key == "layer_rope_theta"
+                    && bases.all(|own| base.is_some_and(|base| same(own, base)))
+            };
+            let said = reader.get(key).filter(|said| !usual(said));
+            let said = said.cloned().unwrap_or(Json::Null);
             out.insert(key.clone(), said);
         }
     }
@@ -252,10 +266,14 @@ impl Reader<'_> {
             "default" | "mrope" => return Json::Object(out),
             _ => &[("factor", None)],
         };
+        // Other classes than those with latent attention ask for both.
+        let latent = || self.class.is_some_and(|class| class.contains_key("kv_lora_rank"));
+        let both = ["mscale", "mscale_all_dim"];
+        let is_scaled = both.iter().all(|key| real(key).is_some()) || latent();
         let kind = kind.map_or("default", |kind| if kind == "su" { "longrope" } else { kind });
         out.insert("rope_type".to_owned(), kind.into());
         for (key, usual) in numbers {
-            let number = real(key).or(*usual);
+            let number = real(key).filter(|_| is_scaled || !both.contains(key)).or(*usual);
             out.extend(number.map(|number| ((*key).to_owned(), number.into())));
         }
         for key in ["long_factor", "short_factor"] {
@@ -332,6 +350,10 @@ impl Reader<'_> {
             return Json::Null;
         }
         let period = ["sliding_window_pattern", "_sliding_window_pattern"];
+        let is_stated = |key: &&str| self.document.contains_key(*key);
+        let of_class = || transformers::kinds_of_layers(self.model_type, layers as usize);
+        let of_class = if unused || period.iter().any(is_stated) { None } else { of_class() };
+        let kinds = kinds.or_else(|| of_class.as_ref()?.as_array());
         let period = period.iter().find_map(|key| self.count(key));
         let usual = family::defaults(self.model_type).value("layer_pattern");
         let period = period.or(usual.as_ref().and_then(Json::as_u64));

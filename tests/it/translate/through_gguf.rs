@@ -315,6 +315,33 @@ fn factors_for_long_prompts_are_noted_for_llama_cpp() {
     }
 }
 
+/// llama.cpp gives the class's logits of these, as `cargo xtask draws` showed.
+#[test]
+fn what_changes_nothing_is_not_noted() {
+    let yarn = json!({"rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0, "mscale": 0.7,
+        "original_max_position_embeddings": 8});
+    for (list, more) in [
+        ("bloom", json!({"slow_but_exact": true})),
+        ("gpt_bigcode", json!({"attention_softmax_in_fp32": false})),
+        (
+            "granite_swa",
+            json!({"layer_types": null, "layer_rope_theta": null, "sliding_window": 6}),
+        ),
+        ("mellum", json!({"layer_types": null, "sliding_window": 6})),
+        ("qwen3", json!({"rope_parameters": yarn})),
+    ] {
+        let mut drawn = crate::models::of_classes().into_iter().chain(models());
+        let mut model = drawn.find(|model| model.name == list).expect(list);
+        let config = model.config.as_object_mut().expect("an object");
+        config.extend(more.as_object().expect("an object").clone());
+        let opened = crate::models::open(&model, Form::HuggingFace, &model.forms[0].1);
+        let options = ConvertOptions::new(&GGUF).allow_unloadable(true);
+        let plan = ops::convert(&opened.model, &options).expect(list);
+        let notes = plan.notes.join("; ");
+        assert!(!notes.contains("will compute"), "{list}: {notes}");
+    }
+}
+
 /// A field that is stated under its class's other name counts for llama.cpp, and has its own name for mlx-lm.
 #[test]
 fn another_name_of_a_field_is_understood() {
