@@ -232,9 +232,15 @@ pub fn hf_documents(model: &Model) -> Result<Documents> {
     let resolution = model.resolution()?;
     if resolution.dialect == Dialect::Mlx && !resolution.has_towers() {
         let keys = documents.config.keys().map_err(|error| error.in_file(model.path()))?;
-        if let Some(text) = config_json::text_alone(&keys) {
-            documents.config = ConfigDocument::Made(text);
+        let mut made = config_json::text_alone(&keys);
+        let before = model.config().ok().and_then(|config| config.attention.window_before.as_ref());
+        if let Some(window) = before {
+            // mlx-lm counts the current position in this key, and transformers does not.
+            let text = made.get_or_insert(keys.into_owned());
+            text.remove("sliding_window_size");
+            text.insert("sliding_window".to_owned(), window.value.into());
         }
+        documents.config = made.map_or(documents.config, ConfigDocument::Made);
     }
     Ok(documents)
 }

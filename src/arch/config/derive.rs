@@ -376,6 +376,7 @@ impl<'d> ConfigDraft<'d> {
         if is_off && (!lists || self.reader.is_window_zero()) {
             self.attention.sliding_window = None;
         }
+        layout::count_itself(&mut self.attention, self.resolution.dialect);
         let stated = Layouts {
             core: &self.core,
             window: self.attention.sliding_window.as_ref(),

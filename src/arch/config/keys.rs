@@ -179,6 +179,8 @@ parts! {
     pub AttentionConfig, "attention", "" {
         /// Length of the sliding window in positions, including the current one.
         sliding_window: u32 = room,       gguf ["attention.sliding_window"],  json ["sliding_window", "sliding_window_size", "local_attention", "attention_window_size", "window_size"];
+        /// Positions before the current one that a layer with a window attends to (MiMo V2 Flash).
+        window_before: u32 = room,        gguf [],                            json [];
         /// Length of a chunk in positions, for layers that attend within chunks (Llama 4).
         chunk_size: u32 = room,           gguf ["attention.chunk_size"],      json [];
         /// Period of layers that attend to all positions; the layers between them attend to a

@@ -6,6 +6,7 @@ use super::field::Field;
 use super::keys::{AttentionConfig, Core, RopeConfig};
 use super::read::ConfigReader;
 use super::values::{LayerKind, LayerLayout, LayerPattern};
+use crate::dialect::Dialect;
 
 /// The ways in which files state the kinds of layers.
 pub(super) struct Layouts<'d> {
@@ -178,6 +179,15 @@ impl Layouts<'_> {
             }
         };
         Some(Field::derived(layout, size.source.clone()))
+    }
+}
+
+/// The window of a family that states the positions before the current one. mlx-lm, which has a key of that name too,
+/// counts the current one.
+pub(super) fn count_itself(attention: &mut AttentionConfig, dialect: Dialect) {
+    if let Some(before) = &attention.window_before {
+        let window = before.value.saturating_add(u32::from(dialect != Dialect::Mlx));
+        attention.sliding_window = Some(Field { value: window, ..before.clone() });
     }
 }
 

@@ -23,6 +23,7 @@ const INERT: &[&str] = &[
     "attention_probs_dropout_prob",
     "attention_softmax_in_fp32",
     "chunk_size",
+    "embedding_fraction",
     "hidden_dropout_prob",
     "input_jitter_noise",
     "learned_pos_emb",
@@ -350,7 +351,7 @@ impl Reader<'_> {
             return Json::Null;
         }
         let period = ["sliding_window_pattern", "_sliding_window_pattern"];
-        let is_stated = |key: &&str| self.document.contains_key(*key);
+        let is_stated = |key: &&str| self.document.contains_key(key);
         let of_class = || transformers::kinds_of_layers(self.model_type, layers as usize);
         let of_class = if unused || period.iter().any(is_stated) { None } else { of_class() };
         let kinds = kinds.or_else(|| of_class.as_ref()?.as_array());

@@ -340,6 +340,17 @@ fn ettin_has_the_period_that_its_files_state() {
     assert_eq!(windows, [false, true, true, true]);
 }
 
+/// Transformers reads `sliding_window_size` of the published files as SGLang does: without the current position.
+#[test]
+fn mimo_v2_flash_attends_to_the_stated_positions_and_the_current_one() {
+    let own = json!({"model_type": "mimo_v2_flash", "head_dim": 16, "v_head_dim": 16, "num_key_value_heads": 2,
+        "sliding_window": 8, "sliding_window_size": 8});
+    let mut config = small(own);
+    assert_eq!(value(&from_json(&config), "sliding_window"), 9);
+    config["sliding_window_size"] = Json::Null;
+    assert_eq!(value(&from_json(&config), "sliding_window"), 8);
+}
+
 /// EXAONE's published files have names of their own, which transformers' class accepts for its fields.
 #[test]
 fn another_name_of_a_field_comes_before_the_default() {
