@@ -100,7 +100,7 @@ use crate::model::Model;
 #[cfg(feature = "write")]
 pub use crate::ollama::create::CreateOptions;
 pub use crate::ollama::show::{ShowDetails, ShowMessage, ShowReport, show};
-pub use crate::translate::key_types::required_type;
+pub use crate::translate::key_types::{key_named, required_type};
 
 /// Refuses a GGUF file that holds changes of another model.
 fn check_no_adapter(model: &Model) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The types of numbers and flags in GGUF. llama.cpp's loader refuses a number of another width.
 
+use crate::arch::config::KEYS;
 use crate::bytes::Text;
 use crate::engines::llama_cpp;
 use crate::metadata::{KeyValues, Value, ValueType};
@@ -47,6 +48,15 @@ pub fn required_type(architecture: &str, key: &str) -> Option<ValueType> {
     const TYPES: [ValueType; 4] = [ValueType::U32, ValueType::I32, ValueType::F32, ValueType::Bool];
     let name = llama_cpp::key_types(architecture, key).last()?;
     TYPES.into_iter().find(|value_type| value_type.name() == name)
+}
+
+/// The key of GGUF for a name in `config.json`, or for a key without its architecture: for `rope_theta`,
+/// `llama.rope.freq_base`.
+pub fn key_named(architecture: &str, name: &str) -> Option<String> {
+    let mut rows = KEYS.iter().copied().flatten().filter(|row| !row.gguf.is_empty());
+    let row = rows.find(|row| row.gguf.contains(&name) || row.json.contains(&name))?;
+    let key = row.gguf.iter().find(|key| **key == name).or(row.gguf.first())?;
+    Some(format!("{architecture}.{key}"))
 }
 
 /// Gives values the types that llama.cpp's loader requires, as far as these hold them, and returns a note.

@@ -2,7 +2,7 @@
 
 use weighbridge::Model;
 use weighbridge::metadata::ValueType;
-use weighbridge::ops::required_type;
+use weighbridge::ops::{key_named, required_type};
 use weighbridge::tokenizer::special_token_key;
 
 use crate::spelling;
@@ -55,6 +55,8 @@ pub(super) fn named(key: &str, model: &Model) -> String {
         all.find(|full| is_gguf && known_type(full, model).is_some())
     };
     let found = token.or(found).or_else(known).or_else(|| with_dots(key, model));
+    let of_config = || key_named(&with_architecture("{arch}", model), key).filter(|_| is_gguf);
+    let found = found.or_else(of_config);
     found.unwrap_or_else(|| key.to_owned())
 }
 

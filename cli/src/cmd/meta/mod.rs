@@ -340,5 +340,11 @@ fn settings(texts: &[String], model: &Model) -> Result<Vec<Setting>, Stop> {
             Err(other) => return Err(other),
         }
     }
+    let is_twice = |(place, it): &(usize, &Setting)| {
+        settings.iter().take(*place).any(|other| other.key == it.key)
+    };
+    if let Some((_, setting)) = settings.iter().enumerate().find(is_twice) {
+        faults.push(format!("{} is given twice", setting.key));
+    }
     if faults.is_empty() { Ok(settings) } else { Err(Stop::Usage(faults.join("; "))) }
 }

@@ -57,7 +57,11 @@ impl Setting {
             Some(path) => read(Path::new(path))?,
             None => value.to_owned(),
         };
-        let text = if key == "general.file_type" { file_type(text) } else { text };
+        let text = match key.as_str() {
+            "general.file_type" => file_type(text),
+            "tokenizer.chat_template" => template(text),
+            _ => text,
+        };
         let is_file = value.starts_with('@') && !value.starts_with("@@");
         if !is_file {
             failure::note_file(value);
@@ -140,6 +144,13 @@ fn file_type(text: String) -> String {
     named.and_then(|named| named.descriptor().number).map_or(text, |number| number.to_string())
 }
 
+/// The template in the text of a tokenizer_config.json; other texts are templates themselves.
+fn template(text: String) -> String {
+    let config = serde_json::from_str::<Json>(&text).ok();
+    let held = config.as_ref().and_then(|config| config.get("chat_template")?.as_str());
+    held.map_or_else(|| text.clone(), str::to_owned)
+}
+
 /// Refuses what is no key: nothing, or one element of an array.
 fn check_key(key: &str) -> Result<(), String> {
     match key {
@@ -164,6 +175,11 @@ fn untyped(key: &str, text: &str, is_file: bool, model: &Model) -> String {
     let nearest = nearest_or_known(key, model).map_or_else(String::new, |nearest| {
         format!(", and the nearest key is \"{}\"", shortened(&nearest))
     });
+    if !key.contains('.') {
+        return format!(
+            "there is no key \"{key}\"{nearest}; `meta get` lists all, and a new one has a dot: general.{key}={example}"
+        );
+    }
     format!(
         "there is no key \"{key}\" yet{nearest}: to add it, give its type, as in {key}={example}"
     )

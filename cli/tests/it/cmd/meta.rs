@@ -259,7 +259,8 @@ fn new_keys_require_a_type() {
             let error = failure(&["meta", "set", &path, &format!("{key}={value}"), "--json"]);
             assert_eq!(error["kind"], "usage", "{key}={value}: {error}");
             let said = error["message"].as_str().expect("a message");
-            assert!(said.contains("give its type"), "{said}");
+            let asks = if key.contains('.') { "give its type" } else { "a new one has a dot" };
+            assert!(said.contains(asks), "{said}");
             assert!(said.contains(&format!("the nearest key is \"{nearest}\"")), "{said}");
         }
         let error = failure(&["meta", "get", &path, key, "--json"]);
@@ -327,8 +328,16 @@ fn keys_without_their_prefix() {
     ] {
         assert_eq!(get(&path, full), value, "{full}");
     }
+    // Names of config.json, and the template in a tokenizer_config.json.
+    let config = folder.path().join("tokenizer_config.json");
+    std::fs::write(&config, r#"{"chat_template": "{{ y }}"}"#).expect("a file");
+    let config = format!("chat_template=@{}", config.to_str().expect("UTF-8"));
+    set(&path, &["rope_theta=500000", "max_position_embeddings=512", &config]);
+    assert_eq!(get(&path, "llama.rope.freq_base"), 500_000.0);
+    assert_eq!(get(&path, "llama.context_length"), 512);
+    assert_eq!(get(&path, "tokenizer.chat_template"), "{{ y }}");
     // The file has no keys but those, in full.
-    for short in ["name", "chat_template", "description", "context_length"] {
+    for short in ["name", "chat_template", "description", "context_length", "rope_theta"] {
         let all: Json =
             serde_json::from_str(&printed(&["meta", "get", &path, "--json"])).expect("JSON");
         assert_eq!(all.get(short), None, "{short}");
