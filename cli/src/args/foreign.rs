@@ -74,15 +74,16 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("report", Is("view")),
     ("tokens", Is("run tokens")),
     ("ollama.list|ollama.ls", Is("models ollama")),
-    ("lms.ls", Is("models lmstudio")),
+    ("lms.ls|lmstudio.ls", Is("models lmstudio")),
     (
         "hf.cache ls|hf.cache list|hf.cache scan|hf.scan-cache|huggingface-cli.scan-cache|huggingface-cli.cache ls|\
         huggingface-cli.cache scan|mlx-lm.manage",
         Is("models huggingface"),
     ),
+    ("load --estimate-only|lms.load --estimate-only", Is("memory")),
     // Other programs. They chat if the model has a template.
     (
-        "llama-cli|llama-run|llama.cli|llama-mtmd-cli|llama-simple-chat|ollama.run|mlx-lm.generate|mlx-lm.chat|llamafile|\
+        "llm|llama-cli|llama-run|llama.cli|llama-mtmd-cli|llama-simple-chat|ollama.run|mlx-lm.generate|mlx-lm.chat|llamafile|\
         llava-cli|gemma3-cli|qwen2vl-cli|minicpmv-cli",
         Is("run generate --chat"),
     ),
@@ -103,7 +104,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     (
         "info|summary|describe|details|read|open|safe-open|header|headers|tensors|layers|tree|size|params|parameters|\
         nparams|bpw|count|peek|stat|print|cat|head|tail|less|file|keys|models info|model info|show-model|whatis|\
-        gguf|gguf-info|gguf-show|gguf-py|safetensors-info|safetensors-cli|st-info|read-tensors",
+        how-big|gguf-info|gguf-show|gguf-py|safetensors-info|safetensors-cli|st-info|read-tensors",
         Is("inspect"),
     ),
     ("fp8-cast-bf16", Says("`weighbridge convert DIR OUT --dtype BF16` decodes FP8")),
@@ -111,20 +112,20 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "gguf-dump --no-tensors",
         Near(
             "meta get",
-            "the keys are those of `meta get`: with --json one object of keys and values",
+            "keys and values as `meta get` prints them: with --json, `.\"general.architecture\"` is a value",
         ),
     ),
     (
         "gguf-dump --json",
         Near(
             "inspect --metadata --json",
-            "this is not gguf-dump's JSON; `weighbridge meta get FILE --json` prints each key with its value",
+            "this is not gguf-dump's JSON: of `meta get FILE --json`, `.\"general.architecture\"` is a value",
         ),
     ),
     ("gguf-editor|gguf-editor-gui|set-chat-template|set-template", Says(EDITS)),
     ("gguf-dump|dump-metadata", Is("inspect --metadata")),
-    ("stats|statistics|outliers|minmax", Is("inspect --stats")),
-    ("nan|nans|check-nan|check-nans|find-nan|check-tensors", Is("verify --deep")),
+    ("stats|statistics|outliers|minmax|min|max|sum|norm|zeros|sparsity", Is("inspect --stats")),
+    ("nan*|check-nan*|find-nan*|check-tensors", Is("verify --deep")),
     (
         "metadata|kv|meta list|meta ls|meta show|meta print|meta dump|meta export|meta json|list metadata|list keys",
         Is("meta get"),
@@ -138,19 +139,25 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("ui|gui|web|browse|explore|viewer|netron", Is("view")),
     ("cmp|delta|same|equal|equals|identical|mse|rmse|snr", Is("diff")),
     (
-        "extract|tensor|values|export-tensor|save|gguf-tools.inspect-tensor|gguf-tools.inspect-weights",
+        "extract|tensor|values|export-tensor|get-tensor|save-tensor|save|gguf-tools.inspect-tensor|gguf-tools.inspect-weights",
         Is("dump"),
     ),
     ("gguf-tools.compare", Is("diff")),
     ("hexdump|xxd", Says("`weighbridge dump MODEL TENSOR --as raw | xxd` shows the stored bytes")),
     ("ppl|perplexity|kl|kld|kl-divergence|eval|evaluate", Is("quality")),
     (
-        "vram|ram|mem|fit|fits|can-run|fit-params|estimate|gguf-parser|gguf-parser-go|kv-cache",
+        "vram|ram|mem|fit|fits|max-context|can-run|fit-params|estimate|gguf-parser|gguf-parser-go|kv-cache",
         Is("memory"),
     ),
     ("accelerate", Says("`weighbridge memory MODEL` shows how much memory it takes")),
     ("cache verify", Is("verify")),
-    ("check|validate|lint|fsck|doctor|test", Is("verify")),
+    ("check|validate|lint|fsck|doctor|test|is-complete", Is("verify")),
+    (
+        "audit|safe|picklescan|pickle-scan|modelscan",
+        Says(
+            "GGUF and safetensors hold no code, and PyTorch's pickles are not read; `weighbridge verify MODEL` checks a file",
+        ),
+    ),
     (
         "gguf-hash",
         Near(
@@ -159,16 +166,22 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "sha256|sha256sum|md5|md5sum|shasum|checksum|check-hash|digest",
+        "sha|sha256|sha256sum|md5|md5sum|shasum|checksum|check-hash|digest|Get-FileHash|certutil",
         Says(
             "`weighbridge verify FILE --sha256 HEX` compares a file with a digest; `weighbridge hash MODEL` prints that of \
              each tensor",
         ),
     ),
-    ("convert-lora|convert-lora-to-gguf|export", Is("convert")),
-    ("to-gguf", Is("convert --to gguf")),
+    (
+        "convert-lora|convert-lora-to-gguf|export|save-pretrained|save-pretrained-gguf",
+        Is("convert"),
+    ),
+    ("to-gguf|ollama-export", Is("convert --to gguf")),
     ("to-mlx", Is("convert --to mlx")),
     ("to-safetensors|to-hf|to-transformers", Is("convert --to safetensors")),
+    ("to-ollama", Says("`weighbridge create NAME SRC` puts a model into Ollama's store")),
+    ("to-json", Is("inspect --json")),
+    ("to-csv", Says("`weighbridge dump MODEL TENSOR` prints a row on each line: `| tr ' ' ,`")),
     ("to-onnx|onnx|optimum-cli|trtllm-build|ct2-transformers-converter", Says(ENDS)),
     (
         "gguf-my-repo|gguf-my-lora",
@@ -188,7 +201,9 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     (
         "gguf-new-metadata --chat-template|gguf-new-metadata --chat-template-file|gguf-new-metadata --chat-template-config",
-        Says("`weighbridge meta set SRC chat_template=@FILE -o DST`"),
+        Says(
+            "`weighbridge meta set SRC chat_template=@FILE -o DST`, also of a tokenizer_config.json",
+        ),
     ),
     ("gguf-new-metadata --remove-metadata", Says("`weighbridge meta rm SRC KEY -o DST`")),
     (
@@ -216,12 +231,13 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("tokenizer|extract-tokenizer|vocab|vocabulary|vocab-size|get-vocab", Says(TOKENS)),
     ("special-tokens", Is("run tokens")),
     (
-        "download|fetch|get|clone|install|snapshot-download|hf-hub-download|lfs pull|ollama-dl|hfd|wget|curl|aria2c",
+        "download|fetch|get|clone|install|snapshot-download|hf-hub-download|lfs pull|ollama-dl|hfd|hfdownloader|\
+        download-model|from-pretrained|resume|wget|curl|aria2c",
         Is("pull"),
     ),
     ("cache rm|cache delete|cache prune|delete-cache", Says(DELETES)),
     (
-        "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|du|models ls|models list",
+        "cache ls|cache list|cache scan|cache|scan|scan-cache|manage|ls|dir|du|models ls|models list",
         Is("models"),
     ),
     ("import", Is("create")),
@@ -232,7 +248,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "detokenize|decode",
         Says("`weighbridge run tokens MODEL --ids 1,2,3` prints the text of tokens"),
     ),
-    ("embedding|embeddings", Is("run embed")),
+    ("embedding|embeddings|mlx-embeddings|sentence-transformers", Is("run embed")),
     ("benchmark|time|speed", Is("bench")),
     (
         "llama-bench|batched-bench|mlx-lm.benchmark|mistralrs.bench",
@@ -249,7 +265,8 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ("version|env", Is("--version")),
     ("examples|usage", Is("--help")),
     (
-        "serve|server|start|vllm|sglang|tgi|text-generation-launcher|llamafiler|koboldcpp|mistralrs-server|rpc-server|tabbyapi",
+        "serve|server|*-server|start|api|vllm|sglang|tgi|text-generation-launcher|text-embeddings-router|llamafiler|koboldcpp|\
+        tabbyapi",
         Says(SERVES),
     ),
     (
@@ -259,7 +276,10 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     ("rm|remove|delete", Says(DELETES)),
-    ("average|mean|mix|prune|slerp|ties|dare|blend|surgery|upscale", Says(RECIPES)),
+    (
+        "average|mean|mix|prune|slerp|ties|dare|blend|interpolate|subtract|surgery|upscale",
+        Says(RECIPES),
+    ),
     (
         "similarity|similar|cosine",
         Says("`weighbridge run embed MODEL --text A --text B` prints the similarity of texts"),
@@ -285,7 +305,7 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         ),
     ),
     (
-        "push|upload|upload-large-folder|repo|repos|repo-files|tag|sync|lfs-enable-largefiles|lms.clone|mlx-lm.share",
+        "push|push-to-hub*|upload|upload-large-folder|repo|repos|repo-files|tag|sync|lfs-enable-largefiles|lms.clone|mlx-lm.share",
         Says(UPLOADS),
     ),
     ("login|logout|auth|whoami|signin|signout", Says(LOGIN)),
@@ -294,10 +314,10 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
         "search|find|hf.models ls|hf.models list",
         Says(
             "Weighbridge does not search the hub; `weighbridge pull ORG/NAME` downloads a model, `weighbridge models NAME` \
-             lists those on this machine",
+             lists those on this machine, `weighbridge models FOLDER` those of a folder",
         ),
     ),
-    ("train|finetune|lora|unsloth", Says(TRAINS)),
+    ("train|finetune|lora", Says(TRAINS)),
     ("repair|fix|recover", Says(REPAIRS)),
     ("export-lora", Is("convert")),
     ("template|chat-template", Says("`weighbridge meta get FILE chat_template` prints it")),
@@ -308,7 +328,11 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
             "`weighbridge convert TUNED ADAPTER --lora-from BASE --rank 16` writes the difference as an adapter",
         ),
     ),
-    ("fuse|merge-lora|apply-lora|lora-merge|merge-and-unload|mergekit|mergekit-yaml", Is("merge")),
+    (
+        "fuse|merge-lora|apply-lora|lora-merge|merge-and-unload|\
+        save-pretrained-merged|mergekit|mergekit-yaml",
+        Is("merge"),
+    ),
     (
         "imatrix",
         Says(
@@ -323,8 +347,37 @@ pub(super) const VERBS: &[(&str, Meaning)] = &[
     ),
     ("dequantize|dequant", Is("convert --dtype F16")),
     ("cast", Is("convert")),
+    ("downcast|upcast|half", Says("`weighbridge convert SRC DST --dtype F16`")),
+    (
+        "pipeline",
+        Says(
+            "`weighbridge run MODEL TEXT` continues a text, `weighbridge embed MODEL TEXT` prints its vector",
+        ),
+    ),
+    // What remains of names of several words.
+    (
+        "*-layer|*-layers",
+        Says(
+            "`weighbridge quantize MODEL TYPE --prune-layers 1,2` leaves out layers, as does a recipe of \
+        `weighbridge merge`",
+        ),
+    ),
+    (
+        "*-tensor|*-tensors",
+        Says(
+            "`weighbridge convert SRC DST --leave-out NAME` leaves out a tensor, `weighbridge dump SRC NAME` \
+        prints it; names are those of the container",
+        ),
+    ),
+    ("*-token|*-tokens|*-tokenizer|*-vocab|tokenizer-*|vocab-*", Says(TOKENS)),
+    (
+        "convert-*",
+        Says(
+            "`weighbridge convert DIR DST` reads a checkpoint of safetensors, and writes GGUF, MLX or safetensors",
+        ),
+    ),
     ("mlx-lm.convert", Is("convert --to mlx")),
-    ("mlx-lm.quantize", Is("quantize --type mlx4")),
+    ("mlx-lm.quantize|mlx.quantize", Is("quantize --type mlx4")),
 ];
 
 /// Programs that turn `\n` in a prompt into the end of a line, unless an option says otherwise.
@@ -345,25 +398,33 @@ pub(super) const LAUNCHERS: [&str; 9] = [
 ];
 
 /// Programs whose verbs are words of their own: `hf download`, `ollama list`. `hf download` is read as `hf.download`.
-pub(super) const PROGRAMS: [&str; 13] = [
+pub(super) const PROGRAMS: [&str; 21] = [
     "axolotl",
+    "exo",
+    "gguf",
     "gguf-tools",
     "hf",
     "huggingface-cli",
+    "huggingface_hub",
     "llama",
+    "llamafactory-cli",
     "lms",
+    "lmstudio",
     "mistralrs",
     "mlx_lm",
+    "modelscope",
     "ollama",
     "ramalama",
     "safetensors",
+    "torchtune",
     "transformers",
     "transformers-cli",
+    "unsloth",
 ];
 
 /// The starts of programs whose verbs follow: `llama-quantize`, `mlx_lm.quant.awq`.
 pub(super) const PREFIXES: [&str; 4] = ["gguf.scripts.", "mlx-lm.quant.", "llama-", "mergekit-"];
 
 /// Formats that a name such as `hf2gguf` converts from.
-pub(super) const FORMATS: [&str; 8] =
-    ["hf", "safetensors", "gguf", "mlx", "torch", "pt", "pth", "bin"];
+pub(super) const FORMATS: [&str; 9] =
+    ["hf", "safetensors", "gguf", "mlx", "ollama", "torch", "pt", "pth", "bin"];

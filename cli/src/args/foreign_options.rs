@@ -36,14 +36,15 @@ pub(super) const FORM: &str =
     "leave it out: the model writes what it likes, not a given form such as JSON";
 const CONVERSES: &str =
     "each command answers one prompt: `weighbridge run MODEL 'Why is the sky dark?'`";
-const MOUNTED: &str = "`--lora FILE` merges an adapter, `--lora FILE:0.5` half of it";
+const MOUNTED: &str =
+    "`weighbridge convert MODEL DST --lora ADAPTER:0.5` merges half of an adapter";
 
 /// Options whose value is a model, or a tensor, which are arguments here.
-const MODELS: &str = "-m|--model|--model-path|-i|--in|--infile|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|-hr|--hf-repo|\
+const MODELS: &str = "-m|--model|--model-path|--model-name-or-path|--model-id|-i|--in|--infile|--input|--src|--source|--from|--path|--dir|--folder|--hf-path|-hf|-hfr|-hr|--hf-repo|\
     --repo|--repo-id|--name|--tensor|--tensor-name|-u|--url|-mu|--model-url|--ol-model";
 
 /// Options whose value is what is written.
-const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-dir|--out-path|--dest|--save-path|--fused-model-path|--mlx-path";
+const OUTPUTS: &str = "-o|--out|--output|--outfile|--output-file|--output-dir|--outdir|--out-dir|--out-path|--dest|--export-dir|--save-path|--fused-model-path|--mlx-path";
 
 /// Options of `mlx_lm.convert` that are one type here.
 const QUANTIZES: &str = "-q|--quantize|--q-bits|--q-group-size|--q-mode|--bits|--group-size";
@@ -72,11 +73,27 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("convert", QUANTIZES, Says(BITS)),
     ("quantize", QUANTIZES, Says(BITS)),
     (
+        "quantize",
+        "--name|--model-name",
+        Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
+    ),
+    ("quantize", "--gpu|--cuda", Ignored("the processor quantizes")),
+    ("quantize", "--no-imatrix", Needless),
+    (
         "convert",
         "--split-max-tensors",
         Says("leave it out, then `weighbridge split FILE NAME --max-tensors 128`"),
     ),
-    ("convert", "--exclude|--ignore|--skip", Is("--leave-out")),
+    ("convert", "--exclude*|--ignore|--skip", Is("--leave-out")),
+    (
+        "convert",
+        "--filter|--include|--only",
+        Says("`--leave-out GLOB` leaves out tensors, once for each glob"),
+    ),
+    ("convert", "--ctx*|-c|--context*", Says(OWN)),
+    ("convert", "--template=|--finetuning-type=|--export-size=", Needless),
+    ("convert", "-cf|-hb", Says(CALIBRATES)),
+    ("convert", "-b", Says(BITS)),
     ("convert", "--no-vision|--text-only|--language-only", Says(TOWERS)),
     (
         "convert",
@@ -113,7 +130,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     (
         "convert",
-        "--model-name|--metadata",
+        "--name|--model-name|--metadata",
         Says("leave it out, then `weighbridge meta set FILE name='My model'`"),
     ),
     ("diff", "--atol|--tol|--eps|--threshold", Is("--tolerance")),
@@ -124,7 +141,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--rtol|--fail-above|--max-rel",
         Says("`--tolerance T` bounds the absolute difference"),
     ),
-    ("diff", "--only-diff|--only-changed|--changed", Needless),
+    (
+        "diff",
+        "--only-diff|--only-changed|--changed|-r|--recursive|--ignore-metadata|--no-metadata",
+        Needless,
+    ),
     ("diff", "--layers|--per-layer|--layer|--group-by=", Is("--by-layer")),
     ("diff", "-v|--verbose|--debug", Is("--all")),
     ("diff", "--tensor|--name|-f", Is("--filter")),
@@ -135,7 +156,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         Says("the exit status says it: 0 for equal models, 1 for different ones"),
     ),
     ("diff", "--top|-n|--worst", Says("`--sort relative` puts the largest differences first")),
-    ("dump", "--format|--dtype", Is("--as")),
+    ("dump", "--format|--dtype|--to", Is("--as")),
+    ("dump", "--dequantize|--dequant", Needless),
+    ("dump", "--transpose", Says(ARRAYS)),
     ("dump", "--npy|--numpy", Says(ARRAYS)),
     ("dump", "--slice|--range|--row", Is("--rows")),
     ("dump", "-n|--head|--limit", Says("`--rows 0..4` writes some rows")),
@@ -162,7 +185,18 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("inspect", "--offsets|--data-offset|--data-alignment", Says(OFFSETS)),
     ("inspect", "--short|--summary", Says("the first lines are a summary: `| head -12`")),
-    ("inspect", "--top|-n|--limit|--largest|--biggest", Says(LARGEST)),
+    ("inspect", "--top|-n|--limit|--largest|--biggest|--min-size", Says(LARGEST)),
+    ("inspect", "--license", Says("`weighbridge meta get FILE license` prints it")),
+    (
+        "inspect",
+        "--type|--dtype|--quant",
+        Says("the column DTYPE has it: `weighbridge inspect FILE --all | grep Q6_K`"),
+    ),
+    (
+        "inspect",
+        "--by-*|--per-layer|--group*",
+        Says("tensors that differ only in their layer share a row; `--all` lists each"),
+    ),
     (
         "inspect",
         "--layer|--layers|--block",
@@ -200,11 +234,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-c|--ctx|--ctx-size|--num-ctx|--n-ctx|--context-length|--tokens|--max-tokens|--max-model-len|--seq-len",
         Is("--context"),
     ),
-    (
-        "memory",
-        "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit|--max-memory",
-        Is("--room"),
-    ),
+    ("memory", "--ram|--vram|--mem|--memory|--gpu|--gpu-memory|--budget|--limit", Is("--room")),
     ("memory", "--gpu-memory-utilization", Says("`--room 21.6G` is 0.9 of 24 GB")),
     ("memory", "--gpus|-ts|--tensor-split|-tp|--tp|--tensor-parallel-size", Says(GPUS)),
     (
@@ -231,8 +261,9 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("merge", "--merge", Needless),
     ("merge", "--scale|--lora-scale|--lora-scaled", Says(MOUNTED)),
     ("merge", "--method|--merge-method|--weight|--weights|--alpha|--density", Says(RECIPES)),
-    ("meta get", "-a|--all", Needless),
-    ("merge", "--base|--base-model|--lora|--adapter|--adapter-path|--lora-path", Value),
+    ("meta get", "-a|--all|--raw|-r", Needless),
+    ("meta get", "--json-array", Is("--json")),
+    ("merge", "--base|--base-model|--lora|--adapter*|--lora-path|--lora-model-dir", Value),
     ("merge", "--linear|--slerp|--ties|--dare|--dare-ties", Says(RECIPES)),
     (
         "merge",
@@ -274,11 +305,16 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("meta get", "--get", Needless),
     ("meta set", "--type", Says("the type stands before the value, as in KEY=u32:3")),
     ("models", "-q|--quiet", Says("`--json | jq -r '.models[].name'` prints the names alone")),
-    ("models", "--limit|--top|-n|--reverse|-r", Says(LARGEST)),
+    ("models", "--limit|--top|-n|--reverse", Says(LARGEST)),
     (
         "models",
-        "--scan|-l|--long|-a|--all|--llm|--embedding|--revisions|--detailed|--show-warnings",
+        "--scan|-l|--long|-a|--all|-r|--recursive|--llm|--embedding|--show-warnings",
         Needless,
+    ),
+    (
+        "models",
+        "--revisions|-v|--verbose|--detailed",
+        Ignored("`--json` has the path of each, and in it the revision"),
     ),
     ("models", "--delete|--rm", Says(DELETES)),
     ("models", "--apply|--link", Says("nothing is changed: paste the lines that are printed")),
@@ -298,6 +334,12 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "-L|-O|-LO|-OL|-c|--gguf|-a|--always-show-*|--no-force-download|--library-name=|--library-version=|--user-agent=",
         Needless,
     ),
+    (
+        "pull",
+        "-x=|-s=|-k=|--max-connection-per-server=|--split=",
+        Ignored("`--jobs N` sets the number of requests"),
+    ),
+    ("pull", "--endpoint|--mirror", Says("set HF_ENDPOINT in the environment")),
     ("pull", "--mlx", Says("the name says it: `weighbridge pull mlx-community/Qwen3-0.6B-4bit`")),
     ("pull", "--branch|--rev|-r", Is("--revision")),
     ("pull", "--quant|--quantization|--type", Says("the name has it: `ORG/NAME:Q4_K_M`")),
@@ -333,7 +375,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quality", "--hellaswag*|--winogrande*|--multiple-choice*", Says(TASKS)),
     (
         "quality",
-        "--ppl-stride|--stride|--ppl-output-type|--save-all-logits",
+        "--ppl-stride|--stride|--ppl-output-type",
         Says("leave it out: windows do not overlap"),
     ),
     ("quality", "--sequence-length|--seq-len", Is("--context")),
@@ -353,13 +395,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("quality", "--dataset|--data|--corpus|--tasks", Says(TASKS)),
     (
         "quality",
-        "--kl-divergence-base|--base|--against|--reference|--ref|--original|--baseline",
+        "--kl-divergence-base|--save-all-logits|--base|--against|--reference|--ref|--original|--baseline",
         Says("give the original model first: `weighbridge quality ORIGINAL MODEL`"),
     ),
     ("quantize", "--outtype|--ftype|--quantization|--quant|--quant-type|--qtype", Is("--type")),
     ("quantize", "--gguf|--isq", Is("--type")),
     ("quantize", "--target-*|--fit|--state-file|--keep-bpw-state|--no-importance", Says(SIZES)),
-    ("quantize", "--exclude|--ignore|--skip|--keep|--keep-output", Says(KEPT)),
+    ("quantize", "--exclude|--ignore|--skip|--keep*", Says(KEPT)),
     (
         "quantize",
         "--to|--format",
@@ -378,7 +420,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
         "--dtype",
         Says("the type says it; `weighbridge convert SRC DST --dtype F16` does not quantize"),
     ),
-    ("quantize", "--calibration-data|--calib|--dataset|--data|--data-path", Says(CALIBRATES)),
+    ("quantize", "--calib*|--dataset|--data|--data-path", Says(CALIBRATES)),
     ("run embed", "-p|--prompt", Is("--text")),
     (
         "run embed",
@@ -434,6 +476,13 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ),
     ("run generate", "--print-prompt|--show-prompt|--render", Says(RENDERS)),
     ("run generate", "--isq", Says("`weighbridge quantize MODEL TYPE` writes a quantized copy")),
+    ("run generate", "-dr|--docker-repo", Says("give the path or the name of a model")),
+    (
+        "run generate",
+        "-cl|--cache-list",
+        Says("`weighbridge models` lists the models on this machine"),
+    ),
+    ("run generate", "--completion-bash", Says("`weighbridge completions bash`")),
     ("run generate", "--server|--host|--port|--api-key", Says(SERVES)),
     ("run generate", "-cnv|--conversation|--jinja", Is("--chat")),
     (
@@ -559,6 +608,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("verify", "--repo|--repo-id|--hf-repo", Is("--hub")),
     (
         "verify",
+        "--local-dir",
+        Says("`weighbridge verify FOLDER --hub ORG/NAME` compares a folder with the hub"),
+    ),
+    (
+        "verify",
         "--fail-on-missing-files|--fail-on-extra-files",
         Says("`--hub ORG/NAME` compares the files with the hub's"),
     ),
@@ -574,6 +628,7 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     ("view", "--no-browser", Is("--no-open")),
     // Of any verb that has no such option.
     (ANY, "--csv|--yaml|--tsv|--markdown|--format|--output-format", Says("`--json` prints JSON")),
+    (ANY, "--check-tensors", Says("`weighbridge verify FILE --deep` checks all values")),
     (ANY, "--revision", Says("the name has it: `hf://ORG/NAME@REVISION`")),
     (
         ANY,
@@ -584,11 +639,11 @@ pub(super) const OPTIONS: &[(&str, &str, Meaning)] = &[
     (ANY, "-hft|--hf-token|--token", Says("set HF_TOKEN in the environment")),
     (ANY, "--cache-dir", Says("set HF_HUB_CACHE in the environment")),
     (ANY, "--upload-repo|--push|--push-to-hub", Says(UPLOADS)),
-    (ANY, "--adapter|--adapter-path", Is("--lora")),
+    (ANY, "--adapter*", Is("--lora")),
     (ANY, "--lora-scaled", Says(MOUNTED)),
     (
         ANY,
-        "--lora|--adapter|--adapter-path",
+        "--lora|--adapter*",
         Says("`weighbridge convert MODEL DST --lora ADAPTER` merges an adapter"),
     ),
     (ANY, "--control-vector*", Says("leave it out: control vectors are not applied")),

@@ -61,9 +61,24 @@ fn shortened(command: Command) -> Command {
         true => block.to_owned(),
         false => block.replace('\n', " "),
     };
-    let blocks: Vec<String> = text.split("\n\n").map(joined).collect();
+    let blocks: Vec<String> = text.split("\n\n").map(joined).map(fitted).collect();
     let examples = blocks.iter().find(|block| block.starts_with("Examples:")).cloned();
     command.after_help(examples.unwrap_or_default()).after_long_help(blocks.join("\n\n"))
+}
+
+/// Examples with their remarks on lines of their own, if one does not fit the terminal.
+fn fitted(block: String) -> String {
+    let width = columns();
+    if block.lines().all(|line| line.chars().count() <= width) || !block.starts_with("Examples:") {
+        return block;
+    }
+    let lines = block.lines().map(|line| match line.split_once("   ") {
+        Some((command, remark)) if remark.trim_start().starts_with('#') => {
+            format!("{command}\n      {}", remark.trim_start())
+        }
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The columns of the help, as clap counts them.

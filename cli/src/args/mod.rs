@@ -1,14 +1,17 @@
 //! The command line: subcommands, arguments and help.
 
+mod faults;
 mod foreign;
 mod foreign_options;
 pub(crate) mod help;
+mod kinds;
 mod names;
 mod open;
 mod order;
 pub(crate) mod program;
 pub(crate) mod run;
 pub(crate) mod slices;
+mod unknown;
 pub(crate) mod values;
 mod words;
 pub(crate) mod write;
@@ -20,13 +23,14 @@ use weighbridge::model::Mesh;
 
 use values::sha256_or_file;
 
+pub(crate) use kinds::in_store;
 pub(crate) use names::TargetType;
 pub(crate) use open::Open;
 #[cfg(feature = "http")]
 pub(crate) use open::network;
-pub(crate) use order::in_store;
+pub(crate) use unknown::{as_typed, example, unknown_option};
 pub(crate) use values::{DeviceName, is_program};
-pub(crate) use words::{as_typed, example, translated, unknown_option};
+pub(crate) use words::translated;
 
 /// The version of the program, with the commit that it was built from, if that is known.
 pub(crate) const VERSION: &str = env!("WEIGHBRIDGE_VERSION");
@@ -56,7 +60,7 @@ const LONG_VERSION: &str =
 
 Exit status:
     0  success
-    1  verify, diff, models or quality found a fault or a difference
+    1  a fault, a difference, or no room: verify, diff, models, quality, memory
     2  wrong usage, or a request that does not fit the model or the destination
     3  damaged, incomplete, contradictory or too large; or no model at all
     4  unsupported
@@ -240,10 +244,13 @@ pub(crate) enum DumpForm {
     /// Readable rows of numbers
     Text,
     /// Values as little-endian f32, in row-major order
+    #[value(aliases = ["float32", "fp32"])]
     F32,
     /// Values rounded to little-endian f16, in row-major order
+    #[value(aliases = ["float16", "fp16"])]
     F16,
     /// Values rounded to little-endian bf16, in row-major order
+    #[value(alias = "bfloat16")]
     Bf16,
     /// The stored bytes; for a canonical name, the packed bytes that an engine loads
     Raw,
@@ -270,7 +277,7 @@ pub(crate) struct Dump {
     pub(crate) form: Option<DumpForm>,
     /// Write only rows A to B - 1, also as A:B, or one row; rows are counted over all dimensions but the
     /// last
-    #[arg(long, value_name = "A..B", value_parser = parse_rows)]
+    #[arg(long, value_name = "A..B", value_parser = parse_rows, allow_negative_numbers = true)]
     pub(crate) rows: Option<std::ops::Range<u64>>,
     /// With --as text: write every row and column
     #[arg(long)]

@@ -51,10 +51,14 @@ fn none_of<T>(names: impl Iterator<Item = &'static str>) -> Result<T, String> {
 const TYPES_HERE: &str = "`weighbridge list types` lists the types of GGUF; mlx4 or 4bit is MLX";
 
 /// Types of other programs, and what comes nearest to them here.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     (
         "awq|gptq|exl2|exl3|hqq|aqlm|dwq",
         "Weighbridge does not write it: Q4_K_M for GGUF or mlx4 for MLX are about as large",
+    ),
+    (
+        "q4_0_4_4|q4_0_4_8|q4_0_8_8|iq4_nl_4_4|iq4_nl_4_8|iq4_nl_8_8",
+        "llama.cpp has retired it: Q4_0 and IQ4_NL are rearranged when they are loaded",
     ),
     ("mlx", "with the bits: mlx4, mlx8, or mlx4,64 with the group size"),
     (

@@ -6,17 +6,19 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use clap::{Command, ValueEnum};
-use weighbridge::adapter::Adapter;
-use weighbridge::container::{CONTAINERS, OLLAMA, ollama};
 use weighbridge::recipe::FileType;
 use weighbridge::recipe::llama_cpp::target;
-use weighbridge::{Model, OpenOptions};
 
+use super::Listing;
+use super::faults::{PROMPTS, refused};
+use super::kinds::{
+    has, is_adapter, is_container, is_file_model, is_file_name, is_known, is_model, is_number,
+    is_set, is_text_file, is_type, is_type_name, is_unit,
+};
 use super::names::float_name;
 use super::program::{Program, is_option, takes_value, unknown_option, word_at};
-use super::values::{is_program, sha256, size, size_for_path};
-use super::{Listing, TargetType};
-use crate::failure::{Failure, nearest_entry, note};
+use super::values::{is_program, sha256, size_for_path};
+use crate::failure::{Failure, note};
 
 /// Adds the second word of a verb that has verbs, if it was left out: `run MODEL PROMPT` is `run generate
 /// MODEL --chat --prompt PROMPT`, as for Ollama, `meta FILE KEY` is `meta get FILE KEY`, and `list` is `models`.
@@ -54,11 +56,17 @@ pub(super) fn complete(program: &mut Program, words: &mut Vec<OsString>, at: usi
     }
 }
 
+/// Words of a sentence that no argument is: `convert SRC to DST`, `compare A with B`.
+const SMALL: [&str; 9] = ["and", "as", "from", "in", "into", "me", "the", "to", "with"];
+
+/// Verbs whose arguments are models, files and types.
+const JOINING: [&str; 13] = [
+    "convert", "create", "diff", "dump", "inspect", "memory", "merge", "pull", "quality",
+    "quantize", "show", "split", "verify",
+];
+
 /// Options with which `run generate` continues tokens or a spectrum, not a prompt.
 const TOKENS: [&str; 3] = ["--ids", "--encoder-ids", "--features"];
-
-/// Options without which `run generate` needs a prompt.
-const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
 
 /// Bytes that a prompt on standard input may have.
 const LONGEST: u64 = 16 << 20;
@@ -193,6 +201,15 @@ pub(super) fn arrange(
         return Ok(());
     }
     let mut places = arguments(verb, words, from);
+    if JOINING.contains(&name.as_str()) {
+        let is_small = |place: &&usize| {
+            let word = word_at(words, **place);
+            SMALL.contains(&word) && !is_known(word)
+        };
+        let small: Vec<usize> = places.iter().filter(is_small).rev().copied().collect();
+        small.into_iter().for_each(|place| drop(words.remove(place)));
+        places = arguments(verb, words, from);
+    }
     match (name.as_str(), places.as_slice()) {
         // `8 GB`.
         ("memory", [.., number, unit])
@@ -328,6 +345,7 @@ fn option_of(name: &str, words: &[OsString], places: &[usize]) -> Option<(usize,
             "--filter"
         }
         ("view", 2..) if is_new && word.ends_with(".html") => "--output",
+        ("quality", 2..) if is_text_file(word) && !has(words, &["--text"]) => "--text",
         // llama-quantize's last argument is the number of threads.
         ("quantize", 4) if is_number(word) => "--threads",
         ("quantize", 3) if is_number(word) && is_type(nth(1)) => "--threads",
@@ -396,210 +414,6 @@ fn merged(words: &mut Vec<OsString>, at: usize, places: &[usize]) -> Result<(), 
     Ok(())
 }
 
-/// Refuses arguments that are right in no order, and says what to type instead.
-fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
-    let fault = match name {
-        "merge" => joined(words, places),
-        "memory" => fitted(words, places),
-        _ => written(name, words, places).or_else(|| shown(name, words, places)),
-    };
-    match fault {
-        Some((fault, advice)) => Err(Failure::advised(fault, advice)),
-        None => Ok(()),
-    }
-}
-
-/// The fault of arguments of a verb that writes a model, and what to type instead.
-fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
-    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
-    Some(match (name, places.len()) {
-        ("convert", _) if words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) => (
-            "{ftype} in a name is not replaced".to_owned(),
-            "leave the destination out: with --dtype, its name has the dtype".to_owned(),
-        ),
-        ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
-            "the name of the new model comes first".to_owned(),
-            format!("`weighbridge create {} {}`", nth(1), nth(0)),
-        ),
-        ("create", 1) if is_model(nth(0)) && (Path::new(nth(0)).is_file() || nth(0).contains('/')) => (
-            "the new model has no name".to_owned(),
-            format!("`weighbridge create NAME {}`", nth(0)),
-        ),
-        ("quantize" | "convert" | "split", 2..)
-            if is_set(words, places.get(..2).unwrap_or_default()) =>
-        (
-            "the files are shards of one model".to_owned(),
-            "any one of a GGUF model stands for all, and the directory for those of safetensors"
-                .to_owned(),
-        ),
-        ("quantize" | "convert" | "split", 3..)
-            if is_model(nth(0)) && is_model(nth(1)) && is_model(nth(2)) && !is_set(words, places) =>
-        (
-            "several models are given".to_owned(),
-            format!("one command each: `for f in *.gguf; do weighbridge {name} \"$f\" ...; done`"),
-        ),
-        ("convert" | "split", 2) if has(words, &["--dst"]) => (
-            format!("{} is given, and -o too", nth(1)),
-            format!("one of them: `weighbridge {name} SRC DST` or `weighbridge {name} SRC -o DST`"),
-        ),
-        ("quantize", 1..) if Path::new(nth(0)).join("adapter_config.json").is_file() && is_adapter(nth(0)) => (
-            format!("{} is an adapter", nth(0)),
-            format!("`weighbridge convert {0} DST.gguf --base MODEL --dtype Q8_0` writes it for llama.cpp, \
-                `weighbridge quantize MODEL DST TYPE --lora {0}` merges it", nth(0)),
-        ),
-        ("quantize", 3..)
-            if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
-        (
-            "several types are given".to_owned(),
-            "each takes a command of its own; `quantize MODEL --list-types` shows the size in each"
-                .to_owned(),
-        ),
-        ("split", 1) if !has(words, &["--dst", "-h", "--help"]) => (
-            "the parts have no name".to_owned(),
-            format!("`weighbridge split {} NAME --max-shard-size 4G` writes NAME-00001-of-…", nth(0)),
-        ),
-        ("split", 2..) if places.last().is_some_and(|it| is_number(word_at(words, *it))) => (
-            "a number of shards is not given".to_owned(),
-            "`--max-shard-size 4G` or `--max-tensors 128` limits each shard".to_owned(),
-        ),
-        _ => return None,
-    })
-}
-
-/// The fault of arguments of `merge`, and what to type instead.
-fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
-    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
-    let shards = places.split_last().map_or(places, |(_, shards)| shards);
-    let is_one = is_set(words, places) || is_set(words, shards) || is_adapter(nth(1));
-    let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
-    Some(match places.len() {
-        0 => return None,
-        1 if !has(words, &["--dst", "-h", "--help"]) => (
-            "the new model has no name".to_owned(),
-            format!("`weighbridge merge {} DST`", nth(0)),
-        ),
-        1 => return None,
-        _ if is_one => return None,
-        _ if !has(words, &["--overwrite"]) && are_models() => (
-            format!("{} and {} are two models", nth(0), nth(1)),
-            "a recipe says how: `weighbridge help merge`; `diff` compares two models".to_owned(),
-        ),
-        2 if has(words, &["--dst"]) && !is_known(nth(1)) => (
-            format!("there is no {}", nth(1)),
-            "`weighbridge merge MODEL ADAPTER DST` merges an adapter; models are merged by a recipe: \
-             `weighbridge help merge`"
-                .to_owned(),
-        ),
-        2 => return None,
-        _ => (
-            "several files are given, whose names are not those of the shards of one model".to_owned(),
-            "shards of GGUF are found if they are named PREFIX-00001-of-0000N.gguf; models are merged by a recipe: \
-             `weighbridge help merge`; `cat PIECES > FILE` joins a file that was cut into pieces"
-                .to_owned(),
-        ),
-    })
-}
-
-/// The fault of arguments of a verb that shows or runs a model, and what to type instead.
-fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
-    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
-    Some(match (name, places.len()) {
-        ("inspect", 2) if is_known(nth(0)) && !is_known(nth(1)) => {
-            let verb = verb_with(nth(1))?;
-            let quote = if nth(1).contains(' ') { "'" } else { "" };
-            (
-                format!("{} is neither a model nor a tensor", nth(1)),
-                format!("`weighbridge {verb} {} {quote}{}{quote}`", nth(0), nth(1)),
-            )
-        }
-        ("diff", 3..) if is_known(nth(2)) => (
-            "two models are compared, but several are given".to_owned(),
-            "`weighbridge view` and `weighbridge quality` take more".to_owned(),
-        ),
-        ("dump", 2..) if nth(1).ends_with(']') && nth(1).contains('[') => {
-            let (name, rows) = nth(1).split_once('[').unwrap_or_default();
-            (
-                format!("{} is the name of no tensor", nth(1)),
-                format!(
-                    "`weighbridge dump {} {name} --rows {}`",
-                    nth(0),
-                    rows.trim_end_matches(']').split(',').next().unwrap_or_default()
-                ),
-            )
-        }
-        ("inspect", 2..)
-            if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
-        {
-            (
-                format!("{} is no model", nth(1)),
-                format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
-            )
-        }
-        ("run generate" | "run embed" | "run tokens", 2..) if is_model(nth(1)) => (
-            format!("{} and {} are two models", nth(0), nth(1)),
-            "each command runs one".to_owned(),
-        ),
-        ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
-            format!("{} is a file, not the text", nth(1)),
-            format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
-        ),
-        ("pull", 2)
-            if nth(0).contains('/')
-                && !nth(1).contains(['/', ':'])
-                && !is_file_name(nth(1))
-                && !is_type(nth(1)) =>
-        {
-            (
-                format!("{} is neither a repository nor a file of one", nth(1)),
-                format!("`weighbridge pull {} -o {}` downloads to that folder", nth(0), nth(1)),
-            )
-        }
-        ("pull", 1) if Path::new(nth(0)).is_file() => (
-            format!("{} is a file on this machine", nth(0)),
-            format!("`weighbridge {0}` shows it, `weighbridge meta get {0}` its metadata", nth(0)),
-        ),
-        ("run generate", 1) if !has(words, &PROMPTS) => (
-            "there is no prompt".to_owned(),
-            format!(
-                "`weighbridge run {} 'Why is the sky dark?'`: each command answers one prompt",
-                nth(0)
-            ),
-        ),
-        ("run logits", 2) => (
-            "logits are those of tokens: give their numbers as --ids".to_owned(),
-            format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
-        ),
-        _ => return None,
-    })
-}
-
-/// The fault of the last argument of `memory`, and what to type instead.
-fn fitted(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
-    let [model, .., last] = places else { return None };
-    let (model, last) = (word_at(words, *model), word_at(words, *last));
-    let is_size = |size: &str| size_for_path(Path::new(size)).is_some();
-    if last.split_once('x').is_some_and(|(count, size)| is_number(count) && is_size(size)) {
-        let advice = "`--device gpu0=24G --device gpu1=24G` divides the layers among GPUs";
-        return Some((format!("{last} is no size"), advice.to_owned()));
-    }
-    is_type_name(last).then(|| {
-        let fault = "the size in another type is not computed here".to_owned();
-        (fault, format!("`weighbridge quantize {model} --list-types` shows the size in each"))
-    })
-}
-
-/// The verb that takes such a word after a model.
-fn verb_with(word: &str) -> Option<&'static str> {
-    let is_new = || word.ends_with(".gguf") && nearest_entry(Path::new(word)).is_none();
-    let verbs = [
-        ("quantize", is_type_name(word)),
-        ("memory", size_for_path(Path::new(word)).is_some() && !is_number(word)),
-        ("run", word.contains(' ')),
-        ("convert", is_new()),
-    ];
-    verbs.into_iter().find(|(_, takes)| *takes).map(|(verb, _)| verb)
-}
-
 /// The places of the words that are no options, and no values of options.
 fn arguments(verb: &Command, words: &[OsString], from: usize) -> Vec<usize> {
     let (mut places, mut place) = (Vec::new(), from);
@@ -624,16 +438,15 @@ fn quantized(words: &mut Vec<OsString>, at: usize, places: &[usize]) {
     let dtype = words.iter().position(|word| word == "--dtype");
     let is_mix = |text: &str| FileType::from_name(text).is_some() && target(text).is_err();
     let to = has(words, &["--to"]);
-    if let (None, [_, first, last]) = (dtype, places) {
+    if let (None, [first, second, last]) = (dtype, places) {
+        // `convert gguf to safetensors FILE`.
+        if is_container(word_at(words, *first)) && is_container(word_at(words, *second)) {
+            words[*first] = "--to".into();
+            return;
+        }
         // `cast DIR OUT bf16`.
         if let Some(float) = float_name(word_at(words, *last)) {
             words.splice(*last..=*last, ["--dtype".into(), float.into()]);
-            return;
-        }
-        // `convert SRC to mlx`.
-        let joins = ["to", "into", "as"].contains(&word_at(words, *first));
-        if joins && is_container(word_at(words, *last)) {
-            words[*first] = "--to".into();
             return;
         }
     }
@@ -717,78 +530,4 @@ pub(super) fn mlx_type(words: &mut Vec<OsString>, at: usize) -> Result<(), Failu
     kept.extend(["--type".into(), name.into()]);
     *words = kept;
     Ok(())
-}
-
-/// Whether the words at these places are shards of one model, and there are several.
-fn is_set(words: &[OsString], shards: &[usize]) -> bool {
-    let stem = |place: &usize| {
-        let (start, _) = word_at(words, *place).rsplit_once("-of-")?;
-        Some(start.rsplit_once('-')?.0.to_owned())
-    };
-    let mut stems = shards.iter().map(stem);
-    let first = stems.next().flatten();
-    let is_whole = shards.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
-    shards.len() > 1 && is_whole && first.is_some() && stems.all(|stem| stem == first)
-}
-
-/// Whether an option of this list, with or without its value, is among the words.
-pub(super) fn has(words: &[OsString], options: &[&str]) -> bool {
-    let name = |word: &OsString| Some(word.to_str()?.split('=').next()?.to_owned());
-    words.iter().filter_map(name).any(|word| options.contains(&word.as_str()))
-}
-
-/// Whether a word is a type by its name; the number of threads would be one by its number.
-pub(super) fn is_type_name(word: &str) -> bool {
-    is_type(word) && !is_number(word)
-}
-
-fn is_unit(word: &str) -> bool {
-    !word.is_empty() && size(&format!("1{word}")).is_ok() && !Path::new(word).exists()
-}
-
-fn is_number(word: &str) -> bool {
-    word.bytes().all(|byte| byte.is_ascii_digit()) && !word.is_empty()
-}
-
-pub(super) fn is_type(word: &str) -> bool {
-    matches!(TargetType::find(word), Some(Ok(_))) && !Path::new(word).exists()
-}
-
-/// Whether a word is the name of a container, and no file.
-pub(super) fn is_container(word: &str) -> bool {
-    CONTAINERS.iter().any(|container| container.name == word) && !Path::new(word).exists()
-}
-
-/// Whether a word is the name of a file of a repository, or a glob, and not that of a repository.
-fn is_file_name(word: &str) -> bool {
-    let ending = word.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let is_ending = ending.len() > 1 && ending.bytes().all(|byte| byte.is_ascii_lowercase());
-    (is_ending || word.contains('*')) && !word.contains("://")
-}
-
-/// Whether a word is a path, or a model of Ollama's store.
-fn is_known(word: &str) -> bool {
-    Path::new(word).exists() || in_store(word)
-}
-
-/// Whether a word is the path of an adapter, perhaps with a factor behind it: `lora:0.5`.
-fn is_adapter(word: &str) -> bool {
-    let scaled = word.rsplit_once(':').filter(|(_, scale)| scale.parse::<f32>().is_ok());
-    let path = scaled.map_or(word, |(path, _)| path);
-    !path.is_empty() && Path::new(path).exists() && Adapter::open(path).is_ok()
-}
-
-fn is_model(path: &str) -> bool {
-    Path::new(path).exists() && Model::open(path).is_ok()
-}
-
-/// Whether a word is the name of a model in Ollama's store.
-pub(crate) fn in_store(name: &str) -> bool {
-    ollama::place(name, None).is_ok_and(|manifest| manifest.is_file())
-}
-
-/// Whether a word is the path of a file or a directory that is no model of Ollama's store.
-fn is_file_model(path: &str) -> bool {
-    let opened = OpenOptions::new().open(path);
-    Path::new(path).exists() && opened.map_or(true, |model| model.container() != OLLAMA.name)
 }

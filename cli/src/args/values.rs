@@ -53,9 +53,9 @@ pub(crate) fn size_for_path(path: &Path) -> Option<&str> {
     Some(text).filter(|_| is_size && !path.exists())
 }
 
-/// Whether a word is the name of a program that keeps models, and no folder.
+/// Whether a word is the name of a program that keeps models. A folder of that name is `./ollama`.
 pub(crate) fn is_program(word: &Path) -> bool {
-    PROGRAMS.iter().any(|program| Path::new(program.name) == word) && !word.exists()
+    PROGRAMS.iter().any(|program| Path::new(program.name) == word)
 }
 
 /// Parses a number of bytes, and the unit that it has.

@@ -4,17 +4,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
 use super::foreign::Meaning::{self, Ignored, Is, Moved, Near, Needless, Says, Value};
+use super::foreign::RECIPES;
 use super::foreign::{ESCAPES, FORMATS, LAUNCHERS, PREFIXES, PROGRAMS, VERBS};
 use super::foreign_options::{ANY, FORM, OPTIONS};
 use super::help;
-use super::names::{TargetType, float_name};
+use super::kinds::{has, in_store, is_container, is_known, is_type_name};
 use super::order;
 use super::program::{Program, VALUED, has_option, is_spelled, verb_place, word_at};
+use super::values::size;
 use crate::failure::{Failure, nearest_entry, note};
-use crate::spelling;
 
 /// The command line in the words of this program, or what to type instead.
 pub(crate) fn translated(
@@ -30,7 +29,7 @@ pub(crate) fn translated(
     }
     // `help ollama`, `ollama help run`, `ollama --version`.
     help_last(program, &mut words);
-    with_program(&mut words);
+    with_program(program, &mut words);
     help_last(program, &mut words);
     if words.len() == 2 && words[1] == "-v" {
         words[1] = "--version".into();
@@ -123,8 +122,11 @@ fn options_last(program: &Program, words: &mut Vec<OsString>) {
     words.extend(moved);
 }
 
-/// `help VERB` is `VERB --help`, and so is `man VERB`, unless there is such a folder.
+/// `help VERB` and `--help VERB` are `VERB --help`, and so is `man VERB`, unless there is such a folder.
 fn help_last(program: &Program, words: &mut Vec<OsString>) {
+    if ["-h", "--help"].contains(&word_at(words, 1)) && is_verb(program, word_at(words, 2)) {
+        words[1..].rotate_left(1);
+    }
     let is_help = |at: &usize| match word_at(words, *at) {
         "man" => is_verb(program, word_at(words, at + 1)),
         word => word == "help",
@@ -136,12 +138,15 @@ fn help_last(program: &Program, words: &mut Vec<OsString>) {
 }
 
 /// Joins the name of a program and its verb to one word. A folder may have the name of the program.
-fn with_program(words: &mut Vec<OsString>) {
+fn with_program(known: &Program, words: &mut Vec<OsString>) {
     let Some(at) = verb_place(words) else { return };
     let (program, next) = (word_at(words, at).to_owned(), word_at(words, at + 1).to_owned());
-    let is_verb = || row(&next).is_some() || help::is_verb(&next);
+    let is_verb = || {
+        let bare = bare(&next);
+        known.has(&bare) || row(&bare).is_some() || row(&format!("{program}.{next}")).is_some()
+    };
     // A model may have the name of the program, too.
-    let is_other = || Path::new(&program).exists() || order::in_store(&program);
+    let is_other = || Path::new(&program).exists() || in_store(&program);
     if !PROGRAMS.contains(&program.as_str()) || (is_other() && !is_verb()) {
         return;
     }
@@ -153,22 +158,36 @@ fn with_program(words: &mut Vec<OsString>) {
     }
 }
 
-/// The row of [`VERBS`] that has a word, or several, or what a name such as `hf2gguf` says.
-fn row(name: &str) -> Option<Meaning> {
-    let is_it =
-        |it: &str| it == name || it.strip_suffix('*').is_some_and(|it| name.starts_with(it));
-    let found = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(is_it));
-    found.map(|(_, meaning)| *meaning).or_else(|| {
+/// The row of [`VERBS`] that has a word, or several, or what a name such as `hf2gguf` says, or the row of its kind.
+pub(super) fn row(name: &str) -> Option<Meaning> {
+    let with = |is_it: &dyn Fn(&str) -> bool| {
+        let found = VERBS.iter().find(|(spellings, _)| spellings.split('|').any(is_it));
+        found.map(|(_, meaning)| *meaning)
+    };
+    let between_formats = || {
         let (from, to) = ["-to-", "2"].iter().find_map(|it| name.rsplit_once(it))?;
         let is_format = FORMATS.iter().any(|format| from.ends_with(format));
         row(&format!("to-{to}")).filter(|_| is_format)
-    })
+    };
+    let of_kind = |it: &str| match (it.strip_prefix('*'), it.strip_suffix('*')) {
+        _ if name.contains(' ') => false,
+        (Some(end), _) => name.ends_with(end),
+        (_, Some(start)) => name.starts_with(start),
+        _ => false,
+    };
+    with(&|it| it == name).or_else(between_formats).or_else(|| with(&of_kind))
 }
 
 /// Puts the words of this program for a verb.
 fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(), Failure> {
     file_after(program, words, at);
     let typed = of_script(program, word_at(words, at)).to_owned();
+    // `to-bf16`, `to_q4_k_m`.
+    let to = ["to-", "to_"].iter().find_map(|start| typed.strip_prefix(start));
+    if let Some(to) = to.filter(|to| is_type_name(to)) {
+        words.splice(at..=at, ["convert", "--dtype", to].map(OsString::from));
+        return Ok(());
+    }
     let mut one = bare(&typed);
     if program.has(&one) {
         words[at] = one.clone().into();
@@ -176,6 +195,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         one.clone_from(&typed);
     }
     option_after(words, at, &one);
+    option_after(words, at, &dashed(&typed));
     let named = |name: &String| row(name).map(|meaning| (name.clone(), meaning));
     let two = |name: &String| named(&format!("{name} {}", word_at(words, at + 1)));
     let full = Some(dashed(&typed)).filter(|full| *full != one);
@@ -191,7 +211,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
                 order::complete(program, words, at);
                 Ok(())
             }
-            false => model_or_mistake(words, at, &typed),
+            false => model_or_mistake(program, words, at, &typed),
         };
     };
     let merges = name == "gguf-split" && words.iter().any(|word| word == "--merge");
@@ -199,7 +219,7 @@ fn verb(program: &mut Program, words: &mut Vec<OsString>, at: usize) -> Result<(
         _ if merges => "merge",
         Is(here) => here,
         Near(here, what) => {
-            if !order::has(words, &["--sha256"]) {
+            if !has(words, &["--sha256"]) {
                 note(what);
             }
             here
@@ -224,7 +244,7 @@ fn file_after(program: &mut Program, words: &mut [OsString], at: usize) {
     let (first, second) = (word_at(words, at), word_at(words, at + 1));
     // A folder may have the name of a verb that has verbs: `run generate`.
     let of_verb = program.verb(first).is_some_and(|verb| verb.find_subcommand(second).is_some());
-    let is_model = || Path::new(first).exists() || order::in_store(first);
+    let is_model = || Path::new(first).exists() || in_store(first);
     if !of_verb && is_verb(program, second) && !is_verb(program, first) && is_model() {
         words.swap(at, at + 1);
     }
@@ -282,11 +302,26 @@ fn bare(typed: &str) -> String {
     let name = dashed(typed);
     let of = |program: &&str| name.strip_prefix(&dashed(program))?.strip_prefix('.');
     let verb = PREFIXES.iter().find_map(|start| name.strip_prefix(start));
-    verb.or_else(|| PROGRAMS.iter().find_map(of)).map_or(name.clone(), str::to_owned)
+    let verb = verb.or_else(|| PROGRAMS.iter().find_map(of));
+    verb.or_else(|| function(typed, &name)).map_or(name.clone(), str::to_owned)
+}
+
+/// The function that a name of Python ends in: `AutoModel.from_pretrained`, `mlx.quantize`.
+fn function<'n>(typed: &str, name: &'n str) -> Option<&'n str> {
+    let (_, last) = name.rsplit_once('.').filter(|_| !name.contains('/'))?;
+    let is_known = help::is_verb(last) || last.contains('-') && row(last).is_some();
+    (is_known && !Path::new(typed).exists() && !in_store(typed)).then_some(last)
 }
 
 /// `weighbridge FILE` is `weighbridge inspect FILE`; anything else is a mistake.
-fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<(), Failure> {
+fn model_or_mistake(
+    program: &Program,
+    words: &mut Vec<OsString>,
+    at: usize,
+    name: &str,
+) -> Result<(), Failure> {
+    let rest: Vec<String> =
+        words.iter().skip(at).map(|word| word.to_string_lossy().into_owned()).collect();
     let path = words.get(at).map_or(Path::new(""), Path::new);
     if name == "-" {
         let fault = "a model is not read from standard input";
@@ -295,44 +330,59 @@ fn model_or_mistake(words: &mut Vec<OsString>, at: usize, name: &str) -> Result<
     let is_program = bare(name) != dashed(name) || name.ends_with(".py") && !path.exists();
     // `llama-3` would be a model.
     let has_digit = !name.ends_with(".py") && name.contains(is_digit);
-    let is_file = path.exists() || has_digit || order::in_store(name);
-    if is_program && !name.contains('/') && !is_file && nearest_entry(path).is_none() {
-        let advice = "`weighbridge help` lists what it does";
-        return Err(says(
-            &match name.ends_with(".py") {
-                true => format!("Weighbridge has nothing for `{name}`"),
-                false => format!("Weighbridge has nothing for `{}`", name.replace('.', " ")),
-            },
-            advice,
-        ));
+    let is_file = path.exists() || has_digit || in_store(name);
+    let is_plain = !name.contains('/') || name.ends_with(".py");
+    if is_program && is_plain && !is_file && nearest_entry(path).is_none() {
+        let is_script = name.ends_with(".py");
+        let spelled = if is_script { name.to_owned() } else { name.replace('.', " ") };
+        let meant = if is_script { in_sentence(program, &rest) } else { None };
+        let advice = meant.unwrap_or_else(|| "`weighbridge help` lists what it does".to_owned());
+        return Err(says(&format!("Weighbridge has nothing for `{spelled}`"), &advice));
     }
     let is_address = name.contains(['/', '\\', '.', ':']) || name.is_empty();
-    if is_address || path.exists() || order::in_store(name) {
-        let here: &[&str] = match order::has(words, &["-p", "--prompt"]) {
+    if is_address || path.exists() || in_store(name) {
+        let here: &[&str] = match has(words, &["-p", "--prompt"]) {
             true => &["run", "generate", "--chat"],
             false => &["inspect"],
         };
         words.splice(at..at, here.iter().map(OsString::from));
         return Ok(());
     }
-    let rest: Vec<_> = words.iter().skip(at).map(|word| word.to_string_lossy()).collect();
     let joined = rest.join(" ");
     if Path::new(&joined).exists() {
         let advice = format!("a path with spaces needs quotes: `weighbridge '{joined}'`");
         return Err(says(&format!("no command is named `{name}`"), &advice));
     }
     let next = word_at(words, at + 1);
-    if order::is_type_name(name) && Path::new(next).exists() {
+    if is_type_name(name) && Path::new(next).exists() {
         let advice = format!("`weighbridge quantize {next} {name}`");
         return Err(says(&format!("{name} is a type, not a command"), &advice));
     }
-    let advice = match (nearest_entry(path), help::nearest_verb(name)) {
-        (Some(file), _) => format!("did you mean {file}?"),
-        (_, Some(verb)) => format!("did you mean `{verb}`? `weighbridge help` lists all"),
-        _ => "`weighbridge help` lists the commands; `weighbridge FILE` shows what a file contains"
-            .into(),
-    };
+    let verb = help::nearest_verb(name);
+    let meant = if verb.is_none() { in_sentence(program, &rest) } else { None };
+    let advice = meant
+        .or_else(|| Some(format!("did you mean {}?", nearest_entry(path)?)))
+        .or_else(|| Some(format!("did you mean `{}`? `weighbridge help` lists all", verb?)))
+        .unwrap_or_else(|| {
+            "`weighbridge help` lists the commands; `weighbridge FILE` shows what a file contains"
+                .into()
+        });
     Err(says(&format!("`{name}` is neither a command nor a file"), &advice))
+}
+
+/// What the words of a sentence are about: `does FILE fit in 8GB`.
+fn in_sentence(program: &Program, words: &[String]) -> Option<String> {
+    let model = words.iter().skip(1).find(|word| is_known(word))?;
+    let verb = words.iter().find_map(|word| match row(word) {
+        _ if program.has(word) => Some(word.as_str()),
+        Some(Is(here)) => Some(here),
+        _ => None,
+    });
+    if verb.is_none() && words.len() < 3 && !words.iter().any(|word| word.ends_with(".py")) {
+        return None;
+    }
+    let verb = verb.map_or(String::new(), |verb| format!("{verb} "));
+    Some(format!("`weighbridge {verb}{model}` may be meant; `weighbridge help` lists all"))
 }
 
 /// Puts `-` for `_` in the names of options: `--max_shard_size`.
@@ -466,12 +516,12 @@ fn joined(word: &str) -> Option<&str> {
 fn is_given(command: &clap::Command, words: &[OsString], option: &str) -> bool {
     if option == "--overwrite"
         && has_option(command, "--output")
-        && !order::has(words, &["-o", "--output"])
+        && !has(words, &["-o", "--output"])
     {
         return true;
     }
     let argument = command.get_arguments().find(|argument| is_spelled(argument, option));
-    argument.is_some_and(|it| !it.get_action().takes_values()) && order::has(words, &[option])
+    argument.is_some_and(|it| !it.get_action().takes_values()) && has(words, &[option])
 }
 
 /// Whether an option has this value already: llama.cpp has one for keys, and another for values.
@@ -500,14 +550,28 @@ fn by_value(option: &str, value: &str, has: impl Fn(&str) -> bool) -> Option<Mea
         // llama-cli has it without a value, or as a switch.
         _ if option == "--color" && !["auto", "always", "never"].contains(&value) => Some(Needless),
         true if option == "-j" && value.starts_with('{') => Some(Says(FORM)),
-        true if has("--type") && order::is_type_name(value) => Some(Is("--type")),
-        true if has("--dtype") && order::is_type_name(value) => Some(Is("--dtype")),
-        true if has("--to") && order::is_container(value) => Some(Is("--to")),
+        true if has("--type") && is_type_name(value) => Some(Is("--type")),
+        true if has("--dtype") && is_type_name(value) => Some(Is("--dtype")),
+        true if has("--to") && is_container(value) => Some(Is("--to")),
         true if option == "-m" && has("--max-tokens") && value.parse::<u64>().is_ok() => {
             Some(Is("--max-tokens"))
         }
+        true if option == "-m" && row(value) == Some(Says(RECIPES)) => Some(Says(RECIPES)),
+        // wget's; curl's has no value.
+        true if option == "-O" && has("--output") && !value.contains("://") => Some(Is("-o")),
+        // Whatever asks for gigabytes: `--vram 8G`.
+        false if option.starts_with('-') && !has(option) && has("--room") && is_amount(value) => {
+            Some(Is("--room"))
+        }
         _ => None,
     }
+}
+
+/// Whether a word is an amount of memory, and not a number of tokens: `8G`, but not `8k`.
+fn is_amount(word: &str) -> bool {
+    let unit = word.trim_start_matches(|letter: char| is_digit(letter) || letter == '.');
+    let is_large = unit.starts_with(['G', 'g', 'M']) || unit.len() > 1;
+    is_large && unit.len() < word.len() && size(word).is_ok()
 }
 
 fn is_digit(letter: char) -> bool {
@@ -515,7 +579,7 @@ fn is_digit(letter: char) -> bool {
 }
 
 /// The meaning of an option of a verb; `None` if it is one of this program, or unknown.
-fn meaning(verb: &str, option: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
+pub(super) fn meaning(verb: &str, option: &str, has: impl Fn(&str) -> bool) -> Option<Meaning> {
     spelled(verb, option, has).map(|(_, meaning)| meaning)
 }
 
@@ -556,177 +620,6 @@ fn is_spelling(spelling: &str, option: &str) -> bool {
 
 fn says(message: &str, advice: &str) -> Failure {
     Failure::advised(message.to_owned(), advice.to_owned())
-}
-
-/// The parser's message with the options as they were typed: `-o`, not `--dst`.
-pub(crate) fn as_typed(message: &str, typed: &[OsString], words: &[OsString]) -> String {
-    let program = super::program::command();
-    let (verb, name) = called(&program, words);
-    let mut message = message.to_owned();
-    for option in typed.iter().filter_map(|word| word.to_str()?.split('=').next()) {
-        let has = |option: &str| has_option(verb, option);
-        let alias = verb.get_arguments().find(|argument| is_spelled(argument, option));
-        let own = alias.and_then(clap::Arg::get_long).map(|long| format!("--{long}"));
-        let here = match meaning(&name, option, has) {
-            Some(Is(here)) => Some(here.split('=').next().unwrap_or(here).to_owned()),
-            _ => own.filter(|own| own != option && option.starts_with('-')),
-        };
-        let Some(here) = here.filter(|here| !order::has(typed, &[here])) else { continue };
-        for end in [" ", "'", "\n"] {
-            message = message.replace(&format!("{here}{end}"), &format!("{option}{end}"));
-        }
-    }
-    message
-}
-
-/// The first example of the help of the command that the words call.
-pub(crate) fn example(words: &[OsString]) -> Option<String> {
-    let program = super::program::command();
-    let (verb, _) = called(&program, words);
-    let text = verb.get_after_help()?.to_string();
-    let line = text.lines().find_map(|line| line.strip_prefix("  weighbridge "))?;
-    let line = line.split("   ").next().unwrap_or(line).trim();
-    Some(format!("for example `weighbridge {line}`"))
-}
-
-/// The command that the words call, and its name without the program's.
-fn called<'p>(program: &'p clap::Command, words: &[OsString]) -> (&'p clap::Command, String) {
-    let (mut command, mut name) = (program, Vec::new());
-    for place in 1..words.len() {
-        if let Some(verb) = command.find_subcommand(word_at(words, place)) {
-            command = verb;
-            name.push(verb.get_name());
-        }
-    }
-    (command, name.join(" "))
-}
-
-/// The failure of an option that a verb lacks. The parser's own tips are often wrong: an option that
-/// shares some letters, or the option as a value.
-pub(crate) fn unknown_option(
-    error: &clap::Error,
-    typed: &[OsString],
-    words: &[OsString],
-) -> Option<Failure> {
-    let program = super::program::command();
-    let (command, name) = called(&program, words);
-    let from = verb_place(words).map_or(1, |at| at + name.split(' ').count());
-    let found = super::program::unknown_option(command, words, from);
-    let parsed = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) if option.starts_with('-') => Some(option.as_str()),
-        _ => None,
-    };
-    let is_other = error.kind() != ErrorKind::UnknownArgument && found.is_none();
-    if is_other || !error.use_stderr() {
-        return None;
-    }
-    // The parser takes `-fa` for two options.
-    let is_whole = |word: &&str| {
-        parsed.is_some_and(|option| word.starts_with(option)) && !word.starts_with("--")
-    };
-    let whole = words.iter().filter_map(|word| word.to_str()).find(is_whole);
-    let whole = whole.map(|word| word.split('=').next().unwrap_or(word));
-    let option = found.or(whole).or(parsed)?;
-    let names = command.get_arguments().filter_map(clap::Arg::get_long).collect::<Vec<_>>();
-    let word = option.trim_start_matches('-');
-    let mut starting =
-        names.iter().copied().filter(|name| word.len() > 1 && name.starts_with(word));
-    let started = starting.next().filter(|_| starting.next().is_none());
-    let is_file = || Path::new(option).exists().then(|| format!("a file: ./{option}"));
-    let near = started.or_else(|| {
-        spelling::nearest(word, names.iter().copied(), |name| spelling::distance(word, name))
-    });
-    let own = verb_place(typed).map(|at| word_at(typed, at)).filter(|verb| help::is_verb(verb));
-    let verb = match (name.as_str(), own) {
-        ("", _) => "weighbridge",
-        // `convert SRC Q4_K_M` is `quantize`.
-        (name, Some(own)) if !name.starts_with(own) => own,
-        (name, _) => name,
-    };
-    let advice = match is_file()
-        .or_else(|| near.map(|near| format!("did you mean --{near}?")))
-        .or_else(|| elsewhere(&program, option))
-        .or_else(|| typed_type(command, word))
-        .or_else(|| suited(command, word))
-        .or_else(|| renamed(option))
-        .or_else(|| as_verb(option))
-    {
-        Some(said) => said,
-        None if name.is_empty() => "`weighbridge help` lists the commands and options".to_owned(),
-        None => format!("`weighbridge help {verb}` lists its options"),
-    };
-    Some(Failure::advised(format!("`{verb}` has no option {option}"), advice))
-}
-
-/// The verb that is spelled like an option, or the verbs that have the option.
-fn elsewhere(program: &clap::Command, option: &str) -> Option<String> {
-    let word = option.strip_prefix("--")?;
-    let named = |verb: &str| program.find_subcommand(verb).filter(|it| !it.is_hide_set());
-    if named(word).is_some() {
-        return Some(format!("`weighbridge {word} ...` is a command of its own"));
-    }
-    let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set());
-    let having =
-        verbs.filter(|verb| has_option(verb, option)).map(|verb| format!("`{}`", verb.get_name()));
-    let having: Vec<String> = having.collect();
-    let has = if having.len() > 1 { "have" } else { "has" };
-    (1..=3).contains(&having.len()).then(|| format!("{} {has} {option}", having.join(", ")))
-}
-
-/// A type with the dashes of an option: `--q4_k_m`.
-fn typed_type(command: &clap::Command, word: &str) -> Option<String> {
-    let found = TargetType::find(word).filter(|_| has_option(command, "--type"))?.ok()?;
-    Some(format!("without the dashes: {}", found.label()))
-}
-
-/// What the word of an option means as a verb: `--list-devices`.
-fn as_verb(option: &str) -> Option<String> {
-    match row(option.strip_prefix("--")?)? {
-        Is(here) | Moved(here) | Near(here, _) if !here.contains("--") => {
-            Some(format!("`weighbridge {here}` is a command of its own"))
-        }
-        Says(what) => Some(what.to_owned()),
-        _ => None,
-    }
-}
-
-/// The one verb that has the option under another name.
-fn renamed(option: &str) -> Option<String> {
-    let is_it = |spellings: &str| spellings.split('|').any(|it| is_spelling(it, option));
-    let mut rows = OPTIONS.iter().filter(|(verb, spellings, _)| *verb != ANY && is_it(spellings));
-    match (rows.next(), rows.next()) {
-        (Some((verb, _, Is(here))), None) => Some(format!("`{verb}` has {here} for it")),
-        _ => None,
-    }
-}
-
-/// The option of a verb that an unknown one may mean: one with this value, or one whose help has the word.
-fn suited(verb: &clap::Command, word: &str) -> Option<String> {
-    let own = || {
-        let arguments = verb.get_arguments();
-        arguments.filter(|it| it.get_help_heading() != Some(super::COMMON) && !it.is_hide_set())
-    };
-    let value = float_name(word).unwrap_or(word);
-    let with_value = own().find_map(|argument| {
-        let values = argument.get_possible_values();
-        let is_value = values.iter().any(|it| it.get_name().eq_ignore_ascii_case(value));
-        argument.get_long().filter(|_| is_value)
-    });
-    if let Some(long) = with_value {
-        return Some(format!("did you mean --{long} {value}?"));
-    }
-    let stem = |word: &str| word.trim_end_matches('s').to_ascii_lowercase();
-    let has_word = |text: &str| {
-        let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
-        words.any(|it| stem(it) == stem(word))
-    };
-    let help =
-        |argument: &clap::Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
-    let mut with_word = own().filter(|it| it.get_long().is_some() && has_word(&help(it)));
-    let (first, second) = (with_word.next()?, with_word.next());
-    let sentence = help(first).split(['.', ';', ':']).next().unwrap_or_default().to_owned();
-    let is_one = second.is_none() && word.len() > 2;
-    is_one.then(|| format!("--{} may be meant: {sentence}", first.get_long().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -929,6 +822,31 @@ mod tests {
         ("w -q convert d", "w convert d"),
         ("w ./quantize m Q4_0", "w quantize m Q4_0"),
         ("w mlx_lm.quantize d", "w quantize --type mlx4 d"),
+        ("w --help quantize", "w quantize --help"),
+        ("w ollama-to-gguf m", "w convert --to gguf m"),
+        ("w to_bf16 m", "w convert --dtype bf16 m"),
+        ("w to-q4_k_m m", "w quantize --type q4_k_m m"),
+        ("w mlx.quantize d", "w quantize --type mlx4 d"),
+        ("w huggingface_hub.hf_hub_download a/b x.json", "w pull a/b --include x.json"),
+        ("w modelscope download --model a/b --local_dir ./c", "w pull a/b -o ./c"),
+        (
+            "w llamafactory-cli export --adapter_name_or_path a --export_dir b m",
+            "w convert --lora a --dst b m",
+        ),
+        ("w lms load m --estimate-only", "w memory m"),
+        ("w memory m --fit 6G", "w memory m --room 6G"),
+        ("w memory m -fit on", "w memory m"),
+        ("w memory m --suggest 6GiB -c 4k", "w memory m --room 6GiB --context 4k"),
+        ("w quantize d to q4_k_m", "w quantize d q4_k_m"),
+        ("w download a/b to ./c", "w pull a/b --output ./c"),
+        ("w compare a with b", "w quality a b"),
+        ("w convert gguf to safetensors m", "w convert --to safetensors m"),
+        ("w ppl m Cargo.toml", "w quality m Cargo.toml"),
+        ("w ppl m ../README.md", "w quality m --text ../README.md"),
+        ("w wget -O x.gguf https://a/b", "w pull -o x.gguf https://a/b"),
+        ("w curl -O https://a/b", "w pull https://a/b"),
+        ("w gguf_dump.py --json --no-tensors --json-array m", "w meta get --json m"),
+        ("w meta get m name --raw", "w meta get m name"),
     ];
 
     /// Options of llama-cli about the machine, about how tokens are drawn, and about its log. With them, a

@@ -101,8 +101,11 @@ fn names_and_files(args: &Args) -> Result<(Vec<PathBuf>, Vec<String>), Stop> {
         }
     }
     if names.len() > 1 && !files.is_empty() {
-        let fault =
-            format!("{} is a file of which repository? Give one at a time", files.join(", "));
+        let (first, rest) = (files.first().map_or("", |file| file), files.len() - 1);
+        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        let fault = format!(
+            "{first}{more}: files of which repository? Give one at a time, and a glob in quotes: --include '*.json'"
+        );
         return Err(Stop::Usage(fault));
     }
     Ok((names, files))

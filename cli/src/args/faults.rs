@@ -1,0 +1,267 @@
+//! Arguments that are right in no order, and what to type instead.
+#![allow(clippy::result_large_err, reason = "an error ends the program")]
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::kinds::{
+    has, has_tensor, in_store, is_adapter, is_container, is_file_name, is_known, is_model,
+    is_number, is_set, is_type, is_type_name, value_of,
+};
+use super::program::word_at;
+use super::values::size_for_path;
+use crate::failure::{Failure, nearest_entry};
+
+/// Options without which `run generate` needs a prompt.
+pub(super) const PROMPTS: [&str; 5] = ["--prompt", "--ids", "--encoder-ids", "-h", "--help"];
+
+/// Refuses arguments that are right in no order, and says what to type instead.
+pub(super) fn refused(name: &str, words: &[OsString], places: &[usize]) -> Result<(), Failure> {
+    let fault = match name {
+        "merge" => joined(words, places),
+        "memory" => fitted(words, places),
+        "pull" => pulled(words, places),
+        _ => written(name, words, places).or_else(|| shown(name, words, places)),
+    };
+    match fault {
+        Some((fault, advice)) => Err(Failure::advised(fault, advice)),
+        None => Ok(()),
+    }
+}
+
+/// The fault of arguments of a verb that writes a model, and what to type instead.
+fn written(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match (name, places.len()) {
+        ("convert", _) if words.iter().any(|it| it.to_string_lossy().contains("{ftype}")) => (
+            "{ftype} in a name is not replaced".to_owned(),
+            "leave the destination out: with --dtype, its name has the dtype".to_owned(),
+        ),
+        ("create", 2) if is_model(nth(0)) && !Path::new(nth(1)).exists() && !in_store(nth(1)) => (
+            "the name of the new model comes first".to_owned(),
+            format!("`weighbridge create {} {}`", nth(1), nth(0)),
+        ),
+        ("create", 1..) if value_of(words, &["-f"]).is_some_and(is_model) => {
+            let model = value_of(words, &["-f"]).unwrap_or_default();
+            (format!("{model} is a model, not a Modelfile"), format!("`weighbridge create {} {model}`", nth(0)))
+        }
+        ("create", 1) if is_model(nth(0)) && (Path::new(nth(0)).is_file() || nth(0).contains('/')) => (
+            "the new model has no name".to_owned(),
+            format!("`weighbridge create NAME {}`", nth(0)),
+        ),
+        ("quantize" | "convert" | "split", 2..)
+            if is_set(words, places.get(..2).unwrap_or_default()) =>
+        (
+            "the files are shards of one model".to_owned(),
+            "any one of a GGUF model stands for all, and the directory for those of safetensors"
+                .to_owned(),
+        ),
+        ("quantize" | "convert" | "split", 3..)
+            if is_model(nth(0)) && is_model(nth(1)) && is_model(nth(2)) && !is_set(words, places) =>
+        (
+            "several models are given".to_owned(),
+            format!("one command each: `for f in *.gguf; do weighbridge {name} \"$f\" ...; done`"),
+        ),
+        ("convert" | "split", 2) if has(words, &["--dst"]) => (
+            format!("{} is given, and -o too", nth(1)),
+            format!("one of them: `weighbridge {name} SRC DST` or `weighbridge {name} SRC -o DST`"),
+        ),
+        ("quantize", 1..) if Path::new(nth(0)).join("adapter_config.json").is_file() && is_adapter(nth(0)) => (
+            format!("{} is an adapter", nth(0)),
+            format!("`weighbridge convert {0} DST.gguf --base MODEL --dtype Q8_0` writes it for llama.cpp, \
+                `weighbridge quantize MODEL DST TYPE --lora {0}` merges it", nth(0)),
+        ),
+        ("quantize", 3..)
+            if places.iter().filter(|it| is_type_name(word_at(words, **it))).count() > 1 =>
+        (
+            "several types are given".to_owned(),
+            "each takes a command of its own; `quantize MODEL --list-types` shows the size in each"
+                .to_owned(),
+        ),
+        ("split", 1) if !has(words, &["--dst", "-h", "--help"]) => (
+            "the parts have no name".to_owned(),
+            format!("`weighbridge split {} NAME --max-shard-size 4G` writes NAME-00001-of-…", nth(0)),
+        ),
+        ("split", 2..) if places.last().is_some_and(|it| is_number(word_at(words, *it))) => (
+            "a number of shards is not given".to_owned(),
+            "`--max-shard-size 4G` or `--max-tensors 128` limits each shard".to_owned(),
+        ),
+        _ => return None,
+    })
+}
+
+/// The fault of arguments of `merge`, and what to type instead.
+fn joined(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    let shards = places.split_last().map_or(places, |(_, shards)| shards);
+    let is_one = is_set(words, places) || is_set(words, shards) || is_adapter(nth(1));
+    let are_models = || is_model(nth(0)) && is_model(nth(1)) && nth(0) != nth(1);
+    Some(match places.len() {
+        0 => return None,
+        1 if !has(words, &["--dst", "-h", "--help"]) => (
+            "the new model has no name".to_owned(),
+            format!("`weighbridge merge {} DST`", nth(0)),
+        ),
+        1 => return None,
+        _ if is_one => return None,
+        _ if !has(words, &["--overwrite"]) && are_models() => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "a recipe says how: `weighbridge help merge`; `diff` compares two models".to_owned(),
+        ),
+        2 if has(words, &["--dst"]) && !is_known(nth(1)) => (
+            format!("there is no {}", nth(1)),
+            "`weighbridge merge MODEL ADAPTER DST` merges an adapter; models are merged by a recipe: \
+             `weighbridge help merge`"
+                .to_owned(),
+        ),
+        2 => return None,
+        _ => (
+            "several files are given, whose names are not those of the shards of one model".to_owned(),
+            "shards of GGUF are found if they are named PREFIX-00001-of-0000N.gguf; models are merged by a recipe: \
+             `weighbridge help merge`; `cat PIECES > FILE` joins a file that was cut into pieces"
+                .to_owned(),
+        ),
+    })
+}
+
+/// The fault of arguments of a verb that shows or runs a model, and what to type instead.
+fn shown(name: &str, words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match (name, places.len()) {
+        ("inspect", 2) if is_known(nth(0)) && !is_known(nth(1)) => {
+            let verb = verb_with(nth(1))?;
+            let quote = if nth(1).contains(' ') { "'" } else { "" };
+            (
+                format!("{} is neither a model nor a tensor", nth(1)),
+                match verb {
+                    "quantize" => format!(
+                        "`weighbridge quantize {0} {1}` writes that type, `weighbridge inspect {0} --all | grep {1}` finds its \
+                         tensors",
+                        nth(0),
+                        nth(1)
+                    ),
+                    _ => format!("`weighbridge {verb} {} {quote}{}{quote}`", nth(0), nth(1)),
+                },
+            )
+        }
+        ("diff", 3..) if is_known(nth(2)) => (
+            "two models are compared, but several are given".to_owned(),
+            "`weighbridge view` and `weighbridge quality` take more".to_owned(),
+        ),
+        ("dump", 2..) if nth(1).ends_with(']') && nth(1).contains('[') => {
+            let (name, rows) = nth(1).split_once('[').unwrap_or_default();
+            (
+                format!("{} is the name of no tensor", nth(1)),
+                format!(
+                    "`weighbridge dump {} {name} --rows {}`",
+                    nth(0),
+                    rows.trim_end_matches(']').split(',').next().unwrap_or_default()
+                ),
+            )
+        }
+        ("inspect", 2..)
+            if has(words, &["--metadata"]) && is_known(nth(0)) && !is_known(nth(1)) =>
+        {
+            (
+                format!("{} is no model", nth(1)),
+                format!("`weighbridge meta get {} {}` prints the value of a key", nth(0), nth(1)),
+            )
+        }
+        ("run generate" | "run embed" | "run tokens", 2..) if is_model(nth(1)) => (
+            format!("{} and {} are two models", nth(0), nth(1)),
+            "each command runs one".to_owned(),
+        ),
+        ("run generate" | "run embed" | "run tokens", 2..) if Path::new(nth(1)).is_file() => (
+            format!("{} is a file, not the text", nth(1)),
+            format!("`\"$(cat {})\"` in its place is what the file contains", nth(1)),
+        ),
+        ("hash" | "memory" | "verify" | "view", 2..)
+            if !is_known(nth(1)) && has_tensor(nth(0), nth(1)) =>
+        {
+            (
+                format!("{} is a tensor, and `{name}` is for whole models", nth(1)),
+                format!(
+                    "`weighbridge inspect {0} {1}` shows it, `weighbridge dump {0} {1} --as raw` writes its bytes",
+                    nth(0),
+                    nth(1)
+                ),
+            )
+        }
+        ("run generate", 1) if !has(words, &PROMPTS) => (
+            "there is no prompt".to_owned(),
+            format!(
+                "`weighbridge run {} 'Why is the sky dark?'`: each command answers one prompt",
+                nth(0)
+            ),
+        ),
+        ("run logits", 2) => (
+            "logits are those of tokens: give their numbers as --ids".to_owned(),
+            format!("`weighbridge run tokens {} --text TEXT` prints the numbers", nth(0)),
+        ),
+        _ => return None,
+    })
+}
+
+/// The fault of arguments of `pull`, and what to type instead.
+fn pulled(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let nth = |number: usize| places.get(number).map_or("", |place| word_at(words, *place));
+    Some(match places.len() {
+        2
+            if nth(0).contains('/')
+                && !nth(1).contains(['/', ':'])
+                && !is_file_name(nth(1))
+                && !is_type(nth(1)) =>
+        {
+            (
+                format!("{} is neither a repository nor a file of one", nth(1)),
+                format!("`weighbridge pull {} -o {}` downloads to that folder", nth(0), nth(1)),
+            )
+        }
+        1.. if nth(0).contains("://") && (nth(0).contains("/api/") || nth(0).contains("/v1/")) => (
+            format!("{} is the address of a server that runs models, not of a model", nth(0)),
+            "`weighbridge run MODEL TEXT` runs one".to_owned(),
+        ),
+        2 if Path::new(nth(0)).is_file() && is_file_name(nth(1)) => (
+            format!("{} is a file on this machine", nth(0)),
+            format!("`cp {} {}` copies it", nth(0), nth(1)),
+        ),
+        _ if value_of(words, &["-o", "--output", "--to"]).is_some_and(is_container) => (
+            "a folder is given for --to, not a program or a container".to_owned(),
+            "`weighbridge create NAME hf.co/ORG/NAME` puts a model into Ollama's store; `weighbridge convert` writes \
+             another container"
+                .to_owned(),
+        ),
+        1 if Path::new(nth(0)).exists() => (
+            format!("{} is a file or a folder on this machine", nth(0)),
+            format!("`weighbridge {0}` shows it, `weighbridge meta get {0}` its metadata", nth(0)),
+        ),
+        _ => return None,
+    })
+}
+
+/// The fault of the last argument of `memory`, and what to type instead.
+fn fitted(words: &[OsString], places: &[usize]) -> Option<(String, String)> {
+    let [model, .., last] = places else { return None };
+    let (model, last) = (word_at(words, *model), word_at(words, *last));
+    let is_size = |size: &str| size_for_path(Path::new(size)).is_some();
+    if last.split_once('x').is_some_and(|(count, size)| is_number(count) && is_size(size)) {
+        let advice = "`--device gpu0=24G --device gpu1=24G` divides the layers among GPUs";
+        return Some((format!("{last} is no size"), advice.to_owned()));
+    }
+    is_type_name(last).then(|| {
+        let fault = "the size in another type is not computed here".to_owned();
+        (fault, format!("`weighbridge quantize {model} --list-types` shows the size in each"))
+    })
+}
+
+/// The verb that takes such a word after a model.
+fn verb_with(word: &str) -> Option<&'static str> {
+    let is_new = || word.ends_with(".gguf") && nearest_entry(Path::new(word)).is_none();
+    let verbs = [
+        ("quantize", is_type_name(word)),
+        ("memory", size_for_path(Path::new(word)).is_some() && !is_number(word)),
+        ("run", word.contains(' ')),
+        ("convert", is_new()),
+    ];
+    verbs.into_iter().find(|(_, takes)| *takes).map(|(verb, _)| verb)
+}
