@@ -331,7 +331,7 @@ pub(super) fn dropped_prompt(
     let template: Result<Vec<u8>> = layer("template").map_or(Ok(Vec::new()), content);
     let template = GoTemplate::parse(&String::from_utf8_lossy(&template?));
     let drops = template.is_ok_and(|it| !it.names("system") && !it.names("messages"));
-    let note = "Ollama drops the system prompt: the template has neither .System nor .Messages";
+    let note = "Ollama drops the system prompt: the template has neither .System nor .Messages; give one that has";
     Ok(drops.then_some(note))
 }
 

@@ -8,6 +8,7 @@ use weighbridge::container::{Container, GGUF, MLX, OLLAMA, SAFETENSORS};
 use weighbridge::model::Encoding;
 use weighbridge::ops::{self, ConvertOptions};
 use weighbridge::recipe::FileType;
+use weighbridge::write::{PlannedTensor, WritePlan};
 use weighbridge::{DType, Error, ErrorKind, Model};
 
 use super::Done;
@@ -171,6 +172,7 @@ pub(super) fn prepare(args: &Convert) -> Result<Prepared, Stop> {
     }
     let plan = ops::convert(&model, &options)?;
     note_name(args, &model, &dst);
+    note_kept(args, to, &plan);
     let others = args.source.adapters().collect();
     Ok(Prepared { model, plan, dst, others })
 }
@@ -188,6 +190,17 @@ fn note_name(args: &Convert, model: &Model, dst: &Path) {
             "{dst} is the name of a file in {named}, but holds {written}: `weighbridge quantize {src} {dst} {named}` \
              writes that type"
         ));
+    }
+}
+
+/// Notes tensors that --dtype leaves as they are, outside of GGUF, whose users expect it.
+fn note_kept(args: &Convert, to: &Container, plan: &WritePlan) {
+    let Some(dtype) = args.dtype.filter(|_| *to != GGUF && *to != OLLAMA) else { return };
+    let is_kept = |tensor: &&PlannedTensor| tensor.dtype == DType::F32 && dtype != DType::F32;
+    let kept = plan.tensors.iter().filter(is_kept).count();
+    if kept > 0 {
+        let tensors = print::plural(plan.tensors.len(), "tensor");
+        note(&format!("{kept} of {tensors} stay F32: --dtype is for matrices, as in GGUF"));
     }
 }
 
