@@ -33,7 +33,7 @@ pub(crate) fn run() -> Done {
     writeln!(out, "A sample model of {weights} weights, in three containers (file formats):\n")?;
     let columns = [
         left("CONTAINER"),
-        left("NAME IN THE FILE").end(16),
+        left("NAME IN THE FILE").end(14),
         left("DTYPE"),
         left("FIRST VALUES").end(12).optional(1),
     ];
@@ -48,7 +48,7 @@ pub(crate) fn run() -> Done {
     let values = match (a.report().different.len(), b.report().different.len()) {
         (0, 0) => {
             format!(
-                "All {tensors} have equal values: F32 and MLX's 8 bits in groups of 32 can hold every value of Q8_0."
+                "All {tensors} have equal values:\nF32 and MLX's 8 bits in groups of 32 can hold every value of Q8_0."
             )
         }
         (a, b) => format!("Of {tensors}, {a} differ in the second and {b} in the third."),
@@ -60,14 +60,14 @@ pub(crate) fn run() -> Done {
     let error = ops::diff(&safetensors, &small, &DiffOptions::new())?.report().relative_rms;
     writeln!(
         out,
-        "Quantized from Q8_0 ({}) to Q4_K_M ({}): {} bits per weight, an error of {:.1} % (RMS).",
+        "Quantized from Q8_0 ({}) to Q4_K_M ({}): {} bits per weight; the weights change by {:.1} % (RMS).",
         bytes(SAMPLE.len() as u64),
         bytes(plan.bytes()),
         bits(small.quantization().bits_per_weight()),
         error.unwrap_or_default() * 100.0,
     )?;
     let (before, after) = (tale(&gguf)?, tale(&small)?);
-    let writer = if before == after { "Both models write the same" } else { "It writes another" };
+    let writer = if before == after { "Both tell the same" } else { "It tells another" };
     writeln!(out, "{writer} story: \"{after}...\"")?;
     writeln!(out, "\nNext, your model:")?;
     for command in ["FILE", "view FILE", "memory FILE 8G"] {

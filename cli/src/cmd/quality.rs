@@ -465,10 +465,11 @@ fn write_text(report: &Report) -> Result<(), Stop> {
             let brief = |text: &str| Text::new(text.as_bytes()).brief();
             let [text, next, first, second] =
                 [&worst.text, &worst.next, &worst.first, &worst.second].map(|text| brief(text));
-            let line = format!(
-                "{}  …{text} → {next:?}; the first expects {first:?}, this one {second:?}",
-                number(worst.divergence)
-            );
+            let expected = match first == second {
+                true => format!("both expect {first:?}"),
+                false => format!("the first expects {first:?}, this one {second:?}"),
+            };
+            let line = format!("{}  …{text} → {next:?}; {expected}", number(worst.divergence));
             out.paragraph(&line, 10)?;
         }
     }
