@@ -33,7 +33,7 @@ pub(crate) fn run() -> Done {
     writeln!(out, "A sample model of {weights} weights, in three containers (file formats):\n")?;
     let columns = [
         left("CONTAINER"),
-        left("NAME IN THE FILE").end(14),
+        left("STORED NAME").end(13),
         left("DTYPE"),
         left("FIRST VALUES").end(12).optional(1),
     ];
