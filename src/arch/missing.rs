@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::config::PromisedLayers;
-use super::{Mapping, rule};
+use super::{Architecture, Mapping, rule};
 
 /// The required names that each layer has, one bit each. Layers are identified by number and by the
 /// prefix in canonical names: `layers.`, `enc.layers.`.
@@ -20,10 +20,10 @@ const KEYS_AND_VALUES: [&str; 2] =
 
 /// The required tensors that the model lacks.
 pub(super) fn missing(
+    architecture: &Architecture,
     required: &[Vec<&'static str>],
     mapped: &[Mapping],
-    layers: &LayerNames,
-    promised: PromisedLayers,
+    (layers, promised): (&LayerNames, PromisedLayers),
 ) -> Vec<String> {
     let mut missing = Vec::new();
     if mapped.is_empty() {
@@ -67,11 +67,50 @@ pub(super) fn missing(
             .filter(|((layer, of), has)| *of == stack && **has & (1 << bit) == 0 && needs(*layer))
             .map(|((layer, _), _)| *layer)
             .collect();
-        match lacking.as_slice() {
-            [] => {}
-            [layer] => missing.push(name.replace("{n}", &layer.to_string())),
-            several => missing.push(name.replace("{n}", &rule::runs(several))),
-        }
+        missing.extend(in_layers(&name, &lacking));
     }
+    missing.extend(missing_experts(architecture, required, mapped));
     missing
+}
+
+/// The name of a tensor in some layers; `None` for no layer.
+fn in_layers(name: &str, layers: &[u32]) -> Option<String> {
+    Some(name.replace(
+        "{n}",
+        &match layers {
+            [] => return None,
+            [layer] => layer.to_string(),
+            several => rule::runs(several),
+        },
+    ))
+}
+
+/// The experts that layers with a router lack, of a family whose layers may have none.
+fn missing_experts(
+    architecture: &Architecture,
+    required: &[Vec<&'static str>],
+    mapped: &[Mapping],
+) -> Vec<String> {
+    let has_rule = |name: &str| {
+        architecture.rules.iter().copied().flatten().any(|rule| rule.canonical == name)
+    };
+    let layers_of = |rest: &str| -> BTreeSet<u32> {
+        let number = |mapping: &Mapping| {
+            let (number, own) = mapping.canonical.strip_prefix("layers.")?.split_once('.')?;
+            if own == rest { number.parse().ok() } else { None }
+        };
+        mapped.iter().filter_map(number).collect()
+    };
+    let routed = layers_of("ffn.router.weight");
+    let parts = ["up", "down", "gate"].into_iter().filter_map(|part| {
+        let rest = format!("ffn.experts.{part}.weight");
+        let name = format!("layers.{{n}}.{rest}");
+        let stored = layers_of(&rest);
+        // Those without a gate have it in no layer. What every layer of the family has is told already.
+        let is_told = required.iter().flatten().any(|required| *required == name);
+        let lacking: Vec<u32> = routed.difference(&stored).copied().collect();
+        let is_whole = is_told || !has_rule(&name) || part == "gate" && stored.is_empty();
+        if is_whole { None } else { in_layers(&name, &lacking) }
+    });
+    parts.collect()
 }

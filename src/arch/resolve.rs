@@ -221,8 +221,7 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let within = prefixes(store, &mut resolution, architecture, &names);
     let required = architecture.required();
     let bits = bits_of(&required);
-    // Which of the required names each layer has, one bit each. The layers are those with stored
-    // tensors, not those that the config states.
+    // The required names that each layer with stored tensors has, one bit each.
     let mut layers = LayerNames::new();
     // The table row of each mapping.
     let mut ranks: Vec<u32> = Vec::new();
@@ -280,7 +279,8 @@ pub(crate) fn resolve(store: &Store) -> Result<Resolution> {
     let promised = promised.unwrap_or_default();
     // Arrays of a scheme that is not supported may stand for any tensor.
     if store.check_known().is_ok() {
-        resolution.missing = missing(&required, &resolution.mapped, &layers, promised);
+        resolution.missing =
+            missing(architecture, &required, &resolution.mapped, (&layers, promised));
     }
     Ok(resolution)
 }

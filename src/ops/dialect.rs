@@ -112,7 +112,18 @@ pub fn tensors_of_rank(
     dialect: Dialect,
     sharding: &Sharding,
 ) -> Result<TranslatedTensors> {
-    let found = translated(model, dialect, sharding).and_then(|mut found| {
+    tensors_of(model, dialect, sharding, false)
+}
+
+/// The same; `decodes` says that all values are decoded, so that packed experts are joined too.
+pub(super) fn tensors_of(
+    model: &Model,
+    dialect: Dialect,
+    sharding: &Sharding,
+    decodes: bool,
+) -> Result<TranslatedTensors> {
+    let joins = joins_experts(model, dialect, decodes)?;
+    let found = translated(model, dialect, sharding, joins).and_then(|mut found| {
         found.repeated = repeated::add(model, dialect, &mut found.tensors)?;
         multiply(model, dialect, &mut found.tensors)?;
         Ok(found)
@@ -121,7 +132,12 @@ pub fn tensors_of_rank(
     found.map_err(|error| if sharding.is_whole() { error.of_model() } else { error })
 }
 
-fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<TranslatedTensors> {
+fn translated(
+    model: &Model,
+    dialect: Dialect,
+    sharding: &Sharding,
+    joins_experts: bool,
+) -> Result<TranslatedTensors> {
     let (store, resolution) = (model.store(), model.resolution()?);
     let is_whole = sharding.is_whole();
     // Hugging Face's files and mlx-lm's have the same names, except where a family says otherwise.
@@ -134,7 +150,7 @@ fn translated(model: &Model, dialect: Dialect, sharding: &Sharding) -> Result<Tr
     // mlx-lm knows no further prefixes.
     let is_within =
         dialect == Dialect::Mlx && resolution.is_within && resolution.unknown.is_empty();
-    let is_other = are_apart || is_within || joins_experts(model, dialect)?;
+    let is_other = are_apart || is_within || joins_experts;
     if same(resolution.dialect) == same(dialect) && is_whole && !is_other {
         let left = resolution.auxiliary.iter().filter(|tensor| tensor.is_left_out());
         let left_out: Vec<(String, String)> =
@@ -255,8 +271,9 @@ pub(super) fn split_experts<'m>(
     Ok(first.map(|name| (name.as_str(), names.count().saturating_add(1))))
 }
 
-/// Whether the experts are joined as transformers' class has them. Packed experts stay as they are, for other readers.
-pub(super) fn joins_experts(model: &Model, dialect: Dialect) -> Result<bool> {
+/// Whether the experts are joined as transformers' class has them. Packed experts that are not decoded stay as they are,
+/// for other readers.
+pub(super) fn joins_experts(model: &Model, dialect: Dialect, decodes: bool) -> Result<bool> {
     let resolution = model.resolution()?;
     let is_split = dialect == Dialect::HuggingFace
         && resolution.unknown.is_empty()
@@ -267,7 +284,7 @@ pub(super) fn joins_experts(model: &Model, dialect: Dialect) -> Result<bool> {
         let dtype = model.stored_tensor(name).and_then(|tensor| tensor.dtype());
         dtype.is_ok_and(|dtype| !dtype.is_quantized())
     };
-    Ok(is_split && names.all(is_plain))
+    Ok(is_split && (decodes || names.all(is_plain)))
 }
 
 /// A translation of a model's tensors to another dialect.

@@ -150,6 +150,7 @@ const OF_MLX_VLM: &str = "the vision or audio model keeps the names and the layo
 pub(super) fn files(
     model: &Model,
     writer: &Writer,
+    decodes: bool,
     builder: &mut Builder,
 ) -> Result<Vec<NewDocument>> {
     let only_json = writer.documents == DocumentKinds::Json;
@@ -164,7 +165,7 @@ pub(super) fn files(
     if writer.dialect == Dialect::HuggingFace
         && let Some((first, count)) = split_experts(model.store(), model.resolution()?)?
     {
-        let what = match joins_experts(model, Dialect::HuggingFace)? {
+        let what = match joins_experts(model, Dialect::HuggingFace, decodes)? {
             true => "they are joined",
             false => "they are packed and stay as they are, for other readers",
         };

@@ -75,7 +75,7 @@ impl Conversion<'_> {
             documents.push(NewDocument { content, ..NewDocument::new("config.json", Vec::new()) });
         }
         documents.extend(others.into_iter().map(|(name, bytes)| NewDocument::new(name, bytes)));
-        documents.extend(modules::files(model, writer, &mut builder)?);
+        documents.extend(modules::files(model, writer, self.decodes(), &mut builder)?);
         if keeps_config && writer.keeps_schemes {
             let stated = translate::quantization_documents(store)?.into_iter();
             documents.extend(stated.map(|(name, bytes)| NewDocument::new(name, bytes)));

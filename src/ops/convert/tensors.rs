@@ -11,7 +11,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::model::{Sharding, Tensor};
 use crate::ollama::TensorRules;
-use crate::ops::dialect::{TranslatedTensors, tensors_of_rank};
+use crate::ops::dialect::{TranslatedTensors, tensors_of};
 use crate::ops::{experts, ranks, repeated};
 use crate::recipe::mlx_lm::MlxQuantization;
 use crate::store::Encoding;
@@ -79,10 +79,15 @@ impl Conversion<'_> {
         shardings.into_iter().map(share).collect()
     }
 
+    /// Whether all values are decoded.
+    pub(super) fn decodes(&self) -> bool {
+        self.options.precision.dtype.is_some_and(|dtype| !dtype.is_quantized())
+    }
+
     fn share(&self, sharding: &Sharding, builder: &mut Builder) -> Result<Share> {
         let Self { model, writer, options, .. } = *self;
         let (store, resolution) = (model.store(), model.resolution()?);
-        let translated = tensors_of_rank(model, writer.dialect, sharding)?;
+        let translated = tensors_of(model, writer.dialect, sharding, self.decodes())?;
         let TranslatedTensors { mut tensors, left_out: mut absent, in_mxfp4, repeated } =
             translated;
         repeated::note(&repeated, "mlx-lm").into_iter().for_each(|note| builder.note(note));

@@ -298,3 +298,82 @@ fn shared_keys_and_values() {
         }
     }
 }
+
+/// Two layers of Gemma 4 with two experts of one value each, one by one or all in one tensor, without some.
+fn gemma4_experts(apart: bool, without: &[&str]) -> TempDir {
+    let one = |value: f32| value.to_le_bytes().to_vec();
+    let mut tensors = vec![("model.embed_tokens.weight".to_owned(), vec![1, 1], one(0.0))];
+    for layer in 0..2 {
+        let at = format!("model.layers.{layer}");
+        let mut put = |name: &str, shape: &[u64], values: &[f32]| {
+            let bytes = values.iter().flat_map(|value| one(*value)).collect();
+            tensors.push((format!("{at}.{name}"), shape.to_vec(), bytes));
+        };
+        put("router.proj.weight", &[2, 1], &[0.5, 0.25]);
+        match apart {
+            true => {
+                for (expert, values) in [(0, [1.0, 2.0, 3.0]), (1, [4.0, 5.0, 6.0])] {
+                    for (part, value) in ["gate", "up", "down"].into_iter().zip(values) {
+                        put(&format!("experts.{expert}.{part}_proj.weight"), &[1, 1], &[value]);
+                    }
+                }
+            }
+            false => {
+                put("experts.gate_up_proj", &[2, 2, 1], &[1.0, 2.0, 4.0, 5.0]);
+                put("experts.down_proj", &[2, 1, 1], &[3.0, 6.0]);
+            }
+        }
+    }
+    tensors.retain(|(name, ..)| !without.contains(&&**name));
+    let file = tensors.into_iter().fold(Safetensors::new(), |file, (name, shape, bytes)| {
+        file.tensor(&name, "F32", &shape, bytes)
+    });
+    let config = json!({
+        "model_type": "gemma4_text", "num_hidden_layers": 2, "hidden_size": 1, "num_attention_heads": 1, "head_dim": 1,
+        "intermediate_size": 1, "vocab_size": 1, "enable_moe_block": true, "num_experts": 2, "top_k_experts": 1,
+        "moe_intermediate_size": 1
+    });
+    folder(&[("model.safetensors", file.build()), ("config.json", config.to_string().into_bytes())])
+}
+
+/// Families whose layers need no experts need those of a router.
+#[test]
+fn experts_of_a_router() {
+    let missing = |apart, without: &[&str]| -> Vec<String> {
+        let folder = gemma4_experts(apart, without);
+        let model = model(folder.path());
+        let missing = &model.resolution().expect("resolved").missing;
+        missing.iter().filter(|name| name.contains("experts")).cloned().collect()
+    };
+    assert_eq!(missing(false, &[]), [""; 0]);
+    let lost = missing(false, &["model.layers.1.experts.down_proj"]);
+    assert_eq!(lost, ["layers.1.ffn.experts.down.weight"]);
+    let lost = missing(false, &["model.layers.0.experts.gate_up_proj"]);
+    assert_eq!(lost, ["layers.0.ffn.experts.up.weight", "layers.0.ffn.experts.gate.weight"]);
+    let all = [0, 1].map(|expert| format!("model.layers.0.experts.{expert}.down_proj.weight"));
+    let lost = missing(true, &[&*all[0], &*all[1]]);
+    assert_eq!(lost, ["layers.0.ffn.experts.down.weight"]);
+}
+
+/// Experts one by one have the values of those in one tensor, and are joined where transformers' class has them so.
+#[test]
+fn experts_of_gemma_4_one_by_one() {
+    let (apart, joined) = (gemma4_experts(true, &[]), gemma4_experts(false, &[]));
+    let (apart, joined) = (model(apart.path()), model(joined.path()));
+    assert_eq!(apart.resolution().expect("resolved").unknown, [""; 0]);
+    for part in ["gate", "up", "down"] {
+        let name = format!("layers.1.ffn.experts.{part}.weight");
+        let values =
+            |model: &Model| model.tensor(&name).expect("a tensor").to_vec::<f32>().expect("values");
+        assert_eq!(values(&apart), values(&joined), "{part}");
+    }
+    for dialect in [Dialect::HuggingFace, Dialect::Gguf, Dialect::Mlx] {
+        let told = |model: &Model| -> Vec<(String, Vec<f32>)> {
+            let mut tensors: Vec<_> = model.tensors_in(dialect).expect("names").tensors;
+            tensors.sort_by(|a, b| a.name().cmp(b.name()));
+            let values = |one: &weighbridge::Tensor| one.to_vec::<f32>().expect("values");
+            tensors.iter().map(|one| (one.name().to_owned(), values(one))).collect()
+        };
+        assert_eq!(told(&apart), told(&joined), "{dialect:?}");
+    }
+}

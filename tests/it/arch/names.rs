@@ -246,6 +246,8 @@ const WITHOUT_LIST: &[(&str, &str)] = &[
     ("deepseek_v41", "hugging face"),
     ("distilbert", "hugging face"),
     ("falcon_h1", "gguf"),
+    ("gemma-embedding2", "hugging face"),
+    ("gemma4", "hugging face"),
     ("gpt-oss", "hugging face"),
     ("hy3", "hugging face"),
     ("jina_embeddings_v3", "hugging face"),
